@@ -1,0 +1,44 @@
+/// Byte order of the numbers in a file or section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The number at `at`; the caller has made sure that the bytes are there.
+    #[inline]
+    pub(crate) fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let raw = array(bytes, at);
+        match self {
+            Order::Little => u16::from_le_bytes(raw),
+            Order::Big => u16::from_be_bytes(raw),
+        }
+    }
+
+    /// As [`Order::u16`].
+    #[inline]
+    pub(crate) fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let raw = array(bytes, at);
+        match self {
+            Order::Little => u32::from_le_bytes(raw),
+            Order::Big => u32::from_be_bytes(raw),
+        }
+    }
+
+    /// As [`Order::u16`].
+    pub(crate) fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let raw = array(bytes, at);
+        match self {
+            Order::Little => u64::from_le_bytes(raw),
+            Order::Big => u64::from_be_bytes(raw),
+        }
+    }
+}
+
+#[inline]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N]
+        .try_into()
+        .expect("a slice of N bytes makes an array of N bytes")
+}

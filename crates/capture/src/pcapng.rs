@@ -1,0 +1,355 @@
+use crate::bytes::Order;
+use crate::error::Fault;
+use crate::link::LinkType;
+use crate::reader::{MAX_PACKET_BYTES, Record, Step};
+use crate::window::{WINDOW_BYTES, Window};
+
+/// First bytes of a section header block; they read the same in both byte orders.
+pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+const SECTION_HEADER: u32 = u32::from_le_bytes(MAGIC);
+const INTERFACE_DESCRIPTION: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const BLOCK_HEADER_BYTES: usize = 8;
+const BLOCK_TRAILER_BYTES: usize = 4;
+/// Wireshark's limit: larger blocks exist in damaged files only.
+const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
+/// An obsolete packet block cannot name more, and nobody has so many.
+const MAX_INTERFACES: usize = 1 << 16;
+
+const OPTION_END: u16 = 0;
+const OPTION_TSRESOL: u16 = 9;
+const OPTION_TSOFFSET: u16 = 14;
+
+/// A pcapng file within a section. Source: draft-ietf-opsawg-pcapng.
+pub(crate) struct Pcapng {
+    order: Order,
+    interfaces: Vec<Interface>,
+    /// Interfaces of all sections before this one.
+    earlier_interfaces: u32,
+    last_time_ns: u64,
+}
+
+impl Pcapng {
+    pub(crate) fn open(window: &mut Window) -> Result<Pcapng, Fault> {
+        let mut pcapng = Pcapng {
+            order: Order::Little,
+            interfaces: Vec::new(),
+            earlier_interfaces: 0,
+            last_time_ns: 0,
+        };
+        pcapng.section_header(window)?;
+        Ok(pcapng)
+    }
+
+    /// Goes over one block.
+    #[inline]
+    pub(crate) fn step(&mut self, window: &mut Window) -> Result<Step, Fault> {
+        if !window.begin(BLOCK_HEADER_BYTES)? {
+            return Ok(Step::End);
+        }
+        match self.order.u32(window.rest(), 0) {
+            kind @ (ENHANCED_PACKET | OBSOLETE_PACKET) => self.timed_packet(kind, window),
+            SIMPLE_PACKET => self.simple_packet(window),
+            INTERFACE_DESCRIPTION => self.interface_description(window),
+            SECTION_HEADER => self.section_header(window),
+            _ => {
+                let len = self.block_len(window, BLOCK_HEADER_BYTES)?;
+                self.skip(window, len)
+            }
+        }
+    }
+
+    /// The two kinds differ in the width of the interface number only.
+    #[inline]
+    fn timed_packet(&mut self, kind: u32, window: &mut Window) -> Result<Step, Fault> {
+        const FIXED_BYTES: usize = 28;
+        let len = self.whole_block(window, FIXED_BYTES)?;
+        let block = window.rest();
+        let id = match kind {
+            ENHANCED_PACKET => self.order.u32(block, 8),
+            _ => u32::from(self.order.u16(block, 8)),
+        };
+        let high = u64::from(self.order.u32(block, 12));
+        let low = u64::from(self.order.u32(block, 16));
+        let captured = self.order.u32(block, 20);
+        let wire_len = self.order.u32(block, 24);
+        let interface = self.interface(id)?;
+        self.last_time_ns = interface.clock.unix_ns(high << 32 | low);
+        self.packet(window, len, FIXED_BYTES, Lengths { captured, wire_len }, id)
+    }
+
+    /// It has neither interface nor captured length: the first interface stands for the one, its
+    /// limit and the length on the wire for the other.
+    fn simple_packet(&mut self, window: &mut Window) -> Result<Step, Fault> {
+        const FIXED_BYTES: usize = 12;
+        let len = self.whole_block(window, FIXED_BYTES)?;
+        let wire_len = self.order.u32(window.rest(), 8);
+        let captured = match self.interface(0)?.snap_bytes {
+            0 => wire_len,
+            snap_bytes => wire_len.min(snap_bytes),
+        };
+        self.packet(window, len, FIXED_BYTES, Lengths { captured, wire_len }, 0)
+    }
+
+    #[inline]
+    fn packet(
+        &mut self,
+        window: &mut Window,
+        len: BlockLen,
+        fixed_bytes: usize,
+        Lengths { captured, wire_len }: Lengths,
+        id: u32,
+    ) -> Result<Step, Fault> {
+        if captured > MAX_PACKET_BYTES {
+            return Err(Fault::Corrupt(format!(
+                "it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}"
+            )));
+        }
+        let room = len.padded - fixed_bytes - BLOCK_TRAILER_BYTES;
+        if captured as usize > room {
+            return Err(Fault::Corrupt(format!(
+                "it claims {captured} captured bytes in a block with room for {room}"
+            )));
+        }
+        let link = self.interface(id)?.link;
+        let block = window.take(len.padded);
+        let data = block.start + fixed_bytes;
+        Ok(Step::Packet(Record {
+            time_ns: self.last_time_ns,
+            interface: self.earlier_interfaces.saturating_add(id),
+            link,
+            wire_len: wire_len.max(captured),
+            data: data..data + captured as usize,
+        }))
+    }
+
+    fn interface_description(&mut self, window: &mut Window) -> Result<Step, Fault> {
+        const FIXED_BYTES: usize = 16;
+        let len = self.whole_block(window, FIXED_BYTES)?;
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(Fault::Corrupt(format!(
+                "the section has more than {MAX_INTERFACES} interfaces"
+            )));
+        }
+        let block = &window.rest()[..len.padded];
+        let options = &block[FIXED_BYTES..len.padded - BLOCK_TRAILER_BYTES];
+        self.interfaces.push(Interface {
+            link: LinkType(u32::from(self.order.u16(block, 8))),
+            snap_bytes: self.order.u32(block, 12),
+            clock: Clock::from_options(self.order, options)?,
+        });
+        window.take(len.padded);
+        Ok(Step::NoPacket)
+    }
+
+    fn section_header(&mut self, window: &mut Window) -> Result<Step, Fault> {
+        const FIXED_BYTES: usize = 24;
+        window.need(FIXED_BYTES)?;
+        let block = window.rest();
+        self.order = match Order::Little.u32(block, 8) {
+            BYTE_ORDER_MAGIC => Order::Little,
+            magic if magic.swap_bytes() == BYTE_ORDER_MAGIC => Order::Big,
+            magic => {
+                return Err(Fault::Corrupt(format!(
+                    "the section header gives no byte order but {magic:#010x}"
+                )));
+            }
+        };
+        let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
+        if major != 1 {
+            return Err(Fault::Corrupt(format!(
+                "the section header gives pcapng version {major}.{minor}, known is 1"
+            )));
+        }
+        self.earlier_interfaces = self
+            .earlier_interfaces
+            .saturating_add(self.interfaces.len() as u32);
+        self.interfaces.clear();
+        let len = self.block_len(window, FIXED_BYTES)?;
+        self.skip(window, len)
+    }
+
+    #[inline]
+    fn interface(&self, id: u32) -> Result<&Interface, Fault> {
+        match self.interfaces.get(id as usize) {
+            Some(interface) => Ok(interface),
+            None => Err(Fault::Corrupt(format!(
+                "it names interface {id}, the section has described {}",
+                self.interfaces.len()
+            ))),
+        }
+    }
+
+    /// Steps over a block that the window need not hold as a whole.
+    fn skip(&self, window: &mut Window, len: BlockLen) -> Result<Step, Fault> {
+        window.skip(len.padded - BLOCK_TRAILER_BYTES)?;
+        window.need(BLOCK_TRAILER_BYTES)?;
+        len.check(self.order.u32(window.rest(), 0))?;
+        window.take(BLOCK_TRAILER_BYTES);
+        Ok(Step::NoPacket)
+    }
+
+    /// Makes a whole block available, with `fixed_bytes` or more before its trailer.
+    #[inline]
+    fn whole_block(&self, window: &mut Window, fixed_bytes: usize) -> Result<BlockLen, Fault> {
+        let len = self.block_len(window, fixed_bytes)?;
+        if len.padded > WINDOW_BYTES {
+            return Err(Fault::Corrupt(format!(
+                "its block claims {} bytes, the most is {WINDOW_BYTES}",
+                len.claimed
+            )));
+        }
+        window.need(len.padded)?;
+        len.check(
+            self.order
+                .u32(window.rest(), len.padded - BLOCK_TRAILER_BYTES),
+        )?;
+        Ok(len)
+    }
+
+    #[inline]
+    fn block_len(&self, window: &Window, fixed_bytes: usize) -> Result<BlockLen, Fault> {
+        let claimed = self.order.u32(window.rest(), 4);
+        let least = fixed_bytes + BLOCK_TRAILER_BYTES;
+        if !(least..=MAX_BLOCK_BYTES).contains(&(claimed as usize)) {
+            return Err(Fault::Corrupt(format!(
+                "its block claims {claimed} bytes, possible is {least} to {MAX_BLOCK_BYTES}"
+            )));
+        }
+        Ok(BlockLen {
+            claimed,
+            padded: (claimed as usize).next_multiple_of(4),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    link: LinkType,
+    /// The most bytes captured of a packet; 0 for no limit.
+    snap_bytes: u32,
+    clock: Clock,
+}
+
+/// Length of a block, its header and trailer included.
+#[derive(Clone, Copy)]
+struct BlockLen {
+    claimed: u32,
+    /// Some writers forget to count the padding.
+    padded: usize,
+}
+
+impl BlockLen {
+    #[inline]
+    fn check(self, trailer: u32) -> Result<(), Fault> {
+        if trailer == self.claimed {
+            return Ok(());
+        }
+        Err(Fault::Corrupt(format!(
+            "its block claims {} bytes at its start and {trailer} at its end",
+            self.claimed
+        )))
+    }
+}
+
+struct Lengths {
+    captured: u32,
+    wire_len: u32,
+}
+
+/// How an interface counts time.
+#[derive(Clone, Copy)]
+struct Clock {
+    tick: Tick,
+    /// Added to each time.
+    offset_s: i64,
+}
+
+#[derive(Clone, Copy)]
+enum Tick {
+    /// A tick is this many nanoseconds.
+    Nanos(u64),
+    /// A nanosecond is this many ticks.
+    PerNano(u64),
+    /// A second is two to this power of ticks.
+    PowerOfTwo(u32),
+}
+
+impl Clock {
+    fn from_options(order: Order, mut options: &[u8]) -> Result<Clock, Fault> {
+        let mut clock = Clock {
+            tick: Tick::Nanos(1000),
+            offset_s: 0,
+        };
+        while options.len() >= 4 {
+            let code = order.u16(options, 0);
+            let len = usize::from(order.u16(options, 2));
+            if code == OPTION_END {
+                break;
+            }
+            let Some(value) = options.get(4..4 + len) else {
+                return Err(Fault::Corrupt(format!(
+                    "option {code} of its interface claims {len} bytes, more than the block has"
+                )));
+            };
+            match (code, value) {
+                (OPTION_TSRESOL, &[resolution]) => clock.tick = Tick::from_tsresol(resolution)?,
+                (OPTION_TSOFFSET, &[_, _, _, _, _, _, _, _]) => {
+                    clock.offset_s = order.u64(value, 0) as i64;
+                }
+                (OPTION_TSRESOL | OPTION_TSOFFSET, _) => {
+                    return Err(Fault::Corrupt(format!(
+                        "option {code} of its interface, needed for times, has {len} bytes"
+                    )));
+                }
+                _ => {}
+            }
+            options = options
+                .get(4 + len.next_multiple_of(4)..)
+                .unwrap_or_default();
+        }
+        Ok(clock)
+    }
+
+    /// Nanoseconds since 1970, at the nearest end of the range where they do not fit.
+    #[inline]
+    fn unix_ns(self, ticks: u64) -> u64 {
+        match self {
+            Clock {
+                tick: Tick::Nanos(ns),
+                offset_s: 0,
+            } => ticks.saturating_mul(ns),
+            _ => self.unix_ns_slowly(ticks),
+        }
+    }
+
+    fn unix_ns_slowly(self, ticks: u64) -> u64 {
+        let ticks = i128::from(ticks);
+        let ns = match self.tick {
+            Tick::Nanos(ns) => ticks * i128::from(ns),
+            Tick::PerNano(ticks_per_ns) => ticks / i128::from(ticks_per_ns),
+            Tick::PowerOfTwo(power) => (ticks * 1_000_000_000) >> power,
+        };
+        let ns = ns + i128::from(self.offset_s) * 1_000_000_000;
+        ns.clamp(0, i128::from(u64::MAX)) as u64
+    }
+}
+
+impl Tick {
+    /// The option holds a negative power of ten, or of two with its highest bit set.
+    fn from_tsresol(resolution: u8) -> Result<Tick, Fault> {
+        match u32::from(resolution) {
+            power @ 0..=9 => Ok(Tick::Nanos(10u64.pow(9 - power))),
+            power @ 10..=19 => Ok(Tick::PerNano(10u64.pow(power - 9))),
+            power @ 0x80..=0xbf => Ok(Tick::PowerOfTwo(power - 0x80)),
+            _ => Err(Fault::Corrupt(format!(
+                "the time resolution {resolution:#04x} of its interface is finer than 64 bits hold"
+            ))),
+        }
+    }
+}

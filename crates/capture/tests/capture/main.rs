@@ -1,0 +1,9 @@
+//! Captures made byte by byte, damaged ones, and real ones.
+
+#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+
+mod build;
+mod damage;
+mod formats;
+mod real;
+mod writer;

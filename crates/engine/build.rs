@@ -1,0 +1,66 @@
+//! Compiles the C core natively and makes Rust types of its headers.
+
+use std::{env, path::PathBuf};
+
+/// Types that travel between kernel and user space as bytes.
+const SHARED: [&str; 9] = [
+    "dwell_address",
+    "dwell_counters",
+    "dwell_filter_rule",
+    "dwell_group_key",
+    "dwell_flow_event",
+    "dwell_histogram",
+    "dwell_rtt_config",
+    "dwell_rtt_program",
+    "dwell_rtt_sample",
+];
+
+/// Has zerocopy derive the conversions from and to bytes: a hole in a C struct
+/// becomes a compile error.
+#[derive(Debug)]
+struct ZeroCopy;
+
+impl bindgen::callbacks::ParseCallbacks for ZeroCopy {
+    fn add_derives(&self, info: &bindgen::callbacks::DeriveInfo<'_>) -> Vec<String> {
+        if !SHARED.contains(&info.name) {
+            return Vec::new();
+        }
+        ["FromBytes", "IntoBytes", "Immutable", "KnownLayout"]
+            .iter()
+            .map(|name| format!("zerocopy::{name}"))
+            .collect()
+    }
+}
+
+fn main() {
+    let core = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("core");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    println!("cargo::rerun-if-changed={}", core.display());
+    // For crates that compile the core into BPF programs: DEP_DWELL_CORE_INCLUDE.
+    println!("cargo::metadata=include={}", core.display());
+
+    cc::Build::new()
+        .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
+        .file(core.join("native.c"))
+        .opt_level(3)
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("dwell_core");
+
+    bindgen::Builder::default()
+        .header(core.join("native.h").display().to_string())
+        .allowlist_function("dwell_native_.*")
+        .allowlist_type(
+            "dwell_(native|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+        )
+        .allowlist_var("DWELL_.*")
+        .opaque_type("dwell_(bucket|stamp)")
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .derive_default(true)
+        .parse_callbacks(Box::new(ZeroCopy))
+        .generate()
+        .expect("the core's headers are valid C (bindgen needs libclang: `make setup`)")
+        .write_to_file(out.join("abi.rs"))
+        .expect("OUT_DIR is writable");
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Words that every part of the core uses. The core is plain C: no helper, no
+ * map, no allocation, no loop without a constant bound. BPF programs include
+ * it, and user space compiles the same headers natively.
+ */
+#ifndef DWELL_BASE_H
+#define DWELL_BASE_H
+
+#include <linux/types.h>
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+#define DWELL_ALIGNED(n) __attribute__((aligned(n)))
+#define dwell_likely(x) __builtin_expect(!!(x), 1)
+#define dwell_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Keeps the compiler from caching or reordering memory that another CPU
+ * writes. Enough on machines with total store order; on others a torn read
+ * is caught by the check word of the object read.
+ */
+#define DWELL_BARRIER() __asm__ volatile("" ::: "memory")
+
+/* Makes the compiler test and use one and the same register, so that the BPF
+ * verifier knows the bounds of what is used.
+ */
+#define DWELL_OPAQUE(x) __asm__ volatile("" : "+r"(x))
+
+#define dwell_ntohs(x) __builtin_bswap16(x)
+#define dwell_ntohl(x) __builtin_bswap32(x)
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the core is written for little-endian machines"
+#endif
+
+/* Serial number arithmetic (RFC 1982) for TCP sequence numbers and TSvals. */
+static __always_inline int dwell_after(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) > 0;
+}
+
+static __always_inline __u64 dwell_mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ (hash >> 32);
+}
+
+/* The time of the packet in hand. In a capture it is known; in the kernel the
+ * clock is read at most once a packet, and only if a matcher wants it: most
+ * packets need no precise time, and reading it would be a third of their cost.
+ * The embedding program defines dwell_now() and dwell_now_coarse().
+ */
+struct dwell_clock {
+	__u64 now_ns; /* 0 in the kernel: not read yet */
+};
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock);
+
+/* Units of 2^20 ns (1.05 ms), wraps in 52 days: for idle times only. */
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which flows are followed: all, or those that match an including rule; never
+ * those that match an excluding one. Asked only for packets of no known flow.
+ */
+#ifndef DWELL_FILTER_H
+#define DWELL_FILTER_H
+
+#include "packet.h"
+
+static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule,
+					     const struct dwell_address *address, __u16 port)
+{
+	return (address->high & rule->mask.high) == rule->address.high &&
+	       (address->low & rule->mask.low) == rule->address.low && port >= rule->port_low &&
+	       port <= rule->port_high;
+}
+
+static __always_inline int dwell_filter_admits(const struct dwell_rtt_config *config,
+					       const struct dwell_flow_key *key)
+{
+	int admitted = !config->filter_includes;
+
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_FILTER_RULES; i++) {
+		const struct dwell_filter_rule *rule = &config->filter[i];
+
+		if (i >= config->filter_rules)
+			break;
+		if (dwell_rule_covers(rule, &key->a, key->a_port) ||
+		    dwell_rule_covers(rule, &key->b, key->b_port)) {
+			if (rule->exclude)
+				return 0;
+			admitted = 1;
+		}
+	}
+	return admitted;
+}
+
+#endif

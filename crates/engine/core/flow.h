@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The flow table: a fixed array of buckets, four flows each. A flow lives in
+ * one of two buckets that its hash names, so the table fills evenly; both
+ * directions share the entry. There is no allocation and no list: admitting
+ * and evicting a flow is O(1), memory is what was asked for at start, and
+ * kernel and replay evict alike.
+ *
+ * One direction's packets are expected on one CPU at a time (as RSS and RPS
+ * give it); the two directions may be on two. Each field of a flow is
+ * written by packets of one direction only, so that steps need no lock;
+ * counters may lose an increment in a race. Admission takes the bucket's lock,
+ * and gives up (counted) rather than wait.
+ */
+#ifndef DWELL_FLOW_H
+#define DWELL_FLOW_H
+
+#include "packet.h"
+
+#define DWELL_WAYS 4
+
+/* Written by packets of this direction. */
+struct dwell_tcp_ts_state {
+	__u32 tsval; /* newest that a stampable packet carried */
+	__u32 tsecr; /* newest echo that was dealt with */
+};
+
+#define DWELL_TS_KNOWN 1 /* tsval is set */
+#define DWELL_TS_SYN 4   /* it is the SYN's, and waits for its echo */
+
+struct dwell_tcp_seq_state {
+	__u32 next_seq;        /* one past the highest byte seen */
+	__u32 acked;           /* highest ACK seen for this direction's data */
+	__u32 ambiguous_until; /* Karn: no sample for ACKs up to here */
+	__u32 probe_seq;       /* end of the oldest stamped segment that waits */
+	__u64 probe_ns;        /* 0: none waits */
+	__u16 window;          /* of the last ACK for this direction's data */
+	__u8 known;            /* DWELL_SEQ_* */
+	__u8 reserved[5];
+};
+#define DWELL_SEQ_NEXT 1
+#define DWELL_SEQ_ACKED 2
+#define DWELL_SEQ_AMBIGUOUS 4
+#define DWELL_SEQ_SYN 8 /* the SYN waits for its ACK */
+
+struct dwell_spin_state {
+	__u64 edge_ns; /* when the last edge was seen */
+	__u64 loop_ns; /* least full loop so far, 0 unknown */
+	__u32 edges;
+	__u8 value;
+	__u8 known; /* value is set */
+	__u8 early; /* edges in a row rejected as too early */
+	__u8 reserved;
+};
+
+struct dwell_icmp_state {
+	__u32 seq;
+	__u32 known;
+};
+
+struct dwell_side {
+	__u64 packets;
+	__u64 bytes;
+	__u64 stamp_ns;   /* last stamp, for the rate limit */
+	__u64 min_rtt_ns; /* to this side and back; 0 unknown */
+	__u64 srtt_ns;    /* smoothed as in RFC 6298; 0 unknown */
+	union {
+		struct dwell_tcp_seq_state seq;
+		struct dwell_spin_state spin;
+		struct dwell_icmp_state icmp;
+	};
+};
+
+struct dwell_flow {
+	struct dwell_flow_key key;
+	struct dwell_tcp_ts_state ts[2];
+	struct dwell_side side[2]; /* [0] is key.a's packets */
+	__u64 hash;
+	__u64 first_ns;
+	__u32 samples;
+	__u8 sides_seen;   /* bit 0 and 1 */
+	__u8 opener;       /* direction of the first packet seen */
+	__u8 fins;         /* bits of the directions that sent a FIN */
+	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
+	__u8 ts_known;     /* DWELL_TS_* << direction */
+	__u8 quic;         /* DWELL_QUIC_* */
+	__u8 spin_streak;  /* alternating edges in a row */
+	__u8 spin_faults;  /* broken alternations, saturating */
+	__u8 spent;        /* DNS: answered, may make room for others */
+	__u8 reserved[3];
+};
+
+struct dwell_bucket {
+	__u64 tags;             /* 16 bits of hash each, 0 is free */
+	__u32 seen[DWELL_WAYS]; /* last packet, coarse units */
+	__u32 lock;
+	__u32 reserved[9];
+	struct dwell_flow flow[DWELL_WAYS];
+};
+
+static __always_inline __u64 dwell_tag(__u64 hash)
+{
+	return hash >> 48 ? hash >> 48 : 1;
+}
+
+static __always_inline __u32 dwell_bucket_first(__u64 hash, __u32 mask)
+{
+	return (__u32)hash & mask;
+}
+
+static __always_inline __u32 dwell_bucket_second(__u64 hash, __u32 mask)
+{
+	return ((__u32)hash ^ (__u32)(dwell_tag(hash) * 0x5bd1e995)) & mask;
+}
+
+/* The way that holds this tag, or DWELL_WAYS. Plain arithmetic instead of a
+ * loop with a branch each, which the verifier would walk once a way.
+ */
+static __always_inline __u32 dwell_way_of(__u64 tags, __u64 tag)
+{
+	const __u64 ones = 0x0001000100010001ULL;
+	__u64 other = tags ^ tag * ones;
+	__u64 zero = (other - ones) & ~other & ones << 15;
+
+	if (!zero)
+		return DWELL_WAYS;
+	zero = (zero & -zero) >> 15;
+	return (zero >> 16 & 1) | (zero >> 31 & 2) | (zero >> 48 & 1) * 3;
+}
+
+static __always_inline int dwell_same_key(const struct dwell_flow_key *x,
+					  const struct dwell_flow_key *y)
+{
+	const __u64 *p = (const void *)x, *q = (const void *)y;
+
+	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]) |
+		 (p[5] ^ q[5]));
+}
+
+static __always_inline struct dwell_flow *
+dwell_flow_in(struct dwell_bucket *bucket, const struct dwell_packet *packet, __u32 now_coarse)
+{
+	__u32 way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
+	struct dwell_flow *flow;
+
+	if (way >= DWELL_WAYS)
+		return 0;
+	flow = &bucket->flow[way];
+	if (!dwell_same_key(&flow->key, &packet->key))
+		return 0;
+	if (bucket->seen[way] != now_coarse)
+		bucket->seen[way] = now_coarse;
+	return flow;
+}
+
+/* How good a place is for a new flow, best first: a free one, one whose flow is
+ * over, one that was idle for the timeout, and, under pressure, one that never
+ * was answered (a flood's) and waits for a second or more.
+ */
+enum dwell_rank {
+	DWELL_RANK_FREE,
+	DWELL_RANK_OVER,
+	DWELL_RANK_IDLE,
+	DWELL_RANK_UNANSWERED,
+	DWELL_RANK_NONE,
+};
+
+static __always_inline __u32 dwell_rank_way(const struct dwell_bucket *bucket, __u32 way,
+					    __u32 now_coarse, __u32 timeout_coarse)
+{
+	const struct dwell_flow *flow = &bucket->flow[way];
+	__u32 idle = now_coarse - bucket->seen[way];
+
+	if (!(bucket->tags >> 16 * way & 0xffff))
+		return DWELL_RANK_FREE;
+	/* another CPU may have seen it a moment later than now */
+	if ((__s32)idle < 0)
+		return DWELL_RANK_NONE;
+	if (flow->close_reason || flow->spent)
+		return DWELL_RANK_OVER;
+	if (idle > timeout_coarse)
+		return DWELL_RANK_IDLE;
+	if (flow->sides_seen != 3 && !flow->samples && idle > 953)
+		return DWELL_RANK_UNANSWERED;
+	return DWELL_RANK_NONE;
+}
+
+/* A place for a new flow in one of its two buckets, packed: which bucket, which
+ * way, how good. A tag is unique within its bucket, so that a look-up tries one
+ * way; a bucket that has the tag already is out.
+ */
+#define DWELL_VACANCY(second, way, rank) ((second) | (way) << 8 | (rank) << 16)
+#define dwell_vacancy_second(v) ((v)&0xff)
+#define dwell_vacancy_way(v) ((v) >> 8 & (DWELL_WAYS - 1))
+#define dwell_vacancy_rank(v) ((v) >> 16)
+
+static __always_inline __u32 dwell_vacancy_of(const struct dwell_bucket *first,
+					      const struct dwell_bucket *second, __u64 tag,
+					      __u32 now_coarse, __u32 timeout_coarse)
+{
+	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE);
+
+	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
+		const struct dwell_bucket *bucket = i < DWELL_WAYS ? first : second;
+		__u32 way = i & (DWELL_WAYS - 1), rank;
+
+		if (dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+			continue;
+		rank = dwell_rank_way(bucket, way, now_coarse, timeout_coarse);
+		if (rank < dwell_vacancy_rank(best))
+			best = DWELL_VACANCY(i / DWELL_WAYS, way, rank);
+	}
+	return best;
+}
+
+static __always_inline int dwell_bucket_lock(struct dwell_bucket *bucket)
+{
+	return __sync_val_compare_and_swap(&bucket->lock, 0, 1) == 0;
+}
+
+static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
+{
+	DWELL_BARRIER();
+	*(volatile __u32 *)&bucket->lock = 0;
+}
+
+/* Writes a new flow over way `way`. Under the bucket's lock. */
+static __always_inline struct dwell_flow *dwell_flow_write(struct dwell_bucket *bucket, __u32 way,
+							   const struct dwell_packet *packet,
+							   __u32 now_coarse, __u64 now_ns)
+{
+	struct dwell_flow *flow = &bucket->flow[way];
+	__u64 shift = 16 * way;
+
+	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
+	DWELL_BARRIER();
+	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->key = packet->key;
+	flow->hash = packet->hash;
+	flow->first_ns = now_ns;
+	flow->opener = packet->direction;
+	bucket->seen[way] = now_coarse;
+	DWELL_BARRIER();
+	*(volatile __u64 *)&bucket->tags = bucket->tags | dwell_tag(packet->hash) << shift;
+	return flow;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* icmp, icmpv6: echo request and reply by identifier (part of the flow's key)
+ * and sequence (RFC 792, RFC 4443 section 4). A duplicated request keeps the
+ * time of the first; a sequence that comes round again takes the new one.
+ */
+#ifndef DWELL_ICMP_H
+#define DWELL_ICMP_H
+
+#include "step.h"
+
+static __always_inline void dwell_icmp(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	__u32 method = packet->key.proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
+	struct dwell_icmp_state *mine = &flow->side[direction].icmp;
+
+	if (packet->is_answer) {
+		__u64 hash = dwell_stamp_hash(flow, method, !direction, packet->seq);
+		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
+
+		if (stamp && dwell_stamp_holds(stamp, hash))
+			dwell_stamp_take(step, stamp, method, 0);
+		return;
+	}
+	int repeated = mine->known && mine->seq == packet->seq;
+
+	mine->seq = packet->seq;
+	mine->known = 1;
+	if (!repeated && dwell_may_stamp(step))
+		dwell_stamp_put(step, dwell_stamp_hash(flow, method, direction, packet->seq), 0, 0);
+}
+
+#endif

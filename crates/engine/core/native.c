@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "native.h"
+#include "rtt.h"
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock)
+{
+	return clock->now_ns;
+}
+
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
+{
+	return clock->now_ns >> 20;
+}
+
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash)
+{
+	struct dwell_native *native = step->embedder;
+
+	return &native->stamps[(__u32)hash & native->config.stamp_mask];
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step,
+					       const struct dwell_bucket *first,
+					       const struct dwell_bucket *second)
+{
+	return dwell_vacancy_of(first, second, dwell_tag(step->packet->hash),
+				dwell_now_coarse(step->clock), step->config->idle_timeout_ns >> 20);
+}
+
+static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
+					    __u32 change, __u32 reason, __u64 rtt_ns)
+{
+	struct dwell_native *native = step->embedder;
+
+	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow, change, reason,
+				      rtt_ns, dwell_now(step->clock));
+}
+
+static void emit_sample(struct dwell_step *step, const struct dwell_match *match)
+{
+	struct dwell_native *native = step->embedder;
+
+	if (match->found && native->events < DWELL_NATIVE_EVENTS)
+		dwell_fill_sample(&native->event[native->events++].sample, step, match,
+				  dwell_now(step->clock));
+}
+
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
+			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns)
+{
+	const void *end = (const char *)data + bytes;
+	struct dwell_frame frame = {data, end};
+	struct dwell_clock clock = {time_ns};
+	struct dwell_bucket *first, *second;
+	struct dwell_packet packet;
+	struct dwell_step step = {
+		.config = &native->config,
+		.counters = &native->counters,
+		.clock = &clock,
+		.packet = &packet,
+		.embedder = native,
+	};
+	dwell_where where;
+	__u32 result;
+
+	native->events = 0;
+	native->counters.value[DWELL_SEEN_PACKETS]++;
+	native->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
+	where = dwell_locate_plain(data, end, link);
+	if (!where)
+		where = dwell_locate_nested(&frame, data, end, link);
+	result = dwell_where_error(where);
+	if (result) {
+		native->counters.value[result]++;
+		return;
+	}
+	__builtin_memset(&packet, 0, sizeof(packet));
+	packet.wire_bytes = wire_bytes;
+	packet.segments = 1;
+	packet.key.interface = interface;
+	result = dwell_parse(&frame, data, end, where, &native->config, &packet);
+	if (result != DWELL_FRAME_OK) {
+		native->counters.value[result]++;
+		return;
+	}
+	packet.hash = dwell_key_hash(&packet.key, native->config.seed);
+	first = &native->buckets[dwell_bucket_first(packet.hash, native->config.bucket_mask)];
+	second = &native->buckets[dwell_bucket_second(packet.hash, native->config.bucket_mask)];
+	step.flow = dwell_flow_in(first, &packet, dwell_now_coarse(&clock));
+	if (!step.flow)
+		step.flow = dwell_flow_in(second, &packet, dwell_now_coarse(&clock));
+	if (!step.flow) {
+		if (!packet.may_open)
+			return;
+		step.flow = dwell_flow_admit(&step, first, second);
+		if (!step.flow)
+			return;
+	}
+	dwell_rtt_step(&step);
+	emit_sample(&step, &step.match);
+	emit_sample(&step, &step.loop);
+}
+
+__u32 dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns)
+{
+	struct dwell_clock clock = {time_ns};
+	struct dwell_step step = {
+		.config = &native->config,
+		.counters = &native->counters,
+		.clock = &clock,
+		.embedder = native,
+	};
+
+	native->events = 0;
+	return dwell_bucket_sweep(&step, &native->buckets[bucket & native->config.bucket_mask]);
+}
+
+__u32 dwell_native_bucket_index(__u64 value_ns)
+{
+	return dwell_bucket_index(value_ns);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One parsed packet through look-up, matchers and bookkeeping. */
+#ifndef DWELL_RTT_H
+#define DWELL_RTT_H
+
+#include "dns.h"
+#include "filter.h"
+#include "icmp.h"
+#include "quic.h"
+#include "tcp_seq.h"
+#include "tcp_timestamp.h"
+
+/* Gives the packet's flow a place. Null if the filter or the table refuses. */
+static __always_inline struct dwell_flow *
+dwell_flow_admit(struct dwell_step *step, struct dwell_bucket *first, struct dwell_bucket *second)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_bucket *bucket;
+	struct dwell_flow *flow;
+	__u32 vacancy, way, rank, reason;
+
+	if (step->config->filter_rules && !dwell_filter_admits(step->config, &packet->key)) {
+		dwell_count(step, DWELL_SKIP_FILTERED);
+		return 0;
+	}
+	vacancy = dwell_vacancy_for(step, first, second);
+	bucket = dwell_vacancy_second(vacancy) ? second : first;
+	way = dwell_vacancy_way(vacancy);
+	rank = dwell_vacancy_rank(vacancy);
+	if (rank == DWELL_RANK_NONE) {
+		dwell_count(step, DWELL_FLOWS_UNTRACKED);
+		return 0;
+	}
+	if (!dwell_bucket_lock(bucket)) {
+		dwell_count(step, DWELL_FLOWS_CONTENDED);
+		return 0;
+	}
+	if (rank != DWELL_RANK_FREE) {
+		flow = &bucket->flow[way];
+		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
+		if (rank == DWELL_RANK_IDLE)
+			dwell_count(step, DWELL_FLOWS_EXPIRED);
+		else if (rank == DWELL_RANK_UNANSWERED)
+			dwell_count(step, DWELL_FLOWS_EVICTED);
+		else if (flow->spent)
+			reason = DWELL_CLOSE_ANSWERED;
+		if (!flow->close_reason)
+			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
+	}
+	flow = dwell_flow_write(bucket, way, packet, dwell_now_coarse(step->clock),
+				dwell_now(step->clock));
+	dwell_bucket_unlock(bucket);
+	dwell_count(step, DWELL_FLOWS_OPENED);
+	dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+	return flow;
+}
+
+/* Frees flows that were idle for the timeout. Returns how many. */
+static __always_inline __u32 dwell_bucket_sweep(struct dwell_step *step,
+						struct dwell_bucket *bucket)
+{
+	__u32 coarse = dwell_now_coarse(step->clock), swept = 0;
+	__u32 timeout = step->config->idle_timeout_ns >> 20;
+
+	if (!bucket->tags || !dwell_bucket_lock(bucket))
+		return 0;
+	for (__u32 way = 0; way < DWELL_WAYS; way++) {
+		struct dwell_flow *flow = &bucket->flow[way];
+		__u32 idle = coarse - bucket->seen[way];
+
+		if (!(bucket->tags >> 16 * way & 0xffff) || (__s32)idle < 0 || idle <= timeout)
+			continue;
+		if (!flow->close_reason)
+			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, DWELL_CLOSE_IDLE, 0);
+		dwell_count(step, DWELL_FLOWS_EXPIRED);
+		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
+		swept++;
+	}
+	dwell_bucket_unlock(bucket);
+	return swept;
+}
+
+/* A flow that begins again under the same addresses and ports: what is known
+ * of its sequence numbers and TSvals no longer holds.
+ */
+static __always_inline void dwell_tcp_begin(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	struct dwell_tcp_seq_state *seq = &flow->side[direction].seq;
+
+	if (flow->close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
+		flow->close_reason = DWELL_CLOSE_NONE;
+		flow->fins = 0;
+		flow->samples = 0;
+		flow->sides_seen = 0;
+		flow->opener = direction;
+		flow->first_ns = dwell_now(step->clock);
+		for (int side = 0; side < 2; side++) {
+			flow->side[side].packets = 0;
+			flow->side[side].bytes = 0;
+			flow->side[side].min_rtt_ns = 0;
+			flow->side[side].srtt_ns = 0;
+		}
+		dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		seq->known = 0;
+	}
+	/* a SYN that is sent again has the number of the first */
+	if (!(seq->known & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
+		if (seq->known & DWELL_SEQ_NEXT)
+			__builtin_memset(seq, 0, sizeof(*seq));
+		flow->ts_known &= ~((DWELL_TS_KNOWN | DWELL_TS_SYN) << direction);
+	}
+}
+
+static __always_inline void dwell_tcp(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 flags = packet->tcp_flags, syn = flags & DWELL_TCP_SYN;
+	int by_ts = packet->has_ts && dwell_wants(step->config, DWELL_TCP_TIMESTAMP);
+
+	if (dwell_unlikely(syn))
+		dwell_tcp_begin(step);
+	if (by_ts)
+		dwell_tcp_timestamp(step);
+	/* a SYN's options are an offer: only the answer tells which matcher the
+	 * connection gets
+	 */
+	if (dwell_wants(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
+		dwell_tcp_seq(step);
+	if (dwell_unlikely(flags & (DWELL_TCP_FIN | DWELL_TCP_RST))) {
+		__u8 reason = DWELL_CLOSE_NONE;
+
+		if (flags & DWELL_TCP_FIN) {
+			flow->fins |= 1 << (packet->direction & 1);
+			if (flow->fins == 3)
+				reason = DWELL_CLOSE_FIN;
+		}
+		if (flags & DWELL_TCP_RST)
+			reason = DWELL_CLOSE_RST;
+		if (reason && !flow->close_reason) {
+			flow->close_reason = reason;
+			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
+		}
+	}
+}
+
+/* Runs the packet through its matcher; step->match and step->loop tell what it
+ * completed. step->flow is the packet's flow.
+ */
+static __always_inline void dwell_rtt_step(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	struct dwell_side *side = &flow->side[direction];
+
+	side->packets += packet->segments;
+	side->bytes += packet->wire_bytes;
+	if (dwell_unlikely(!(flow->sides_seen & 1 << direction)))
+		flow->sides_seen |= 1 << direction;
+
+	switch (packet->kind) {
+	case DWELL_KIND_TCP:
+		dwell_tcp(step);
+		break;
+	case DWELL_KIND_ICMP:
+		dwell_icmp(step);
+		break;
+	case DWELL_KIND_DNS:
+		dwell_dns(step);
+		break;
+	case DWELL_KIND_QUIC:
+		dwell_quic(step);
+		break;
+	}
+	if (step->loop.found)
+		dwell_count(step, DWELL_SAMPLES);
+	if (!step->match.found)
+		return;
+	dwell_count(step, DWELL_SAMPLES);
+	if (!side->min_rtt_ns || step->match.rtt_ns < side->min_rtt_ns)
+		side->min_rtt_ns = step->match.rtt_ns ? step->match.rtt_ns : 1;
+	if (!side->srtt_ns)
+		side->srtt_ns = step->match.rtt_ns;
+	else
+		side->srtt_ns += ((__s64)(step->match.rtt_ns - side->srtt_ns)) >> 3;
+	if (!flow->samples++)
+		dwell_emit_flow(step, flow, DWELL_FLOW_FIRST_RTT, DWELL_CLOSE_NONE,
+				step->match.rtt_ns);
+}
+
+static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
+					      const struct dwell_step *step,
+					      const struct dwell_match *match, __u64 now_ns)
+{
+	const struct dwell_packet *packet = step->packet;
+	const struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	const struct dwell_side *side = &flow->side[direction];
+
+	sample->event = DWELL_EVENT_SAMPLE;
+	sample->method = match->method;
+	sample->proto = packet->key.proto;
+	sample->flags = match->flags;
+	sample->interface = packet->key.interface;
+	sample->time_ns = now_ns;
+	sample->rtt_ns = match->rtt_ns;
+	sample->min_rtt_ns =
+		match->method == DWELL_QUIC_SPIN_LOOP ? side->spin.loop_ns : side->min_rtt_ns;
+	sample->src = direction ? packet->key.a : packet->key.b;
+	sample->dst = direction ? packet->key.b : packet->key.a;
+	sample->src_port = direction ? packet->key.a_port : packet->key.b_port;
+	sample->dst_port = direction ? packet->key.b_port : packet->key.a_port;
+	sample->reserved = 0;
+	sample->packets = flow->side[0].packets + flow->side[1].packets;
+	sample->bytes = flow->side[0].bytes + flow->side[1].bytes;
+}
+
+static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event,
+						  const struct dwell_flow *flow, __u32 change,
+						  __u32 reason, __u64 rtt_ns, __u64 now_ns)
+{
+	int opener = flow->opener & 1;
+
+	event->event = DWELL_EVENT_FLOW;
+	event->change = change;
+	event->proto = flow->key.proto;
+	event->reason = reason;
+	event->interface = flow->key.interface;
+	event->time_ns = now_ns;
+	event->rtt_ns = rtt_ns;
+	event->first_ns = flow->first_ns;
+	event->src = opener ? flow->key.b : flow->key.a;
+	event->dst = opener ? flow->key.a : flow->key.b;
+	event->src_port = opener ? flow->key.b_port : flow->key.a_port;
+	event->dst_port = opener ? flow->key.a_port : flow->key.b_port;
+	event->samples = flow->samples;
+	event->packets = flow->side[0].packets + flow->side[1].packets;
+	event->bytes = flow->side[0].bytes + flow->side[1].bytes;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Times of packets that wait for their answer: one array for all flows and
+ * matchers, indexed by a hash of flow, matcher, direction and identifier. A
+ * flow may have as many waiting as it needs; a stamp that nobody answers is
+ * simply overwritten by the next that falls on its place.
+ */
+#ifndef DWELL_STAMP_H
+#define DWELL_STAMP_H
+
+#include "flow.h"
+
+#define DWELL_STAMP_TIME_BITS 48
+#define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
+
+/* 48 bits of hash tell stamps apart: a false match is as likely as one in
+ * 10^14 look-ups. 48 bits of time wrap in 78 hours.
+ */
+struct dwell_stamp {
+	__u32 check; /* 0: empty */
+	__u32 ack;   /* tcp-timestamp: what the echo must at least acknowledge */
+	__u64 check_time;
+};
+
+static __always_inline __u64 dwell_stamp_hash(const struct dwell_flow *flow, __u32 method,
+					      __u32 direction, __u32 id)
+{
+	return dwell_mix(dwell_mix(flow->hash, (__u64)id << 8 | method << 1 | direction),
+			 flow->hash >> 7);
+}
+
+static __always_inline __u32 dwell_stamp_check(__u64 hash)
+{
+	return hash >> 32 ? hash >> 32 : 1;
+}
+
+static __always_inline int dwell_stamp_holds(const struct dwell_stamp *stamp, __u64 hash)
+{
+	return stamp->check == dwell_stamp_check(hash) &&
+	       stamp->check_time >> DWELL_STAMP_TIME_BITS == ((__u32)hash >> 16);
+}
+
+static __always_inline __u64 dwell_stamp_age(const struct dwell_stamp *stamp, __u64 now_ns)
+{
+	return (now_ns - stamp->check_time) & DWELL_STAMP_TIME;
+}
+
+static __always_inline void dwell_stamp_write(struct dwell_stamp *stamp, __u64 hash, __u32 ack,
+					      __u64 now_ns)
+{
+	*(volatile __u32 *)&stamp->check = 0;
+	stamp->ack = ack;
+	stamp->check_time = (now_ns & DWELL_STAMP_TIME) | (__u64)((__u32)hash >> 16)
+								  << DWELL_STAMP_TIME_BITS;
+	*(volatile __u32 *)&stamp->check = dwell_stamp_check(hash);
+}
+
+#endif

@@ -1,0 +1,182 @@
+//! Log-linear histograms over the buckets of `core/histogram.h`.
+
+use std::collections::BTreeMap;
+
+use crate::abi;
+
+/// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide,
+/// so that a quantile is within 0.8 % of a value that was recorded; count,
+/// sum, minimum and maximum are exact. Values beyond 68.7 s share the last
+/// bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    count: u64,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+    buckets: BTreeMap<u16, u64>,
+}
+
+impl Histogram {
+    /// Adds one value.
+    pub fn record(&mut self, value_ns: u64) {
+        self.note(1, u128::from(value_ns), value_ns, value_ns);
+        *self.buckets.entry(bucket_of(value_ns)).or_default() += 1;
+    }
+
+    /// Adds all that `other` holds.
+    pub fn merge(&mut self, other: &Histogram) {
+        if other.count == 0 {
+            return;
+        }
+        self.note(other.count, other.sum_ns, other.min_ns, other.max_ns);
+        for (bucket, count) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
+        }
+    }
+
+    /// Adds what the kernel counted on one CPU.
+    pub fn merge_kernel(&mut self, kernel: &abi::dwell_histogram) {
+        if kernel.count == 0 {
+            return;
+        }
+        self.note(
+            kernel.count,
+            u128::from(kernel.sum_ns),
+            kernel.min_ns,
+            kernel.max_ns,
+        );
+        for (bucket, count) in (0..).zip(kernel.bucket).filter(|(_, count)| *count > 0) {
+            *self.buckets.entry(bucket).or_default() += u64::from(count);
+        }
+    }
+
+    fn note(&mut self, count: u64, sum_ns: u128, min_ns: u64, max_ns: u64) {
+        if self.count == 0 || min_ns < self.min_ns {
+            self.min_ns = min_ns;
+        }
+        self.max_ns = self.max_ns.max(max_ns);
+        self.count += count;
+        self.sum_ns += sum_ns;
+    }
+
+    /// How many values were recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
+    /// The least value, if there is one.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min_ns)
+    }
+
+    /// The greatest value, if there is one.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max_ns)
+    }
+
+    /// The mean, rounded down, if there is a value.
+    pub fn mean_ns(&self) -> Option<u64> {
+        (self.count > 0).then(|| (self.sum_ns / u128::from(self.count)) as u64)
+    }
+
+    /// The value at quantile `q` of 0 to 1 (nearest rank): the middle of its
+    /// bucket, never outside what was recorded.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut seen = 0;
+        for (bucket, count) in &self.buckets {
+            seen += count;
+            if seen >= rank {
+                let (low, high) = bucket_range(*bucket);
+                return Some((low + (high - low) / 2).clamp(self.min_ns, self.max_ns));
+            }
+        }
+        None
+    }
+
+    /// The filled buckets in ascending order: lower edge, upper edge
+    /// (exclusive), count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.buckets.iter().map(|(bucket, count)| {
+            let (low, high) = bucket_range(*bucket);
+            (low, high, *count)
+        })
+    }
+}
+
+fn bucket_of(value_ns: u64) -> u16 {
+    crate::rtt::native::bucket_index(value_ns) as u16
+}
+
+/// Lower edge and upper edge (exclusive) of a bucket.
+fn bucket_range(bucket: u16) -> (u64, u64) {
+    let (bucket, linear) = (u64::from(bucket), 1 << abi::DWELL_GROUPING_POWER);
+    if bucket < 2 * linear {
+        return (bucket, bucket + 1);
+    }
+    let shift = bucket / linear - 1;
+    let low = (bucket % linear + linear) << shift;
+    (low, low + (1 << shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn edges_of_buckets_are_where_the_core_puts_values() {
+        for bucket in 0..abi::DWELL_BUCKETS as u16 {
+            let (low, high) = bucket_range(bucket);
+            assert_eq!(bucket_of(low), bucket);
+            assert_eq!(bucket_of(high - 1), bucket);
+        }
+        assert_eq!(bucket_of(u64::MAX), abi::DWELL_BUCKETS as u16 - 1);
+        assert_eq!(bucket_range(abi::DWELL_BUCKETS as u16 - 1).1, 1 << 36);
+    }
+
+    #[test]
+    fn quantiles_of_a_known_series() {
+        let mut h = Histogram::default();
+        (1..=1000u64).for_each(|ms| h.record(ms * 1_000_000));
+        for (q, want) in [(0.5, 500e6), (0.9, 900e6), (0.99, 990e6)] {
+            let got = h.quantile_ns(q).unwrap() as f64;
+            assert!((got / want - 1.0).abs() < 0.008, "p{q}: {got}");
+        }
+        assert_eq!(h.mean_ns(), Some(500_500_000));
+        assert_eq!(
+            (h.min_ns(), h.max_ns()),
+            (Some(1_000_000), Some(1_000_000_000))
+        );
+        assert_eq!(Histogram::default().quantile_ns(0.5), None);
+        assert_eq!(Histogram::default().mean_ns(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_at_most_1_6_percent_wide(value in 128u64..(1 << 36)) {
+            let (low, high) = bucket_range(bucket_of(value));
+            prop_assert!(low <= value && value < high);
+            prop_assert!((high - low) as f64 / low as f64 <= 1.0 / 64.0);
+        }
+
+        #[test]
+        fn merging_is_recording_both(a in prop::collection::vec(0u64..1 << 40, 0..50), b in prop::collection::vec(0u64..1 << 40, 0..50)) {
+            let fill = |values: &[u64]| {
+                let mut h = Histogram::default();
+                values.iter().for_each(|v| h.record(*v));
+                h
+            };
+            let mut merged = fill(&a);
+            merged.merge(&fill(&b));
+            prop_assert_eq!(merged, fill(&[a, b].concat()));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The engine of dwell: what turns packets into latencies.
+//!
+//! Per-packet algorithms are C in `core/`, compiled both into BPF programs and,
+//! by this crate, natively. Nothing here reads a clock, a file or a map: time
+//! is an argument, so that live traffic, a capture and a simulation give the
+//! same numbers from the same input.
+
+pub mod abi;
+pub mod histogram;
+pub mod measure;
+pub mod observe;
+pub mod rtt;

@@ -1,0 +1,101 @@
+//! What to measure, in the terms of a user, and as the core wants it.
+
+use crate::{abi, measure::Method, rtt::FilterRule};
+
+/// How often a flow may be sampled, in each direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RateLimit {
+    /// At most one stamp in so many nanoseconds; 0 for no limit.
+    Interval(u64),
+    /// At most one stamp in so many round trips of the flow, and in so many
+    /// nanoseconds while its round trip is not known.
+    RoundTrips(f64, u64),
+}
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The matchers to run. TCP data of a flow with timestamps goes to
+    /// `TcpTimestamp` if that is among them, else to `TcpSeq`.
+    pub methods: Vec<Method>,
+    /// Which flows to follow.
+    pub filter: Vec<FilterRule>,
+    /// How often a flow may be sampled.
+    pub rate_limit: RateLimit,
+    /// Flows that the table must hold at once. It has twice as many places.
+    pub max_flows: u32,
+    /// A flow without a packet for so long makes room for others.
+    pub idle_timeout_ns: u64,
+    /// Spin-bit edges of one side closer than this are taken for reordering.
+    pub spin_floor_ns: u64,
+    /// Measure SYN and SYN-ACK too.
+    pub include_handshake: bool,
+    /// Stamp pure ACKs too.
+    pub stamp_acks: bool,
+    /// Report the opening, the first round trip and the end of flows.
+    pub flow_events: bool,
+    /// Seeds the flow hash, so that nobody can aim at one bucket.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            methods: Method::ALL.to_vec(),
+            filter: Vec::new(),
+            rate_limit: RateLimit::Interval(0),
+            max_flows: 65_536,
+            idle_timeout_ns: 30_000_000_000,
+            spin_floor_ns: 50_000,
+            include_handshake: false,
+            stamp_acks: false,
+            flow_events: false,
+            seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// Buckets of the flow table: a power of two with twice `max_flows` places.
+    pub fn buckets(&self) -> u32 {
+        (self.max_flows.clamp(4, 1 << 24).next_power_of_two() * 2) / abi::DWELL_WAYS
+    }
+
+    /// Places for stamps: a power of two, four for each flow.
+    pub fn stamps(&self) -> u32 {
+        self.max_flows.clamp(16_384, 1 << 24).next_power_of_two() * 4
+    }
+
+    /// The same in the core's terms. At most `DWELL_FILTER_RULES` rules fit;
+    /// [`FilterRule::parse_all`] sees to that.
+    pub fn to_core(&self) -> abi::dwell_rtt_config {
+        let mut core = abi::dwell_rtt_config {
+            idle_timeout_ns: self.idle_timeout_ns,
+            spin_floor_ns: self.spin_floor_ns,
+            seed: self.seed,
+            methods: self
+                .methods
+                .iter()
+                .fold(0, |bits, method| bits | 1 << *method as u32),
+            bucket_mask: self.buckets() - 1,
+            stamp_mask: self.stamps() - 1,
+            filter_rules: self.filter.len() as u32,
+            filter_includes: self.filter.iter().any(|rule| !rule.exclude).into(),
+            include_handshake: self.include_handshake.into(),
+            stamp_acks: self.stamp_acks.into(),
+            flow_events: self.flow_events.into(),
+            ..Default::default()
+        };
+        match self.rate_limit {
+            RateLimit::Interval(ns) => core.rate_limit_ns = ns,
+            RateLimit::RoundTrips(multiple, ns) => {
+                core.rate_limit_ns = ns;
+                core.rtt_rate_q8 = ((multiple * 256.0).round() as u32).max(1);
+            }
+        }
+        for (slot, rule) in core.filter.iter_mut().zip(&self.filter) {
+            *slot = rule.to_core();
+        }
+        core
+    }
+}

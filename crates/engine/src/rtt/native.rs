@@ -1,0 +1,204 @@
+//! The C core run in user space.
+#![allow(unsafe_code)]
+
+use zerocopy::IntoBytes;
+
+use crate::{abi, measure::Event, observe::Observation, rtt::Config};
+
+/// Follows flows and measures their round trips. The same C steps run in the
+/// kernel.
+pub struct Tracker {
+    native: Box<abi::dwell_native>,
+    /// Owned here, used through the pointers in `native`.
+    _buckets: Vec<u64>,
+    _stamps: Vec<u64>,
+    sweep_next: u32,
+    sweep_due_ns: u64,
+}
+
+// SAFETY: the pointers in `native` point into the two vectors that move with
+// it, and nothing else holds them.
+unsafe impl Send for Tracker {}
+
+impl Tracker {
+    /// Memory is set aside for `max_flows` at once, and used as flows come.
+    pub fn new(config: &Config) -> Tracker {
+        let mut buckets = zeroed::<abi::dwell_bucket>(config.buckets());
+        let mut stamps = zeroed::<abi::dwell_stamp>(config.stamps());
+        let native = Box::new(abi::dwell_native {
+            config: config.to_core(),
+            buckets: buckets.as_mut_ptr().cast(),
+            stamps: stamps.as_mut_ptr().cast(),
+            ..Default::default()
+        });
+        Tracker {
+            native,
+            _buckets: buckets,
+            _stamps: stamps,
+            sweep_next: 0,
+            sweep_due_ns: 0,
+        }
+    }
+
+    /// Observes one packet and hands on what it caused.
+    pub fn observe(&mut self, packet: &Observation<'_>, mut emit: impl FnMut(Event)) {
+        // SAFETY: `data` is valid for its length; the tables are as large as
+        // the masks in `native.config` say.
+        unsafe {
+            abi::dwell_native_packet(
+                &mut *self.native,
+                packet.data.as_ptr().cast(),
+                packet.data.len() as u32,
+                packet.wire_len,
+                packet.link,
+                packet.interface,
+                packet.time_ns,
+            );
+        }
+        if self.native.events > 0 {
+            self.drain(&mut emit);
+        }
+    }
+
+    /// Closes flows that are idle at `time_ns`: the whole table about once a
+    /// second of time, a part of it at each call. Without flow events nobody
+    /// would see a difference, for idle flows make room when room is wanted.
+    pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Event)) {
+        if time_ns < self.sweep_due_ns {
+            return;
+        }
+        self.sweep_due_ns = time_ns.saturating_add(1_000_000_000 / 16);
+        let buckets = self.native.config.bucket_mask + 1;
+        for _ in 0..buckets.div_ceil(16) {
+            self.sweep_bucket(self.sweep_next, time_ns, &mut emit);
+            self.sweep_next = (self.sweep_next + 1) & self.native.config.bucket_mask;
+        }
+    }
+
+    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, emit: &mut impl FnMut(Event)) {
+        // SAFETY: the core masks the index to the table's size.
+        unsafe {
+            abi::dwell_native_sweep(&mut *self.native, bucket, time_ns);
+        }
+        self.drain(emit);
+    }
+
+    fn drain(&mut self, emit: &mut impl FnMut(Event)) {
+        for slot in &self.native.event[..self.native.events as usize] {
+            // SAFETY: both members of the union are plain integers of the same
+            // size without padding, and the core has written one of them.
+            let bytes = unsafe { slot.sample.as_bytes() };
+            emit(Event::from_kernel(bytes).expect("the core writes only its own events"));
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        Counters(self.native.counters.value)
+    }
+}
+
+/// Memory for `count` objects of the core that start as zeros; the system maps
+/// it page by page as it is touched.
+fn zeroed<T>(count: u32) -> Vec<u64> {
+    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 8) };
+    vec![0; count as usize * size_of::<T>() / 8]
+}
+
+/// What was seen, and why packets, flows or matches were not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters([u64; abi::DWELL_COUNTERS as usize]);
+
+impl Counters {
+    /// The counters of several CPUs as one.
+    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_counters>) -> Counters {
+        let mut total = [0u64; abi::DWELL_COUNTERS as usize];
+        for cpu in cpus {
+            for (sum, value) in total.iter_mut().zip(cpu.value) {
+                *sum += value;
+            }
+        }
+        Counters(total)
+    }
+
+    /// One of them.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
+        /// A thing that is counted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Counter { $($(#[$doc])* $name = abi::$core,)* }
+
+        impl Counter {
+            /// All of them.
+            pub const ALL: [Counter; abi::DWELL_COUNTERS as usize] = [$(Counter::$name,)*];
+
+            /// Its name in output.
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$name => $label,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets that passed the vantage point.
+    Packets = DWELL_SEEN_PACKETS, "packets";
+    /// Their bytes.
+    Bytes = DWELL_SEEN_BYTES, "bytes";
+    /// Not IP.
+    NotIp = DWELL_SKIP_NOT_IP, "not_ip";
+    /// IP, but nothing that a matcher knows.
+    OtherProtocol = DWELL_SKIP_PROTOCOL, "other_protocol";
+    /// A header was cut off.
+    Truncated = DWELL_SKIP_TRUNCATED, "truncated";
+    /// A length contradicted itself.
+    Malformed = DWELL_SKIP_MALFORMED, "malformed";
+    /// A fragment.
+    Fragment = DWELL_SKIP_FRAGMENT, "fragment";
+    /// More nested headers than are looked through.
+    TooDeep = DWELL_SKIP_DEPTH, "too_deep";
+    /// Left out by the filter.
+    Filtered = DWELL_SKIP_FILTERED, "filtered";
+    /// The link type is not known.
+    UnknownLink = DWELL_SKIP_LINK, "unknown_link";
+    /// Flows that were given a place.
+    FlowsOpened = DWELL_FLOWS_OPENED, "flows_opened";
+    /// Flows closed before their idle timeout to make room.
+    FlowsEvicted = DWELL_FLOWS_EVICTED, "flows_evicted";
+    /// Flows closed after their idle timeout.
+    FlowsExpired = DWELL_FLOWS_EXPIRED, "flows_expired";
+    /// Packets of flows that found no place.
+    Untracked = DWELL_FLOWS_UNTRACKED, "untracked";
+    /// The same, as two CPUs wanted one place at once.
+    Contended = DWELL_FLOWS_CONTENDED, "contended";
+    /// Packets whose time was kept.
+    Stamps = DWELL_STAMPS_MADE, "stamps";
+    /// Kept times lost to others within a second.
+    StampsOverwritten = DWELL_STAMPS_OVERWRITTEN, "stamps_overwritten";
+    /// Latencies measured.
+    Samples = DWELL_SAMPLES, "samples";
+    /// Samples and flow events that were not delivered to user space.
+    EventsLost = DWELL_EVENTS_LOST, "events_lost";
+    /// Times that retransmission or reordering made ACKs ambiguous.
+    Ambiguous = DWELL_REJECT_AMBIGUOUS, "ambiguous";
+    /// Spin-bit edges too soon after the last.
+    SpinEarly = DWELL_REJECT_SPIN_EARLY, "spin_early";
+    /// Spin-bit edges that do not alternate between the sides.
+    SpinOrder = DWELL_REJECT_SPIN_ORDER, "spin_order";
+    /// Answers that are older than what they answer.
+    Backwards = DWELL_REJECT_BACKWARDS, "backwards";
+    /// Samples of prefixes for which there was no group left.
+    AggregateOther = DWELL_AGGREGATE_OTHER, "aggregate_other";
+}
+
+/// The histogram bucket of a value.
+pub(crate) fn bucket_index(value_ns: u64) -> u32 {
+    // SAFETY: a pure function of its argument.
+    unsafe { abi::dwell_native_bucket_index(value_ns) }
+}

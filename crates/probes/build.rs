@@ -1,0 +1,35 @@
+//! Compiles the BPF programs.
+
+use std::{env, path::PathBuf};
+
+use libbpf_cargo::SkeletonBuilder;
+
+const PROGRAMS: [(&str, &str); 2] = [
+    ("src/rtt/tc.bpf.c", "rtt_tc.bpf.o"),
+    ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
+];
+
+fn main() {
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    let core = env::var("DEP_DWELL_CORE_INCLUDE").expect("dwell-engine tells where its core is");
+    // The BPF target has no multiarch include path of its own.
+    let multiarch = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
+    println!("cargo::rerun-if-changed={core}");
+    println!("cargo::rerun-if-changed=src");
+    for (source, object) in PROGRAMS {
+        SkeletonBuilder::new()
+            .source(source)
+            .obj(out.join(object))
+            .clang_args([
+                "-mcpu=v3",
+                "-Wall",
+                "-Werror",
+                "-Wno-unused-function",
+                &multiarch,
+                "-I",
+                &core,
+            ])
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
+    }
+}

@@ -1,0 +1,12 @@
+//! The kernel side of dwell: BPF programs, what loads and attaches them, and
+//! what a host can do. The only crate that links libbpf.
+
+mod attach;
+mod error;
+mod interface;
+mod load;
+pub mod rtt;
+
+pub use attach::{Hook, TcHookKind};
+pub use error::Error;
+pub use interface::Interface;

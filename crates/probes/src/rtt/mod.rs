@@ -1,0 +1,424 @@
+//! Passive round-trip times in the kernel.
+
+use std::{
+    cell::RefCell,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::AsFd,
+    rc::Rc,
+    thread,
+    time::Duration,
+};
+
+use dwell_engine::{
+    abi,
+    histogram::Histogram,
+    measure::{Event, Method},
+    rtt::{Config, Counters},
+};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ProgramInput, RingBuffer, RingBufferBuilder,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::{
+    Error, Hook, Interface, TcHookKind,
+    attach::{Attachment, attach},
+    error::io_error,
+    load,
+};
+
+const TC: &str = "the RTT program for tc";
+const XDP: &str = "the RTT program for XDP";
+static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
+static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
+/// Maps that both programs use: one table, whichever hook saw the packet.
+const SHARED_MAPS: [&str; 8] = [
+    "buckets",
+    "stamps",
+    "counters",
+    "events",
+    "groups",
+    "histograms",
+    GENERATION,
+    GROUPS_USED,
+];
+const GENERATION: &str = ".data.generation";
+const GROUPS_USED: &str = ".data.groups_used";
+
+/// Counting samples in the kernel, by prefix, instead of reporting each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregate {
+    /// Prefix length of IPv4 groups.
+    pub prefix4: u8,
+    /// Prefix length of IPv6 groups.
+    pub prefix6: u8,
+    /// Groups of interface, method and prefix; what comes later is counted
+    /// into `other`.
+    pub max_groups: u32,
+}
+
+/// What to load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// What to measure.
+    pub config: Config,
+    /// Deliver each sample to user space.
+    pub report: bool,
+    /// Count samples in the kernel.
+    pub aggregate: Option<Aggregate>,
+    /// Where to watch packets that come in.
+    pub ingress: Hook,
+    /// How to attach at tc.
+    pub tc: TcHookKind,
+    /// Packets bring their time with them: for `replay_packet` only.
+    pub replay: bool,
+}
+
+impl Options {
+    fn to_program(&self) -> abi::dwell_rtt_program {
+        let aggregate = self.aggregate.unwrap_or(Aggregate {
+            prefix4: 0,
+            prefix6: 0,
+            max_groups: 1,
+        });
+        let mask4 = u32::MAX
+            .checked_shl(32 - u32::from(aggregate.prefix4))
+            .unwrap_or(0);
+        let mask6 = u128::MAX
+            .checked_shl(128 - u32::from(aggregate.prefix6))
+            .unwrap_or(0);
+        let mask6 = mask6.to_be_bytes();
+        abi::dwell_rtt_program {
+            config: self.config.to_core(),
+            prefix6_mask: abi::dwell_address::read_from_bytes(&mask6).expect("both are 16 bytes"),
+            prefix4_mask: mask4.to_be(),
+            max_groups: aggregate.max_groups.max(1),
+            report: self.report.into(),
+            aggregate: self.aggregate.is_some().into(),
+            replay: self.replay.into(),
+            ..Default::default()
+        }
+    }
+}
+
+/// Samples of one group in one interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Whose samples; `None` for those that found no group.
+    pub key: Option<GroupKey>,
+    /// Their distribution.
+    pub histogram: Histogram,
+}
+
+/// What the samples of a group have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// The interface's number.
+    pub interface: u32,
+    /// How they were measured.
+    pub method: Method,
+    /// The prefix of the side that answered.
+    pub prefix: (IpAddr, u8),
+}
+
+/// The loaded program. Dropping it detaches and unloads everything.
+pub struct Probe {
+    options: Options,
+    attachments: Vec<Attachment>,
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<Vec<Event>>>,
+    unreadable: Rc<RefCell<u64>>,
+    tc: Object,
+    xdp: Option<Object>,
+    generation: u32,
+}
+
+impl Probe {
+    /// Loads the programs. Nothing is attached yet.
+    pub fn load(options: &Options) -> Result<Probe, Error> {
+        let mut tc = load_object(TC, TC_OBJECT, options, None)?;
+        let xdp = (options.ingress == Hook::Xdp)
+            .then(|| load_object(XDP, XDP_OBJECT, options, Some(&mut tc)))
+            .transpose()?;
+        let arrived = Rc::new(RefCell::new(Vec::new()));
+        let unreadable = Rc::new(RefCell::new(0));
+        let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
+        let events = load::map(&mut tc, "events");
+        let mut builder = RingBufferBuilder::new();
+        let ring_error = |error: libbpf_rs::Error| Error::Map {
+            operation: "read",
+            map: "events",
+            io: io_error(&error),
+        };
+        builder
+            .add(&events, move |bytes| {
+                match Event::from_kernel(bytes) {
+                    Some(event) => queue.borrow_mut().push(event),
+                    None => *strange.borrow_mut() += 1,
+                }
+                0
+            })
+            .map_err(ring_error)?;
+        let ring = builder.build().map_err(ring_error)?;
+        Ok(Probe {
+            options: options.clone(),
+            attachments: Vec::new(),
+            ring,
+            arrived,
+            unreadable,
+            tc,
+            xdp,
+            generation: 0,
+        })
+    }
+
+    /// Watches both directions of an interface; of loopback one, as its
+    /// packets pass twice.
+    pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
+        let name = if interface.has_link_header() {
+            "observe_tc"
+        } else {
+            "observe_tc_raw"
+        };
+        let program = load::program(&self.tc, name);
+        let ingress = match &self.xdp {
+            Some(xdp) => attach(
+                &load::program(xdp, "observe_xdp"),
+                interface,
+                Hook::Xdp,
+                self.options.tc,
+            )?,
+            None => attach(&program, interface, Hook::TcIngress, self.options.tc)?,
+        };
+        self.attachments.push(ingress);
+        if !interface.is_loopback() {
+            self.attachments.push(attach(
+                &program,
+                interface,
+                Hook::TcEgress,
+                self.options.tc,
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Stops watching. What was measured can still be read.
+    pub fn detach(&mut self) {
+        self.attachments.clear();
+    }
+
+    /// Hands on the events that have arrived, in the order of the kernel's
+    /// ring buffer. The kernel wakes nobody: call it often enough that the
+    /// ring (4 MiB, some 35,000 events) does not fill.
+    pub fn drain(&mut self, mut emit: impl FnMut(Event)) -> Result<(), Error> {
+        self.ring.consume().map_err(|error| Error::Map {
+            operation: "read",
+            map: "events",
+            io: io_error(&error),
+        })?;
+        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
+        Ok(())
+    }
+
+    /// What was counted so far, over all CPUs.
+    pub fn counters(&mut self) -> Result<Counters, Error> {
+        let cpus = read_percpu(&load::map(&mut self.tc, "counters"), "counters", 0)?;
+        Ok(Counters::sum(
+            cpus.iter()
+                .filter_map(|bytes| abi::dwell_counters::read_from_prefix(bytes).ok())
+                .map(|(counters, _)| counters)
+                .collect::<Vec<_>>()
+                .iter(),
+        ))
+    }
+
+    /// Ends an interval: the groups that had samples in it. Programs that run
+    /// meanwhile count into the other half of the histograms.
+    pub fn take_groups(&mut self) -> Result<Vec<Group>, Error> {
+        let Some(aggregate) = self.options.aggregate else {
+            return Ok(Vec::new());
+        };
+        let past = self.generation;
+        self.generation = 1 - past;
+        let write_error = |map| {
+            move |error: libbpf_rs::Error| Error::Map {
+                operation: "write",
+                map,
+                io: io_error(&error),
+            }
+        };
+        load::map(&mut self.tc, GENERATION)
+            .update(&[0; 4], &self.generation.to_ne_bytes(), MapFlags::ANY)
+            .map_err(write_error(GENERATION))?;
+        // A program that read the old generation is done long before this.
+        thread::sleep(Duration::from_millis(1));
+
+        let keys = load::map(&mut self.tc, "groups");
+        let mut groups = vec![(0, None)];
+        for key in keys.keys() {
+            let Ok(Some(index)) = keys.lookup(&key, MapFlags::ANY) else {
+                continue;
+            };
+            let Ok(index) = <[u8; 4]>::try_from(index) else {
+                continue;
+            };
+            let Some(key) = group_key(&key, &aggregate) else {
+                continue;
+            };
+            groups.push((u32::from_ne_bytes(index), Some(key)));
+        }
+        let histograms = load::map(&mut self.tc, "histograms");
+        let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus()?];
+        let mut taken = Vec::new();
+        for (index, key) in groups {
+            let index = index + past * aggregate.max_groups.max(1);
+            let mut histogram = Histogram::default();
+            for bytes in read_percpu(&histograms, "histograms", index)? {
+                if let Ok((cpu, _)) = abi::dwell_histogram::ref_from_prefix(&bytes) {
+                    histogram.merge_kernel(cpu);
+                }
+            }
+            if histogram.count() == 0 {
+                continue;
+            }
+            histograms
+                .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
+                .map_err(write_error("histograms"))?;
+            taken.push(Group { key, histogram });
+        }
+        taken.sort_by_key(|group| group.key);
+        Ok(taken)
+    }
+
+    /// Closes idle flows, so that those who follow flow events hear of it.
+    pub fn sweep(&mut self) -> Result<(), Error> {
+        self.run(&[0; 64], None).map(drop)
+    }
+
+    /// Events that could not be read: always 0 unless kernel and user space
+    /// come from different builds.
+    pub fn unreadable_events(&self) -> u64 {
+        *self.unreadable.borrow()
+    }
+
+    /// Runs the program over one packet as if it had passed at `time_ns`
+    /// (BPF_PROG_TEST_RUN). The program must be loaded with `replay`.
+    pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
+        self.run(data, Some(time_ns)).map(drop)
+    }
+
+    fn run(&mut self, data: &[u8], time_ns: Option<u64>) -> Result<u32, Error> {
+        let mut context = [0u8; SK_BUFF_BYTES];
+        if let Some(time_ns) = time_ns {
+            context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
+        }
+        let name = if time_ns.is_some() {
+            "observe_tc"
+        } else {
+            "sweep"
+        };
+        load::program(&self.tc, name)
+            .test_run(ProgramInput {
+                data_in: Some(data),
+                context_in: Some(&mut context),
+                ..Default::default()
+            })
+            .map(|output| output.return_value)
+            .map_err(|error| Error::Load {
+                what: "a test run",
+                io: io_error(&error),
+                detail: String::new(),
+                remedy: "`dwell doctor` tells what this kernel lacks",
+            })
+    }
+}
+
+/// Size of struct __sk_buff, and where its `tstamp` is (linux/bpf.h, stable ABI).
+const SK_BUFF_BYTES: usize = 192;
+const SK_BUFF_TSTAMP: usize = 152;
+
+fn load_object(
+    what: &'static str,
+    bytes: &[u8],
+    options: &Options,
+    shared: Option<&mut Object>,
+) -> Result<Object, Error> {
+    let mut object = load::open(what, bytes)?;
+    let program = options.to_program();
+    let sizes = [
+        ("buckets", options.config.buckets()),
+        ("stamps", options.config.stamps()),
+        ("groups", program.max_groups),
+        ("histograms", 2 * program.max_groups),
+    ];
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let failed = |error: libbpf_rs::Error| Error::Map {
+            operation: "size",
+            map: "rtt",
+            io: io_error(&error),
+        };
+        if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
+            map.set_max_entries(*entries).map_err(failed)?;
+        }
+        if name.ends_with(".rodata.program") {
+            map.set_initial_value(program.as_bytes()).map_err(failed)?;
+        }
+    }
+    if let Some(other) = shared {
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let Some(name) = SHARED_MAPS.iter().find(|shared| **shared == name) else {
+                continue;
+            };
+            let handle =
+                MapHandle::try_from(&load::map(other, name)).map_err(|error| Error::Map {
+                    operation: "share",
+                    map: name,
+                    io: io_error(&error),
+                })?;
+            map.reuse_fd(handle.as_fd()).map_err(|error| Error::Map {
+                operation: "share",
+                map: name,
+                io: io_error(&error),
+            })?;
+        }
+    }
+    load::load(what, object)
+}
+
+fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
+    let raw = abi::dwell_group_key::read_from_bytes(bytes).ok()?;
+    let address = Ipv6Addr::from(
+        <[u8; 16]>::try_from(raw.prefix.as_bytes()).expect("an address is 16 bytes"),
+    )
+    .to_canonical();
+    let length = if address.is_ipv4() {
+        aggregate.prefix4
+    } else {
+        aggregate.prefix6
+    };
+    Some(GroupKey {
+        interface: raw.interface,
+        method: *Method::ALL.get(usize::from(raw.method))?,
+        prefix: (address, length),
+    })
+}
+
+fn cpus() -> Result<usize, Error> {
+    libbpf_rs::num_possible_cpus().map_err(|error| Error::Map {
+        operation: "size",
+        map: "histograms",
+        io: io_error(&error),
+    })
+}
+
+fn read_percpu(map: &dyn MapCore, name: &'static str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
+    map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Error::Map {
+            operation: "read",
+            map: name,
+            io: io_error(&error),
+        })
+}

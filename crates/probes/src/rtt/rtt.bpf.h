@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The passive RTT program: the core's steps over BPF maps. Included by one
+ * file a hook, which defines struct dwell_context (the hook's context),
+ * dwell_context_wire_bytes(), dwell_context_segments(), dwell_context_time()
+ * and DWELL_LINEARIZE().
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* From kernels newer than the build machine's headers may be. */
+#ifndef BPF_F_MMAPABLE
+#define BPF_F_MMAPABLE (1U << 10)
+#endif
+
+#define DWELL_FRAME dwell_context
+__u64 dwell_walk_step(dwell_context *context, __u64 walk);
+__u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop);
+__u32 dwell_dns_question(dwell_context *context, __u32 offset);
+
+#include "aggregate.h"
+#include "histogram.h"
+#include "rtt.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Alone in its section, so that user space can write it whole. Constant from
+ * load on, and the verifier drops the code of what is switched off; not const
+ * here, or the compiler would take it for zeros.
+ */
+SEC(".rodata.program") struct dwell_rtt_program program = {};
+
+/* Which half of the histograms is written: user space reads the other. */
+SEC(".data.generation") __u32 generation = 0;
+SEC(".data.groups_used") __u32 groups_used = 1; /* group 0 is `other` */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_bucket);
+	__uint(max_entries, 1);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_stamp);
+	__uint(max_entries, 1);
+} stamps SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_counters);
+	__uint(max_entries, 1);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct dwell_group_key);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_histogram);
+	__uint(max_entries, 1);
+} histograms SEC(".maps");
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock)
+{
+	if (!clock->now_ns)
+		clock->now_ns = bpf_ktime_get_ns();
+	return clock->now_ns;
+}
+
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
+{
+	if (clock->now_ns)
+		return clock->now_ns >> 20;
+	return bpf_ktime_get_coarse_ns() >> 20;
+}
+
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash)
+{
+	__u32 index = (__u32)hash & program.config.stamp_mask;
+
+	return bpf_map_lookup_elem(&stamps, &index);
+}
+
+/* Readers come by on a timer: waking them for each record would cost ten
+ * times the record.
+ */
+static __noinline int emit_flow(const struct dwell_flow *flow, __u32 what, __u64 rtt_ns,
+				__u64 now_ns)
+{
+	struct dwell_flow_event *event;
+
+	if (!flow)
+		return 0;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event)
+		return -1;
+	dwell_fill_flow_event(event, flow, what & 0xff, what >> 8, rtt_ns, now_ns);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
+					    __u32 change, __u32 reason, __u64 rtt_ns)
+{
+	if (!program.config.flow_events)
+		return;
+	if (emit_flow(flow, change | reason << 8, rtt_ns, dwell_now(step->clock)))
+		dwell_count(step, DWELL_EVENTS_LOST);
+}
+
+static __always_inline void emit_sample(struct dwell_step *step, const struct dwell_match *match)
+{
+	struct dwell_rtt_sample *sample = bpf_ringbuf_reserve(&events, sizeof(*sample), 0);
+
+	if (!sample) {
+		dwell_count(step, DWELL_EVENTS_LOST);
+		return;
+	}
+	dwell_fill_sample(sample, step, match, dwell_now(step->clock));
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+}
+
+/* The group of the prefix that answered; 0 when there is no more room. */
+static __always_inline __u32 group_of(struct dwell_step *step, const struct dwell_match *match)
+{
+	const struct dwell_packet *packet = step->packet;
+	const struct dwell_address *dst = packet->direction ? &packet->key.b : &packet->key.a;
+	struct dwell_group_key key = {};
+	__u32 *known, index;
+
+	key.interface = packet->key.interface;
+	key.method = match->method;
+	if (!dst->high && (__u32)dst->low == 0xffff0000) {
+		key.prefix.low = dst->low & ((__u64)program.prefix4_mask << 32 | 0xffffffff);
+	} else {
+		key.prefix.high = dst->high & program.prefix6_mask.high;
+		key.prefix.low = dst->low & program.prefix6_mask.low;
+	}
+	known = bpf_map_lookup_elem(&groups, &key);
+	if (known)
+		return *known;
+	if (groups_used >= program.max_groups)
+		return 0;
+	index = __sync_fetch_and_add(&groups_used, 1);
+	if (index >= program.max_groups)
+		return 0;
+	if (!bpf_map_update_elem(&groups, &key, &index, BPF_NOEXIST))
+		return index;
+	known = bpf_map_lookup_elem(&groups, &key);
+	return known ? *known : 0;
+}
+
+static __always_inline void count_sample(struct dwell_step *step, const struct dwell_match *match)
+{
+	__u32 group = group_of(step, match), index = group + (generation & 1) * program.max_groups;
+	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+
+	if (!group)
+		dwell_count(step, DWELL_AGGREGATE_OTHER);
+	if (histogram)
+		dwell_histogram_add(histogram, match->rtt_ns);
+}
+
+static __always_inline void deliver(struct dwell_step *step, const struct dwell_match *match)
+{
+	if (!match->found)
+		return;
+	if (program.aggregate)
+		count_sample(step, match);
+	if (program.report)
+		emit_sample(step, match);
+}
+
+/* Global functions, so that the verifier walks their loops once and on their
+ * own.
+ */
+__noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
+{
+	return dwell_walk_on((void *)(long)context->data, (void *)(long)context->data_end, walk);
+}
+
+__noinline __u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop)
+{
+	return dwell_tcp_option_in((void *)(long)context->data, (void *)(long)context->data_end, at,
+				   stop);
+}
+
+__noinline __u32 dwell_dns_question(dwell_context *context, __u32 offset)
+{
+	return dwell_dns_question_in((void *)(long)context->data, (void *)(long)context->data_end,
+				     offset);
+}
+
+/* Global: what comes back is one state to the verifier, not one for each way
+ * through the parser.
+ */
+__noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_packet *packet)
+{
+	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	dwell_where where;
+
+	if (!packet)
+		return DWELL_SKIP_TRUNCATED;
+	where = dwell_locate_plain(data, end, link);
+	if (dwell_unlikely(!where)) {
+		where = dwell_locate_nested(context, data, end, link);
+		if (dwell_where_error(where))
+			return dwell_where_error(where);
+	}
+	return dwell_parse(context, data, end, where, &program.config, packet);
+}
+
+static __always_inline struct dwell_bucket *bucket_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+__noinline __u32 dwell_vacancy_choose(__u32 first_index, __u32 second_index, __u64 tag,
+				      __u32 now_coarse)
+{
+	struct dwell_bucket *first = bucket_at(first_index), *second = bucket_at(second_index);
+
+	if (!first || !second)
+		return DWELL_VACANCY(0, 0, DWELL_RANK_NONE);
+	return dwell_vacancy_of(first, second, tag, now_coarse,
+				program.config.idle_timeout_ns >> 20);
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step,
+					       const struct dwell_bucket *first,
+					       const struct dwell_bucket *second)
+{
+	__u64 hash = step->packet->hash;
+
+	return dwell_vacancy_choose(dwell_bucket_first(hash, program.config.bucket_mask),
+				    dwell_bucket_second(hash, program.config.bucket_mask),
+				    dwell_tag(hash), dwell_now_coarse(step->clock));
+}
+
+static __always_inline void observe(dwell_context *context, __u32 link)
+{
+	struct dwell_clock clock = {program.replay ? dwell_context_time(context) : 0};
+	struct dwell_packet packet = {};
+	struct dwell_bucket *first, *second;
+	struct dwell_step step = {};
+	__u32 zero = 0, result;
+
+	step.config = &program.config;
+	step.clock = &clock;
+	step.packet = &packet;
+	step.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!step.counters)
+		return;
+	packet.wire_bytes = dwell_context_wire_bytes(context);
+	packet.segments = dwell_context_segments(context);
+	packet.key.interface = dwell_context_interface(context);
+	step.counters->value[DWELL_SEEN_PACKETS] += packet.segments;
+	step.counters->value[DWELL_SEEN_BYTES] += packet.wire_bytes;
+
+	result = read_packet(context, link, &packet);
+	if (dwell_unlikely(result == DWELL_SKIP_TRUNCATED) && DWELL_LINEARIZE(context))
+		result = read_packet(context, link, &packet);
+	if (result != DWELL_FRAME_OK) {
+		if (result < DWELL_COUNTERS)
+			step.counters->value[result]++;
+		return;
+	}
+	packet.hash = dwell_key_hash(&packet.key, program.config.seed);
+	first = bucket_at(dwell_bucket_first(packet.hash, program.config.bucket_mask));
+	if (!first)
+		return;
+	step.flow = dwell_flow_in(first, &packet, dwell_now_coarse(&clock));
+	if (dwell_unlikely(!step.flow)) {
+		second = bucket_at(dwell_bucket_second(packet.hash, program.config.bucket_mask));
+		if (!second)
+			return;
+		step.flow = dwell_flow_in(second, &packet, dwell_now_coarse(&clock));
+		if (!step.flow) {
+			if (!packet.may_open)
+				return;
+			step.flow = dwell_flow_admit(&step, first, second);
+			if (!step.flow)
+				return;
+		}
+	}
+	dwell_rtt_step(&step);
+	deliver(&step, &step.match);
+	deliver(&step, &step.loop);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Passive RTT at tc: both directions, after XDP on the way in. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+typedef struct __sk_buff dwell_context;
+
+#define dwell_context_wire_bytes(skb) ((skb)->len)
+#define dwell_context_segments(skb) ((skb)->gso_segs > 1 ? (skb)->gso_segs : 1)
+#define dwell_context_interface(skb) ((skb)->ifindex)
+#define dwell_context_time(skb) ((skb)->tstamp)
+
+/* Headers may lie beyond the linear part. Pulling them in copies bytes about,
+ * and changes none.
+ */
+#define DWELL_LINEARIZE(skb)                                                                       \
+	((skb)->len > (skb)->data_end - (skb)->data &&                                             \
+	 !bpf_skb_pull_data(skb, (skb)->len < 256 ? (skb)->len : 256))
+
+#include "rtt.bpf.h"
+
+SEC("tc")
+int observe_tc(struct __sk_buff *skb)
+{
+	observe(skb, DWELL_LINK_ETHERNET);
+	return -1; /* TCX_NEXT, TC_ACT_UNSPEC: as if we were not here */
+}
+
+/* For devices without a link header: tun, WireGuard, PPP. */
+SEC("tc")
+int observe_tc_raw(struct __sk_buff *skb)
+{
+	observe(skb, DWELL_LINK_RAW);
+	return -1;
+}
+
+static long sweep_one(__u32 index, void *unused)
+{
+	struct dwell_clock clock = {bpf_ktime_get_ns()};
+	struct dwell_step step = {};
+	struct dwell_bucket *bucket = bucket_at(index);
+	__u32 zero = 0;
+
+	step.config = &program.config;
+	step.clock = &clock;
+	step.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (bucket && step.counters)
+		dwell_bucket_sweep(&step, bucket);
+	return 0;
+}
+
+/* Run by user space now and then, for those who want to know when a flow is
+ * over although nobody says so. It looks at no packet.
+ */
+SEC("tc")
+int sweep(struct __sk_buff *unused)
+{
+	bpf_loop(program.config.bucket_mask + 1, sweep_one, 0, 0);
+	return 0;
+}
