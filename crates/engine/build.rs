@@ -54,7 +54,7 @@ fn main() {
             "dwell_(native|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_var("DWELL_.*")
-        .opaque_type("dwell_(bucket|stamp)")
+        .opaque_type("dwell_(bucket|flow|memories|stamp)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)

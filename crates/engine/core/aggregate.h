@@ -18,10 +18,11 @@ struct dwell_rtt_program {
 	struct dwell_address prefix6_mask;
 	__u32 prefix4_mask; /* network byte order */
 	__u32 max_groups;   /* at least 1: group 0 takes the rest */
+	__u32 jiffy_ns;     /* the kernel's tick; 0 if not known */
 	__u8 report;        /* deliver each sample through the ring buffer */
 	__u8 aggregate;     /* count samples in a histogram by group */
 	__u8 replay;        /* packets bring their time, as in a capture */
-	__u8 reserved[5];
+	__u8 reserved[1];
 };
 
 #endif

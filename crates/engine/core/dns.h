@@ -19,11 +19,11 @@ static __always_inline void dwell_dns(struct dwell_step *step)
 		if (dwell_may_stamp(step))
 			dwell_stamp_put(
 				step,
-				dwell_stamp_hash(flow, DWELL_DNS, direction, packet->dns_hash), 0,
+				dwell_stamp_hash(packet, DWELL_DNS, direction, packet->dns_hash), 0,
 				1);
 		return;
 	}
-	__u64 hash = dwell_stamp_hash(flow, DWELL_DNS, !direction, packet->dns_hash);
+	__u64 hash = dwell_stamp_hash(packet, DWELL_DNS, !direction, packet->dns_hash);
 	struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
 
 	if (stamp && dwell_stamp_holds(stamp, hash)) {

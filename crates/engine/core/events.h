@@ -14,7 +14,8 @@ struct dwell_address {
 };
 
 /* The same for both directions of a flow: `a` is the lower endpoint. Ports
- * are in host byte order; for ICMP both hold the echo identifier.
+ * are in host byte order; for ICMP both hold the echo identifier. The protocol
+ * belongs to it, but is kept apart.
  */
 struct dwell_flow_key {
 	struct dwell_address a;
@@ -22,8 +23,6 @@ struct dwell_flow_key {
 	__u16 a_port;
 	__u16 b_port;
 	__u32 interface;
-	__u8 proto; /* IPPROTO_* */
-	__u8 reserved[7];
 };
 
 enum dwell_method {

@@ -60,9 +60,34 @@ struct dwell_icmp_state {
 struct dwell_side {
 	__u64 packets;
 	__u64 bytes;
-	__u64 stamp_ns;   /* last stamp, for the rate limit */
 	__u64 min_rtt_ns; /* to this side and back; 0 unknown */
-	__u64 srtt_ns;    /* smoothed as in RFC 6298; 0 unknown */
+};
+
+/* A pair of cache lines, which is all that most packets touch. */
+struct dwell_flow {
+	struct dwell_flow_key key;
+	__u8 proto;
+	__u8 sides_seen;   /* bit 0 and 1 */
+	__u8 opener;       /* direction of the first packet seen */
+	__u8 fins;         /* bits of the directions that sent a FIN */
+	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
+	__u8 ts_known;     /* DWELL_TS_* << direction */
+	__u8 quic;         /* DWELL_QUIC_* */
+	__u8 spent;        /* DNS: answered, may make room for others */
+	struct dwell_tcp_ts_state ts[2];
+
+	struct dwell_side side[2]; /* [0] is key.a's packets */
+	__u64 first_ns;
+	__u32 samples;
+	__u8 spin_streak; /* alternating edges in a row */
+	__u8 spin_faults; /* broken alternations, saturating */
+	__u8 reserved[2];
+};
+
+/* What some matchers remember of one direction's packets. */
+struct dwell_memory {
+	__u64 stamp_ns; /* last stamp, for the rate limit */
+	__u64 srtt_ns;  /* to this side, smoothed as in RFC 6298; 0 unknown */
 	union {
 		struct dwell_tcp_seq_state seq;
 		struct dwell_spin_state spin;
@@ -70,32 +95,24 @@ struct dwell_side {
 	};
 };
 
-struct dwell_flow {
-	struct dwell_flow_key key;
-	struct dwell_tcp_ts_state ts[2];
-	struct dwell_side side[2]; /* [0] is key.a's packets */
-	__u64 hash;
-	__u64 first_ns;
-	__u32 samples;
-	__u8 sides_seen;   /* bit 0 and 1 */
-	__u8 opener;       /* direction of the first packet seen */
-	__u8 fins;         /* bits of the directions that sent a FIN */
-	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
-	__u8 ts_known;     /* DWELL_TS_* << direction */
-	__u8 quic;         /* DWELL_QUIC_* */
-	__u8 spin_streak;  /* alternating edges in a row */
-	__u8 spin_faults;  /* broken alternations, saturating */
-	__u8 spent;        /* DNS: answered, may make room for others */
-	__u8 reserved[3];
+struct dwell_memories {
+	struct dwell_memory of[2];
 };
 
+/* Apart from the flows, so that all buckets stay in cache. Flow `way` of
+ * bucket `i` has the place DWELL_WAYS * i + way.
+ */
 struct dwell_bucket {
 	__u64 tags;             /* 16 bits of hash each, 0 is free */
 	__u32 seen[DWELL_WAYS]; /* last packet, coarse units */
 	__u32 lock;
-	__u32 reserved[9];
-	struct dwell_flow flow[DWELL_WAYS];
+	__u32 reserved;
 };
+
+/* Where the table lies is the embedding program's to know; null beyond it. */
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place);
+static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place);
 
 static __always_inline __u64 dwell_tag(__u64 hash)
 {
@@ -132,24 +149,37 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x,
 {
 	const __u64 *p = (const void *)x, *q = (const void *)y;
 
-	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]) |
-		 (p[5] ^ q[5]));
+	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
-static __always_inline struct dwell_flow *
-dwell_flow_in(struct dwell_bucket *bucket, const struct dwell_packet *packet, __u32 now_coarse)
-{
-	__u32 way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
+/* Where a packet's flow is; flow is null if it is not there. */
+struct dwell_found {
 	struct dwell_flow *flow;
+	__u32 place;
+};
 
+static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 index,
+							  const struct dwell_packet *packet,
+							  struct dwell_clock *clock)
+{
+	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
+	struct dwell_found none = {}, found;
+	__u32 way, now_coarse;
+
+	if (!bucket)
+		return none;
+	way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
 	if (way >= DWELL_WAYS)
-		return 0;
-	flow = &bucket->flow[way];
-	if (!dwell_same_key(&flow->key, &packet->key))
-		return 0;
+		return none;
+	found.place = index * DWELL_WAYS + way;
+	found.flow = dwell_flow_at(embedder, found.place);
+	if (!found.flow || !dwell_same_key(&found.flow->key, &packet->key) ||
+	    found.flow->proto != packet->proto)
+		return none;
+	now_coarse = dwell_now_coarse(clock);
 	if (bucket->seen[way] != now_coarse)
 		bucket->seen[way] = now_coarse;
-	return flow;
+	return found;
 }
 
 /* How good a place is for a new flow, best first: a free one, one whose flow is
@@ -164,16 +194,11 @@ enum dwell_rank {
 	DWELL_RANK_NONE,
 };
 
-static __always_inline __u32 dwell_rank_way(const struct dwell_bucket *bucket, __u32 way,
-					    __u32 now_coarse, __u32 timeout_coarse)
+static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 idle,
+					__u32 timeout_coarse)
 {
-	const struct dwell_flow *flow = &bucket->flow[way];
-	__u32 idle = now_coarse - bucket->seen[way];
-
-	if (!(bucket->tags >> 16 * way & 0xffff))
-		return DWELL_RANK_FREE;
 	/* another CPU may have seen it a moment later than now */
-	if ((__s32)idle < 0)
+	if (!flow || (__s32)idle < 0)
 		return DWELL_RANK_NONE;
 	if (flow->close_reason || flow->spent)
 		return DWELL_RANK_OVER;
@@ -193,19 +218,22 @@ static __always_inline __u32 dwell_rank_way(const struct dwell_bucket *bucket, _
 #define dwell_vacancy_way(v) ((v) >> 8 & (DWELL_WAYS - 1))
 #define dwell_vacancy_rank(v) ((v) >> 16)
 
-static __always_inline __u32 dwell_vacancy_of(const struct dwell_bucket *first,
-					      const struct dwell_bucket *second, __u64 tag,
+static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag,
 					      __u32 now_coarse, __u32 timeout_coarse)
 {
 	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE);
 
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
-		const struct dwell_bucket *bucket = i < DWELL_WAYS ? first : second;
-		__u32 way = i & (DWELL_WAYS - 1), rank;
+		__u32 index = i < DWELL_WAYS ? first : second, way = i & (DWELL_WAYS - 1), rank;
+		const struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
 
-		if (dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
-		rank = dwell_rank_way(bucket, way, now_coarse, timeout_coarse);
+		if (!(bucket->tags >> 16 * way & 0xffff))
+			rank = DWELL_RANK_FREE;
+		else
+			rank = dwell_rank(dwell_flow_at(embedder, index * DWELL_WAYS + way),
+					  now_coarse - bucket->seen[way], timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(i / DWELL_WAYS, way, rank);
 	}
@@ -224,24 +252,25 @@ static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
 }
 
 /* Writes a new flow over way `way`. Under the bucket's lock. */
-static __always_inline struct dwell_flow *dwell_flow_write(struct dwell_bucket *bucket, __u32 way,
-							   const struct dwell_packet *packet,
-							   __u32 now_coarse, __u64 now_ns)
+static __always_inline void dwell_flow_write(struct dwell_bucket *bucket, __u32 way,
+					     struct dwell_flow *flow,
+					     struct dwell_memories *memories,
+					     const struct dwell_packet *packet,
+					     struct dwell_clock *clock)
 {
-	struct dwell_flow *flow = &bucket->flow[way];
 	__u64 shift = 16 * way;
 
 	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
 	DWELL_BARRIER();
 	__builtin_memset(flow, 0, sizeof(*flow));
+	__builtin_memset(memories, 0, sizeof(*memories));
 	flow->key = packet->key;
-	flow->hash = packet->hash;
-	flow->first_ns = now_ns;
+	flow->proto = packet->proto;
+	flow->first_ns = dwell_now(clock);
 	flow->opener = packet->direction;
-	bucket->seen[way] = now_coarse;
+	bucket->seen[way] = dwell_now_coarse(clock);
 	DWELL_BARRIER();
 	*(volatile __u64 *)&bucket->tags = bucket->tags | dwell_tag(packet->hash) << shift;
-	return flow;
 }
 
 #endif

@@ -10,6 +10,8 @@
 /* Values as they lie in memory on a little-endian machine. */
 #define DWELL_ETH_IPV4 0x0008
 #define DWELL_ETH_IPV6 0xdd86
+#define DWELL_ETH_ARP 0x0608
+#define DWELL_ETH_LLDP 0xcc88
 #define DWELL_ETH_VLAN 0x0081 /* 802.1Q */
 #define DWELL_ETH_QINQ 0xa888 /* 802.1ad */
 #define DWELL_ETH_QINQ_OLD 0x0091

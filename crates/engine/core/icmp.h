@@ -11,13 +11,16 @@
 static __always_inline void dwell_icmp(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_flow *flow = step->flow;
+	struct dwell_memories *memories = dwell_memories_of(step);
 	__u32 direction = packet->direction & 1;
-	__u32 method = packet->key.proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
-	struct dwell_icmp_state *mine = &flow->side[direction].icmp;
+	__u32 method = packet->proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
+	struct dwell_icmp_state *mine;
 
+	if (!memories)
+		return;
+	mine = &memories->of[direction].icmp;
 	if (packet->is_answer) {
-		__u64 hash = dwell_stamp_hash(flow, method, !direction, packet->seq);
+		__u64 hash = dwell_stamp_hash(packet, method, !direction, packet->seq);
 		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
 
 		if (stamp && dwell_stamp_holds(stamp, hash))
@@ -29,7 +32,8 @@ static __always_inline void dwell_icmp(struct dwell_step *step)
 	mine->seq = packet->seq;
 	mine->known = 1;
 	if (!repeated && dwell_may_stamp(step))
-		dwell_stamp_put(step, dwell_stamp_hash(flow, method, direction, packet->seq), 0, 0);
+		dwell_stamp_put(step, dwell_stamp_hash(packet, method, direction, packet->seq), 0,
+				0);
 }
 
 #endif

@@ -19,11 +19,35 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 	return &native->stamps[(__u32)hash & native->config.stamp_mask];
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step,
-					       const struct dwell_bucket *first,
-					       const struct dwell_bucket *second)
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
-	return dwell_vacancy_of(first, second, dwell_tag(step->packet->hash),
+	struct dwell_native *native = embedder;
+
+	return &native->buckets[index & native->config.bucket_mask];
+}
+
+static __always_inline __u32 place_in(const struct dwell_native *native, __u32 place)
+{
+	return place & (native->config.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
+}
+
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->flows[place_in(native, place)];
+}
+
+static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->memories[place_in(native, place)];
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
+{
+	return dwell_vacancy_of(step->embedder, first, second, dwell_tag(step->packet->hash),
 				dwell_now_coarse(step->clock), step->config->idle_timeout_ns >> 20);
 }
 
@@ -52,7 +76,6 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	const void *end = (const char *)data + bytes;
 	struct dwell_frame frame = {data, end};
 	struct dwell_clock clock = {time_ns};
-	struct dwell_bucket *first, *second;
 	struct dwell_packet packet;
 	struct dwell_step step = {
 		.config = &native->config,
@@ -84,19 +107,10 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 		native->counters.value[result]++;
 		return;
 	}
-	packet.hash = dwell_key_hash(&packet.key, native->config.seed);
-	first = &native->buckets[dwell_bucket_first(packet.hash, native->config.bucket_mask)];
-	second = &native->buckets[dwell_bucket_second(packet.hash, native->config.bucket_mask)];
-	step.flow = dwell_flow_in(first, &packet, dwell_now_coarse(&clock));
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.seed);
+	dwell_flow_of(&step);
 	if (!step.flow)
-		step.flow = dwell_flow_in(second, &packet, dwell_now_coarse(&clock));
-	if (!step.flow) {
-		if (!packet.may_open)
-			return;
-		step.flow = dwell_flow_admit(&step, first, second);
-		if (!step.flow)
-			return;
-	}
+		return;
 	dwell_rtt_step(&step);
 	emit_sample(&step, &step.match);
 	emit_sample(&step, &step.loop);
@@ -113,7 +127,7 @@ __u32 dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_n
 	};
 
 	native->events = 0;
-	return dwell_bucket_sweep(&step, &native->buckets[bucket & native->config.bucket_mask]);
+	return dwell_bucket_sweep(&step, bucket);
 }
 
 __u32 dwell_native_bucket_index(__u64 value_ns)

@@ -39,6 +39,7 @@ struct dwell_packet {
 	__u32 wire_bytes;
 	__u32 segments; /* packets on the wire: a GSO packet is several */
 	__u32 payload_bytes;
+	__u8 proto;     /* IPPROTO_* */
 	__u8 direction; /* 0: key.a sent it */
 	__u8 kind;      /* enum dwell_kind */
 	__u8 tcp_flags;
@@ -69,6 +70,11 @@ typedef __u64 dwell_where;
 #define dwell_where_version(w) ((__u8)((w) >> 40))
 #define dwell_where_error(w) ((__u32)((w) >> 48))
 
+/* True of the frames that carry no IP at all, ARP above all: told by a look at
+ * two bytes.
+ */
+#define DWELL_NEVER_IP(type) ((type) == DWELL_ETH_ARP || (type) == DWELL_ETH_LLDP)
+
 #define DWELL_PEEK(type, name, offset, failure)                                                    \
 	const type *name = (const void *)((const char *)data + (offset));                          \
 	if ((const char *)(name + 1) > (const char *)end)                                          \
@@ -86,6 +92,8 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 		DWELL_PEEK(struct dwell_ethernet, eth, 0, 0);
 		type = eth->type;
 		offset = sizeof(*eth);
+		if (DWELL_NEVER_IP(type))
+			return DWELL_WHERE_ERROR(DWELL_SKIP_NOT_IP);
 	} else if (link == DWELL_LINK_RAW) {
 		DWELL_PEEK(__u8, first, 0, 0);
 		type = (*first >> 4) == 4 ? DWELL_ETH_IPV4 : DWELL_ETH_IPV6;
@@ -405,10 +413,11 @@ static __always_inline void dwell_set_key(struct dwell_packet *packet,
 	key->b_port = swap ? src_port : dst_port;
 }
 
-static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __u64 seed)
+static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __u8 proto,
+					    __u64 seed)
 {
-	__u64 ports = (__u64)key->a_port << 48 | (__u64)key->b_port << 32 |
-		      (key->interface << 8 ^ key->proto);
+	__u64 ports =
+		(__u64)key->a_port << 48 | (__u64)key->b_port << 32 | (key->interface << 8 ^ proto);
 
 	seed = dwell_mix(seed, ports);
 	if (key->a.high | key->b.high) {
@@ -545,7 +554,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 	if (l4_bytes < l4_offset - ip_offset)
 		return DWELL_SKIP_MALFORMED;
 	l4_bytes -= l4_offset - ip_offset;
-	packet->key.proto = proto;
+	packet->proto = proto;
 
 	if (proto == DWELL_PROTO_TCP) {
 		if (!dwell_wants(config, DWELL_TCP_TIMESTAMP) &&
@@ -568,7 +577,8 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 		packet->has_ts = 0;
 		packet->has_sack = 0;
 		if (header == sizeof(*tcp))
-			return DWELL_FRAME_OK;
+			return dwell_wants(config, DWELL_TCP_SEQ) ? DWELL_FRAME_OK
+								  : DWELL_SKIP_PROTOCOL;
 		if (header == sizeof(*tcp) + sizeof(struct dwell_tcp_ts_option)) {
 			DWELL_PEEK(struct dwell_tcp_ts_option, ts, l4_offset + sizeof(*tcp),
 				   DWELL_SKIP_TRUNCATED);

@@ -41,16 +41,16 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 			      (direction ? DWELL_QUIC_CLIENT : 0);
 		if (dwell_wants(step->config, DWELL_QUIC_HANDSHAKE)) {
 			flow->quic |= DWELL_QUIC_WAITING;
-			dwell_stamp_put(step,
-					dwell_stamp_hash(flow, DWELL_QUIC_HANDSHAKE, direction, 0),
-					0, 0);
+			dwell_stamp_put(
+				step, dwell_stamp_hash(packet, DWELL_QUIC_HANDSHAKE, direction, 0),
+				0, 0);
 		}
 		return;
 	}
 	if (!(flow->quic & DWELL_QUIC_WAITING) || direction == !!(flow->quic & DWELL_QUIC_CLIENT))
 		return;
 	flow->quic &= ~DWELL_QUIC_WAITING;
-	hash = dwell_stamp_hash(flow, DWELL_QUIC_HANDSHAKE, !direction, 0);
+	hash = dwell_stamp_hash(packet, DWELL_QUIC_HANDSHAKE, !direction, 0);
 
 	struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
 
@@ -77,11 +77,16 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	struct dwell_spin_state *mine = &flow->side[direction].spin;
-	const struct dwell_spin_state *other = &flow->side[!direction].spin;
+	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_spin_state *mine;
+	const struct dwell_spin_state *other;
 	__u8 value = packet->quic_first >> 5 & 1;
 	__u64 now, previous;
 
+	if (!memories)
+		return;
+	mine = &memories->of[direction].spin;
+	other = &memories->of[!direction].spin;
 	if (!mine->known) {
 		mine->known = 1;
 		mine->value = value;
@@ -140,6 +145,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		dwell_match_set(step, &step->loop, DWELL_QUIC_SPIN_LOOP, now - previous, 0);
 		if (!mine->loop_ns || now - previous < mine->loop_ns)
 			mine->loop_ns = now - previous;
+		step->loop.min_rtt_ns = mine->loop_ns;
 	}
 }
 

@@ -10,33 +10,38 @@
 #include "tcp_seq.h"
 #include "tcp_timestamp.h"
 
-/* Gives the packet's flow a place. Null if the filter or the table refuses. */
-static __always_inline struct dwell_flow *
-dwell_flow_admit(struct dwell_step *step, struct dwell_bucket *first, struct dwell_bucket *second)
+/* Gives the packet's flow a place. None if the filter or the table refuses. */
+static __always_inline struct dwell_found dwell_flow_admit(struct dwell_step *step, __u32 first,
+							   __u32 second)
 {
 	const struct dwell_packet *packet = step->packet;
+	struct dwell_found none = {}, found;
+	struct dwell_memories *memories;
 	struct dwell_bucket *bucket;
 	struct dwell_flow *flow;
-	__u32 vacancy, way, rank, reason;
+	__u32 vacancy, index, way, rank, reason;
 
 	if (step->config->filter_rules && !dwell_filter_admits(step->config, &packet->key)) {
 		dwell_count(step, DWELL_SKIP_FILTERED);
-		return 0;
+		return none;
 	}
 	vacancy = dwell_vacancy_for(step, first, second);
-	bucket = dwell_vacancy_second(vacancy) ? second : first;
+	index = dwell_vacancy_second(vacancy) ? second : first;
 	way = dwell_vacancy_way(vacancy);
 	rank = dwell_vacancy_rank(vacancy);
-	if (rank == DWELL_RANK_NONE) {
+	bucket = dwell_bucket_at(step->embedder, index);
+	found.place = index * DWELL_WAYS + way;
+	found.flow = flow = dwell_flow_at(step->embedder, found.place);
+	memories = dwell_memories_at(step->embedder, found.place);
+	if (rank == DWELL_RANK_NONE || !bucket || !flow || !memories) {
 		dwell_count(step, DWELL_FLOWS_UNTRACKED);
-		return 0;
+		return none;
 	}
 	if (!dwell_bucket_lock(bucket)) {
 		dwell_count(step, DWELL_FLOWS_CONTENDED);
-		return 0;
+		return none;
 	}
 	if (rank != DWELL_RANK_FREE) {
-		flow = &bucket->flow[way];
 		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
 		if (rank == DWELL_RANK_IDLE)
 			dwell_count(step, DWELL_FLOWS_EXPIRED);
@@ -47,28 +52,45 @@ dwell_flow_admit(struct dwell_step *step, struct dwell_bucket *first, struct dwe
 		if (!flow->close_reason)
 			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
 	}
-	flow = dwell_flow_write(bucket, way, packet, dwell_now_coarse(step->clock),
-				dwell_now(step->clock));
+	dwell_flow_write(bucket, way, flow, memories, packet, step->clock);
 	dwell_bucket_unlock(bucket);
 	dwell_count(step, DWELL_FLOWS_OPENED);
 	dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
-	return flow;
+	return found;
 }
 
-/* Frees flows that were idle for the timeout. Returns how many. */
-static __always_inline __u32 dwell_bucket_sweep(struct dwell_step *step,
-						struct dwell_bucket *bucket)
+/* Finds the packet's flow; step->flow stays null if it has none and gets none. */
+static __always_inline void dwell_flow_of(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	__u32 mask = step->config->bucket_mask;
+	__u32 first = dwell_bucket_first(packet->hash, mask);
+	__u32 second = dwell_bucket_second(packet->hash, mask);
+	struct dwell_found found = dwell_flow_find(step->embedder, first, packet, step->clock);
+
+	if (dwell_unlikely(!found.flow))
+		found = dwell_flow_find(step->embedder, second, packet, step->clock);
+	if (!found.flow && packet->may_open)
+		found = dwell_flow_admit(step, first, second);
+	step->flow = found.flow;
+	step->place = found.place;
+}
+
+/* Frees flows of a bucket that were idle for the timeout. Returns how many. */
+static __always_inline __u32 dwell_bucket_sweep(struct dwell_step *step, __u32 index)
 {
 	__u32 coarse = dwell_now_coarse(step->clock), swept = 0;
 	__u32 timeout = step->config->idle_timeout_ns >> 20;
+	struct dwell_bucket *bucket = dwell_bucket_at(step->embedder, index);
 
-	if (!bucket->tags || !dwell_bucket_lock(bucket))
+	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
 		return 0;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_flow *flow = &bucket->flow[way];
+		struct dwell_flow *flow = dwell_flow_at(step->embedder, index * DWELL_WAYS + way);
 		__u32 idle = coarse - bucket->seen[way];
 
-		if (!(bucket->tags >> 16 * way & 0xffff) || (__s32)idle < 0 || idle <= timeout)
+		if (!flow || !(bucket->tags >> 16 * way & 0xffff) || (__s32)idle < 0 ||
+		    idle <= timeout)
 			continue;
 		if (!flow->close_reason)
 			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, DWELL_CLOSE_IDLE, 0);
@@ -88,8 +110,12 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	struct dwell_tcp_seq_state *seq = &flow->side[direction].seq;
+	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_tcp_seq_state *seq;
 
+	if (!memories)
+		return;
+	seq = &memories->of[direction].seq;
 	if (flow->close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
 		flow->close_reason = DWELL_CLOSE_NONE;
 		flow->fins = 0;
@@ -101,7 +127,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 			flow->side[side].packets = 0;
 			flow->side[side].bytes = 0;
 			flow->side[side].min_rtt_ns = 0;
-			flow->side[side].srtt_ns = 0;
+			memories->of[side].srtt_ns = 0;
 		}
 		dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 		seq->known = 0;
@@ -183,10 +209,18 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 	dwell_count(step, DWELL_SAMPLES);
 	if (!side->min_rtt_ns || step->match.rtt_ns < side->min_rtt_ns)
 		side->min_rtt_ns = step->match.rtt_ns ? step->match.rtt_ns : 1;
-	if (!side->srtt_ns)
-		side->srtt_ns = step->match.rtt_ns;
-	else
-		side->srtt_ns += ((__s64)(step->match.rtt_ns - side->srtt_ns)) >> 3;
+	step->match.min_rtt_ns = side->min_rtt_ns;
+	if (step->config->rtt_rate_q8) {
+		struct dwell_memories *memories = dwell_memories_of(step);
+
+		if (memories) {
+			struct dwell_memory *memory = &memories->of[direction];
+			__s64 change = step->match.rtt_ns - memory->srtt_ns;
+
+			memory->srtt_ns = memory->srtt_ns ? memory->srtt_ns + (change >> 3)
+							  : step->match.rtt_ns;
+		}
+	}
 	if (!flow->samples++)
 		dwell_emit_flow(step, flow, DWELL_FLOW_FIRST_RTT, DWELL_CLOSE_NONE,
 				step->match.rtt_ns);
@@ -199,17 +233,15 @@ static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
 	const struct dwell_packet *packet = step->packet;
 	const struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	const struct dwell_side *side = &flow->side[direction];
 
 	sample->event = DWELL_EVENT_SAMPLE;
 	sample->method = match->method;
-	sample->proto = packet->key.proto;
+	sample->proto = packet->proto;
 	sample->flags = match->flags;
 	sample->interface = packet->key.interface;
 	sample->time_ns = now_ns;
 	sample->rtt_ns = match->rtt_ns;
-	sample->min_rtt_ns =
-		match->method == DWELL_QUIC_SPIN_LOOP ? side->spin.loop_ns : side->min_rtt_ns;
+	sample->min_rtt_ns = match->min_rtt_ns;
 	sample->src = direction ? packet->key.a : packet->key.b;
 	sample->dst = direction ? packet->key.b : packet->key.a;
 	sample->src_port = direction ? packet->key.a_port : packet->key.b_port;
@@ -227,7 +259,7 @@ static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event
 
 	event->event = DWELL_EVENT_FLOW;
 	event->change = change;
-	event->proto = flow->key.proto;
+	event->proto = flow->proto;
 	event->reason = reason;
 	event->interface = flow->key.interface;
 	event->time_ns = now_ns;

@@ -7,7 +7,7 @@
 #ifndef DWELL_STAMP_H
 #define DWELL_STAMP_H
 
-#include "flow.h"
+#include "packet.h"
 
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
@@ -21,11 +21,11 @@ struct dwell_stamp {
 	__u64 check_time;
 };
 
-static __always_inline __u64 dwell_stamp_hash(const struct dwell_flow *flow, __u32 method,
+static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet, __u32 method,
 					      __u32 direction, __u32 id)
 {
-	return dwell_mix(dwell_mix(flow->hash, (__u64)id << 8 | method << 1 | direction),
-			 flow->hash >> 7);
+	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction),
+			 packet->hash >> 7);
 }
 
 static __always_inline __u32 dwell_stamp_check(__u64 hash)

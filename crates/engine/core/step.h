@@ -5,13 +5,15 @@
 #ifndef DWELL_STEP_H
 #define DWELL_STEP_H
 
+#include "flow.h"
 #include "stamp.h"
 
 struct dwell_match {
 	__u64 rtt_ns;
 	__u8 found;
 	__u8 method;
-	__u8 flags; /* DWELL_SAMPLE_* */
+	__u8 flags;       /* DWELL_SAMPLE_* */
+	__u64 min_rtt_ns; /* least of its kind, this one included */
 };
 
 /* One packet of one flow. A packet completes at most one round trip and one
@@ -23,6 +25,7 @@ struct dwell_step {
 	struct dwell_clock *clock;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
+	__u32 place; /* of the flow */
 	void *embedder;
 	struct dwell_match match;
 	struct dwell_match loop;
@@ -32,9 +35,7 @@ struct dwell_step {
 static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash);
 
 /* dwell_vacancy_of() for the packet in hand. */
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step,
-					       const struct dwell_bucket *first,
-					       const struct dwell_bucket *second);
+static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second);
 
 static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
 					    __u32 change, __u32 reason, __u64 rtt_ns);
@@ -44,24 +45,35 @@ static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 	step->counters->value[counter]++;
 }
 
+/* The flow's less used half; not null for a flow that has a place, which the
+ * BPF verifier cannot know.
+ */
+static __always_inline struct dwell_memories *dwell_memories_of(struct dwell_step *step)
+{
+	return dwell_memories_at(step->embedder, step->place);
+}
+
 /* True if the rate limit allows another stamp of this direction now. */
 static __always_inline int dwell_may_stamp(struct dwell_step *step)
 {
-	struct dwell_side *side = &step->flow->side[step->packet->direction & 1];
-	__u64 interval = step->config->rate_limit_ns, now;
+	const struct dwell_rtt_config *config = step->config;
+	__u32 direction = step->packet->direction & 1;
+	__u64 interval = config->rate_limit_ns, now;
+	struct dwell_memories *memories;
+	struct dwell_memory *memory;
 
-	if (step->config->rtt_rate_q8) {
-		__u64 rtt = step->flow->side[!step->packet->direction].srtt_ns;
-
-		if (rtt)
-			interval = rtt * step->config->rtt_rate_q8 >> 8;
-	}
-	if (!interval)
+	if (!interval && !config->rtt_rate_q8)
 		return 1;
-	now = dwell_now(step->clock);
-	if (side->stamp_ns && now - side->stamp_ns < interval)
+	memories = dwell_memories_of(step);
+	if (!memories)
 		return 0;
-	side->stamp_ns = now;
+	memory = &memories->of[direction];
+	if (config->rtt_rate_q8 && memories->of[!direction].srtt_ns)
+		interval = memories->of[!direction].srtt_ns * config->rtt_rate_q8 >> 8;
+	now = dwell_now(step->clock);
+	if (memory->stamp_ns && now - memory->stamp_ns < interval)
+		return 0;
+	memory->stamp_ns = now;
 	return 1;
 }
 

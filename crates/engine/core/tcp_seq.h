@@ -22,12 +22,12 @@ static __always_inline void dwell_tcp_seq_doubt(struct dwell_step *step,
 }
 
 /* The packet's ACK, for the data of the other direction. */
-static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step)
+static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
+					      struct dwell_memories *memories)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
-	struct dwell_tcp_seq_state *sent = &flow->side[!direction].seq;
+	struct dwell_tcp_seq_state *sent = &memories->of[!direction].seq;
 	__u32 ack = packet->ack;
 
 	if (sent->known & DWELL_SEQ_ACKED && ack == sent->acked) {
@@ -49,7 +49,7 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step)
 		return;
 
 	int clear = !(sent->known & DWELL_SEQ_AMBIGUOUS) || dwell_after(ack, sent->ambiguous_until);
-	__u64 hash = dwell_stamp_hash(flow, DWELL_TCP_SEQ, !direction, ack);
+	__u64 hash = dwell_stamp_hash(packet, DWELL_TCP_SEQ, !direction, ack);
 	__u32 syn = sent->known & DWELL_SEQ_SYN ? DWELL_SAMPLE_HANDSHAKE : 0;
 
 	sent->known &= ~DWELL_SEQ_SYN;
@@ -71,11 +71,12 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step)
 }
 
 /* The packet's own bytes. */
-static __always_inline void dwell_tcp_seq_data(struct dwell_step *step)
+static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
+					       struct dwell_memories *memories)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
-	struct dwell_tcp_seq_state *mine = &step->flow->side[direction].seq;
+	struct dwell_tcp_seq_state *mine = &memories->of[direction].seq;
 	__u32 syn = !!(flags & DWELL_TCP_SYN), fin = !!(flags & DWELL_TCP_FIN);
 	__u32 end = packet->seq + packet->payload_bytes + syn + fin;
 
@@ -106,7 +107,7 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step)
 		return;
 	if (!dwell_may_stamp(step))
 		return;
-	dwell_stamp_put(step, dwell_stamp_hash(step->flow, DWELL_TCP_SEQ, direction, end), 0, 0);
+	dwell_stamp_put(step, dwell_stamp_hash(packet, DWELL_TCP_SEQ, direction, end), 0, 0);
 	if (!mine->probe_ns) {
 		mine->probe_seq = end;
 		mine->probe_ns = dwell_now(step->clock);
@@ -115,9 +116,13 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step)
 
 static __always_inline void dwell_tcp_seq(struct dwell_step *step)
 {
+	struct dwell_memories *memories = dwell_memories_of(step);
+
+	if (!memories)
+		return;
 	if (step->packet->tcp_flags & DWELL_TCP_ACK)
-		dwell_tcp_seq_ack(step);
-	dwell_tcp_seq_data(step);
+		dwell_tcp_seq_ack(step, memories);
+	dwell_tcp_seq_data(step, memories);
 }
 
 #endif

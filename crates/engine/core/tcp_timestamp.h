@@ -20,7 +20,8 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 
 	if (packet->tcp_flags & DWELL_TCP_ACK && packet->tsecr != mine->tsecr) {
-		__u64 hash = dwell_stamp_hash(flow, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr);
+		__u64 hash =
+			dwell_stamp_hash(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr);
 		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
 
 		if (!stamp || !dwell_stamp_holds(stamp, hash)) {
@@ -44,7 +45,8 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	flow->ts_known |= (syn ? DWELL_TS_KNOWN | DWELL_TS_SYN : DWELL_TS_KNOWN) << direction;
 	mine->tsval = packet->tsval;
 	if (dwell_may_stamp(step)) {
-		__u64 hash = dwell_stamp_hash(flow, DWELL_TCP_TIMESTAMP, direction, packet->tsval);
+		__u64 hash =
+			dwell_stamp_hash(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval);
 
 		dwell_stamp_put(step, hash, packet->seq + (syn || packet->payload_bytes), 0);
 	}

@@ -2,6 +2,8 @@
 //! what a host can do. The only crate that links libbpf.
 
 mod attach;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod error;
 mod interface;
 mod load;

@@ -22,7 +22,7 @@ pub struct Config {
     pub filter: Vec<FilterRule>,
     /// How often a flow may be sampled.
     pub rate_limit: RateLimit,
-    /// Flows that the table must hold at once. It has twice as many places.
+    /// Flows that the table must hold at once.
     pub max_flows: u32,
     /// A flow without a packet for so long makes room for others.
     pub idle_timeout_ns: u64,
@@ -44,7 +44,7 @@ impl Default for Config {
             methods: Method::ALL.to_vec(),
             filter: Vec::new(),
             rate_limit: RateLimit::Interval(0),
-            max_flows: 65_536,
+            max_flows: 100_000,
             idle_timeout_ns: 30_000_000_000,
             spin_floor_ns: 50_000,
             include_handshake: false,
@@ -56,9 +56,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Buckets of the flow table: a power of two with twice `max_flows` places.
+    /// Buckets of the flow table: a power of two with a quarter more places
+    /// than `max_flows`, so that two full buckets for one flow stay rare.
     pub fn buckets(&self) -> u32 {
-        (self.max_flows.clamp(4, 1 << 24).next_power_of_two() * 2) / abi::DWELL_WAYS
+        let places = self.max_flows.clamp(4, 1 << 24) / 4 * 5;
+        places.next_power_of_two() / abi::DWELL_WAYS
     }
 
     /// Places for stamps: a power of two, four for each flow.

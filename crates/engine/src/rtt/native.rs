@@ -11,12 +11,14 @@ pub struct Tracker {
     native: Box<abi::dwell_native>,
     /// Owned here, used through the pointers in `native`.
     _buckets: Vec<u64>,
+    _flows: Vec<u64>,
+    _memories: Vec<u64>,
     _stamps: Vec<u64>,
     sweep_next: u32,
     sweep_due_ns: u64,
 }
 
-// SAFETY: the pointers in `native` point into the two vectors that move with
+// SAFETY: the pointers in `native` point into the vectors that move with
 // it, and nothing else holds them.
 unsafe impl Send for Tracker {}
 
@@ -24,16 +26,22 @@ impl Tracker {
     /// Memory is set aside for `max_flows` at once, and used as flows come.
     pub fn new(config: &Config) -> Tracker {
         let mut buckets = zeroed::<abi::dwell_bucket>(config.buckets());
+        let mut flows = zeroed::<abi::dwell_flow>(config.buckets() * abi::DWELL_WAYS);
+        let mut memories = zeroed::<abi::dwell_memories>(config.buckets() * abi::DWELL_WAYS);
         let mut stamps = zeroed::<abi::dwell_stamp>(config.stamps());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
             buckets: buckets.as_mut_ptr().cast(),
+            flows: flows.as_mut_ptr().cast(),
+            memories: memories.as_mut_ptr().cast(),
             stamps: stamps.as_mut_ptr().cast(),
             ..Default::default()
         });
         Tracker {
             native,
             _buckets: buckets,
+            _flows: flows,
+            _memories: memories,
             _stamps: stamps,
             sweep_next: 0,
             sweep_due_ns: 0,

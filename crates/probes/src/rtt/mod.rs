@@ -18,6 +18,7 @@ use dwell_engine::{
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ProgramInput, RingBuffer, RingBufferBuilder,
 };
+use nix::time::{ClockId, clock_getres};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
@@ -32,8 +33,10 @@ const XDP: &str = "the RTT program for XDP";
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
 /// Maps that both programs use: one table, whichever hook saw the packet.
-const SHARED_MAPS: [&str; 8] = [
+const SHARED_MAPS: [&str; 10] = [
     "buckets",
+    "flows",
+    "memories",
     "stamps",
     "counters",
     "events",
@@ -93,6 +96,7 @@ impl Options {
             prefix6_mask: abi::dwell_address::read_from_bytes(&mask6).expect("both are 16 bytes"),
             prefix4_mask: mask4.to_be(),
             max_groups: aggregate.max_groups.max(1),
+            jiffy_ns: jiffy_ns(),
             report: self.report.into(),
             aggregate: self.aggregate.is_some().into(),
             replay: self.replay.into(),
@@ -307,6 +311,11 @@ impl Probe {
         self.run(data, Some(time_ns)).map(drop)
     }
 
+    #[cfg(feature = "bench")]
+    pub(crate) fn tc_program(&self) -> libbpf_rs::ProgramMut<'_> {
+        load::program(&self.tc, "observe_tc")
+    }
+
     fn run(&mut self, data: &[u8], time_ns: Option<u64>) -> Result<u32, Error> {
         let mut context = [0u8; SK_BUFF_BYTES];
         if let Some(time_ns) = time_ns {
@@ -333,6 +342,15 @@ impl Probe {
     }
 }
 
+/// The kernel's tick: the resolution of its coarse clock. 0 if it does not say.
+fn jiffy_ns() -> u32 {
+    clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
+        .ok()
+        .filter(|tick| tick.tv_sec() == 0)
+        .and_then(|tick| u32::try_from(tick.tv_nsec()).ok())
+        .unwrap_or(0)
+}
+
 /// Size of struct __sk_buff, and where its `tstamp` is (linux/bpf.h, stable ABI).
 const SK_BUFF_BYTES: usize = 192;
 const SK_BUFF_TSTAMP: usize = 152;
@@ -347,6 +365,8 @@ fn load_object(
     let program = options.to_program();
     let sizes = [
         ("buckets", options.config.buckets()),
+        ("flows", options.config.buckets() * abi::DWELL_WAYS),
+        ("memories", options.config.buckets() * abi::DWELL_WAYS),
         ("stamps", options.config.stamps()),
         ("groups", program.max_groups),
         ("histograms", 2 * program.max_groups),

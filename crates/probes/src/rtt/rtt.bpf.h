@@ -41,6 +41,25 @@ struct {
 	__uint(max_entries, 1);
 } buckets SEC(".maps");
 
+/* Mappable arrays start on a page: no flow lies across more cache lines than
+ * it must.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_flow);
+	__uint(max_entries, 1);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_memories);
+	__uint(max_entries, 1);
+} memories SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -84,9 +103,27 @@ static __always_inline __u64 dwell_now(struct dwell_clock *clock)
 
 static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 {
-	if (clock->now_ns)
+	if (program.replay)
 		return clock->now_ns >> 20;
+	/* the cheapest clock there is, a nanosecond */
+	if (program.jiffy_ns)
+		return bpf_jiffies64() * program.jiffy_ns >> 20;
 	return bpf_ktime_get_coarse_ns() >> 20;
+}
+
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
+{
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
+{
+	return bpf_map_lookup_elem(&flows, &place);
+}
+
+static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place)
+{
+	return bpf_map_lookup_elem(&memories, &place);
 }
 
 static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash)
@@ -217,46 +254,29 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 	if (!packet)
 		return DWELL_SKIP_TRUNCATED;
 	where = dwell_locate_plain(data, end, link);
-	if (dwell_unlikely(!where)) {
+	if (dwell_unlikely(!where))
 		where = dwell_locate_nested(context, data, end, link);
-		if (dwell_where_error(where))
-			return dwell_where_error(where);
-	}
+	if (dwell_unlikely(dwell_where_error(where)))
+		return dwell_where_error(where);
 	return dwell_parse(context, data, end, where, &program.config, packet);
 }
 
-static __always_inline struct dwell_bucket *bucket_at(__u32 index)
+__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
-	return bpf_map_lookup_elem(&buckets, &index);
-}
-
-__noinline __u32 dwell_vacancy_choose(__u32 first_index, __u32 second_index, __u64 tag,
-				      __u32 now_coarse)
-{
-	struct dwell_bucket *first = bucket_at(first_index), *second = bucket_at(second_index);
-
-	if (!first || !second)
-		return DWELL_VACANCY(0, 0, DWELL_RANK_NONE);
-	return dwell_vacancy_of(first, second, tag, now_coarse,
+	return dwell_vacancy_of(0, first, second, tag, now_coarse,
 				program.config.idle_timeout_ns >> 20);
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step,
-					       const struct dwell_bucket *first,
-					       const struct dwell_bucket *second)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
 {
-	__u64 hash = step->packet->hash;
-
-	return dwell_vacancy_choose(dwell_bucket_first(hash, program.config.bucket_mask),
-				    dwell_bucket_second(hash, program.config.bucket_mask),
-				    dwell_tag(hash), dwell_now_coarse(step->clock));
+	return dwell_vacancy_choose(first, second, dwell_tag(step->packet->hash),
+				    dwell_now_coarse(step->clock));
 }
 
 static __always_inline void observe(dwell_context *context, __u32 link)
 {
 	struct dwell_clock clock = {program.replay ? dwell_context_time(context) : 0};
 	struct dwell_packet packet = {};
-	struct dwell_bucket *first, *second;
 	struct dwell_step step = {};
 	__u32 zero = 0, result;
 
@@ -280,24 +300,10 @@ static __always_inline void observe(dwell_context *context, __u32 link)
 			step.counters->value[result]++;
 		return;
 	}
-	packet.hash = dwell_key_hash(&packet.key, program.config.seed);
-	first = bucket_at(dwell_bucket_first(packet.hash, program.config.bucket_mask));
-	if (!first)
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, program.config.seed);
+	dwell_flow_of(&step);
+	if (!step.flow)
 		return;
-	step.flow = dwell_flow_in(first, &packet, dwell_now_coarse(&clock));
-	if (dwell_unlikely(!step.flow)) {
-		second = bucket_at(dwell_bucket_second(packet.hash, program.config.bucket_mask));
-		if (!second)
-			return;
-		step.flow = dwell_flow_in(second, &packet, dwell_now_coarse(&clock));
-		if (!step.flow) {
-			if (!packet.may_open)
-				return;
-			step.flow = dwell_flow_admit(&step, first, second);
-			if (!step.flow)
-				return;
-		}
-	}
 	dwell_rtt_step(&step);
 	deliver(&step, &step.match);
 	deliver(&step, &step.loop);

@@ -36,16 +36,15 @@ int observe_tc_raw(struct __sk_buff *skb)
 
 static long sweep_one(__u32 index, void *unused)
 {
-	struct dwell_clock clock = {bpf_ktime_get_ns()};
+	struct dwell_clock clock = {};
 	struct dwell_step step = {};
-	struct dwell_bucket *bucket = bucket_at(index);
 	__u32 zero = 0;
 
 	step.config = &program.config;
 	step.clock = &clock;
 	step.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (bucket && step.counters)
-		dwell_bucket_sweep(&step, bucket);
+	if (step.counters)
+		dwell_bucket_sweep(&step, index);
 	return 0;
 }
 

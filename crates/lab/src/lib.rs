@@ -1,0 +1,35 @@
+//! Testbeds made of network namespaces, for measurements whose true answer is known.
+//!
+//! A [`Lab`] is a small network: a client, a server, and a vantage point between them where dwell watches. Link
+//! emulators stand between the vantage point and each end, in namespaces of their own, so that endpoints and vantage
+//! point stay as they are on a real host. What is measured at the vantage point can then be compared with what
+//! [`Topology`] asked for and with the [`Report`] of what the emulator did.
+//!
+//! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
+//! removes what a killed one left ([`reap`]).
+
+pub mod demo;
+mod emulator;
+mod error;
+mod keep;
+mod link;
+mod namespace;
+mod nfqueue;
+mod registry;
+mod topology;
+mod trace;
+mod units;
+pub mod workload;
+
+pub use emulator::{DirectionReport, EmulatorConfig, EmulatorHandle, QueueConfig, Report, emulate};
+pub use error::Error;
+pub use keep::{UpOptions, down, list, up};
+pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
+pub use namespace::{Guarded, Namespace};
+pub use registry::{ProcessId, State, missing_requirement, reap};
+pub use topology::{Emulation, Lab, LabOptions, Leg, Role, Side, Topology};
+pub use trace::Trace;
+pub use units::{BitsPerSecond, Bytes, Nanos, Probability};
+
+/// What every fallible function here returns.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,183 @@
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A span of time in nanoseconds, or a point of time counted from an origin that the context names.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// So many microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000)
+    }
+
+    /// So many milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// The difference, or zero where `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The value in milliseconds, for people.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(nanos: Nanos) -> Self {
+        Self::from_nanos(nanos.0)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1_000 => write!(f, "{ns} ns"),
+            ns if ns < 1_000_000 => write!(f, "{:.1} us", ns as f64 / 1e3),
+            ns if ns < 1_000_000_000 => write!(f, "{:.3} ms", ns as f64 / 1e6),
+            ns => write!(f, "{:.3} s", ns as f64 / 1e9),
+        }
+    }
+}
+
+/// A number of bytes: of IP packets, link headers not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A link rate; zero is no rate and refused where a configuration is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct BitsPerSecond(u64);
+
+impl BitsPerSecond {
+    /// None for zero.
+    pub const fn new(bits_per_second: u64) -> Option<Self> {
+        if bits_per_second == 0 {
+            None
+        } else {
+            Some(Self(bits_per_second))
+        }
+    }
+
+    /// How long the link is busy with so many bytes, rounded up.
+    pub fn serialization(self, bytes: Bytes) -> Nanos {
+        let ns = (u128::from(bytes.0) * 8_000_000_000).div_ceil(u128::from(self.0));
+        Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+}
+
+impl TryFrom<u64> for BitsPerSecond {
+    type Error = &'static str;
+    fn try_from(value: u64) -> Result<Self, Self::Error> {
+        Self::new(value).ok_or("a rate must be above zero; leave it out for an unlimited link")
+    }
+}
+
+impl From<BitsPerSecond> for u64 {
+    fn from(rate: BitsPerSecond) -> Self {
+        rate.0
+    }
+}
+
+/// A probability from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Probability(f64);
+
+impl Probability {
+    /// It never happens.
+    pub const NEVER: Self = Self(0.0);
+
+    /// None outside 0 to 1.
+    pub fn new(probability: f64) -> Option<Self> {
+        (0.0..=1.0)
+            .contains(&probability)
+            .then_some(Self(probability))
+    }
+
+    /// Whether it happens, for 64 random bits. The upper 53 decide, so that 0 never and 1 always happens.
+    pub fn hits(self, random: u64) -> bool {
+        ((random >> 11) as f64) < self.0 * (1u64 << 53) as f64
+    }
+}
+
+impl TryFrom<f64> for Probability {
+    type Error = &'static str;
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        Self::new(value).ok_or("a probability is from 0 to 1")
+    }
+}
+
+impl From<Probability> for f64 {
+    fn from(probability: Probability) -> Self {
+        probability.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serialization_rounds_up() {
+        let rate = BitsPerSecond::new(10_000_000).unwrap();
+        assert_eq!(rate.serialization(Bytes(1500)), Nanos(1_200_000));
+        assert_eq!(
+            BitsPerSecond::new(3_000_000_000)
+                .unwrap()
+                .serialization(Bytes(1)),
+            Nanos(3)
+        );
+    }
+
+    #[test]
+    fn probability_hits_at_its_edges() {
+        assert!(!Probability::NEVER.hits(0));
+        assert!(Probability::new(1.0).unwrap().hits(u64::MAX));
+        let half = Probability::new(0.5).unwrap();
+        assert!(half.hits((1 << 63) - 1));
+        assert!(!half.hits(1 << 63));
+        assert!(Probability::new(1.01).is_none());
+        assert!(Probability::new(f64::NAN).is_none());
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_refused_where_it_is_read() {
+        assert!(serde_json::from_str::<BitsPerSecond>("0").is_err());
+        assert!(serde_json::from_str::<Probability>("1.5").is_err());
+    }
+}

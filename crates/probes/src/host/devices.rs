@@ -1,0 +1,156 @@
+//! Which programs hold the hooks of network interfaces.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use libbpf_rs::libbpf_sys;
+use nix::libc;
+use serde::Serialize;
+
+use crate::Interface;
+
+/// A network interface and the programs at its hooks; `None` where the kernel
+/// does not tell this process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// XDP programs; at most one for each mode.
+    pub xdp: Option<Vec<Attached>>,
+    /// Whether its driver runs XDP programs itself; else the stack does, later
+    /// and at the price of tc.
+    pub native_xdp: Option<bool>,
+    /// Programs at tcx ingress, in their order.
+    pub tcx_ingress: Option<Vec<Attached>>,
+    /// Programs at tcx egress, in their order.
+    pub tcx_egress: Option<Vec<Attached>>,
+}
+
+/// A program that somebody has attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attached {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Its name, if this process may ask (CAP_SYS_ADMIN).
+    pub name: Option<String>,
+    /// XDP: `native`, `generic` or `offloaded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
+}
+
+impl Device {
+    pub(super) fn inspect(interface: &Interface) -> Device {
+        let (xdp, native_xdp) = xdp(interface.index);
+        Device {
+            name: interface.name.clone(),
+            index: interface.index,
+            xdp,
+            native_xdp,
+            tcx_ingress: tcx(interface.index, libbpf_sys::BPF_TCX_INGRESS),
+            tcx_egress: tcx(interface.index, libbpf_sys::BPF_TCX_EGRESS),
+        }
+    }
+}
+
+fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
+    /// linux/netdev.h
+    const NETDEV_XDP_ACT_BASIC: u64 = 1;
+
+    let mut options = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: the options live through the call and know their size.
+    let result = unsafe { libbpf_sys::bpf_xdp_query(index as i32, 0, &mut options) };
+    if result < 0 {
+        return (None, None);
+    }
+    let mut by_mode = [
+        ("native", options.drv_prog_id),
+        ("generic", options.skb_prog_id),
+        ("offloaded", options.hw_prog_id),
+    ];
+    // With a single program, kernels tell its number and its mode apart.
+    match u32::from(options.attach_mode) {
+        libbpf_sys::XDP_ATTACHED_DRV => by_mode[0].1 = options.prog_id,
+        libbpf_sys::XDP_ATTACHED_SKB => by_mode[1].1 = options.prog_id,
+        libbpf_sys::XDP_ATTACHED_HW => by_mode[2].1 = options.prog_id,
+        _ => {}
+    }
+    let attached = by_mode
+        .into_iter()
+        .filter(|(_, id)| *id != 0)
+        .map(|(mode, id)| Attached {
+            id,
+            name: program_name(id),
+            mode: Some(mode),
+        })
+        .collect();
+    // No features at all: of a kernel that does not tell, or of a driver
+    // without XDP.
+    let native =
+        (options.feature_flags != 0).then_some(options.feature_flags & NETDEV_XDP_ACT_BASIC != 0);
+    (Some(attached), native)
+}
+
+fn tcx(index: u32, place: libbpf_sys::bpf_attach_type) -> Option<Vec<Attached>> {
+    let mut ids = [0u32; 64]; // the kernel's own limit
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as u64,
+        prog_ids: ids.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = ids.len() as u32;
+    // SAFETY: `ids` has as many places as `count` says and, like the options,
+    // lives through the call.
+    let result = unsafe { libbpf_sys::bpf_prog_query_opts(index as i32, place, &mut options) };
+    // SAFETY: both members of the union are the same u32.
+    let count = unsafe { options.__bindgen_anon_1.count } as usize;
+    match -result {
+        0 => {}
+        // Nothing there; or a kernel without tcx, where nothing can be.
+        libc::ENOENT | libc::EINVAL => return Some(Vec::new()),
+        _ => return None,
+    }
+    let attached = ids.iter().take(count).map(|id| Attached {
+        id: *id,
+        name: program_name(*id),
+        mode: None,
+    });
+    Some(attached.collect())
+}
+
+fn program_name(id: u32) -> Option<String> {
+    // SAFETY: takes a number and gives a descriptor or an error.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let info = program_info(&fd).ok()?;
+    let name = info.name.map(|byte| byte as u8);
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// What the kernel knows of a loaded program.
+pub(super) fn program_info(program: &impl AsRawFd) -> io::Result<libbpf_sys::bpf_prog_info> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: `info` has the size told and lives through the call; all its
+    // pointers are null with lengths of 0, so that the kernel follows none.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size)
+    };
+    match result {
+        0 => Ok(info),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}

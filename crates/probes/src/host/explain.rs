@@ -1,0 +1,301 @@
+//! The facts and the plan, for people and for machines.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::Serialize;
+
+use super::{
+    Device, Fact, Facts, Plan, State, Verdict,
+    plan::{Need, VERBS, remedy},
+};
+
+/// Lines of the text are no longer, commands apart: those stay whole.
+const WIDTH: usize = 100;
+const VERB: usize = 27;
+const STATE: usize = 12;
+const FACT: usize = 28;
+const VALUE: usize = 16;
+
+/// What `dwell doctor` shows: as text by `Display`, as JSON by `Serialize`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'static str,
+    time: String,
+    kernel: String,
+    rtt_live_possible: bool,
+    verbs: Vec<Verdict>,
+    facts: Vec<Row>,
+    interfaces: Vec<Device>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Row {
+    fact: Fact,
+    name: &'static str,
+    /// `None`: could not tell.
+    value: Option<bool>,
+    detail: Option<String>,
+    means: Vec<Meaning>,
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Meaning {
+    verb: &'static str,
+    text: &'static str,
+}
+
+/// Puts facts and plan in words.
+pub fn explain(facts: &Facts, plan: &Plan) -> Report {
+    Report {
+        kind: "doctor",
+        schema: "dwell.doctor/1",
+        time: jiff::Timestamp::try_from(facts.time)
+            .unwrap_or_default()
+            .to_string(),
+        kernel: facts.kernel.clone(),
+        rtt_live_possible: plan.rtt_live_possible(),
+        verbs: plan.verbs.clone(),
+        facts: Fact::all().map(|fact| row(fact, facts)).collect(),
+        interfaces: facts.devices.clone(),
+    }
+}
+
+fn row(fact: Fact, facts: &Facts) -> Row {
+    let answer = facts.answer(fact);
+    let mut told: Vec<*const Need> = Vec::new();
+    let mut means = Vec::new();
+    for verb in VERBS {
+        for need in verb.needs.iter().copied().flatten() {
+            let text = if answer.holds == Some(true) {
+                need.serves
+            } else {
+                need.without.consequence()
+            };
+            // Verbs that share a need share the line of the first of them.
+            let again = told.iter().any(|other| std::ptr::eq(*other, need));
+            if need.any_of[0] == fact && !text.is_empty() && !again {
+                told.push(need);
+                means.push(Meaning {
+                    verb: verb.name,
+                    text,
+                });
+            }
+        }
+    }
+    Row {
+        fact,
+        name: fact.name(),
+        value: answer.holds,
+        remedy: remedy(fact, &answer),
+        detail: Some(answer.detail).filter(|detail| !detail.is_empty()),
+        means,
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(to, "dwell doctor, kernel {}\n", self.kernel)?;
+        writeln!(to, "{:VERB$}{:STATE$}WHY", "VERB", "STATE")?;
+        for verdict in &self.verbs {
+            let lead = format!("{:VERB$}{:STATE$}", verdict.verb, state(verdict.state));
+            let reasons: Vec<_> = verdict.reasons.iter().map(|r| r.text.as_str()).collect();
+            write_cells(to, &lead, &reasons)?;
+            let mut remedies: Vec<_> = verdict
+                .reasons
+                .iter()
+                .filter_map(|reason| reason.remedy.as_deref())
+                .collect();
+            remedies.dedup();
+            write_remedies(to, &remedies)?;
+        }
+        writeln!(to, "\n{:FACT$}{:VALUE$}WHAT IT MEANS", "FACT", "VALUE")?;
+        for row in &self.facts {
+            let value = match row.value {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "could not tell",
+            };
+            let lead = format!("{:FACT$}{value:VALUE$}", row.name);
+            let mut cells: Vec<String> = row.detail.iter().cloned().collect();
+            cells.extend(
+                row.means
+                    .iter()
+                    .map(|meaning| format!("{}: {}", meaning.verb, meaning.text)),
+            );
+            let cells: Vec<_> = cells.iter().map(String::as_str).collect();
+            write_cells(to, &lead, &cells)?;
+            write_remedies(to, row.remedy.as_deref().as_slice())?;
+        }
+        writeln!(to, "\n{:FACT$}PROGRAMS AT ITS HOOKS", "INTERFACE")?;
+        for device in &self.interfaces {
+            let cells = hooks(device);
+            let cells: Vec<_> = cells.iter().map(String::as_str).collect();
+            write_cells(to, &format!("{:FACT$}", device.name), &cells)?;
+        }
+        Ok(())
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Works => "works",
+        State::Degraded => "degraded",
+        State::Unknown => "may work",
+        State::Impossible => "impossible",
+    }
+}
+
+fn hooks(device: &Device) -> Vec<String> {
+    let mut cells = Vec::new();
+    for (hook, programs) in [
+        ("XDP", &device.xdp),
+        ("tcx ingress", &device.tcx_ingress),
+        ("tcx egress", &device.tcx_egress),
+    ] {
+        let Some(programs) = programs else {
+            cells.push(format!("{hook}: could not tell"));
+            continue;
+        };
+        cells.extend(programs.iter().map(|program| {
+            let name = program.name.as_deref().unwrap_or("name could not be told");
+            let mode = program.mode.map(|mode| format!("{mode}, "));
+            format!("{hook}: {name} ({}id {})", mode.unwrap_or_default(), program.id)
+        }));
+    }
+    if cells.is_empty() {
+        cells.push("none".into());
+    }
+    match device.native_xdp {
+        Some(true) => cells.push("its driver runs XDP programs".into()),
+        Some(false) => cells.push("its driver runs no XDP programs: the stack does".into()),
+        None => {}
+    }
+    cells
+}
+
+/// A line that begins with `lead`, and as many more as the cells take.
+fn write_cells(to: &mut Formatter<'_>, lead: &str, cells: &[&str]) -> fmt::Result {
+    let indent = lead.chars().count();
+    let mut line = lead.to_owned();
+    let mut begun = false;
+    for cell in cells {
+        if begun {
+            writeln!(to, "{line}")?;
+            line = " ".repeat(indent);
+        }
+        begun = false;
+        for word in cell.split_ascii_whitespace() {
+            let full = line.chars().count() + usize::from(begun) + word.chars().count() > WIDTH;
+            if begun && full {
+                writeln!(to, "{line}")?;
+                line = " ".repeat(indent + 2);
+            } else if begun {
+                line.push(' ');
+            }
+            line.push_str(word);
+            begun = true;
+        }
+    }
+    writeln!(to, "{}", line.trim_end())
+}
+
+/// Each on a line of its own, so that it can be copied.
+fn write_remedies(to: &mut Formatter<'_>, remedies: &[&str]) -> fmt::Result {
+    for remedy in remedies {
+        writeln!(to, "    -> {remedy}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::host::{Answer, Attached, plan};
+
+    fn host() -> Facts {
+        let mut answers: std::collections::BTreeMap<_, _> =
+            Fact::all().map(|fact| (fact, Answer::yes(""))).collect();
+        answers.insert(Fact::Tcx, Answer::no("refused: EINVAL"));
+        answers.insert(Fact::Fentry, Answer::unknown("trying needs CAP_BPF"));
+        Facts {
+            time: SystemTime::UNIX_EPOCH + Duration::from_secs(86_400),
+            kernel: "6.1.0".into(),
+            answers,
+            devices: vec![Device {
+                name: "eth0".into(),
+                index: 2,
+                xdp: Some(vec![Attached {
+                    id: 7,
+                    name: Some("katran".into()),
+                    mode: Some("native"),
+                }]),
+                native_xdp: Some(true),
+                tcx_ingress: None,
+                tcx_egress: Some(Vec::new()),
+            }],
+        }
+    }
+
+    #[test]
+    fn lines_fit_a_hundred_columns() {
+        let text = explain(&host(), &plan(&host())).to_string();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert_eq!(line, line.trim_end());
+        }
+    }
+
+    /// Also where everything is missing and the kernel has much to say.
+    #[test]
+    fn long_details_are_wrapped_and_remedies_stay_whole() {
+        let mut host = host();
+        for answer in host.answers.values_mut() {
+            *answer = Answer::no("word ".repeat(60));
+        }
+        let text = explain(&host, &plan(&host)).to_string();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        assert!(text.contains("\n    -> sudo sysctl -w kernel.bpf_stats_enabled=0\n"));
+    }
+
+    #[test]
+    fn a_row_tells_value_meaning_and_remedy() {
+        let text = explain(&host(), &plan(&host())).to_string();
+        let tcx = text.find("\ntcx attach ").unwrap();
+        let row: String = text[tcx..].lines().skip(1).take(4).collect();
+        assert!(row.contains("no              refused: EINVAL"), "{row}");
+        assert!(row.contains("rtt -i: falls back to clsact"), "{row}");
+        assert!(text.contains("fentry                      could not tell  trying needs CAP_BPF"));
+        assert!(text.contains("XDP: katran (native, id 7)"));
+        assert!(text.contains("tcx ingress: could not tell"));
+        assert!(!text.contains("tcx egress"));
+    }
+
+    #[test]
+    fn json_says_null_for_what_could_not_be_told() {
+        let json = serde_json::to_value(explain(&host(), &plan(&host()))).unwrap();
+        assert_eq!(json["type"], "doctor");
+        assert_eq!(json["schema"], "dwell.doctor/1");
+        assert_eq!(json["time"], "1970-01-02T00:00:00Z");
+        assert_eq!(json["rtt_live_possible"], true);
+        let fact = |key: &str| {
+            let facts = json["facts"].as_array().unwrap();
+            facts.iter().find(|fact| fact["fact"] == key).unwrap().clone()
+        };
+        assert_eq!(fact("tcx")["value"], false);
+        assert_eq!(fact("jit")["value"], true);
+        assert!(fact("fentry")["value"].is_null());
+        assert!(fact("jit")["remedy"].is_null());
+        assert!(json["interfaces"][0]["tcx_ingress"].is_null());
+        assert_eq!(json["interfaces"][0]["xdp"][0]["mode"], "native");
+        let degraded = &json["verbs"][0];
+        assert_eq!(degraded["state"], "degraded");
+        assert_eq!(degraded["reasons"][0]["fact"], "tcx");
+    }
+}

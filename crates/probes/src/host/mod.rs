@@ -1,0 +1,17 @@
+//! What this host can do: facts, each really tried; a plan, what they mean for
+//! each verb; an explanation, with what to do about it.
+
+mod capabilities;
+mod devices;
+mod explain;
+mod facts;
+mod plan;
+mod probe;
+mod trials;
+
+pub(crate) use capabilities::Capability;
+pub use devices::{Attached, Device};
+pub use explain::{Report, explain};
+pub use facts::{Answer, Fact, Facts};
+pub use plan::{Plan, Reason, State, Verdict, plan};
+pub use probe::probe;

@@ -1,0 +1,182 @@
+//! Asking the host.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use nix::{net::if_::if_nameindex, unistd::Uid};
+
+use super::{
+    Answer, Capability, Device, Fact, Facts,
+    trials::{self, find_program},
+};
+use crate::Interface;
+
+/// Finds out what this host can do, and what holds the hooks of one interface
+/// of this network namespace or of all.
+pub fn probe(only: Option<&Interface>) -> Facts {
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").ok();
+    let cgroup = mounts.as_deref().and_then(own_cgroup);
+    let mut answers = files(mounts.as_deref());
+    answers.extend(capabilities());
+    answers.extend(trials::run(cgroup.as_deref()));
+    for fact in Fact::all() {
+        if let Fact::Program(name) = fact {
+            let answer = match find_program(name) {
+                Some(path) => Answer::yes(path.display().to_string()),
+                None => Answer::no(""),
+            };
+            answers.insert(fact, answer);
+        }
+    }
+    let interfaces = match only {
+        Some(interface) => vec![interface.clone()],
+        None => all_interfaces(),
+    };
+    Facts {
+        time: SystemTime::now(),
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+        answers,
+        devices: interfaces.iter().map(Device::inspect).collect(),
+    }
+}
+
+fn all_interfaces() -> Vec<Interface> {
+    let Ok(list) = if_nameindex() else {
+        return Vec::new();
+    };
+    list.iter()
+        .filter_map(|entry| Interface::find(&entry.name().to_string_lossy()).ok())
+        .collect()
+}
+
+fn capabilities() -> Vec<(Fact, Answer)> {
+    let mut answers: Vec<_> = [
+        (Fact::CapBpf, Capability::Bpf),
+        (Fact::CapNetAdmin, Capability::NetAdmin),
+        (Fact::CapPerfmon, Capability::Perfmon),
+        (Fact::CapSysAdmin, Capability::SysAdmin),
+        (Fact::CapSysResource, Capability::SysResource),
+    ]
+    .map(|(fact, capability)| (fact, Answer::new(capability.held(), "")))
+    .to_vec();
+    answers.push((
+        Fact::Root,
+        Answer::new(Some(Uid::effective().is_root()), ""),
+    ));
+    answers
+}
+
+/// What files of the kernel tell.
+fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
+    let whole_range = |map: &str| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    let mounted = |kind| match mounts {
+        None => Answer::unknown(""),
+        Some(mounts) => mount_point(mounts, kind).map_or(Answer::no("not mounted"), |path| {
+            Answer::yes(path.display().to_string())
+        }),
+    };
+    BTreeMap::from([
+        (
+            Fact::InitialUserNamespace,
+            Answer::new(
+                read("/proc/thread-self/uid_map").map(|map| whole_range(&map)),
+                "",
+            ),
+        ),
+        (
+            Fact::Btf,
+            match fs::File::open("/sys/kernel/btf/vmlinux") {
+                Ok(_) => Answer::yes(""),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Answer::no(""),
+                Err(error) => Answer::unknown(error.to_string()),
+            },
+        ),
+        // The next two are what is set; a trial overrules them.
+        (
+            Fact::Jit,
+            Answer::new(
+                read("/proc/sys/net/core/bpf_jit_enable").map(|value| value != "0"),
+                "",
+            ),
+        ),
+        (
+            Fact::StatisticsOff,
+            Answer::new(
+                read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"),
+                "",
+            ),
+        ),
+        (Fact::LockdownOff, lockdown()),
+        (
+            Fact::UnprivilegedOff,
+            Answer::new(
+                read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"),
+                "",
+            ),
+        ),
+        (Fact::BpfFilesystem, mounted("bpf")),
+        (Fact::Cgroup2, mounted("cgroup2")),
+        (Fact::Tracefs, mounted("tracefs")),
+    ])
+}
+
+/// `none`, `integrity` or `confidentiality`, the one in force in brackets.
+fn lockdown() -> Answer {
+    let Some(modes) = read("/sys/kernel/security/lockdown") else {
+        return Answer::unknown("");
+    };
+    let mode = modes
+        .split_ascii_whitespace()
+        .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+    match mode {
+        Some("confidentiality") => Answer::no("confidentiality"),
+        Some(mode) => Answer::yes(mode),
+        None => Answer::unknown(modes),
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Where a filesystem of a kind is mounted (proc_pid_mountinfo(5)).
+fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let path = left.split(' ').nth(4)?;
+        (right.split(' ').next() == Some(kind)).then(|| PathBuf::from(path))
+    })
+}
+
+/// The directory of this process' own cgroup, so that a trial there concerns
+/// nobody else; the root of what is visible, if that is not.
+fn own_cgroup(mounts: &str) -> Option<PathBuf> {
+    let mount = mount_point(mounts, "cgroup2")?;
+    let own = read("/proc/thread-self/cgroup").and_then(|list| {
+        let path = list.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        Some(mount.join(path)).filter(|path| Path::is_dir(path))
+    });
+    Some(own.unwrap_or(mount))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_mount_points_with_optional_fields() {
+        let mounts = "24 30 0:22 / /proc rw,relatime shared:5 - proc proc rw\n\
+                      25 30 0:23 / /sys/fs/cgroup/unified rw,relatime shared:6 master:1 - cgroup2 cgroup2 rw\n\
+                      26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n";
+        assert_eq!(
+            mount_point(mounts, "cgroup2"),
+            Some("/sys/fs/cgroup/unified".into())
+        );
+        assert_eq!(mount_point(mounts, "tracefs"), None);
+    }
+}

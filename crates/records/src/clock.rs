@@ -1,0 +1,130 @@
+//! From the clock of a source to Unix time and its text.
+
+use jiff::Timestamp;
+
+/// How far a source's clock is from Unix time. It lies by as much as the
+/// offset has drifted since it was read: a source that runs for long should be
+/// given a fresh one now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Clock {
+    offset_ns: i128,
+}
+
+impl Clock {
+    /// The clock of captures: it is Unix time already.
+    pub const UNIX: Clock = Clock { offset_ns: 0 };
+
+    /// A clock from which Unix time is `offset_ns` away: Unix minus source, in
+    /// nanoseconds, both read at one moment.
+    pub fn with_offset(offset_ns: i128) -> Clock {
+        Clock { offset_ns }
+    }
+
+    /// Nanoseconds since 1970 of a time on the source's clock.
+    pub fn unix_ns(self, time_ns: u64) -> i128 {
+        self.offset_ns.saturating_add(i128::from(time_ns))
+    }
+}
+
+/// Writes Unix times. It keeps the text of the last second, as records come in
+/// order and many share one.
+#[derive(Debug, Clone, Default)]
+pub struct Timestamps {
+    second: Option<i64>,
+    /// RFC 3339 once `second` is set: 20 bytes to the dot, then fraction and Z.
+    text: String,
+    short: String,
+}
+
+/// Length of "2026-11-21T05:10:00." and of "2026-11-21T".
+const TO_FRACTION: usize = 20;
+const TO_HOUR: usize = 11;
+
+impl Timestamps {
+    /// RFC 3339 in UTC with nanoseconds: "2026-11-21T05:10:00.123456789Z".
+    /// `None` outside the years 0 to 9999, which RFC 3339 cannot write.
+    pub fn rfc3339(&mut self, unix_ns: i128) -> Option<&str> {
+        let second = i64::try_from(unix_ns.div_euclid(1_000_000_000)).ok()?;
+        let nanos = unix_ns.rem_euclid(1_000_000_000) as u32;
+        if self.second != Some(second) {
+            self.second = None;
+            let time = Timestamp::from_second(second).ok()?;
+            self.text = format!("{time:.9}");
+            if self.text.len() != TO_FRACTION + 10 {
+                return None;
+            }
+            self.second = Some(second);
+        }
+        self.text.truncate(TO_FRACTION);
+        let mut unit = 100_000_000;
+        while unit > 0 {
+            self.text.push(char::from(b'0' + (nanos / unit % 10) as u8));
+            unit /= 10;
+        }
+        self.text.push('Z');
+        Some(&self.text)
+    }
+
+    /// Time of day in UTC with microseconds, cut off and not rounded:
+    /// "05:10:00.123456Z". `None` as for [`Timestamps::rfc3339`].
+    pub fn time_of_day(&mut self, unix_ns: i128) -> Option<&str> {
+        self.rfc3339(unix_ns)?;
+        self.short.clear();
+        self.short
+            .push_str(&self.text[TO_HOUR..TO_FRACTION + "123456".len()]);
+        self.short.push('Z');
+        Some(&self.short)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 2026-11-21T05:10:00Z.
+    const SECOND: i128 = 1_795_237_800_000_000_000;
+
+    #[test]
+    fn a_time_on_the_boot_clock_is_written_as_unix_time() {
+        let boot = Clock::with_offset(SECOND - 5_000_000_000);
+        let mut times = Timestamps::default();
+        assert_eq!(
+            times.rfc3339(boot.unix_ns(5_123_456_789)),
+            Some("2026-11-21T05:10:00.123456789Z")
+        );
+        assert_eq!(
+            times.time_of_day(boot.unix_ns(5_999_999_999)),
+            Some("05:10:00.999999Z")
+        );
+        assert_eq!(Clock::UNIX.unix_ns(17), 17);
+    }
+
+    #[test]
+    fn times_before_1970_and_at_the_ends_of_what_rfc_3339_can_write() {
+        let mut times = Timestamps::default();
+        assert_eq!(times.rfc3339(-1), Some("1969-12-31T23:59:59.999999999Z"));
+        assert_eq!(times.rfc3339(0), Some("1970-01-01T00:00:00.000000000Z"));
+        let year_10000 = 253_402_300_800_000_000_000;
+        assert!(times.rfc3339(year_10000).is_none());
+        assert!(times.rfc3339(i128::MAX).is_none());
+        assert!(times.rfc3339(i128::MIN).is_none());
+        assert!(times.rfc3339(-70_000_000_000_000_000_000).is_none());
+        assert_eq!(
+            Timestamps::default().rfc3339(i128::from(u64::MAX)),
+            Some("2554-07-21T23:34:33.709551615Z")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_kept_second_never_shows_in_another(ns in prop::collection::vec(0i128..4_000_000_000, 1..20)) {
+            let mut kept = Timestamps::default();
+            for ns in ns {
+                let fresh = format!("{:.9}", Timestamp::from_nanosecond(SECOND + ns).unwrap());
+                prop_assert_eq!(kept.rfc3339(SECOND + ns), Some(fresh.as_str()));
+            }
+        }
+    }
+}

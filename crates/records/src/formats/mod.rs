@@ -1,0 +1,220 @@
+//! The formats that a user can ask for.
+
+mod jsonl;
+mod latency;
+mod ppviz;
+mod table;
+mod text;
+
+use dwell_engine::measure::{FlowEvent, Sample};
+
+pub use jsonl::{Jsonl, SCHEMA};
+pub use latency::Latency;
+pub use ppviz::Ppviz;
+pub use text::Text;
+
+use crate::{Interval, Source, Status, Summary};
+
+/// A way to write records. Each method appends whole lines to `out`, or nothing
+/// where the format has no words for such a record; [`Entry`] says which.
+pub trait Format: Send {
+    /// One latency.
+    fn sample(&mut self, sample: &Sample, source: &Source, out: &mut Vec<u8>);
+
+    /// A change in the life of a flow.
+    fn flow(&mut self, _event: &FlowEvent, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// The groups of an interval.
+    fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// The distributions of a run.
+    fn summary(&mut self, _summary: &Summary, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// What a run has counted.
+    fn status(&mut self, _status: &Status, _source: &Source, _out: &mut Vec<u8>) {}
+}
+
+/// A format by name, and what it can say. Asking one for what it cannot say is
+/// an error of usage, not an empty output.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Its name as an option's value.
+    pub name: &'static str,
+    /// What it is, for help.
+    pub about: &'static str,
+    /// It writes flow events.
+    pub flows: bool,
+    /// It writes intervals and summaries.
+    pub distributions: bool,
+    /// It writes counters among its records; else they belong on standard
+    /// error, where [`Text::counters`] has a line for them.
+    pub status: bool,
+    /// Makes one.
+    pub new: fn() -> Box<dyn Format>,
+}
+
+/// All formats. The first is the default.
+pub const FORMATS: &[Entry] = &[
+    Entry {
+        name: "text",
+        about: "A line a sample, a table an interval",
+        flows: true,
+        distributions: true,
+        status: false,
+        new: || Box::new(Text::default()),
+    },
+    Entry {
+        name: "jsonl",
+        about: "An object a line",
+        flows: true,
+        distributions: true,
+        status: true,
+        new: || Box::new(Jsonl::default()),
+    },
+    Entry {
+        name: "ppviz",
+        about: "A line a sample as pping -m and ePPing write it, for ppviz",
+        flows: false,
+        distributions: false,
+        status: false,
+        new: || Box::new(Ppviz),
+    },
+];
+
+/// The format of a name.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    FORMATS.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Records that the tests of all formats share.
+
+    use dwell_engine::measure::{
+        CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample,
+    };
+
+    use crate::{Clock, Source};
+
+    /// Seconds on the boot clock; Unix time is 2026-11-21T05:10:00Z at 0.
+    pub(crate) fn source() -> Source {
+        let mut source = Source {
+            clock: Clock::with_offset(1_795_237_800_000_000_000),
+            ..Source::default()
+        };
+        source.interfaces.insert(2, "eth0");
+        source
+    }
+
+    pub(crate) fn endpoint(address: &str, port: u16) -> Endpoint {
+        Endpoint {
+            address: address.parse().unwrap(),
+            port,
+        }
+    }
+
+    /// 1.234567 ms over IPv4.
+    pub(crate) fn tcp4() -> Sample {
+        Sample {
+            time_ns: 123_456_789,
+            rtt_ns: 1_234_567,
+            min_rtt_ns: 1_100_000,
+            method: Method::TcpTimestamp,
+            handshake: false,
+            src: endpoint("192.0.2.1", 44_321),
+            dst: endpoint("198.51.100.7", 443),
+            protocol: Protocol(6),
+            interface: 2,
+            packets: 17,
+            bytes: 4_242,
+        }
+    }
+
+    /// One of each kind that a format may stumble over.
+    pub(crate) fn all() -> Vec<Sample> {
+        vec![
+            tcp4(),
+            Sample {
+                time_ns: 1_000_000_000,
+                rtt_ns: 456_000,
+                min_rtt_ns: 456_000,
+                method: Method::TcpSeq,
+                handshake: true,
+                src: endpoint("2001:db8::1", 50_000),
+                dst: endpoint("2001:db8:0:1::443", 443),
+                ..tcp4()
+            },
+            Sample {
+                time_ns: 2_000_000_001,
+                rtt_ns: 789,
+                min_rtt_ns: 0,
+                method: Method::Icmp,
+                src: endpoint("192.0.2.1", 17),
+                dst: endpoint("203.0.113.255", 17),
+                protocol: Protocol(1),
+                interface: 7,
+                ..tcp4()
+            },
+            Sample {
+                time_ns: 3_599_999_999_999,
+                rtt_ns: 12_345_678_901,
+                min_rtt_ns: 999_999,
+                method: Method::Icmpv6,
+                src: endpoint("fe80::1", 65_535),
+                dst: endpoint("fe80::2", 65_535),
+                protocol: Protocol(58),
+                ..tcp4()
+            },
+            Sample {
+                rtt_ns: u64::MAX,
+                min_rtt_ns: 20_000_000,
+                method: Method::QuicSpinLoop,
+                protocol: Protocol(17),
+                packets: u64::MAX,
+                ..tcp4()
+            },
+            Sample {
+                method: Method::Dns,
+                protocol: Protocol(132),
+                ..tcp4()
+            },
+        ]
+    }
+
+    pub(crate) fn flows() -> Vec<FlowEvent> {
+        let open = FlowEvent {
+            time_ns: 10_000_000,
+            change: FlowChange::Open,
+            first_ns: 10_000_000,
+            src: endpoint("192.0.2.1", 44_321),
+            dst: endpoint("198.51.100.7", 443),
+            protocol: Protocol(6),
+            interface: 2,
+            samples: 0,
+            packets: 1,
+            bytes: 74,
+        };
+        vec![
+            open,
+            FlowEvent {
+                time_ns: 35_000_000,
+                change: FlowChange::FirstRtt(25_000_000),
+                samples: 1,
+                packets: 2,
+                bytes: 148,
+                ..open
+            },
+            FlowEvent {
+                time_ns: 61_500_000_000,
+                change: FlowChange::Close(CloseReason::Idle),
+                src: endpoint("fe80::1", 9),
+                dst: endpoint("fe80::2", 9),
+                protocol: Protocol(58),
+                samples: 3,
+                packets: 6,
+                bytes: 708,
+                ..open
+            },
+        ]
+    }
+}

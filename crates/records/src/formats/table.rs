@@ -1,0 +1,214 @@
+//! Tables of distributions for people.
+
+use dwell_engine::histogram::Histogram;
+
+use super::{
+    Latency,
+    text::{Ends, printable},
+};
+use crate::{Distribution, Interval, Source, Summary};
+
+const FIGURES: [&str; 7] = ["count", "min", "p50", "p90", "p99", "max", "mean"];
+const UNKNOWN: &str = "-";
+
+/// A line a group of interface, method and prefix.
+pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
+    let mut table = Table::new(&["interface", "method", "prefix"]);
+    for group in interval.ordered() {
+        let names = match &group.key {
+            Some(key) => [
+                interface(key.interface, source),
+                key.method.name().into(),
+                key.prefix.to_string(),
+            ],
+            None => ["other".into(), UNKNOWN.into(), UNKNOWN.into()],
+        };
+        table.add(names.into(), &group.histogram);
+    }
+    table.write(out);
+}
+
+/// A line a flow and method, most samples first; later flows of each method
+/// share one line at the end.
+pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
+    let mut table = Table::new(&["interface", "flow", "method"]);
+    for flow in summary.flows() {
+        let key = flow.key;
+        let ends = Ends::of(&key.src, &key.dst, key.protocol);
+        let names = vec![
+            interface(key.interface, source),
+            format!("{:<6}  {ends}", key.protocol),
+            key.method.name().into(),
+        ];
+        table.add(names, flow.histogram);
+    }
+    for (method, histogram) in summary.other() {
+        let names = vec![UNKNOWN.into(), "other flows".into(), method.name().into()];
+        table.add(names, histogram);
+    }
+    if table.rows.is_empty() {
+        out.extend_from_slice(b"No samples.\n");
+        return;
+    }
+    table.write(out);
+    if summary.overflowed() {
+        let note = format!(
+            "Only the first {} flows have lines of their own: \"other flows\" are those that came later.\n",
+            summary.limit()
+        );
+        out.extend_from_slice(note.as_bytes());
+    }
+}
+
+fn interface(number: u32, source: &Source) -> String {
+    match source.interfaces.label(number) {
+        Some(label) => printable(&label).into_owned(),
+        None => UNKNOWN.into(),
+    }
+}
+
+/// Cells that are names, flush left, then the figures, flush right.
+struct Table {
+    names: usize,
+    rows: Vec<Vec<String>>,
+    heads: Vec<&'static str>,
+}
+
+impl Table {
+    fn new(names: &[&'static str]) -> Table {
+        Table {
+            names: names.len(),
+            rows: Vec::new(),
+            heads: [names, &FIGURES].concat(),
+        }
+    }
+
+    fn add(&mut self, mut row: Vec<String>, histogram: &Histogram) {
+        let figures = Distribution::from(histogram);
+        row.push(figures.count.to_string());
+        for ns in [
+            figures.min_ns,
+            figures.p50_ns,
+            figures.p90_ns,
+            figures.p99_ns,
+            figures.max_ns,
+            figures.mean_ns,
+        ] {
+            row.push(ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string()));
+        }
+        self.rows.push(row);
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let heads: Vec<String> = self.heads.iter().map(|head| head.to_string()).collect();
+        let lines = || std::iter::once(&heads).chain(&self.rows);
+        let width = |column: usize| {
+            let widths = lines().map(|line| line[column].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        for line in lines() {
+            let mut text = String::new();
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                if column > 0 {
+                    text += "  ";
+                }
+                text += &if column < self.names {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                };
+            }
+            out.extend_from_slice(text.trim_end().as_bytes());
+            out.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::measure::Method;
+
+    use super::super::{Format, Text, samples};
+    use crate::{Group, GroupKey, Interfaces, Interval, Prefix, Summary};
+
+    fn group(prefix: Option<(&str, u8)>, rtts_ns: &[u64]) -> Group {
+        let mut histogram = dwell_engine::histogram::Histogram::default();
+        rtts_ns.iter().for_each(|rtt| histogram.record(*rtt));
+        Group {
+            key: prefix.map(|(address, bits)| GroupKey {
+                interface: 2,
+                method: Method::TcpTimestamp,
+                prefix: Prefix {
+                    address: address.parse().unwrap(),
+                    bits,
+                },
+            }),
+            histogram,
+        }
+    }
+
+    fn interval(groups: &[Group]) -> String {
+        let mut out = Vec::new();
+        let interval = Interval {
+            end_ns: 1_000_000_000,
+            length_ns: 1_000_000_000,
+            groups,
+        };
+        Text::default().interval(&interval, &samples::source(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn groups_of_an_interval_with_other_last() {
+        let groups = [
+            group(None, &[61_000_000_000]),
+            group(Some(("192.0.2.0", 24)), &[900, 1_500_000, 25_000_000]),
+            group(Some(("2001:db8::", 48)), &[2_000_000_000]),
+        ];
+        insta::assert_snapshot!(interval(&groups), @"");
+    }
+
+    #[test]
+    fn an_interval_without_samples_is_one_line() {
+        assert_eq!(interval(&[]), "05:10:01.000000Z  0 samples in 1.00 s\n");
+    }
+
+    fn summary(limit: usize) -> String {
+        let mut summary = Summary::new(limit);
+        let [tcp4, tcp6, ping, ..] = &samples::all()[..] else {
+            unreachable!("there are more")
+        };
+        for (sample, times) in [(ping, 1), (tcp4, 2), (tcp6, 3)] {
+            (0..times).for_each(|_| summary.add(sample));
+        }
+        let mut out = Vec::new();
+        Text::default().summary(&summary, &samples::source(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn flows_of_a_summary_by_count() {
+        insta::assert_snapshot!(summary(10), @"");
+    }
+
+    #[test]
+    fn a_summary_tells_of_flows_beyond_its_limit() {
+        insta::assert_snapshot!(summary(1), @"");
+    }
+
+    #[test]
+    fn a_summary_of_nothing_says_so_and_unknown_interfaces_are_a_dash() {
+        let mut out = Vec::new();
+        let mut source = samples::source();
+        Text::default().summary(&Summary::new(1), &source, &mut out);
+        assert_eq!(out, b"No samples.\n");
+        out.clear();
+        source.interfaces = Interfaces::unknown();
+        let mut summary = Summary::new(1);
+        summary.add(&samples::tcp4());
+        Text::default().summary(&summary, &source, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().nth(1).unwrap().starts_with("-          TCP"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Lines for people, and for grep and awk.
+
+use std::{
+    borrow::Cow,
+    fmt::{self, Display},
+    io::Write,
+};
+
+use dwell_engine::{
+    measure::{Endpoint, FlowChange, FlowEvent, Protocol, Sample},
+    rtt::{Counter, Counters},
+};
+
+use super::{Format, Latency, table};
+use crate::{Interval, Source, Summary, Timestamps};
+
+/// A line a sample: time of day (UTC), round trip, the flow's least so far,
+/// method, and who asked → who answered. A line ends with `handshake` where
+/// the sample comes from a connection's opening, and with `on` an interface
+/// where several are watched.
+#[derive(Debug, Clone, Default)]
+pub struct Text {
+    times: Timestamps,
+}
+
+impl Format for Text {
+    fn sample(&mut self, sample: &Sample, source: &Source, out: &mut Vec<u8>) {
+        self.time(sample.time_ns, source, out);
+        put(
+            out,
+            format_args!(
+                "  {}  min {}  {:<14}  {}",
+                Latency(sample.rtt_ns),
+                Latency(sample.min_rtt_ns),
+                sample.method.name(),
+                Ends::of(&sample.src, &sample.dst, sample.protocol),
+            ),
+        );
+        if sample.handshake {
+            out.extend_from_slice(b"  handshake");
+        }
+        end_line(sample.interface, source, out);
+    }
+
+    fn flow(&mut self, event: &FlowEvent, source: &Source, out: &mut Vec<u8>) {
+        self.time(event.time_ns, source, out);
+        let change = match event.change {
+            FlowChange::Open => "open",
+            FlowChange::FirstRtt(_) => "first rtt",
+            FlowChange::Close(_) => "close",
+        };
+        put(
+            out,
+            format_args!(
+                "  {change:<20}  {:<14}  {}",
+                event.protocol,
+                Ends::of(&event.src, &event.dst, event.protocol)
+            ),
+        );
+        match event.change {
+            FlowChange::Open => {}
+            FlowChange::FirstRtt(rtt_ns) => {
+                put(out, format_args!("  {}", Trimmed(Latency(rtt_ns))));
+            }
+            FlowChange::Close(reason) => put(
+                out,
+                format_args!(
+                    "  {} after {}, {} samples, {} packets, {} bytes",
+                    reason.name(),
+                    Trimmed(Latency(event.time_ns.saturating_sub(event.first_ns))),
+                    event.samples,
+                    event.packets,
+                    event.bytes
+                ),
+            ),
+        }
+        end_line(event.interface, source, out);
+    }
+
+    fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
+        self.time(interval.end_ns, source, out);
+        let samples: u64 = interval
+            .groups
+            .iter()
+            .map(|group| group.histogram.count())
+            .sum();
+        put(
+            out,
+            format_args!(
+                "  {samples} samples in {}\n",
+                Trimmed(Latency(interval.length_ns))
+            ),
+        );
+        if samples > 0 {
+            table::interval(interval, source, out);
+            out.push(b'\n');
+        }
+    }
+
+    fn summary(&mut self, summary: &Summary, source: &Source, out: &mut Vec<u8>) {
+        table::summary(summary, source, out);
+    }
+}
+
+impl Text {
+    /// What a run has counted, as one line without its end: packets and
+    /// samples, then everything else that is not 0.
+    pub fn counters(counters: &Counters) -> String {
+        let mut line = format!(
+            "{} packets, {} samples, {} events lost",
+            counters.get(Counter::Packets),
+            counters.get(Counter::Samples),
+            counters.get(Counter::EventsLost)
+        );
+        let told = [Counter::Packets, Counter::Samples, Counter::EventsLost];
+        for counter in Counter::ALL {
+            if !told.contains(&counter) && counters.get(counter) > 0 {
+                let name = counter.name().replace('_', " ");
+                line += &format!(", {} {name}", counters.get(counter));
+            }
+        }
+        line
+    }
+
+    fn time(&mut self, time_ns: u64, source: &Source, out: &mut Vec<u8>) {
+        let time = self.times.time_of_day(source.clock.unix_ns(time_ns));
+        out.extend_from_slice(time.unwrap_or("-               ").as_bytes());
+    }
+}
+
+/// Both ends of a flow: "192.0.2.1:443 → [2001:db8::1]:50000", and for ICMP
+/// "192.0.2.1 → 192.0.2.2 id 17".
+pub(super) struct Ends<'a> {
+    src: &'a Endpoint,
+    dst: &'a Endpoint,
+    protocol: Protocol,
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn of(src: &'a Endpoint, dst: &'a Endpoint, protocol: Protocol) -> Ends<'a> {
+        Ends { src, dst, protocol }
+    }
+}
+
+impl Display for Ends<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.protocol.is_icmp() {
+            let (src, dst) = (self.src.address, self.dst.address);
+            write!(f, "{src} → {dst} id {}", self.src.port)
+        } else {
+            write!(f, "{} → {}", self.src, self.dst)
+        }
+    }
+}
+
+/// Without the spaces that align it.
+pub(super) struct Trimmed(pub(super) Latency);
+
+impl Display for Trimmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_string().trim())
+    }
+}
+
+/// A name from outside, which may come from a capture of unknown origin: what
+/// would move a terminal's cursor is replaced.
+pub(super) fn printable(name: &str) -> Cow<'_, str> {
+    if name.chars().any(char::is_control) {
+        Cow::Owned(name.replace(char::is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+fn end_line(interface: u32, source: &Source, out: &mut Vec<u8>) {
+    if source.interfaces.several() {
+        if let Some(label) = source.interfaces.label(interface) {
+            put(out, format_args!("  on {}", printable(&label)));
+        }
+    }
+    out.push(b'\n');
+}
+
+fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a Vec takes all");
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::abi;
+
+    use super::super::samples;
+    use super::*;
+
+    fn text(source: &Source) -> String {
+        let (mut format, mut out) = (Text::default(), Vec::new());
+        for sample in samples::all() {
+            format.sample(&sample, source, &mut out);
+        }
+        for event in samples::flows() {
+            format.flow(&event, source, &mut out);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_line_a_sample_and_a_line_a_flow_event() {
+        insta::assert_snapshot!(text(&samples::source()), @"");
+    }
+
+    #[test]
+    fn with_several_interfaces_each_line_names_its_own() {
+        let mut source = samples::source();
+        source.interfaces.insert(7, "wg\u{1b}[2J0");
+        let text = text(&source);
+        assert_eq!(text.matches("  on eth0\n").count(), 8);
+        assert_eq!(text.matches("  on wg\u{fffd}[2J0\n").count(), 1);
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_written_keeps_the_columns() {
+        let mut source = samples::source();
+        source.clock = crate::Clock::with_offset(i128::MAX);
+        let mut out = Vec::new();
+        Text::default().sample(&samples::tcp4(), &source, &mut out);
+        assert!(out.starts_with(b"-                 1.23 ms  min 1.10 ms"));
+    }
+
+    #[test]
+    fn counters_name_what_was_not_used() {
+        let mut raw = abi::dwell_counters::default();
+        raw.value[abi::DWELL_SEEN_PACKETS as usize] = 10;
+        raw.value[abi::DWELL_SKIP_NOT_IP as usize] = 3;
+        let line = Text::counters(&Counters::sum([&raw]));
+        assert_eq!(line, "10 packets, 0 samples, 0 events lost, 3 not ip");
+    }
+}

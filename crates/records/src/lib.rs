@@ -1,0 +1,26 @@
+//! What dwell prints: each format a file behind the [`Format`] trait, and what
+//! stands around them.
+//!
+//! A [`Format`] turns records into bytes and does nothing else. A [`Sink`]
+//! takes the bytes to a file, pipe or terminal and says what a failure means. An
+//! [`Output`] is the two with a [`Source`], which knows how to read the times
+//! and interface numbers in records. [`Summary`] and [`prometheus::Metrics`]
+//! collect what is told later. Nothing here reads a clock: all output is in
+//! Unix time as the source's [`Clock`] gives it, whatever the local time zone.
+
+mod clock;
+mod formats;
+mod output;
+//PROM pub mod prometheus;
+mod record;
+mod sink;
+mod source;
+mod summary;
+
+pub use clock::{Clock, Timestamps};
+pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, entry};
+pub use output::Output;
+pub use record::{Distribution, Group, GroupKey, Interval, Prefix, Status};
+pub use sink::{Flush, Sink, SinkError};
+pub use source::{Interfaces, Source};
+pub use summary::{FlowKey, FlowLine, Summary};

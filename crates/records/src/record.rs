@@ -1,0 +1,110 @@
+//! Records that the engine does not make: of an interval, and of a run.
+
+use std::{fmt, net::IpAddr};
+
+use dwell_engine::{histogram::Histogram, measure::Method, rtt::Counters};
+use serde::Serialize;
+
+/// A block of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// Its first address.
+    pub address: IpAddr,
+    /// Its length in bits.
+    pub bits: u8,
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// What the samples of a group have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// The source's number for the interface.
+    pub interface: u32,
+    /// How they were measured.
+    pub method: Method,
+    /// Where the side that answered is.
+    pub prefix: Prefix,
+}
+
+/// The samples of one group in one interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Whose samples; `None` for those that found no group of their own.
+    pub key: Option<GroupKey>,
+    /// Their distribution.
+    pub histogram: Histogram,
+}
+
+/// An interval that is over, with the groups that had samples in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Interval<'a> {
+    /// When it ended, on the source's clock.
+    pub end_ns: u64,
+    /// How long it was. The last one of a run may be shorter than the others.
+    pub length_ns: u64,
+    /// Its groups, in the order in which they are written; the one without a
+    /// key goes last, wherever it stands.
+    pub groups: &'a [Group],
+}
+
+impl<'a> Interval<'a> {
+    /// Its groups, the one without a key last.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = &'a Group> + use<'a> {
+        let groups = self.groups;
+        let keyed = groups.iter().filter(|group| group.key.is_some());
+        keyed.chain(groups.iter().filter(|group| group.key.is_none()))
+    }
+}
+
+/// What a run has counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Status {
+    /// When, on the source's clock; `None` where it is not known, as at the
+    /// end of a capture without packets.
+    pub time_ns: Option<u64>,
+    /// The run is over, and no more will be counted.
+    pub last: bool,
+    /// Totals since the start of the run.
+    pub counters: Counters,
+}
+
+/// The figures of a distribution, in nanoseconds. Count, least, greatest and
+/// mean (rounded down) are exact; quantiles are within 0.8 % of a value that
+/// was recorded, and beyond 68.7 s only known to be at least that.
+/// `None` where nothing was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Distribution {
+    /// How many samples.
+    pub count: u64,
+    /// The least.
+    pub min_ns: Option<u64>,
+    /// The median.
+    pub p50_ns: Option<u64>,
+    /// Nine in ten are not greater.
+    pub p90_ns: Option<u64>,
+    /// 99 in a hundred are not greater.
+    pub p99_ns: Option<u64>,
+    /// The greatest.
+    pub max_ns: Option<u64>,
+    /// The arithmetic mean.
+    pub mean_ns: Option<u64>,
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(histogram: &Histogram) -> Distribution {
+        Distribution {
+            count: histogram.count(),
+            min_ns: histogram.min_ns(),
+            p50_ns: histogram.quantile_ns(0.5),
+            p90_ns: histogram.quantile_ns(0.9),
+            p99_ns: histogram.quantile_ns(0.99),
+            max_ns: histogram.max_ns(),
+            mean_ns: histogram.mean_ns(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Where bytes go, and what it means when they cannot.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, IsTerminal, Write},
+    os::fd::AsFd,
+};
+
+/// When a sink hands on what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// After each record: somebody is watching.
+    Record,
+    /// When 64 KiB have gathered, and when told to.
+    Full,
+}
+
+/// Why output ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// Whoever read it has seen enough, such as `head`. Not a failure.
+    #[error("{output} was closed by its reader")]
+    Closed {
+        /// The output's name.
+        output: String,
+    },
+    /// It could not be written.
+    #[error(
+        "cannot write to {output}: {io}; what was measured from here on is missing there{remedy}"
+    )]
+    Failed {
+        /// The output's name.
+        output: String,
+        /// What the system said.
+        io: io::Error,
+        /// What to do, if that is known.
+        remedy: &'static str,
+    },
+}
+
+impl SinkError {
+    /// What the program should exit with: 0 for a closed pipe, 4 (it ran, but
+    /// data is incomplete) for everything else.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            SinkError::Closed { .. } => 0,
+            SinkError::Failed { .. } => 4,
+        }
+    }
+}
+
+/// A buffer of whole records in front of a file, pipe or terminal. It ends at
+/// its first error: later records are dropped in silence, as the caller knows
+/// of it. What is left is written when it is dropped, without a word if
+/// that fails; so flush first.
+pub struct Sink {
+    name: String,
+    /// `None` after an error.
+    write: Option<Box<dyn Write + Send>>,
+    flush: Flush,
+    buffer: Vec<u8>,
+}
+
+const FULL: usize = 64 * 1024;
+
+impl Sink {
+    /// Writes to anything. `name` stands for it in errors.
+    pub fn new(name: impl Into<String>, write: Box<dyn Write + Send>, flush: Flush) -> Sink {
+        Sink {
+            name: name.into(),
+            write: Some(write),
+            flush,
+            buffer: Vec::with_capacity(2 * FULL),
+        }
+    }
+
+    /// Writes to standard output: each record at once if that is a terminal.
+    /// It goes around the standard library's line buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkError::Failed`] where standard output was closed from the start.
+    pub fn stdout() -> Result<Sink, SinkError> {
+        let stdout = io::stdout();
+        let flush = match stdout.is_terminal() {
+            true => Flush::Record,
+            false => Flush::Full,
+        };
+        let name = "standard output";
+        match stdout.as_fd().try_clone_to_owned() {
+            Ok(fd) => Ok(Sink::new(name, Box::new(File::from(fd)), flush)),
+            Err(io) => Err(classify(name, io)),
+        }
+    }
+
+    /// Appends one record by way of `append`, which must end it with a newline.
+    ///
+    /// # Errors
+    ///
+    /// If it had to be written and that failed, once.
+    pub fn record(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), SinkError> {
+        append(&mut self.buffer);
+        if self.flush == Flush::Record || self.buffer.len() >= FULL {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what has gathered.
+    ///
+    /// # Errors
+    ///
+    /// If that failed, once.
+    pub fn flush(&mut self) -> Result<(), SinkError> {
+        let result = match &mut self.write {
+            Some(write) if !self.buffer.is_empty() => {
+                write.write_all(&self.buffer).and_then(|()| write.flush())
+            }
+            _ => Ok(()),
+        };
+        self.buffer.clear();
+        result.map_err(|io| {
+            self.write = None;
+            classify(&self.name, io)
+        })
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+fn classify(output: &str, io: io::Error) -> SinkError {
+    let output = output.to_string();
+    let remedy = match io.kind() {
+        ErrorKind::BrokenPipe => return SinkError::Closed { output },
+        ErrorKind::StorageFull => ": free some space, or write elsewhere",
+        ErrorKind::QuotaExceeded => ": raise the quota, or write elsewhere",
+        ErrorKind::FileTooLarge => ": raise the limit (ulimit -f), or write elsewhere",
+        _ => "",
+    };
+    SinkError::Failed { output, io, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::OpenOptions,
+        io::{Read, pipe},
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+
+    /// Remembers each write.
+    #[derive(Clone, Default)]
+    struct Writes(Arc<Mutex<Vec<String>>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            self.0.lock().unwrap().push(text);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn line(sink: &mut Sink) -> Result<(), SinkError> {
+        sink.record(|out| out.extend_from_slice(b"line\n"))
+    }
+
+    #[test]
+    fn a_terminal_gets_each_record_and_a_file_gets_them_when_told() {
+        for (flush, want) in [
+            (Flush::Record, vec!["line\n", "line\n"]),
+            (Flush::Full, vec!["line\nline\n"]),
+        ] {
+            let writes = Writes::default();
+            let mut sink = Sink::new("x", Box::new(writes.clone()), flush);
+            line(&mut sink).unwrap();
+            line(&mut sink).unwrap();
+            sink.flush().unwrap();
+            sink.flush().unwrap();
+            assert_eq!(*writes.0.lock().unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_is_written_in_whole_records() {
+        let writes = Writes::default();
+        let mut sink = Sink::new("x", Box::new(writes.clone()), Flush::Full);
+        (0..20_000).for_each(|_| line(&mut sink).unwrap());
+        drop(sink);
+        let writes = writes.0.lock().unwrap();
+        assert_eq!(writes.len(), 2);
+        assert_eq!(writes.concat(), "line\n".repeat(20_000));
+        assert!(writes.iter().all(|write| write.ends_with("line\n")));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_success_and_told_once() {
+        let (mut reader, writer) = pipe().unwrap();
+        let mut sink = Sink::new("standard output", Box::new(writer), Flush::Record);
+        line(&mut sink).unwrap();
+        let mut bytes = [0; 5];
+        reader.read_exact(&mut bytes).unwrap();
+        drop(reader);
+        let error = line(&mut sink).unwrap_err();
+        assert!(matches!(&error, SinkError::Closed { output } if output == "standard output"));
+        assert_eq!(error.exit_status(), 0);
+        line(&mut sink).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_status_4_and_names_the_output() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut sink = Sink::new("rtt.jsonl", Box::new(full), Flush::Full);
+        line(&mut sink).unwrap();
+        let error = sink.flush().unwrap_err();
+        assert_eq!(error.exit_status(), 4);
+        assert_eq!(
+            error.to_string(),
+            "cannot write to rtt.jsonl: No space left on device (os error 28); what was \
+             measured from here on is missing there: free some space, or write elsewhere"
+        );
+    }
+}
