@@ -4,12 +4,12 @@
 use anyhow::Result;
 use dwell_engine::{
     measure::Method,
-    rtt::{Config, RateLimit},
+    rtt::{Aggregate, Config, RateLimit},
 };
 use dwell_probes::{
     Hook, TcHookKind,
     bench::{Bench, Rewrite},
-    rtt::{Aggregate, Options},
+    rtt::Options,
 };
 use etherparse::PacketBuilder;
 

@@ -1,1 +1,40 @@
-fn main() {}
+//! `dwell`: how long it takes, where the time goes, and what to do about it.
+
+mod args;
+mod cmd;
+mod exit;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Failure;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "dwell",
+    version,
+    about = "How long does it take, where does the time go, and what to do about it: latency of any Linux service, unmodified",
+    after_help = "\
+Exit status: 0 done; 1 the asked-for condition is false; 2 wrong usage or input;
+3 this host cannot do it (see `dwell doctor`); 4 it ran, but data is incomplete."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: cmd::Verb,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().verb.run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => report(&failure),
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    if let Some(error) = &failure.error {
+        eprintln!("dwell: {error:#}");
+    }
+    failure.exit.into()
+}

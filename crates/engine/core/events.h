@@ -103,7 +103,7 @@ enum dwell_counter {
 	DWELL_SEEN_PACKETS,
 	DWELL_SEEN_BYTES,
 	DWELL_SKIP_NOT_IP,
-	DWELL_SKIP_PROTOCOL,  /* IP, but nothing that a matcher knows */
+	DWELL_SKIP_PROTOCOL,  /* nothing that a matcher knows, or an answer to nothing seen */
 	DWELL_SKIP_TRUNCATED, /* a header is cut off */
 	DWELL_SKIP_MALFORMED, /* a length contradicts itself */
 	DWELL_SKIP_FRAGMENT,

@@ -31,9 +31,19 @@ static __always_inline void dwell_icmp(struct dwell_step *step)
 
 	mine->seq = packet->seq;
 	mine->known = 1;
-	if (!repeated && dwell_may_stamp(step))
-		dwell_stamp_put(step, dwell_stamp_hash(packet, method, direction, packet->seq), 0,
-				0);
+	if (repeated)
+		return;
+	__u64 hash = dwell_stamp_hash(packet, method, direction, packet->seq);
+
+	if (dwell_may_stamp(step)) {
+		dwell_stamp_put(step, hash, 0, 0);
+	} else {
+		/* the reply must not find the request of an earlier round */
+		struct dwell_stamp *stale = dwell_stamp_at(step, hash);
+
+		if (stale && dwell_stamp_holds(stale, hash))
+			stale->check = 0;
+	}
 }
 
 #endif

@@ -116,7 +116,7 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	emit_sample(&step, &step.loop);
 }
 
-__u32 dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns)
+void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason)
 {
 	struct dwell_clock clock = {time_ns};
 	struct dwell_step step = {
@@ -127,7 +127,7 @@ __u32 dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_n
 	};
 
 	native->events = 0;
-	return dwell_bucket_sweep(&step, bucket);
+	dwell_bucket_sweep(&step, bucket, reason);
 }
 
 __u32 dwell_native_bucket_index(__u64 value_ns)

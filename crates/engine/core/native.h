@@ -35,8 +35,8 @@ struct dwell_native {
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
 			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns);
 
-/* Closes the idle flows of one bucket. Returns how many. */
-__u32 dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns);
+/* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all. */
+void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason);
 
 __u32 dwell_native_bucket_index(__u64 value_ns);
 

@@ -346,17 +346,20 @@ static __always_inline __u32 dwell_tcp_option_in(const void *data, const void *e
 	return DWELL_OPTION(DWELL_OPTION_NONE, at + length);
 }
 
-/* Hash of transaction and question, letters folded (RFC 4343); 0 if this is
- * no query or response with exactly one question. The caller has checked the
- * ports. Bit 31 tells a response.
+/* Hash of transaction and question, letters folded (RFC 4343), never 0 in its
+ * lower bits; 0 if this is no query or response with exactly one question,
+ * DWELL_DNS_CUT if it is cut off. The caller has checked the ports. Bit 31
+ * tells a response.
  */
+#define DWELL_DNS_CUT 0x80000000U
+
 static __always_inline __u32 dwell_dns_question_in(const void *data, const void *end, __u32 offset)
 {
 	__u32 at = offset;
 
 	if (at > 2 * DWELL_MAX_OFFSET)
 		return 0;
-	DWELL_PEEK(struct dwell_dns_header, dns, at, 0);
+	DWELL_PEEK(struct dwell_dns_header, dns, at, DWELL_DNS_CUT);
 	__u64 hash = dns->id;
 	__u32 response = dns->flags & 0x80, letter;
 
@@ -370,7 +373,7 @@ static __always_inline __u32 dwell_dns_question_in(const void *data, const void 
 		DWELL_OPAQUE(at);
 		if (at > 3 * DWELL_MAX_OFFSET)
 			return 0;
-		DWELL_PEEK(__u8, byte, at, 0);
+		DWELL_PEEK(__u8, byte, at, DWELL_DNS_CUT);
 		at++;
 		/* A zero byte ends the name; within a label nobody asks for one. A
 		 * length is below 64, so that folding leaves it alone.
@@ -384,7 +387,7 @@ static __always_inline __u32 dwell_dns_question_in(const void *data, const void 
 	DWELL_OPAQUE(at);
 	if (at > 3 * DWELL_MAX_OFFSET)
 		return 0;
-	DWELL_PEEK(__u32, type_class, at, 0);
+	DWELL_PEEK(__u32, type_class, at, DWELL_DNS_CUT);
 	hash = dwell_mix(hash, *type_class) & 0x7fffffff;
 	return (hash ? hash : 1) | (response ? 0x80000000 : 0);
 }
@@ -577,8 +580,9 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 		packet->has_ts = 0;
 		packet->has_sack = 0;
 		if (header == sizeof(*tcp))
-			return dwell_wants(config, DWELL_TCP_SEQ) ? DWELL_FRAME_OK
-								  : DWELL_SKIP_PROTOCOL;
+			return dwell_wants(config, DWELL_TCP_SEQ) || tcp->flags & DWELL_TCP_RST
+				       ? DWELL_FRAME_OK
+				       : DWELL_SKIP_PROTOCOL;
 		if (header == sizeof(*tcp) + sizeof(struct dwell_tcp_ts_option)) {
 			DWELL_PEEK(struct dwell_tcp_ts_option, ts, l4_offset + sizeof(*tcp),
 				   DWELL_SKIP_TRUNCATED);
@@ -598,6 +602,9 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 		if (l4_bytes < sizeof(*udp))
 			return DWELL_SKIP_MALFORMED;
+		if (udp->length && (dwell_ntohs(udp->length) < sizeof(*udp) ||
+				    dwell_ntohs(udp->length) > l4_bytes))
+			return DWELL_SKIP_MALFORMED;
 		packet->payload_bytes = l4_bytes - sizeof(*udp);
 		if (src_port == 53 || dst_port == 53) {
 			if (!dwell_wants(config, DWELL_DNS))
@@ -606,6 +613,8 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 			if (!question)
 				return DWELL_SKIP_PROTOCOL;
+			if (question == DWELL_DNS_CUT)
+				return DWELL_SKIP_TRUNCATED;
 			packet->kind = DWELL_KIND_DNS;
 			packet->dns_hash = question & 0x7fffffff;
 			packet->is_answer = question >> 31;

@@ -70,36 +70,43 @@ static __always_inline void dwell_flow_of(struct dwell_step *step)
 
 	if (dwell_unlikely(!found.flow))
 		found = dwell_flow_find(step->embedder, second, packet, step->clock);
-	if (!found.flow && packet->may_open)
-		found = dwell_flow_admit(step, first, second);
+	if (!found.flow) {
+		if (packet->may_open)
+			found = dwell_flow_admit(step, first, second);
+		else
+			dwell_count(step, DWELL_SKIP_PROTOCOL);
+	}
 	step->flow = found.flow;
 	step->place = found.place;
 }
 
-/* Frees flows of a bucket that were idle for the timeout. Returns how many. */
-static __always_inline __u32 dwell_bucket_sweep(struct dwell_step *step, __u32 index)
+/* Frees the flows of a bucket: those that were idle for the timeout, or all of
+ * them at the end of a run (DWELL_CLOSE_END).
+ */
+static __always_inline void dwell_bucket_sweep(struct dwell_step *step, __u32 index, __u32 reason)
 {
-	__u32 coarse = dwell_now_coarse(step->clock), swept = 0;
+	__u32 coarse = dwell_now_coarse(step->clock);
 	__u32 timeout = step->config->idle_timeout_ns >> 20;
 	struct dwell_bucket *bucket = dwell_bucket_at(step->embedder, index);
 
 	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
-		return 0;
+		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
 		struct dwell_flow *flow = dwell_flow_at(step->embedder, index * DWELL_WAYS + way);
 		__u32 idle = coarse - bucket->seen[way];
 
-		if (!flow || !(bucket->tags >> 16 * way & 0xffff) || (__s32)idle < 0 ||
-		    idle <= timeout)
+		if (!flow || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
+		if (reason != DWELL_CLOSE_END) {
+			if ((__s32)idle < 0 || idle <= timeout)
+				continue;
+			dwell_count(step, DWELL_FLOWS_EXPIRED);
+		}
 		if (!flow->close_reason)
-			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, DWELL_CLOSE_IDLE, 0);
-		dwell_count(step, DWELL_FLOWS_EXPIRED);
+			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
 		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
-		swept++;
 	}
 	dwell_bucket_unlock(bucket);
-	return swept;
 }
 
 /* A flow that begins again under the same addresses and ports: what is known
@@ -120,7 +127,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 		flow->close_reason = DWELL_CLOSE_NONE;
 		flow->fins = 0;
 		flow->samples = 0;
-		flow->sides_seen = 0;
+		flow->sides_seen = 1 << direction;
 		flow->opener = direction;
 		flow->first_ns = dwell_now(step->clock);
 		for (int side = 0; side < 2; side++) {
@@ -130,6 +137,8 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 			memories->of[side].srtt_ns = 0;
 		}
 		dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		flow->side[direction].packets = packet->segments;
+		flow->side[direction].bytes = packet->wire_bytes;
 		seq->known = 0;
 	}
 	/* a SYN that is sent again has the number of the first */

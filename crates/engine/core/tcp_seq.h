@@ -19,6 +19,7 @@ static __always_inline void dwell_tcp_seq_doubt(struct dwell_step *step,
 		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
 	sent->ambiguous_until = sent->next_seq;
 	sent->known |= DWELL_SEQ_AMBIGUOUS;
+	sent->probe_ns = 0;
 }
 
 /* The packet's ACK, for the data of the other direction. */

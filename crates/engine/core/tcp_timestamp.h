@@ -19,7 +19,8 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	__u32 direction = packet->direction & 1, syn = packet->tcp_flags & DWELL_TCP_SYN;
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 
-	if (packet->tcp_flags & DWELL_TCP_ACK && packet->tsecr != mine->tsecr) {
+	/* 0 is also what mine->tsecr starts with */
+	if (packet->tcp_flags & DWELL_TCP_ACK && (packet->tsecr != mine->tsecr || !packet->tsecr)) {
 		__u64 hash =
 			dwell_stamp_hash(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr);
 		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);

@@ -1,8 +1,11 @@
 //! What can go wrong between user space and the kernel.
 
-use std::io;
+use std::{error, io, iter};
 
+use nix::libc;
 use thiserror::Error;
+
+use crate::host::GRANT;
 
 /// A failure, with what to do about it.
 #[derive(Debug, Error)]
@@ -22,7 +25,8 @@ pub enum Error {
         what: &'static str,
         /// The kernel's answer.
         io: io::Error,
-        /// The last thing that libbpf said about it, or nothing.
+        /// Which capabilities are missing, or the first that libbpf said about
+        /// it, or nothing.
         detail: String,
         /// What to do.
         remedy: &'static str,
@@ -58,27 +62,80 @@ impl Error {
     }
 }
 
+/// The kernel's answer in an error of libbpf-rs, which keeps it to itself and
+/// shows it only as text, at the end of its chain.
 pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
-    use libbpf_rs::ErrorKind;
-
-    io::Error::from(match error.kind() {
-        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
-        ErrorKind::NotFound => io::ErrorKind::NotFound,
-        ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
-        ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
-        ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
-        _ => return io::Error::other(error.to_string()),
-    })
+    let chain = iter::successors(Some(error as &dyn error::Error), |error| error.source());
+    let deepest = chain.last().map(ToString::to_string).unwrap_or_default();
+    let number = deepest
+        .strip_suffix(')')
+        .and_then(|text| text.rsplit_once("(os error "))
+        .and_then(|(_, number)| number.parse().ok());
+    match number {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::other(format!("{error:#}")),
+    }
 }
 
-/// What to do about the kernel's refusal to load a program.
-pub(crate) fn load_remedy(io: &io::Error) -> &'static str {
-    match io.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: run as root, or grant them with \
-             `setcap cap_bpf,cap_net_admin,cap_perfmon+ep` on the executable"
+/// What to do about the kernel's refusal to load a program or a map, of a
+/// process that lacks a capability for it or has them all.
+pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static str {
+    match io.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) if lacks_capability => GRANT,
+        Some(libc::EPERM) => {
+            "no capability is missing, so a container's user namespace, a security module or \
+             lockdown forbids it: `dwell doctor` tells which is there"
         }
-        io::ErrorKind::OutOfMemory => "lower --max-flows or --max-groups",
+        Some(libc::EACCES | libc::EINVAL) => {
+            "the verifier of this kernel refuses it: please report this with the output of \
+             `dwell doctor`"
+        }
+        Some(libc::E2BIG) => {
+            "too large for the verifier of this kernel, or for a table: lower --max-flows; if that \
+             does not help, please report this with the output of `dwell doctor`"
+        }
+        Some(libc::ENOMEM) => "lower --max-flows or --max-groups",
         _ => "`dwell doctor` tells what this kernel lacks",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::ErrorExt;
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_number_survives_any_context() {
+        for number in [libc::EPERM, libc::EACCES, libc::E2BIG, libc::ENOTSUP, 524] {
+            let bare = libbpf_rs::Error::from_raw_os_error(number);
+            assert_eq!(io_error(&bare).raw_os_error(), Some(number));
+            let wrapped = libbpf_rs::Error::from_raw_os_error(number)
+                .context("failed to attach (really)")
+                .context("again".to_owned());
+            assert_eq!(io_error(&wrapped).raw_os_error(), Some(number));
+        }
+    }
+
+    #[test]
+    fn an_error_without_a_number_keeps_its_words() {
+        let error = libbpf_rs::Error::from(io::Error::other("no such section"));
+        let error = io_error(&error.context("opening"));
+        assert_eq!(error.raw_os_error(), None);
+        assert_eq!(error.to_string(), "opening: no such section");
+    }
+
+    #[test]
+    fn each_refusal_has_its_own_remedy() {
+        let remedy = |number, lacks| load_remedy(&io::Error::from_raw_os_error(number), lacks);
+        assert!(remedy(libc::EPERM, true).contains("setcap"));
+        // Without CAP_PERFMON the verifier is stricter, and says EACCES.
+        assert!(remedy(libc::EACCES, true).contains("setcap"));
+        assert!(remedy(libc::EPERM, false).contains("lockdown"));
+        assert!(remedy(libc::EACCES, false).contains("verifier"));
+        assert!(remedy(libc::EINVAL, true).contains("verifier"));
+        assert!(remedy(libc::E2BIG, false).contains("too large"));
+        assert!(remedy(libc::ENOMEM, false).starts_with("lower --max-flows"));
+        assert!(remedy(libc::ENOSYS, false).contains("dwell doctor"));
     }
 }

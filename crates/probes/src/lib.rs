@@ -5,6 +5,7 @@ mod attach;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod error;
+pub mod host;
 mod interface;
 mod load;
 pub mod rtt;

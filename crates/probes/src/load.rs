@@ -1,12 +1,16 @@
 //! Opening and loading BPF objects, with what libbpf says about a failure.
 
-use std::sync::{Mutex, Once};
+use std::{
+    io,
+    sync::{Mutex, Once},
+};
 
 use libbpf_rs::{MapCore, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
 
 use crate::{
     Error,
     error::{io_error, load_remedy},
+    host::Capability,
 };
 
 static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
@@ -38,20 +42,24 @@ pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Err
 
 fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     let io = io_error(error);
-    let last = LAST_WORDS
-        .lock()
-        .map(|words| words.clone())
-        .unwrap_or_default();
-    let detail = if last.is_empty() {
-        String::new()
+    let denied = io.kind() == io::ErrorKind::PermissionDenied;
+    let lacking = Capability::missing(&Capability::TO_LOAD);
+    let detail = if denied && !lacking.is_empty() {
+        format!("this process lacks {}", lacking.join(", "))
     } else {
-        format!(" ({})", last.lines().next().unwrap_or_default())
+        let words = LAST_WORDS.lock().map(|words| words.clone());
+        let words = words.unwrap_or_default();
+        words.lines().next().unwrap_or_default().to_owned()
     };
     Error::Load {
         what,
-        remedy: load_remedy(&io),
+        remedy: load_remedy(&io, !lacking.is_empty()),
         io,
-        detail,
+        detail: if detail.is_empty() {
+            detail
+        } else {
+            format!(" ({detail})")
+        },
     }
 }
 

@@ -79,6 +79,8 @@ impl Timestamps {
 
 #[cfg(test)]
 mod tests {
+    use std::{env, process::Command};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -115,6 +117,22 @@ mod tests {
             Timestamps::default().rfc3339(i128::from(u64::MAX)),
             Some("2554-07-21T23:34:33.709551615Z")
         );
+    }
+
+    #[test]
+    fn the_local_time_zone_changes_nothing() {
+        let these = [
+            "clock::tests::a_time_on",
+            "text::tests::a_line",
+            "jsonl::tests::every",
+        ];
+        let run = Command::new(env::current_exe().unwrap())
+            .args(these)
+            .env("TZ", "NST+3:30NDT")
+            .output()
+            .unwrap();
+        let told = String::from_utf8(run.stdout).unwrap();
+        assert!(told.contains("test result: ok. 3 passed"), "{told}");
     }
 
     proptest! {

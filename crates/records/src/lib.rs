@@ -11,7 +11,7 @@
 mod clock;
 mod formats;
 mod output;
-//PROM pub mod prometheus;
+pub mod prometheus;
 mod record;
 mod sink;
 mod source;

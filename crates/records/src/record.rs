@@ -1,44 +1,8 @@
 //! Records that the engine does not make: of an interval, and of a run.
 
-use std::{fmt, net::IpAddr};
-
-use dwell_engine::{histogram::Histogram, measure::Method, rtt::Counters};
+pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
+use dwell_engine::{histogram::Histogram, rtt::Counters};
 use serde::Serialize;
-
-/// A block of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prefix {
-    /// Its first address.
-    pub address: IpAddr,
-    /// Its length in bits.
-    pub bits: u8,
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
-
-/// What the samples of a group have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GroupKey {
-    /// The source's number for the interface.
-    pub interface: u32,
-    /// How they were measured.
-    pub method: Method,
-    /// Where the side that answered is.
-    pub prefix: Prefix,
-}
-
-/// The samples of one group in one interval.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group {
-    /// Whose samples; `None` for those that found no group of their own.
-    pub key: Option<GroupKey>,
-    /// Their distribution.
-    pub histogram: Histogram,
-}
 
 /// An interval that is over, with the groups that had samples in it.
 #[derive(Debug, Clone, Copy)]

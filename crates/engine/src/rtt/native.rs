@@ -72,21 +72,36 @@ impl Tracker {
     /// second of time, a part of it at each call. Without flow events nobody
     /// would see a difference, for idle flows make room when room is wanted.
     pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Event)) {
-        if time_ns < self.sweep_due_ns {
+        const PERIOD_NS: u64 = 1_000_000_000 / 16;
+        // A time that was due far ahead comes from a clock that jumped.
+        if time_ns < self.sweep_due_ns && self.sweep_due_ns - time_ns <= PERIOD_NS {
             return;
         }
-        self.sweep_due_ns = time_ns.saturating_add(1_000_000_000 / 16);
+        self.sweep_due_ns = time_ns.saturating_add(PERIOD_NS);
         let buckets = self.native.config.bucket_mask + 1;
         for _ in 0..buckets.div_ceil(16) {
-            self.sweep_bucket(self.sweep_next, time_ns, &mut emit);
+            self.sweep_bucket(self.sweep_next, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
             self.sweep_next = (self.sweep_next + 1) & self.native.config.bucket_mask;
         }
     }
 
-    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, emit: &mut impl FnMut(Event)) {
+    /// Closes all flows: the packets have come to an end.
+    pub fn finish(&mut self, time_ns: u64, mut emit: impl FnMut(Event)) {
+        for bucket in 0..=self.native.config.bucket_mask {
+            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_END, &mut emit);
+        }
+    }
+
+    fn sweep_bucket(
+        &mut self,
+        bucket: u32,
+        time_ns: u64,
+        reason: u32,
+        emit: &mut impl FnMut(Event),
+    ) {
         // SAFETY: the core masks the index to the table's size.
         unsafe {
-            abi::dwell_native_sweep(&mut *self.native, bucket, time_ns);
+            abi::dwell_native_sweep(&mut *self.native, bucket, time_ns, reason);
         }
         self.drain(emit);
     }
@@ -161,7 +176,7 @@ counters! {
     Bytes = DWELL_SEEN_BYTES, "bytes";
     /// Not IP.
     NotIp = DWELL_SKIP_NOT_IP, "not_ip";
-    /// IP, but nothing that a matcher knows.
+    /// Nothing that a matcher knows, or an answer to nothing that was seen.
     OtherProtocol = DWELL_SKIP_PROTOCOL, "other_protocol";
     /// A header was cut off.
     Truncated = DWELL_SKIP_TRUNCATED, "truncated";

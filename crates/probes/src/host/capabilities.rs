@@ -2,6 +2,10 @@
 
 use std::fs;
 
+/// What to do where one is missing.
+pub(crate) const GRANT: &str = "use sudo, or once: sudo setcap \
+     cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"";
+
 /// A capability that some verb wants (capabilities(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
@@ -14,11 +18,8 @@ pub(crate) enum Capability {
 
 impl Capability {
     /// What programs at a network hook need to be loaded.
-    pub(crate) const TO_LOAD: [Capability; 3] = [
-        Capability::Bpf,
-        Capability::NetAdmin,
-        Capability::Perfmon,
-    ];
+    pub(crate) const TO_LOAD: [Capability; 3] =
+        [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -146,9 +146,8 @@ pub(super) fn program_info(program: &impl AsRawFd) -> io::Result<libbpf_sys::bpf
     let mut size = size_of_val(&info) as u32;
     // SAFETY: `info` has the size told and lives through the call; all its
     // pointers are null with lengths of 0, so that the kernel follows none.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size)
-    };
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
     match result {
         0 => Ok(info),
         error => Err(io::Error::from_raw_os_error(-error)),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     Device, Fact, Facts, Plan, State, Verdict,
-    plan::{Need, VERBS, remedy},
+    plan::{Need, VERBS, met, remedy},
 };
 
 /// Lines of the text are no longer, commands apart: those stay whole.
@@ -44,7 +44,7 @@ struct Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Meaning {
     verb: &'static str,
-    text: &'static str,
+    text: String,
 }
 
 /// Puts facts and plan in words.
@@ -69,14 +69,19 @@ fn row(fact: Fact, facts: &Facts) -> Row {
     let mut means = Vec::new();
     for verb in VERBS {
         for need in verb.needs.iter().copied().flatten() {
-            let text = if answer.holds == Some(true) {
-                need.serves
-            } else {
-                need.without.consequence()
-            };
             // Verbs that share a need share the line of the first of them.
             let again = told.iter().any(|other| std::ptr::eq(*other, need));
-            if need.any_of[0] == fact && !text.is_empty() && !again {
+            if need.any_of[0] != fact || again {
+                continue;
+            }
+            let text = match (answer.holds, met(need, facts)) {
+                (Some(true), _) => need.serves.to_owned(),
+                // Something else serves as well.
+                (_, Some(true)) => String::new(),
+                (Some(false), _) => need.without.consequence().to_owned(),
+                (None, _) => format!("without it, {}", need.without.consequence()),
+            };
+            if !text.is_empty() {
                 told.push(need);
                 means.push(Meaning {
                     verb: verb.name,
@@ -93,6 +98,12 @@ fn row(fact: Fact, facts: &Facts) -> Row {
         detail: Some(answer.detail).filter(|detail| !detail.is_empty()),
         means,
     }
+}
+
+/// Whether any verb of today asks for it.
+fn needed(fact: Fact) -> bool {
+    let mut needs = VERBS.iter().flat_map(|verb| verb.needs.iter().copied());
+    needs.any(|needs| needs.iter().any(|need| need.any_of.contains(&fact)))
 }
 
 impl Display for Report {
@@ -125,6 +136,9 @@ impl Display for Report {
                     .iter()
                     .map(|meaning| format!("{}: {}", meaning.verb, meaning.text)),
             );
+            if !needed(row.fact) {
+                cells.push("no verb needs it".into());
+            }
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &lead, &cells)?;
             write_remedies(to, row.remedy.as_deref().as_slice())?;
@@ -162,7 +176,11 @@ fn hooks(device: &Device) -> Vec<String> {
         cells.extend(programs.iter().map(|program| {
             let name = program.name.as_deref().unwrap_or("name could not be told");
             let mode = program.mode.map(|mode| format!("{mode}, "));
-            format!("{hook}: {name} ({}id {})", mode.unwrap_or_default(), program.id)
+            format!(
+                "{hook}: {name} ({}id {})",
+                mode.unwrap_or_default(),
+                program.id
+            )
         }));
     }
     if cells.is_empty() {
@@ -286,7 +304,11 @@ mod tests {
         assert_eq!(json["rtt_live_possible"], true);
         let fact = |key: &str| {
             let facts = json["facts"].as_array().unwrap();
-            facts.iter().find(|fact| fact["fact"] == key).unwrap().clone()
+            facts
+                .iter()
+                .find(|fact| fact["fact"] == key)
+                .unwrap()
+                .clone()
         };
         assert_eq!(fact("tcx")["value"], false);
         assert_eq!(fact("jit")["value"], true);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, time::SystemTime};
 use nix::errno::Errno;
 use serde::{Serialize, Serializer};
 
-use super::Device;
+use super::{Device, GRANT};
 
 /// A property of this host that some verb, of today or to come, asks for.
 /// Each is put such that yes is good.
@@ -98,7 +98,7 @@ pub enum Fact {
 /// Key for machines, name for people, remedy. The order is that of the table.
 #[rustfmt::skip]
 const FACTS: &[(Fact, &str, &str, &str)] = &[
-    (Fact::RttProgram, "rtt-program", "RTT program loads", "`dwell doctor` as root tells more; please report its output"),
+    (Fact::RttProgram, "rtt-program", "RTT program loads", "please report this with the output of `dwell doctor`"),
     (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
@@ -108,8 +108,8 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::CapPerfmon, "cap-perfmon", "CAP_PERFMON", GRANT),
     (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", ""),
     (Fact::CapSysResource, "cap-sys-resource", "CAP_SYS_RESOURCE", ""),
-    (Fact::Root, "root", "root", "run it with sudo"),
-    (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", "run it outside the container, or in one without a user namespace"),
+    (Fact::Root, "root", "root", "use sudo"),
+    (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", "run it outside the container, or in one without user namespace"),
     (Fact::Btf, "btf", "kernel BTF", "a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
     (Fact::Jit, "jit", "JIT compiler", "sudo sysctl -w net.core.bpf_jit_enable=1"),
     (Fact::StatisticsOff, "statistics-off", "run time statistics off", "sudo sysctl -w kernel.bpf_stats_enabled=0"),
@@ -134,14 +134,11 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::TcpIterator, "tcp-iterator", "TCP socket iterator", ""),
     (Fact::Fentry, "fentry", "fentry", ""),
     (Fact::Kprobe, "kprobe", "kprobe", ""),
-    (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "run it as root, in a container with CAP_SYS_ADMIN"),
+    (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::Veth, "veth", "veth devices", "sudo modprobe veth"),
     (Fact::Forwarding, "forwarding", "IP forwarding in namespaces", "run it where /proc/sys/net is writable (container: --privileged)"),
     (Fact::PacketQueue, "packet-queue", "NFQUEUE by iptables-legacy", "sudo modprobe -a iptable_mangle ip6table_mangle xt_NFQUEUE nfnetlink_queue"),
 ];
-
-const GRANT: &str =
-    "sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\", or run it with sudo";
 
 /// Programs that the lab runs, and the Debian packages that have them.
 #[rustfmt::skip]
@@ -226,6 +223,14 @@ impl Answer {
         Answer::new(None, why)
     }
 
+    /// It could not be told for want of something that root has.
+    pub(super) fn untried(wanted: &str) -> Answer {
+        Answer {
+            remedy: Some("sudo dwell doctor".into()),
+            ..Answer::unknown(format!("trying needs {wanted}"))
+        }
+    }
+
     pub(super) fn new(holds: Option<bool>, detail: impl Into<String>) -> Answer {
         Answer {
             holds,
@@ -241,9 +246,7 @@ impl Answer {
             return Answer::yes("");
         };
         if error.kind() == io::ErrorKind::PermissionDenied && !missing.is_empty() {
-            let mut answer = Answer::unknown(format!("trying needs {}", missing.join(", ")));
-            answer.remedy = Some("sudo dwell doctor".into());
-            return answer;
+            return Answer::untried(&missing.join(", "));
         }
         Answer::no(match error.raw_os_error() {
             Some(number) => format!("refused: {:?}", Errno::from_raw(number)),

@@ -9,9 +9,12 @@ mod plan;
 mod probe;
 mod trials;
 
-pub(crate) use capabilities::Capability;
+pub(crate) use capabilities::{Capability, GRANT};
 pub use devices::{Attached, Device};
 pub use explain::{Report, explain};
 pub use facts::{Answer, Fact, Facts};
 pub use plan::{Plan, Reason, State, Verdict, plan};
 pub use probe::probe;
+
+#[cfg(test)]
+mod tests;

@@ -81,6 +81,7 @@ const XDP_NEEDS: &[Need] = &[
 #[rustfmt::skip]
 const LAB_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Root], serves: "makes namespaces and links", without: Without::Impossible("cannot make namespaces and links") },
+    Need { any_of: &[Fact::CapSysAdmin, Fact::NetworkNamespaces], serves: "makes namespaces", without: Without::Impossible("cannot make namespaces") },
     Need { any_of: &[Fact::NetworkNamespaces], serves: "its hosts", without: Without::Impossible("cannot make hosts") },
     Need { any_of: &[Fact::Veth], serves: "its cables", without: Without::Impossible("cannot make cables") },
     Need { any_of: &[Fact::Forwarding], serves: "its routers", without: Without::Impossible("cannot make routers") },
@@ -135,6 +136,12 @@ pub struct Reason {
     pub remedy: Option<String>,
 }
 
+impl Reason {
+    fn is_refused_program(&self) -> bool {
+        matches!(self.fact, Some(Fact::RttProgram | Fact::RttXdpProgram))
+    }
+}
+
 /// How well a verb works here, and why not better.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
@@ -172,6 +179,7 @@ pub fn plan(facts: &Facts) -> Plan {
 
 fn judge(verb: &Verb, facts: &Facts) -> Verdict {
     let mut found: Vec<(State, Reason)> = Vec::new();
+    let mut explained = false;
     for need in verb.needs.iter().copied().flatten() {
         let state = match (met(need, facts), need.without) {
             (Some(true), _) | (None, Without::Degraded(_)) => continue,
@@ -185,6 +193,7 @@ fn judge(verb: &Verb, facts: &Facts) -> Verdict {
         if answer.holds == Some(true) {
             continue;
         }
+        explained |= need.any_of[1..].contains(&Fact::RttProgram) && state == State::Impossible;
         found.push((
             state,
             Reason {
@@ -215,7 +224,8 @@ fn judge(verb: &Verb, facts: &Facts) -> Verdict {
         .map(|(state, _)| *state)
         .max()
         .unwrap_or(State::Works);
-    found.retain(|(of, _)| *of == state);
+    // That a program was refused says no more than what it was refused for.
+    found.retain(|(of, reason)| *of == state && !(explained && reason.is_refused_program()));
     Verdict {
         verb: verb.name,
         state,
@@ -224,13 +234,14 @@ fn judge(verb: &Verb, facts: &Facts) -> Verdict {
 }
 
 /// Whether one of the facts holds; `None` if one of them might.
-fn met(need: &Need, facts: &Facts) -> Option<bool> {
-    let answers = need.any_of.iter().map(|fact| facts.answer(*fact).holds);
-    answers.fold(Some(false), |met, holds| match (met, holds) {
-        (Some(true), _) | (_, Some(true)) => Some(true),
-        (None, _) | (_, None) => None,
-        (Some(false), Some(false)) => Some(false),
-    })
+pub(super) fn met(need: &Need, facts: &Facts) -> Option<bool> {
+    let holds = |fact: &Fact| facts.answer(*fact).holds;
+    if need.any_of.iter().any(|fact| holds(fact) == Some(true)) {
+        Some(true)
+    } else {
+        let all_known = need.any_of.iter().all(|fact| holds(fact).is_some());
+        all_known.then_some(false)
+    }
 }
 
 fn missing(fact: Fact, answer: &Answer, consequence: &str) -> String {
@@ -248,13 +259,12 @@ fn missing(fact: Fact, answer: &Answer, consequence: &str) -> String {
 
 /// What to do about a fact that does not hold.
 pub(super) fn remedy(fact: Fact, answer: &Answer) -> Option<String> {
-    if answer.holds == Some(true) {
-        return None;
+    let own = || fact.remedy().map(str::to_owned);
+    match answer.holds {
+        Some(true) => None,
+        Some(false) => answer.remedy.clone().or_else(own),
+        None => answer.remedy.clone(),
     }
-    answer
-        .remedy
-        .clone()
-        .or_else(|| fact.remedy().map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -338,7 +348,9 @@ mod tests {
             Fact::RingBuffer,
             Fact::NetworkNamespaces,
         ] {
-            facts.answers.insert(fact, Answer::unknown("trying needs CAP_BPF"));
+            facts
+                .answers
+                .insert(fact, Answer::unknown("trying needs CAP_BPF"));
         }
         let plan = plan(&facts);
         assert_eq!(
@@ -360,14 +372,35 @@ mod tests {
         for fact in [Fact::CapBpf, Fact::CapNetAdmin, Fact::CapPerfmon] {
             assert!(missed.contains(&fact), "{missed:?}");
         }
+        // The refusal of the program is explained, so it needs no line.
+        assert!(!missed.contains(&Fact::RttProgram), "{missed:?}");
         // What could not be tried is no reason beside what is known to fail.
         assert!(!missed.contains(&Fact::Tcx), "{missed:?}");
         assert!(
-            verdict(&plan, "rtt -i")
-                .reasons
-                .iter()
-                .any(|reason| reason.remedy.as_deref().unwrap().contains("setcap"))
+            verdict(&plan, "rtt -i").reasons.iter().any(|reason| reason
+                .remedy
+                .as_deref()
+                .unwrap()
+                .contains("setcap"))
         );
+    }
+
+    #[test]
+    fn a_program_refused_with_every_privilege_is_told_with_its_own_remedy() {
+        let mut facts = everything();
+        facts.answers.insert(
+            Fact::RttProgram,
+            Answer {
+                remedy: Some("please report this".into()),
+                ..Answer::no("Invalid argument (os error 22)")
+            },
+        );
+        let plan = plan(&facts);
+        let rtt = verdict(&plan, "rtt -i");
+        assert_eq!(rtt.state, State::Impossible);
+        assert_eq!(rtt.reasons.len(), 1);
+        assert!(rtt.reasons[0].text.contains("os error 22"));
+        assert_eq!(rtt.reasons[0].remedy.as_deref(), Some("please report this"));
     }
 
     #[test]
@@ -446,7 +479,13 @@ mod tests {
         let plan = plan(&without(&[Fact::Program("dig")]));
         let demo = verdict(&plan, "lab demo");
         assert_eq!(demo.state, State::Degraded);
-        assert!(demo.reasons[0].remedy.as_deref().unwrap().contains("bind9-dnsutils"));
+        assert!(
+            demo.reasons[0]
+                .remedy
+                .as_deref()
+                .unwrap()
+                .contains("bind9-dnsutils")
+        );
         assert_eq!(verdict(&plan, "lab").state, State::Works);
     }
 
@@ -458,7 +497,10 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), before);
         let all: Vec<_> = Fact::all().collect();
-        for need in VERBS.iter().flat_map(|verb| verb.needs.iter().copied().flatten()) {
+        for need in VERBS
+            .iter()
+            .flat_map(|verb| verb.needs.iter().copied().flatten())
+        {
             assert!(!need.any_of.is_empty());
             assert!(need.any_of.iter().all(|fact| all.contains(fact)));
         }

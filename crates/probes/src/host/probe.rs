@@ -126,8 +126,9 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
 
 /// `none`, `integrity` or `confidentiality`, the one in force in brackets.
 fn lockdown() -> Answer {
-    let Some(modes) = read("/sys/kernel/security/lockdown") else {
-        return Answer::unknown("");
+    let path = "/sys/kernel/security/lockdown";
+    let Some(modes) = read(path) else {
+        return Answer::unknown(format!("cannot read {path}"));
     };
     let mode = modes
         .split_ascii_whitespace()

@@ -15,9 +15,7 @@ use std::{
 };
 
 use dwell_engine::rtt::Config;
-use libbpf_rs::{
-    MapHandle, MapType, NetfilterOpts, Object, ProgramInput, ProgramMut, libbpf_sys,
-};
+use libbpf_rs::{MapHandle, MapType, NetfilterOpts, Object, ProgramInput, ProgramMut, libbpf_sys};
 use nix::{
     errno::Errno,
     sched::{CloneFlags, unshare},
@@ -72,8 +70,7 @@ pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
         // Not this thread: it must stay where it is.
         let apart = scope.spawn(|| {
             let namespace = unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
-            let missing = Capability::missing(&[Capability::SysAdmin]);
-            let answer = Answer::of_trial(&namespace, &missing);
+            let answer = Answer::of_trial(&namespace, &[]);
             let mut answers = programs(cgroup);
             answers.extend(maps());
             answers.extend(in_namespace(&answer));
@@ -202,7 +199,7 @@ fn rtt(ingress: Hook) -> Answer {
         Err(Error::Load {
             io, detail, remedy, ..
         }) => Answer {
-            remedy: Some(remedy),
+            remedy: Some(remedy.into()),
             ..Answer::no(format!("{io}{detail}"))
         },
         Err(other) => Answer::no(other.to_string()),
@@ -225,7 +222,9 @@ fn maps() -> Vec<(Fact, Answer)> {
             .map(drop)
             .map_err(|error| io_error(&error))
     };
-    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|limit| limit.0);
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK)
+        .ok()
+        .map(|limit| limit.0);
     let large = make(MapType::Array, 8, LARGE / 8, 0);
     let memory = match limit {
         Some(RLIM_INFINITY) => Answer::yes("unlimited"),
@@ -252,10 +251,15 @@ fn maps() -> Vec<(Fact, Answer)> {
 /// What would leave traces outside a namespace of its own.
 fn in_namespace(namespace: &Answer) -> Vec<(Fact, Answer)> {
     if namespace.holds != Some(true) {
-        let untried = Answer::unknown("trying needs a network namespace");
-        return [Fact::Clsact, Fact::Veth, Fact::Forwarding, Fact::PacketQueue]
-            .map(|fact| (fact, untried.clone()))
-            .to_vec();
+        let untried = Answer::untried("a network namespace");
+        return [
+            Fact::Clsact,
+            Fact::Veth,
+            Fact::Forwarding,
+            Fact::PacketQueue,
+        ]
+        .map(|fact| (fact, untried.clone()))
+        .to_vec();
     }
     let clsact = loaded("try_tc").and_then(|object| {
         attach_and_detach(
@@ -305,7 +309,10 @@ fn command(program: &str, arguments: &[&str], input: &str) -> Answer {
         Ok(output) if output.status.success() => Answer::yes(""),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Answer::no(format!("{program}: {}", said.lines().next().unwrap_or_default()))
+            Answer::no(format!(
+                "{program}: {}",
+                said.lines().next().unwrap_or_default()
+            ))
         }
         Err(error) => Answer::unknown(format!("{program}: {error}")),
     }

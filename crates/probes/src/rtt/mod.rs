@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    net::{IpAddr, Ipv6Addr},
+    net::Ipv6Addr,
     os::fd::AsFd,
     rc::Rc,
     thread,
@@ -13,7 +13,7 @@ use dwell_engine::{
     abi,
     histogram::Histogram,
     measure::{Event, Method},
-    rtt::{Config, Counters},
+    rtt::{Aggregate, Config, Counters, Group, GroupKey, Prefix},
 };
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ProgramInput, RingBuffer, RingBufferBuilder,
@@ -47,18 +47,6 @@ const SHARED_MAPS: [&str; 10] = [
 ];
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
-
-/// Counting samples in the kernel, by prefix, instead of reporting each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aggregate {
-    /// Prefix length of IPv4 groups.
-    pub prefix4: u8,
-    /// Prefix length of IPv6 groups.
-    pub prefix6: u8,
-    /// Groups of interface, method and prefix; what comes later is counted
-    /// into `other`.
-    pub max_groups: u32,
-}
 
 /// What to load.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,26 +91,6 @@ impl Options {
             ..Default::default()
         }
     }
-}
-
-/// Samples of one group in one interval.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group {
-    /// Whose samples; `None` for those that found no group.
-    pub key: Option<GroupKey>,
-    /// Their distribution.
-    pub histogram: Histogram,
-}
-
-/// What the samples of a group have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GroupKey {
-    /// The interface's number.
-    pub interface: u32,
-    /// How they were measured.
-    pub method: Method,
-    /// The prefix of the side that answered.
-    pub prefix: (IpAddr, u8),
 }
 
 /// The loaded program. Dropping it detaches and unloads everything.
@@ -296,7 +264,14 @@ impl Probe {
 
     /// Closes idle flows, so that those who follow flow events hear of it.
     pub fn sweep(&mut self) -> Result<(), Error> {
-        self.run(&[0; 64], None).map(drop)
+        self.run("sweep", &[0; 64], &mut [0; SK_BUFF_BYTES])
+    }
+
+    /// Closes all flows: the run is over.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let mut context = [0; SK_BUFF_BYTES];
+        context[SK_BUFF_MARK] = 1;
+        self.run("sweep", &[0; 64], &mut context)
     }
 
     /// Events that could not be read: always 0 unless kernel and user space
@@ -308,7 +283,9 @@ impl Probe {
     /// Runs the program over one packet as if it had passed at `time_ns`
     /// (BPF_PROG_TEST_RUN). The program must be loaded with `replay`.
     pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
-        self.run(data, Some(time_ns)).map(drop)
+        let mut context = [0; SK_BUFF_BYTES];
+        context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
+        self.run("observe_tc", data, &mut context)
     }
 
     #[cfg(feature = "bench")]
@@ -316,23 +293,14 @@ impl Probe {
         load::program(&self.tc, "observe_tc")
     }
 
-    fn run(&mut self, data: &[u8], time_ns: Option<u64>) -> Result<u32, Error> {
-        let mut context = [0u8; SK_BUFF_BYTES];
-        if let Some(time_ns) = time_ns {
-            context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
-        }
-        let name = if time_ns.is_some() {
-            "observe_tc"
-        } else {
-            "sweep"
-        };
+    fn run(&mut self, name: &str, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
         load::program(&self.tc, name)
             .test_run(ProgramInput {
                 data_in: Some(data),
-                context_in: Some(&mut context),
+                context_in: Some(context),
                 ..Default::default()
             })
-            .map(|output| output.return_value)
+            .map(drop)
             .map_err(|error| Error::Load {
                 what: "a test run",
                 io: io_error(&error),
@@ -351,8 +319,9 @@ fn jiffy_ns() -> u32 {
         .unwrap_or(0)
 }
 
-/// Size of struct __sk_buff, and where its `tstamp` is (linux/bpf.h, stable ABI).
+/// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
 const SK_BUFF_BYTES: usize = 192;
+const SK_BUFF_MARK: usize = 8;
 const SK_BUFF_TSTAMP: usize = 152;
 
 fn load_object(
@@ -421,7 +390,7 @@ fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
     Some(GroupKey {
         interface: raw.interface,
         method: *Method::ALL.get(usize::from(raw.method))?,
-        prefix: (address, length),
+        prefix: Prefix { address, bits: length },
     })
 }
 

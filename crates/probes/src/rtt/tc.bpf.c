@@ -34,7 +34,7 @@ int observe_tc_raw(struct __sk_buff *skb)
 	return -1;
 }
 
-static long sweep_one(__u32 index, void *unused)
+static long sweep_one(__u32 index, void *reason)
 {
 	struct dwell_clock clock = {};
 	struct dwell_step step = {};
@@ -44,16 +44,19 @@ static long sweep_one(__u32 index, void *unused)
 	step.clock = &clock;
 	step.counters = bpf_map_lookup_elem(&counters, &zero);
 	if (step.counters)
-		dwell_bucket_sweep(&step, index);
+		dwell_bucket_sweep(&step, index, *(__u32 *)reason);
 	return 0;
 }
 
 /* Run by user space now and then, for those who want to know when a flow is
- * over although nobody says so. It looks at no packet.
+ * over although nobody says so; at the end of a run, with a mark, for all
+ * flows. It looks at no packet.
  */
 SEC("tc")
-int sweep(struct __sk_buff *unused)
+int sweep(struct __sk_buff *skb)
 {
-	bpf_loop(program.config.bucket_mask + 1, sweep_one, 0, 0);
+	__u32 reason = skb->mark ? DWELL_CLOSE_END : DWELL_CLOSE_IDLE;
+
+	bpf_loop(program.config.bucket_mask + 1, sweep_one, &reason, 0);
 	return 0;
 }

@@ -317,7 +317,14 @@ mod tests {
                 format.sample(&sample, &samples::source(), out);
             }
         });
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-timestamp","rtt_ns":1234567,"min_rtt_ns":1100000,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:01.000000000Z","src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","method":"tcp-seq","rtt_ns":456000,"min_rtt_ns":456000,"packets":17,"bytes":4242,"interface":"eth0","handshake":true}
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:02.000000001Z","src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":17,"method":"icmp","rtt_ns":789,"min_rtt_ns":0,"packets":17,"bytes":4242,"interface":"7","handshake":false}
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T06:09:59.999999999Z","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":65535,"method":"icmpv6","rtt_ns":12345678901,"min_rtt_ns":999999,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"UDP","method":"quic-spin-loop","rtt_ns":18446744073709551615,"min_rtt_ns":20000000,"packets":18446744073709551615,"bytes":4242,"interface":"eth0","handshake":false}
+        {"type":"rtt","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.123456789Z","src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"132","method":"dns","rtt_ns":1234567,"min_rtt_ns":1100000,"packets":17,"bytes":4242,"interface":"eth0","handshake":false}
+        "#);
         for (object, sample) in objects(&text).iter().zip(samples::all()) {
             assert_eq!(object["rtt_ns"], sample.rtt_ns);
             assert_eq!(object["src"], sample.src.address.to_string());
@@ -358,7 +365,11 @@ mod tests {
                 format.flow(&event, &samples::source(), out);
             }
         });
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.010000000Z","event":"open","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"interface":"eth0"}
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.035000000Z","event":"first-rtt","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"interface":"eth0"}
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:11:01.500000000Z","event":"close","reason":"idle","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":9,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"interface":"eth0"}
+        "#);
     }
 
     #[test]
@@ -385,7 +396,10 @@ mod tests {
             groups: &groups,
         };
         let text = written(|format, out| format.interval(&interval, &samples::source(), out));
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.000000005Z","interval_ns":1000000000,"interface":"9","method":"quic-spin","prefix":"2001:db8::/48","count":3,"min_ns":900,"p50_ns":1499136,"p90_ns":25000000,"p99_ns":25000000,"max_ns":25000000,"mean_ns":8833633}
+        {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.000000005Z","interval_ns":1000000000,"interface":null,"method":null,"prefix":null,"count":3,"min_ns":900,"p50_ns":1499136,"p90_ns":25000000,"p99_ns":25000000,"max_ns":25000000,"mean_ns":8833633}
+        "#);
     }
 
     #[test]
@@ -396,7 +410,11 @@ mod tests {
             summary.add(&sample);
         }
         let text = written(|format, out| format.summary(&summary, &samples::source(), out));
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-11-21T05:10:01.000000000Z","src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","method":"tcp-seq","count":2,"min_ns":456000,"p50_ns":456000,"p90_ns":456000,"p99_ns":456000,"max_ns":456000,"mean_ns":456000,"interface":"eth0"}
+        {"type":"rtt-summary","schema":"dwell.rtt/1","time":"2026-11-21T05:10:02.000000001Z","src":"192.0.2.1","sport":null,"dst":"203.0.113.255","dport":null,"proto":"ICMP","id":17,"method":"icmp","count":1,"min_ns":789,"p50_ns":789,"p90_ns":789,"p99_ns":789,"max_ns":789,"mean_ns":789,"interface":"7"}
+        {"type":"rtt-summary","schema":"dwell.rtt/1","time":null,"src":null,"sport":null,"dst":null,"dport":null,"proto":null,"method":"icmpv6","count":1,"min_ns":12345678901,"p50_ns":12345678901,"p90_ns":12345678901,"p99_ns":12345678901,"max_ns":12345678901,"mean_ns":12345678901,"interface":null}
+        "#);
     }
 
     #[test]

@@ -166,7 +166,13 @@ mod tests {
             group(Some(("192.0.2.0", 24)), &[900, 1_500_000, 25_000_000]),
             group(Some(("2001:db8::", 48)), &[2_000_000_000]),
         ];
-        insta::assert_snapshot!(interval(&groups), @"");
+        insta::assert_snapshot!(interval(&groups), @"
+        05:10:01.000000Z  5 samples in 1.00 s
+        interface  method         prefix         count      min      p50      p90      p99      max     mean
+        eth0       tcp-timestamp  192.0.2.0/24       3   900 ns  1.50 ms  25.0 ms  25.0 ms  25.0 ms  8.83 ms
+        eth0       tcp-timestamp  2001:db8::/48      1  2.00 s   2.00 s   2.00 s   2.00 s   2.00 s   2.00 s
+        other      -              -                  1  61.0 s   61.0 s   61.0 s   61.0 s   61.0 s   61.0 s
+        ");
     }
 
     #[test]
@@ -189,12 +195,23 @@ mod tests {
 
     #[test]
     fn flows_of_a_summary_by_count() {
-        insta::assert_snapshot!(summary(10), @"");
+        insta::assert_snapshot!(summary(10), @"
+        interface  flow                                                   method         count      min      p50      p90      p99      max     mean
+        eth0       TCP     [2001:db8::1]:50000 → [2001:db8:0:1::443]:443  tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs
+        eth0       TCP     192.0.2.1:44321 → 198.51.100.7:443             tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms
+        7          ICMP    192.0.2.1 → 203.0.113.255 id 17                icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns
+        ");
     }
 
     #[test]
     fn a_summary_tells_of_flows_beyond_its_limit() {
-        insta::assert_snapshot!(summary(1), @"");
+        insta::assert_snapshot!(summary(1), @r#"
+        interface  flow                                     method         count      min      p50      p90      p99      max     mean
+        7          ICMP    192.0.2.1 → 203.0.113.255 id 17  icmp               1   789 ns   789 ns   789 ns   789 ns   789 ns   789 ns
+        -          other flows                              tcp-timestamp      2  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms  1.23 ms
+        -          other flows                              tcp-seq            3   456 µs   456 µs   456 µs   456 µs   456 µs   456 µs
+        Only the first 1 flows have lines of their own: "other flows" are those that came later.
+        "#);
     }
 
     #[test]

@@ -205,7 +205,17 @@ mod tests {
 
     #[test]
     fn a_line_a_sample_and_a_line_a_flow_event() {
-        insta::assert_snapshot!(text(&samples::source()), @"");
+        insta::assert_snapshot!(text(&samples::source()), @"
+        05:10:00.123456Z  1.23 ms  min 1.10 ms  tcp-timestamp   192.0.2.1:44321 → 198.51.100.7:443
+        05:10:01.000000Z   456 µs  min  456 µs  tcp-seq         [2001:db8::1]:50000 → [2001:db8:0:1::443]:443  handshake
+        05:10:02.000000Z   789 ns  min    0 ns  icmp            192.0.2.1 → 203.0.113.255 id 17
+        06:09:59.999999Z  12.3 s   min 1.00 ms  icmpv6          fe80::1 → fe80::2 id 65535
+        05:10:00.123456Z  18446744074 s   min 20.0 ms  quic-spin-loop  192.0.2.1:44321 → 198.51.100.7:443
+        05:10:00.123456Z  1.23 ms  min 1.10 ms  dns             192.0.2.1:44321 → 198.51.100.7:443
+        05:10:00.010000Z  open                  TCP             192.0.2.1:44321 → 198.51.100.7:443
+        05:10:00.035000Z  first rtt             TCP             192.0.2.1:44321 → 198.51.100.7:443  25.0 ms
+        05:11:01.500000Z  close                 ICMPv6          fe80::1 → fe80::2 id 9  idle after 61.5 s, 3 samples, 6 packets, 708 bytes
+        ");
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! Values that several verbs take.
+
+use std::time::Duration;
+
+/// A length of time as people write it: "100ms", "1s", "2m", "0".
+pub fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    text.parse::<jiff::SignedDuration>()
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| "write a number and a unit, as in 100ms, 1s or 2m".to_owned())
+}
+
+/// The same, but not nothing.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than 0".into()),
+        duration => Ok(duration),
+    }
+}
+
+/// Nanoseconds, as the engine counts.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,212 @@
+//! From interfaces, in the kernel.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    io::{IsTerminal, Write, stderr, stdout},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use dwell_engine::rtt::{Counter, Counters};
+use dwell_probes::{
+    Interface,
+    rtt::{Options, Probe},
+};
+use dwell_records::{Clock, Source};
+use nix::time::{ClockId, clock_gettime};
+
+use super::{Args, Format, report::Report};
+use crate::{
+    args::nanos,
+    exit::{Exit, Failure},
+    stop::Stop,
+};
+
+/// Between two looks at the ring buffer, which nothing wakes us for. It holds
+/// 40,000 samples: two million a second.
+const POLL: Duration = Duration::from_millis(20);
+/// Silence after which a person at a terminal is told that all is well.
+const SILENCE: Duration = Duration::from_secs(5);
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let interfaces = args
+        .interface
+        .iter()
+        .map(|name| Interface::find(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut source = Source { clock: clock()?, ..Source::default() };
+    for interface in &interfaces {
+        source.interfaces.insert(interface.index, &interface.name);
+    }
+    let report = Report::new(args, source)?;
+    let mut probe = Probe::load(&Options {
+        config: args.config(RandomState::new().hash_one(std::process::id()))?,
+        report: report.wants_samples(),
+        aggregate: args.aggregation(),
+        ingress: args.ingress(),
+        tc: args.tc_kind(),
+        replay: false,
+    })?;
+    let stop = Stop::listen(args.duration)?;
+    for interface in &interfaces {
+        probe.attach(interface)?;
+    }
+    let mut live = Live {
+        args,
+        probe,
+        report,
+        interfaces,
+        started: Instant::now(),
+        interval_started: Instant::now(),
+        told: Instant::now(),
+    };
+    let lost = live.watch(&stop);
+    live.finish(lost)
+}
+
+struct Live<'a> {
+    args: &'a Args,
+    probe: Probe,
+    report: Report,
+    interfaces: Vec<Interface>,
+    started: Instant,
+    interval_started: Instant,
+    told: Instant,
+}
+
+impl Live<'_> {
+    /// Watches until told to end, or until there is nothing left to watch.
+    fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
+        while !stop.is_asked() {
+            let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
+            thread::sleep(POLL.min(left));
+            self.drain()?;
+            self.report.flush()?;
+            if self.interval_started.elapsed() >= self.args.interval {
+                self.end_interval()?;
+                self.look_for_interfaces()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        let (report, mut failed) = (&mut self.report, None);
+        let mut any = false;
+        self.probe.drain(|event| {
+            any = true;
+            if failed.is_none() {
+                failed = report.event(&event).err();
+            }
+        })?;
+        if any {
+            self.told = Instant::now();
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn end_interval(&mut self) -> Result<(), Failure> {
+        let length = self.interval_started.elapsed();
+        self.interval_started = Instant::now();
+        let fresh = clock()?;
+        self.report.set_source(|source| source.clock = fresh);
+        if self.args.flow_events {
+            self.probe.sweep()?;
+            self.drain()?;
+        }
+        let groups = self.probe.take_groups()?;
+        if !groups.is_empty() {
+            self.told = Instant::now();
+        }
+        self.report.interval(monotonic_ns()?, nanos(length), &groups)?;
+        let counters = self.probe.counters()?;
+        self.show_life(&counters);
+        Ok(())
+    }
+
+    /// On a terminal that shows no records, a line that says how it goes; on
+    /// one that shows them, a word after a long silence.
+    fn show_life(&mut self, counters: &Counters) {
+        if !stderr().is_terminal() {
+            return;
+        }
+        let figures = format!(
+            "{} s, {} packets, {} samples, {} lost",
+            self.started.elapsed().as_secs(),
+            counters.get(Counter::Packets),
+            counters.get(Counter::Samples),
+            counters.get(Counter::EventsLost)
+        );
+        if !stdout().is_terminal() || self.args.format == Format::None {
+            let _ = write!(stderr(), "\r\x1b[K{figures}");
+        } else if self.told.elapsed() >= SILENCE {
+            eprintln!("dwell: still watching: {figures}");
+            self.told = Instant::now();
+        }
+    }
+
+    fn look_for_interfaces(&mut self) -> Result<(), Failure> {
+        let gone: Vec<_> =
+            self.interfaces.iter().filter(|interface| !interface.exists()).cloned().collect();
+        for interface in &gone {
+            self.interfaces.retain(|other| other != interface);
+            let error = anyhow!("interface '{}' is gone", interface.name);
+            if self.interfaces.is_empty() {
+                return Err(Failure::new(Exit::Incomplete, error));
+            }
+            eprintln!("dwell: {error}; the others are still watched");
+        }
+        Ok(())
+    }
+
+    /// Detaches, and tells what is left to tell, whatever ended the run.
+    fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
+        self.probe.detach();
+        if stderr().is_terminal() && !stdout().is_terminal() {
+            eprintln!();
+        }
+        let incomplete = ended.as_ref().err().map(|failure| failure.exit);
+        if incomplete != Some(Exit::Done) {
+            self.drain()?;
+            if self.args.flow_events {
+                self.probe.finish()?;
+                self.drain()?;
+            }
+            let groups = self.probe.take_groups()?;
+            let length = nanos(self.interval_started.elapsed());
+            self.report.interval(monotonic_ns()?, length, &groups)?;
+        }
+        let counters = self.probe.counters()?;
+        if incomplete != Some(Exit::Done) {
+            self.report.finish(Some(monotonic_ns()?), counters)?;
+        }
+        ended?;
+        let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
+        if lost > 0 {
+            return Err(Failure::new(
+                Exit::Incomplete,
+                anyhow!(
+                    "{lost} samples or flow events were lost: more came than user space could \
+                     take; sample less with --rate-limit, or count in the kernel with --aggregate"
+                ),
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn clock() -> Result<Clock, Failure> {
+    let unix = read_clock(ClockId::CLOCK_REALTIME)?;
+    Ok(Clock::with_offset(unix - read_clock(ClockId::CLOCK_MONOTONIC)?))
+}
+
+fn monotonic_ns() -> Result<u64, Failure> {
+    read_clock(ClockId::CLOCK_MONOTONIC).map(|ns| u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+fn read_clock(clock: ClockId) -> Result<i128, Failure> {
+    let time = clock_gettime(clock).map_err(|error| Failure::new(Exit::Host, error))?;
+    Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
+}

@@ -1,0 +1,227 @@
+//! `dwell rtt`: passive round-trip times, live or from a capture.
+
+mod live;
+mod replay;
+mod report;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{ArgAction, ValueEnum};
+use dwell_engine::{
+    measure::Method,
+    rtt::{Aggregate, Config, FilterRule, RateLimit},
+};
+use dwell_probes::{Hook, TcHookKind};
+
+use crate::{
+    args::{duration, nanos, positive_duration},
+    exit::{Exit, Failure},
+};
+
+/// Measure round-trip times of real traffic, watching it pass
+///
+/// Each sample says whose packet was seen (src), who answered it (dst), and how long the answer
+/// took to come by: the way from here to dst and back. With traffic both ways, both sides of the
+/// path are measured.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "\
+Examples:
+  dwell rtt -i eth0                              a line a sample, until Ctrl-C
+  dwell rtt -i eth0 --rate-limit 100ms --format jsonl > rtt.jsonl
+  dwell rtt -i eth0 --aggregate --interval 10s   a table each 10 s, counted in the kernel
+  dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
+  dwell rtt -r capture.pcapng --summary          a line a flow and method
+  tcpdump -i eth0 -w - | dwell rtt -r -
+  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
+)]
+#[group(id = "source", required = true, multiple = true, args = ["interface", "read"])]
+pub struct Args {
+    /// Watch this interface; may be given several times
+    #[arg(short, long, value_name = "IF", conflicts_with = "read")]
+    interface: Vec<String>,
+
+    /// Read a capture instead: pcap or pcapng, also gzipped; - for a pipe
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+
+    /// What to measure, separated by commas
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "METHOD",
+        default_value = "tcp-timestamp,tcp-seq,icmp,icmpv6,dns,quic-spin,quic-spin-loop,quic-handshake",
+        value_parser = method,
+        hide_default_value = true,
+        help = "What to measure, separated by commas: tcp-timestamp, tcp-seq, icmp, icmpv6, dns, quic-spin, quic-spin-loop, quic-handshake [default: all; tcp-seq then serves TCP flows without timestamps]"
+    )]
+    methods: Vec<Method>,
+
+    /// Follow only flows with an end there, or with ! none of them:
+    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    filter: Vec<String>,
+
+    /// Stamp a packet at most this often, in each direction of a flow; 0 for every one
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
+    rate_limit: Duration,
+
+    /// Stamp a packet at most once in so many round trips of the flow
+    #[arg(long, value_name = "MULTIPLE", value_parser = multiple)]
+    rtt_rate: Option<f64>,
+
+    /// Count in histograms by prefix and print a table an interval, instead of a line a sample
+    #[arg(long)]
+    aggregate: bool,
+
+    /// How long an interval is
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
+    interval: Duration,
+
+    /// Prefix length of IPv4 groups
+    #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
+    prefix4: u8,
+
+    /// Prefix length of IPv6 groups
+    #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
+    prefix6: u8,
+
+    /// Groups of interface, method and prefix that are kept apart; the rest is `other`
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_groups: u32,
+
+    /// Report when flows open, give their first round trip, and close
+    #[arg(long)]
+    flow_events: bool,
+
+    /// Flows to follow at once
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
+    max_flows: u32,
+
+    /// A flow without a packet for so long makes room for others
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
+    idle_timeout: Duration,
+
+    /// Measure SYN and SYN-ACK too, which some hosts answer late
+    #[arg(long)]
+    include_handshake: bool,
+
+    /// Stamp pure ACKs too, whose echo waits until the other side has data to send
+    #[arg(long)]
+    include_acks: bool,
+
+    /// Take spin-bit edges of one side that are closer than this for reordering
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = duration)]
+    spin_floor: Duration,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "read")]
+    duration: Option<Duration>,
+
+    /// Where to watch packets that come in: at tc, or before the stack at XDP
+    #[arg(long, value_enum, default_value_t = Ingress::Tc, conflicts_with = "read")]
+    ingress_hook: Ingress,
+
+    /// How to attach at tc: auto takes tcx, and clsact where the kernel lacks it
+    #[arg(long, value_enum, default_value_t = Attach::Auto, conflicts_with = "read")]
+    attach: Attach,
+
+    /// How to print: text, jsonl, ppviz, or none
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    /// Print at the end a line a flow and method: count, least, percentiles, greatest, mean
+    #[arg(long, action = ArgAction::SetTrue)]
+    summary: bool,
+
+    /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read")]
+    metrics: Option<SocketAddr>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ingress {
+    Tc,
+    Xdp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Attach {
+    Auto,
+    Tcx,
+    Clsact,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Jsonl,
+    Ppviz,
+    None,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    match &args.read {
+        Some(path) => replay::run(args, path),
+        None => live::run(args),
+    }
+}
+
+impl Args {
+    fn config(&self, seed: u64) -> Result<Config, Failure> {
+        Ok(Config {
+            methods: self.methods.clone(),
+            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            rate_limit: match self.rtt_rate {
+                Some(multiple) => RateLimit::RoundTrips(multiple, nanos(self.rate_limit)),
+                None => RateLimit::Interval(nanos(self.rate_limit)),
+            },
+            max_flows: self.max_flows,
+            idle_timeout_ns: nanos(self.idle_timeout),
+            spin_floor_ns: nanos(self.spin_floor),
+            include_handshake: self.include_handshake,
+            stamp_acks: self.include_acks,
+            flow_events: self.flow_events,
+            seed,
+        })
+    }
+
+    /// How to gather samples, if they are gathered.
+    fn aggregation(&self) -> Option<Aggregate> {
+        self.aggregate.then_some(Aggregate {
+            prefix4: self.prefix4,
+            prefix6: self.prefix6,
+            max_groups: self.max_groups,
+        })
+    }
+
+    fn ingress(&self) -> Hook {
+        match self.ingress_hook {
+            Ingress::Tc => Hook::TcIngress,
+            Ingress::Xdp => Hook::Xdp,
+        }
+    }
+
+    fn tc_kind(&self) -> TcHookKind {
+        match self.attach {
+            Attach::Auto => TcHookKind::Auto,
+            Attach::Tcx => TcHookKind::Tcx,
+            Attach::Clsact => TcHookKind::Clsact,
+        }
+    }
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    Method::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
+        format!("there is no such method; there are {}", names.join(", "))
+    })
+}
+
+fn multiple(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|multiple| *multiple > 0.0 && *multiple <= 10_000.0)
+        .ok_or_else(|| "write a number above 0, at most 10000".to_owned())
+}

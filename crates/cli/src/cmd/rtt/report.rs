@@ -1,0 +1,109 @@
+//! Where samples go: records, the summary, metrics.
+
+use dwell_engine::{
+    measure::Event,
+    rtt::{Counters, Group},
+};
+use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, Text, entry};
+
+use super::{Args, Format};
+
+/// Flows whose distributions the summary keeps apart.
+const SUMMARY_FLOWS: usize = 100_000;
+
+/// What is told of a run.
+pub struct Report {
+    output: Option<Output>,
+    summary: Option<Summary>,
+    /// Samples are printed one by one.
+    each: bool,
+    /// The format has a place for counters.
+    status: bool,
+    source: Source,
+}
+
+impl Report {
+    /// Nothing told yet.
+    pub fn new(args: &Args, source: Source) -> Result<Report, SinkError> {
+        let name = match args.format {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+            Format::Ppviz => "ppviz",
+            Format::None => "none",
+        };
+        let format = entry(name);
+        let output = format
+            .map(|format| Ok(Output::new((format.new)(), Sink::stdout()?, source.clone())))
+            .transpose()?;
+        Ok(Report {
+            output,
+            summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
+            each: !args.aggregate && !args.summary,
+            status: format.is_some_and(|format| format.status),
+            source,
+        })
+    }
+
+    /// True if somebody wants each sample, and not only their distributions.
+    pub fn wants_samples(&self) -> bool {
+        self.summary.is_some() || (self.each && self.output.is_some())
+    }
+
+    /// For a source that changes.
+    pub fn set_source(&mut self, change: impl Fn(&mut Source)) {
+        change(&mut self.source);
+        if let Some(output) = &mut self.output {
+            change(output.source_mut());
+        }
+    }
+
+    /// Tells what a packet caused.
+    pub fn event(&mut self, event: &Event) -> Result<(), SinkError> {
+        if let Event::Sample(sample) = event {
+            if let Some(summary) = &mut self.summary {
+                summary.add(sample);
+            }
+            if !self.each {
+                return Ok(());
+            }
+        }
+        match &mut self.output {
+            Some(output) => output.event(event),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the groups of an interval that ends.
+    pub fn interval(
+        &mut self,
+        end_ns: u64,
+        length_ns: u64,
+        groups: &[Group],
+    ) -> Result<(), SinkError> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if !groups.is_empty() {
+            output.interval(&Interval { end_ns, length_ns, groups })?;
+        }
+        output.flush()
+    }
+
+    /// Hands on what is still in buffers.
+    pub fn flush(&mut self) -> Result<(), SinkError> {
+        self.output.as_mut().map_or(Ok(()), Output::flush)
+    }
+
+    /// The end of the run: the summary, and what was counted.
+    pub fn finish(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+        if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
+            output.summary(summary)?;
+        }
+        if self.status
+            && let Some(output) = &mut self.output
+        {
+            output.status(&Status { time_ns, last: true, counters })?;
+        }
+        self.flush()?;
+        eprintln!("dwell: {}", Text::counters(&counters));
+        Ok(())
+    }
+}

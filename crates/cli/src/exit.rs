@@ -1,0 +1,77 @@
+//! Exit statuses, the same for all verbs.
+
+use std::process::ExitCode;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// All was done; also when the reader of a pipe had seen enough.
+    Done = 0,
+    /// Wrong usage, configuration or input.
+    Usage = 2,
+    /// This host cannot do it.
+    Host = 3,
+    /// It ran, but data is incomplete.
+    Incomplete = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a run ended early, and with which status.
+#[derive(Debug)]
+pub struct Failure {
+    /// The status to exit with.
+    pub exit: Exit,
+    /// What to say; nothing where nobody needs to hear of it.
+    pub error: Option<anyhow::Error>,
+}
+
+impl Failure {
+    /// A failure with something to say.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
+        Failure { exit, error: Some(error.into()) }
+    }
+
+    /// Wrong usage or input.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Failure {
+        Failure::new(Exit::Usage, error)
+    }
+}
+
+impl From<dwell_probes::Error> for Failure {
+    fn from(error: dwell_probes::Error) -> Failure {
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Host };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<dwell_capture::Error> for Failure {
+    fn from(error: dwell_capture::Error) -> Failure {
+        let exit = if error.is_incomplete_data() { Exit::Incomplete } else { Exit::Usage };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<dwell_records::SinkError> for Failure {
+    fn from(error: dwell_records::SinkError) -> Failure {
+        match error {
+            dwell_records::SinkError::Closed { .. } => Failure { exit: Exit::Done, error: None },
+            failed => Failure::new(Exit::Incomplete, failed),
+        }
+    }
+}
+
+impl From<dwell_lab::Error> for Failure {
+    fn from(error: dwell_lab::Error) -> Failure {
+        let exit = match error {
+            dwell_lab::Error::Interrupted => return Failure { exit: Exit::Incomplete, error: None },
+            dwell_lab::Error::Exists { .. } | dwell_lab::Error::Unknown { .. } => Exit::Usage,
+            _ => Exit::Host,
+        };
+        Failure::new(exit, error)
+    }
+}

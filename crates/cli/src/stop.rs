@@ -1,0 +1,43 @@
+//! SIGINT and SIGTERM: end the run and keep its results. A second one ends at
+//! once, should the first not get through.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
+
+use crate::exit::{Exit, Failure};
+
+/// Tells when to end.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Stop {
+    /// Listens for signals; ends by itself after `duration`, if there is one.
+    pub fn listen(duration: Option<Duration>) -> Result<Stop, Failure> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
+                .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+                .map_err(|error| Failure::new(Exit::Host, error))?;
+        }
+        Ok(Stop { asked, deadline: duration.map(|duration| Instant::now() + duration) })
+    }
+
+    /// True once the run should end.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}

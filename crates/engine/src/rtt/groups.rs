@@ -1,0 +1,124 @@
+//! Samples gathered by interface, method and prefix, for replay; the kernel
+//! does the same in its maps.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use crate::{
+    histogram::Histogram,
+    measure::{Method, Sample},
+};
+
+/// A block of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// Its first address.
+    pub address: IpAddr,
+    /// Its length in bits.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// The block of `bits` bits that an address lies in.
+    pub fn of(address: IpAddr, bits: u8) -> Prefix {
+        let address = match address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from(u32::from(v4) & mask))
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from(u128::from(v6) & mask))
+            }
+        };
+        Prefix { address, bits }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// How samples are gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregate {
+    /// Prefix length of IPv4 groups, 0 to 32.
+    pub prefix4: u8,
+    /// Prefix length of IPv6 groups, 0 to 128.
+    pub prefix6: u8,
+    /// Groups kept apart, the one for the rest included; at least 1.
+    pub max_groups: u32,
+}
+
+/// What the samples of a group have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// The source's number for the interface.
+    pub interface: u32,
+    /// How they were measured.
+    pub method: Method,
+    /// Where the side that answered is.
+    pub prefix: Prefix,
+}
+
+/// The samples of one group in one interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Whose samples; `None` for those that found no group of their own.
+    pub key: Option<GroupKey>,
+    /// Their distribution.
+    pub histogram: Histogram,
+}
+
+/// Gathers samples as the kernel does.
+#[derive(Debug, Clone)]
+pub struct Groups {
+    aggregate: Aggregate,
+    histograms: BTreeMap<GroupKey, Histogram>,
+    other: Histogram,
+}
+
+impl Groups {
+    /// Nothing gathered yet.
+    pub fn new(aggregate: Aggregate) -> Groups {
+        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default() }
+    }
+
+    /// Adds a sample to the group of the side that answered.
+    pub fn add(&mut self, sample: &Sample) {
+        let address = sample.dst.address;
+        let bits =
+            if address.is_ipv4() { self.aggregate.prefix4 } else { self.aggregate.prefix6 };
+        let key = GroupKey {
+            interface: sample.interface,
+            method: sample.method,
+            prefix: Prefix::of(address, bits),
+        };
+        let full = self.histograms.len() + 1 >= self.aggregate.max_groups as usize;
+        match self.histograms.get_mut(&key) {
+            Some(histogram) => histogram.record(sample.rtt_ns),
+            None if full => self.other.record(sample.rtt_ns),
+            None => self.histograms.entry(key).or_default().record(sample.rtt_ns),
+        }
+    }
+
+    /// Ends an interval: the groups that had samples in it, the one for the
+    /// rest last. Groups keep their places.
+    pub fn take(&mut self) -> Vec<Group> {
+        let mut taken = Vec::new();
+        for (key, histogram) in &mut self.histograms {
+            if histogram.count() > 0 {
+                taken.push(Group { key: Some(*key), histogram: std::mem::take(histogram) });
+            }
+        }
+        if self.other.count() > 0 {
+            taken.push(Group { key: None, histogram: std::mem::take(&mut self.other) });
+        }
+        taken
+    }
+}

@@ -1,0 +1,18 @@
+//! Packets computed by hand, and what the engine must make of them.
+
+mod dns;
+mod filter;
+mod flows;
+mod histograms;
+mod icmp;
+mod limits;
+mod links;
+mod properties;
+mod quic;
+mod quic_path;
+mod quic_random;
+mod table;
+mod tcp_seq;
+mod tcp_timestamp;
+mod truncation;
+mod wire;

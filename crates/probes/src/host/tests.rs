@@ -1,0 +1,201 @@
+//! On a real kernel. What must hold everywhere is asserted; what this host can
+//! do is told.
+
+use std::{
+    env,
+    process::{Command, Stdio},
+};
+
+use nix::unistd::Uid;
+
+use super::*;
+use crate::{
+    Error, Hook, Interface, TcHookKind,
+    rtt::{Options, Probe},
+};
+
+/// Set in a test that runs itself again with other privileges.
+const AGAIN: &str = "DWELL_HOST_TEST_AGAIN";
+
+fn is_root(test: &str) -> bool {
+    let root = Uid::effective().is_root();
+    if !root {
+        eprintln!("{test}: skipped, it needs root");
+    }
+    root
+}
+
+/// Runs one of these tests again, in a process with other privileges.
+fn again(test: &str, setpriv: &[&str]) {
+    // Others may not be let in where the executable is.
+    let folder = env::temp_dir().join(format!("dwell-host-{}-{}", test, std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let executable = folder.join("test");
+    std::fs::copy(env::current_exe().unwrap(), &executable).unwrap();
+    let status = Command::new("setpriv")
+        .args(setpriv)
+        .arg(&executable)
+        .args(["--exact", "--nocapture", &format!("host::tests::{test}")])
+        .env(AGAIN, "1")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .status();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(status.unwrap().success());
+}
+
+fn holders_of_loopback() -> Device {
+    Device::inspect(&Interface::find("lo").unwrap())
+}
+
+fn load_rtt() -> Result<Probe, Error> {
+    Probe::load(&Options {
+        config: Default::default(),
+        report: true,
+        aggregate: None,
+        ingress: Hook::TcIngress,
+        tc: TcHookKind::Auto,
+        replay: false,
+    })
+}
+
+#[test]
+fn as_root_the_tc_program_loads_and_nothing_stays_attached() {
+    if !is_root("as_root_the_tc_program_loads_and_nothing_stays_attached") {
+        return;
+    }
+    let before = holders_of_loopback();
+    let facts = probe(None);
+    let plan = plan(&facts);
+    eprintln!("{}", explain(&facts, &plan));
+    for fact in [Fact::TcProgram, Fact::Root, Fact::CapNetAdmin] {
+        assert_eq!(facts.answer(fact).holds, Some(true), "{fact:?}");
+    }
+    assert_eq!(
+        plan.rtt_live_possible(),
+        load_rtt().is_ok(),
+        "what the plan says of rtt is what comes of it"
+    );
+    for fact in Fact::all() {
+        assert!(facts.answers.contains_key(&fact), "{fact:?} was not asked");
+    }
+    assert!(facts.devices.iter().any(|device| device.name == "lo"));
+    assert_eq!(holders_of_loopback(), before);
+}
+
+/// Then trials take place on the real loopback device.
+#[test]
+fn without_a_namespace_of_its_own_nothing_stays_attached_either() {
+    let test = "without_a_namespace_of_its_own_nothing_stays_attached_either";
+    if env::var_os(AGAIN).is_none() {
+        if is_root(test) {
+            let but = "--bounding-set=-sys_admin";
+            again(test, &[but, "--inh-caps=-sys_admin"]);
+        }
+        return;
+    }
+    let before = holders_of_loopback();
+    let facts = probe(Some(&Interface::find("lo").unwrap()));
+    assert_eq!(facts.answer(Fact::CapSysAdmin).holds, Some(false));
+    assert_eq!(facts.answer(Fact::NetworkNamespaces).holds, Some(false));
+    assert_eq!(facts.answer(Fact::Clsact).holds, None);
+    assert_eq!(facts.answer(Fact::TcProgram).holds, Some(true));
+    assert_eq!(facts.devices.len(), 1);
+    assert_eq!(holders_of_loopback(), before);
+}
+
+#[test]
+fn without_privilege_the_missing_capabilities_are_named() {
+    let test = "without_privilege_the_missing_capabilities_are_named";
+    if env::var_os(AGAIN).is_none() {
+        if is_root(test) {
+            again(test, &["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        return;
+    }
+    let error = match load_rtt() {
+        Ok(_) => panic!("it was loaded without a privilege"),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("{error}");
+    assert!(
+        error.contains("this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"),
+        "{error}"
+    );
+    assert!(error.contains("setcap"), "{error}");
+
+    let facts = probe(None);
+    let plan = plan(&facts);
+    eprintln!("{}", explain(&facts, &plan));
+    assert!(!plan.rtt_live_possible());
+    // The kernel was not asked, so nothing is said about it.
+    assert_eq!(facts.answer(Fact::TcProgram).holds, None);
+    assert_eq!(facts.answer(Fact::Tcx).holds, None);
+    let rtt = &plan.verbs[0];
+    for capability in ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"] {
+        assert!(
+            rtt.reasons
+                .iter()
+                .any(|reason| reason.text.starts_with(capability)),
+            "{rtt:?}"
+        );
+    }
+    let replay = plan.verbs.iter().find(|verdict| verdict.verb == "rtt -r");
+    assert_eq!(replay.unwrap().state, State::Works);
+}
+
+#[test]
+fn one_missing_capability_is_named_alone() {
+    let test = "one_missing_capability_is_named_alone";
+    if env::var_os(AGAIN).is_none() {
+        if is_root(test) {
+            again(
+                test,
+                &[
+                    "--bounding-set=-sys_admin,-net_admin",
+                    "--inh-caps=-sys_admin,-net_admin",
+                ],
+            );
+        }
+        return;
+    }
+    let error = match load_rtt() {
+        Ok(_) => panic!("it was loaded without a privilege"),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("{error}");
+    assert!(
+        error.contains("lacks CAP_NET_ADMIN;") || error.contains("lacks CAP_NET_ADMIN)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn programs_at_hooks_are_listed_with_their_names() {
+    if !is_root("programs_at_hooks_are_listed_with_their_names") {
+        return;
+    }
+    let apart = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let loopback = Interface::find("lo").unwrap();
+        let mut probe = Probe::load(&Options {
+            config: Default::default(),
+            report: true,
+            aggregate: None,
+            ingress: Hook::Xdp,
+            tc: TcHookKind::Auto,
+            replay: false,
+        })
+        .unwrap();
+        probe.attach(&loopback).unwrap();
+        let held = Device::inspect(&loopback);
+        drop(probe);
+        (held, Device::inspect(&loopback))
+    });
+    let (held, free) = apart.join().unwrap();
+    let xdp = held.xdp.unwrap();
+    assert_eq!(xdp.len(), 1);
+    assert_eq!(xdp[0].name.as_deref(), Some("observe_xdp"));
+    assert_eq!(xdp[0].mode, Some("generic"));
+    assert_eq!(free.xdp, Some(Vec::new()));
+}
