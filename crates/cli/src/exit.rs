@@ -33,7 +33,10 @@ pub struct Failure {
 impl Failure {
     /// A failure with something to say.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
-        Failure { exit, error: Some(error.into()) }
+        Failure {
+            exit,
+            error: Some(error.into()),
+        }
     }
 
     /// Wrong usage or input.
@@ -44,14 +47,22 @@ impl Failure {
 
 impl From<dwell_probes::Error> for Failure {
     fn from(error: dwell_probes::Error) -> Failure {
-        let exit = if error.is_usage() { Exit::Usage } else { Exit::Host };
+        let exit = if error.is_usage() {
+            Exit::Usage
+        } else {
+            Exit::Host
+        };
         Failure::new(exit, error)
     }
 }
 
 impl From<dwell_capture::Error> for Failure {
     fn from(error: dwell_capture::Error) -> Failure {
-        let exit = if error.is_incomplete_data() { Exit::Incomplete } else { Exit::Usage };
+        let exit = if error.is_incomplete_data() {
+            Exit::Incomplete
+        } else {
+            Exit::Usage
+        };
         Failure::new(exit, error)
     }
 }
@@ -59,7 +70,10 @@ impl From<dwell_capture::Error> for Failure {
 impl From<dwell_records::SinkError> for Failure {
     fn from(error: dwell_records::SinkError) -> Failure {
         match error {
-            dwell_records::SinkError::Closed { .. } => Failure { exit: Exit::Done, error: None },
+            dwell_records::SinkError::Closed { .. } => Failure {
+                exit: Exit::Done,
+                error: None,
+            },
             failed => Failure::new(Exit::Incomplete, failed),
         }
     }
@@ -68,7 +82,12 @@ impl From<dwell_records::SinkError> for Failure {
 impl From<dwell_lab::Error> for Failure {
     fn from(error: dwell_lab::Error) -> Failure {
         let exit = match error {
-            dwell_lab::Error::Interrupted => return Failure { exit: Exit::Incomplete, error: None },
+            dwell_lab::Error::Interrupted => {
+                return Failure {
+                    exit: Exit::Incomplete,
+                    error: None,
+                };
+            }
             dwell_lab::Error::Exists { .. } | dwell_lab::Error::Unknown { .. } => Exit::Usage,
             _ => Exit::Host,
         };

@@ -32,12 +32,17 @@ impl Stop {
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(|error| Failure::new(Exit::Host, error))?;
         }
-        Ok(Stop { asked, deadline: duration.map(|duration| Instant::now() + duration) })
+        Ok(Stop {
+            asked,
+            deadline: duration.map(|duration| Instant::now() + duration),
+        })
     }
 
     /// True once the run should end.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
-            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline)
     }
 }

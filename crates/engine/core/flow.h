@@ -210,22 +210,35 @@ static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 idl
 }
 
 /* A place for a new flow in one of its two buckets, packed: which bucket, which
- * way, how good. A tag is unique within its bucket, so that a look-up tries one
- * way; a bucket that has the tag already is out.
+ * way, how good; of two free ones, that in the emptier bucket, so that both fill
+ * alike. A tag is unique within its bucket, so that a look-up tries one way; a
+ * bucket that has the tag already is out.
  */
 #define DWELL_VACANCY(second, way, rank) ((second) | (way) << 8 | (rank) << 16)
 #define dwell_vacancy_second(v) ((v)&0xff)
 #define dwell_vacancy_way(v) ((v) >> 8 & (DWELL_WAYS - 1))
 #define dwell_vacancy_rank(v) ((v) >> 16)
 
+static __always_inline __u32 dwell_bucket_used(const struct dwell_bucket *bucket)
+{
+	__u64 tags = bucket->tags;
+
+	return !!(tags & 0xffff) + !!(tags >> 16 & 0xffff) + !!(tags >> 32 & 0xffff) +
+	       !!(tags >> 48);
+}
+
 static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag,
 					      __u32 now_coarse, __u32 timeout_coarse)
 {
-	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE);
+	const struct dwell_bucket *one = dwell_bucket_at(embedder, first);
+	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
+	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap;
 
+	swap = one && two && dwell_bucket_used(two) < dwell_bucket_used(one);
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
-		__u32 index = i < DWELL_WAYS ? first : second, way = i & (DWELL_WAYS - 1), rank;
-		const struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
+		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
+		const struct dwell_bucket *bucket = other ? two : one;
+		__u32 way = i & (DWELL_WAYS - 1), rank;
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
@@ -235,7 +248,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 			rank = dwell_rank(dwell_flow_at(embedder, index * DWELL_WAYS + way),
 					  now_coarse - bucket->seen[way], timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
-			best = DWELL_VACANCY(i / DWELL_WAYS, way, rank);
+			best = DWELL_VACANCY(other, way, rank);
 	}
 	return best;
 }

@@ -27,6 +27,25 @@
 #define DWELL_SPIN_STREAK_PER_FAULT 4
 #define DWELL_SPIN_FAULTS_MAX 15
 
+/* True if an Initial of this direction would be a client's first: of the flow,
+ * or of another connection between the same ports. A client sends no Initial
+ * any more once it sends short headers (RFC 9001 section 4.9.1).
+ */
+static __always_inline int dwell_quic_begins(struct dwell_step *step)
+{
+	__u32 direction = step->packet->direction & 1;
+	struct dwell_memories *memories = dwell_memories_of(step);
+
+	if (!(step->flow->quic & DWELL_QUIC_OFFERED))
+		return 1;
+	if (!memories || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) ||
+	    !memories->of[direction].spin.known)
+		return 0;
+	__builtin_memset(&memories->of[0].spin, 0, sizeof(memories->of[0].spin));
+	__builtin_memset(&memories->of[1].spin, 0, sizeof(memories->of[1].spin));
+	return 1;
+}
+
 static __always_inline void dwell_quic_long(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -36,9 +55,10 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 	__u32 initial = packet->quic_version == 0x6b3343cf ? 1 : 0;
 	__u64 hash;
 
-	if (!(flow->quic & DWELL_QUIC_OFFERED) && packet->quic_version && type == initial) {
-		flow->quic |= DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN |
-			      (direction ? DWELL_QUIC_CLIENT : 0);
+	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
+		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN |
+			     (direction ? DWELL_QUIC_CLIENT : 0);
+		flow->spin_streak = 0;
 		if (dwell_wants(step->config, DWELL_QUIC_HANDSHAKE)) {
 			flow->quic |= DWELL_QUIC_WAITING;
 			dwell_stamp_put(

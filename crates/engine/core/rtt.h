@@ -143,8 +143,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	}
 	/* a SYN that is sent again has the number of the first */
 	if (!(seq->known & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
-		if (seq->known & DWELL_SEQ_NEXT)
-			__builtin_memset(seq, 0, sizeof(*seq));
+		__builtin_memset(seq, 0, sizeof(*seq));
 		flow->ts_known &= ~((DWELL_TS_KNOWN | DWELL_TS_SYN) << direction);
 	}
 }

@@ -6,6 +6,7 @@
     non_upper_case_globals,
     unsafe_code,
     clippy::all,
+    clippy::undocumented_unsafe_blocks,
     clippy::pedantic
 )]
 

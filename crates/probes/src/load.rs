@@ -1,11 +1,15 @@
 //! Opening and loading BPF objects, with what libbpf says about a failure.
+#![allow(unsafe_code)]
 
 use std::{
     io,
+    os::fd::{AsFd, AsRawFd},
     sync::{Mutex, Once},
 };
 
-use libbpf_rs::{MapCore, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
+use libbpf_rs::{
+    MapCore, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
+};
 
 use crate::{
     Error,
@@ -77,4 +81,15 @@ pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
         .maps_mut()
         .find(|map| map.name() == name)
         .unwrap_or_else(|| panic!("the object has the map {name}"))
+}
+
+/// Runs and nanoseconds of a program, as far as the kernel has counted them.
+pub(crate) fn run_time(program: &ProgramMut<'_>) -> Option<(u64, u64)> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: `info` is as long as `length` says, and zeros ask for no arrays.
+    let failed = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length)
+    };
+    (failed == 0).then_some((info.run_cnt, info.run_time_ns))
 }

@@ -128,7 +128,7 @@ mod tests {
         ];
         let run = Command::new(env::current_exe().unwrap())
             .args(these)
-            .env("TZ", "NST+3:30NDT")
+            .env("TZ", "JST-9")
             .output()
             .unwrap();
         let told = String::from_utf8(run.stdout).unwrap();

@@ -100,8 +100,10 @@ enum Shape {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Up(up) => {
-            let options =
-                UpOptions { topology: up.topology()?, ..UpOptions::new(&up.name, executable()?) };
+            let options = UpOptions {
+                topology: up.topology()?,
+                ..UpOptions::new(&up.name, executable()?)
+            };
             say(&dwell_lab::up(&options)?.describe())
         }
         Verb::Down { name } => match dwell_lab::down(name)? {
@@ -112,7 +114,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let labs = dwell_lab::list()?;
             match labs.as_slice() {
                 [] => say("no lab is up; `dwell lab up` makes one"),
-                labs => say(&labs.iter().map(|lab| lab.describe()).collect::<Vec<_>>().join("\n\n")),
+                labs => say(&labs
+                    .iter()
+                    .map(|lab| lab.describe())
+                    .collect::<Vec<_>>()
+                    .join("\n\n")),
             }
         }
         Verb::Demo => {
@@ -140,7 +146,10 @@ impl Up {
         let server = Leg::with_rtt(server_rtt);
         Ok(match self.topology {
             Shape::Line => Topology::Line {
-                client: Leg { to_vantage: from_client, from_vantage: towards_client },
+                client: Leg {
+                    to_vantage: from_client,
+                    from_vantage: towards_client,
+                },
                 server,
             },
             Shape::Triangle => Topology::Triangle {
@@ -163,9 +172,10 @@ impl Up {
                 .map_err(Failure::usage)?,
             queue: Some(QueueLimit::Packets(self.queue)),
             loss: self.loss.unwrap_or_default(),
-            reorder: self
-                .reorder
-                .map(|probability| Reorder { probability, extra_ns: Nanos(5_000_000) }),
+            reorder: self.reorder.map(|probability| Reorder {
+                probability,
+                extra_ns: Nanos(5_000_000),
+            }),
             seed: self.seed.wrapping_add(seed),
             ..link
         })
@@ -206,5 +216,8 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 fn share(text: &str) -> Result<Probability, String> {
-    text.parse().ok().and_then(Probability::new).ok_or_else(|| "write a number from 0 to 1".into())
+    text.parse()
+        .ok()
+        .and_then(Probability::new)
+        .ok_or_else(|| "write a number from 0 to 1".into())
 }

@@ -1,5 +1,6 @@
 //! The verbs: a file or folder each.
 
+mod doctor;
 mod lab;
 mod rtt;
 
@@ -11,6 +12,7 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Rtt(Box<rtt::Args>),
+    Doctor(doctor::Args),
     Lab(lab::Args),
 }
 
@@ -19,6 +21,7 @@ impl Verb {
     pub fn run(self) -> Result<Exit, Failure> {
         match self {
             Verb::Rtt(args) => rtt::run(&args),
+            Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         }
     }

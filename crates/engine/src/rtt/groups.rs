@@ -86,14 +86,21 @@ pub struct Groups {
 impl Groups {
     /// Nothing gathered yet.
     pub fn new(aggregate: Aggregate) -> Groups {
-        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default() }
+        Groups {
+            aggregate,
+            histograms: BTreeMap::new(),
+            other: Histogram::default(),
+        }
     }
 
     /// Adds a sample to the group of the side that answered.
     pub fn add(&mut self, sample: &Sample) {
         let address = sample.dst.address;
-        let bits =
-            if address.is_ipv4() { self.aggregate.prefix4 } else { self.aggregate.prefix6 };
+        let bits = if address.is_ipv4() {
+            self.aggregate.prefix4
+        } else {
+            self.aggregate.prefix6
+        };
         let key = GroupKey {
             interface: sample.interface,
             method: sample.method,
@@ -103,7 +110,11 @@ impl Groups {
         match self.histograms.get_mut(&key) {
             Some(histogram) => histogram.record(sample.rtt_ns),
             None if full => self.other.record(sample.rtt_ns),
-            None => self.histograms.entry(key).or_default().record(sample.rtt_ns),
+            None => self
+                .histograms
+                .entry(key)
+                .or_default()
+                .record(sample.rtt_ns),
         }
     }
 
@@ -113,11 +124,17 @@ impl Groups {
         let mut taken = Vec::new();
         for (key, histogram) in &mut self.histograms {
             if histogram.count() > 0 {
-                taken.push(Group { key: Some(*key), histogram: std::mem::take(histogram) });
+                taken.push(Group {
+                    key: Some(*key),
+                    histogram: std::mem::take(histogram),
+                });
             }
         }
         if self.other.count() > 0 {
-            taken.push(Group { key: None, histogram: std::mem::take(&mut self.other) });
+            taken.push(Group {
+                key: None,
+                histogram: std::mem::take(&mut self.other),
+            });
         }
         taken
     }

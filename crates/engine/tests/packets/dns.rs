@@ -128,7 +128,9 @@ fn letters_fold() {
     );
     // '@' is before 'A', '`' before 'a', '[' after 'Z', '{' after 'z'
     for (asked, answered) in [("a@b", "a`b"), ("a[b", "a{b")] {
-        assert!(measured([query(7, asked).asked(0.0), query(7, answered).answered(1.0)]).is_empty());
+        assert!(
+            measured([query(7, asked).asked(0.0), query(7, answered).answered(1.0)]).is_empty()
+        );
     }
 }
 
@@ -142,11 +144,13 @@ fn an_answer_from_another_port_is_no_answer() {
 fn several_queries_on_one_port_are_told_apart() {
     let (a, b) = (query(7, "a.example"), query(8, "b.example"));
     assert_eq!(
-        measured([a.asked(0.0), b.asked(3.0), b.answered(10.0), a.answered(20.0)]),
-        [
-            "dns to server: 7 ms at 10",
-            "dns to server: 20 ms at 20",
-        ]
+        measured([
+            a.asked(0.0),
+            b.asked(3.0),
+            b.answered(10.0),
+            a.answered(20.0)
+        ]),
+        ["dns to server: 7 ms at 10", "dns to server: 20 ms at 20",]
     );
 }
 

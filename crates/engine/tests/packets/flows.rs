@@ -138,7 +138,11 @@ fn figures_of_a_sample_are_those_of_the_flow_so_far() {
         server(65.0).ack(250).ts(60, 55),
     ];
     let run = run(&small(), scene);
-    let least: Vec<u64> = run.samples.iter().map(|s| s.min_rtt_ns / 1_000_000).collect();
+    let least: Vec<u64> = run
+        .samples
+        .iter()
+        .map(|s| s.min_rtt_ns / 1_000_000)
+        .collect();
     assert_eq!(least, [20, 10, 10]);
     let packets: Vec<u64> = run.samples.iter().map(|s| s.packets).collect();
     assert_eq!(packets, [2, 4, 6]);
@@ -161,7 +165,11 @@ fn swept(config: &Config, scene: Vec<Segment>, until_ms: u64) -> Vec<String> {
             let dwell_engine::measure::Event::Flow(flow) = event else {
                 panic!("a sweep gives no sample");
             };
-            lines.push(format!("{:?} after {} s", flow.change, (now_ns - last_ns) / 1_000_000_000));
+            lines.push(format!(
+                "{:?} after {} s",
+                flow.change,
+                (now_ns - last_ns) / 1_000_000_000
+            ));
         });
     }
     lines

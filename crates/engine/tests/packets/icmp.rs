@@ -32,7 +32,12 @@ fn measured(scene: impl IntoIterator<Item = Frame>) -> Vec<String> {
 #[test]
 fn a_reply_gives_the_time_since_its_request() {
     assert_eq!(
-        measured([ask(0.0, 1), reply(20.0, 1), ask(1000.0, 2), reply(1025.5, 2)]),
+        measured([
+            ask(0.0, 1),
+            reply(20.0, 1),
+            ask(1000.0, 2),
+            reply(1025.5, 2)
+        ]),
         [
             "icmp to server: 20 ms at 20",
             "icmp to server: 25.5 ms at 1025.5",
@@ -43,10 +48,7 @@ fn a_reply_gives_the_time_since_its_request() {
 #[test]
 fn ports_of_a_sample_are_the_identifier() {
     let run = run(&small(), [ask(0.0, 1), reply(20.0, 1)]);
-    assert_eq!(
-        (run.samples[0].src.port, run.samples[0].dst.port),
-        (77, 77)
-    );
+    assert_eq!((run.samples[0].src.port, run.samples[0].dst.port), (77, 77));
 }
 
 #[test]
@@ -77,10 +79,7 @@ fn both_hosts_may_ping_each_other_with_one_identifier() {
             echo(2.0, Side::Client, Side::Server, 77, 1, true),
             reply(20.0, 1),
         ]),
-        [
-            "icmp to client: 1 ms at 2",
-            "icmp to server: 20 ms at 20",
-        ]
+        ["icmp to client: 1 ms at 2", "icmp to server: 20 ms at 20",]
     );
 }
 

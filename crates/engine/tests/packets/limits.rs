@@ -121,7 +121,9 @@ fn a_clock_that_steps_back_does_not_close_the_limit_for_good() {
     for packet in &mut later {
         packet.seq = packet.seq.wrapping_add(100_000);
         packet.ack = packet.ack.map(|ack| ack + 100_000);
-        packet.ts = packet.ts.map(|(value, echo)| (value + 100_000, echo + 100_000));
+        packet.ts = packet
+            .ts
+            .map(|(value, echo)| (value + 100_000, echo + 100_000));
     }
     scene.extend(later);
     let run = limited(RateLimit::Interval(100_000_000), scene);

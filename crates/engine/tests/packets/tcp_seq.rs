@@ -5,7 +5,7 @@ use dwell_engine::{
     rtt::{Config, Counter},
 };
 
-use crate::wire::{client, run, server, small, Segment};
+use crate::wire::{Segment, client, run, server, small};
 
 /// The client's data up to byte 100 was sent and acknowledged before: what
 /// comes first in a flow is never measured.
@@ -455,5 +455,32 @@ fn a_connection_that_reuses_the_ports_starts_afresh() {
             "tcp-seq to server: 20 ms at 30",
             "tcp-seq to server: 20 ms at 5041",
         ]
+    );
+}
+
+#[test]
+fn what_the_last_connection_left_waiting_is_forgotten() {
+    let second = || {
+        [
+            client(5000.0).syn(4000),
+            server(5020.0).syn(9000).ack(4001),
+            client(5021.0).data(4001, 10).ack(9001),
+            server(5041.0).ack(4011),
+        ]
+    };
+    // data without an ACK, ended by a RST
+    let cut = [
+        client(10.0).data(100, 50).ack(500),
+        client(31.0).rst().seq(150),
+    ];
+    assert_eq!(
+        measured(cut.into_iter().chain(second())),
+        ["tcp-seq to server: 20 ms at 5041"]
+    );
+    // an ACK of a connection whose data nobody saw
+    let stray = [server(0.0).seq(500).ack(9_999)];
+    assert_eq!(
+        run(&small(), stray.into_iter().chain(second())).lines(),
+        ["tcp-seq to server: 20 ms at 5041"]
     );
 }

@@ -2,7 +2,7 @@
 
 use dwell_engine::rtt::{Config, Counter};
 
-use crate::wire::{client, run, segment, server, small, Segment, Side};
+use crate::wire::{Segment, Side, client, run, segment, server, small};
 
 fn measured(scene: impl IntoIterator<Item = Segment>) -> Vec<String> {
     run(&small(), scene).lines()
@@ -309,10 +309,7 @@ fn options_in_another_order_are_found() {
         client(10.0).data(100, 50).ack(1).ts(5, 1).sack(7, 9),
         server(30.0).ack(150).ts(9, 5),
     ];
-    assert_eq!(
-        measured(scene),
-        ["tcp-timestamp to server: 20 ms at 30"]
-    );
+    assert_eq!(measured(scene), ["tcp-timestamp to server: 20 ms at 30"]);
     assert_eq!(
         measured([
             client(10.0).data(100, 50).ack(1).ts(5, 1).ipv6(),

@@ -66,7 +66,11 @@ impl Side {
             IpAddr::V4(v4) => v4.octets()[3],
             IpAddr::V6(v6) => v6.octets()[15],
         };
-        if last == 1 { Side::Client } else { Side::Server }
+        if last == 1 {
+            Side::Client
+        } else {
+            Side::Server
+        }
     }
 }
 

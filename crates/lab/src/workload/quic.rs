@@ -20,7 +20,7 @@ use crate::{Bytes, Error, Namespace, Result};
 const SERVER_NAME: &str = "server.test";
 
 /// Requests and responses over QUIC, a stream each, one after the other on every connection, connections side by
-/// side. The library disables the spin bit on a random share of connections, as RFC 9000 demands; with several, some
+/// side, each from a port of its own. The library disables the spin bit on a random share of connections, as RFC 9000 demands; with several, some
 /// spin.
 #[derive(Debug, Clone, Copy)]
 pub struct Quic {
@@ -49,12 +49,14 @@ impl Quic {
         let identity = Identity::new()?;
         let certificate = identity.certificate.clone();
         let server_socket = bind(ends.server, ends.address)?;
-        let client_socket = bind(ends.client, unspecified(ends.address))?;
+        let client_sockets = (0..self.connections)
+            .map(|_| bind(ends.client, unspecified(ends.address)))
+            .collect::<Result<Vec<_>>>()?;
         let address = server_socket.local_addr().map_err(Error::io("listen"))?;
         let (finish, finished) = oneshot::channel();
         std::thread::scope(|scope| {
             let server = scope.spawn(|| block_on(serve(server_socket, identity, finished)));
-            let client = block_on(self.ask(client_socket, address, certificate, stop));
+            let client = block_on(self.ask(client_sockets, address, certificate, stop));
             // A server that has failed waits for nothing.
             let _ = finish.send(());
             let server = server
@@ -66,7 +68,7 @@ impl Quic {
 
     async fn ask(
         self,
-        socket: std::net::UdpSocket,
+        sockets: Vec<std::net::UdpSocket>,
         address: SocketAddr,
         certificate: CertificateDer<'static>,
         stop: &AtomicBool,
@@ -77,19 +79,20 @@ impl Quic {
             .map_err(|why| Error::invalid("certificate", why))?;
         let config = ClientConfig::with_root_certificates(Arc::new(roots))
             .map_err(|why| Error::invalid("QUIC client", why))?;
-        let mut endpoint = endpoint(socket, None)?;
-        endpoint.set_default_client_config(config);
-
         let mut report = QuicReport::default();
         let mut conversations = JoinSet::new();
-        for number in 0..self.connections {
+        let mut endpoints = Vec::new();
+        for (number, socket) in (0..).zip(sockets) {
+            let mut endpoint = endpoint(socket, None)?;
+            endpoint.set_default_client_config(config.clone());
             let begun = Instant::now();
             let connecting = endpoint
                 .connect(address, SERVER_NAME)
                 .map_err(|why| Error::invalid("QUIC client", why))?;
             let connection = in_time(connecting, "a QUIC connection").await?;
             report.handshakes.0.push(begun.elapsed().into());
-            conversations.spawn(self.converse(connection, self.seed.wrapping_add(number.into())));
+            conversations.spawn(self.converse(connection, self.seed.wrapping_add(number)));
+            endpoints.push(endpoint);
         }
         let mut look = tokio::time::interval(Duration::from_millis(20));
         while !conversations.is_empty() {
@@ -106,7 +109,12 @@ impl Quic {
             }
         }
         // The last words reach the server if they can.
-        let _ = timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
+        let idle = async {
+            for endpoint in &endpoints {
+                endpoint.wait_idle().await;
+            }
+        };
+        let _ = timeout(Duration::from_millis(500), idle).await;
         Ok(report)
     }
 

@@ -4,9 +4,13 @@
 use std::{
     env,
     process::{Command, Stdio},
+    thread,
 };
 
-use nix::unistd::Uid;
+use nix::{
+    sched::{CloneFlags, unshare},
+    unistd::Uid,
+};
 
 use super::*;
 use crate::{
@@ -23,6 +27,16 @@ fn is_root(test: &str) -> bool {
         eprintln!("{test}: skipped, it needs root");
     }
     root
+}
+
+/// Where nobody else uses loopback. What the body starts is there too.
+fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    let enter = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make namespaces");
+        body()
+    };
+    thread::scope(|scope| scope.spawn(enter).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs one of these tests again, in a process with other privileges.
@@ -48,27 +62,37 @@ fn holders_of_loopback() -> Device {
     Device::inspect(&Interface::find("lo").unwrap())
 }
 
-fn load_rtt() -> Result<Probe, Error> {
-    Probe::load(&Options {
+fn options() -> Options {
+    Options {
         config: Default::default(),
         report: true,
         aggregate: None,
         ingress: Hook::TcIngress,
         tc: TcHookKind::Auto,
         replay: false,
-    })
+    }
+}
+
+fn load_rtt() -> Result<Probe, Error> {
+    Probe::load(&options())
 }
 
 #[test]
-fn as_root_the_tc_program_loads_and_nothing_stays_attached() {
-    if !is_root("as_root_the_tc_program_loads_and_nothing_stays_attached") {
+fn root_tc_program_loads_and_nothing_stays_attached() {
+    if !is_root("root_tc_program_loads_and_nothing_stays_attached") {
         return;
     }
-    let before = holders_of_loopback();
-    let facts = probe(None);
+    let (before, facts, after) =
+        in_a_namespace(|| (holders_of_loopback(), probe(None), holders_of_loopback()));
+    assert_eq!(after, before);
     let plan = plan(&facts);
     eprintln!("{}", explain(&facts, &plan));
-    for fact in [Fact::TcProgram, Fact::Root, Fact::CapNetAdmin] {
+    for fact in [
+        Fact::TcProgram,
+        Fact::Root,
+        Fact::CapNetAdmin,
+        Fact::NetworkNamespaces, // as this test is in one that it made
+    ] {
         assert_eq!(facts.answer(fact).holds, Some(true), "{fact:?}");
     }
     assert_eq!(
@@ -80,17 +104,16 @@ fn as_root_the_tc_program_loads_and_nothing_stays_attached() {
         assert!(facts.answers.contains_key(&fact), "{fact:?} was not asked");
     }
     assert!(facts.devices.iter().any(|device| device.name == "lo"));
-    assert_eq!(holders_of_loopback(), before);
 }
 
-/// Then trials take place on the real loopback device.
+/// Then trials take place on the loopback device that is in use.
 #[test]
-fn without_a_namespace_of_its_own_nothing_stays_attached_either() {
-    let test = "without_a_namespace_of_its_own_nothing_stays_attached_either";
+fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {
+    let test = "root_without_a_namespace_of_its_own_nothing_stays_attached_either";
     if env::var_os(AGAIN).is_none() {
         if is_root(test) {
-            let but = "--bounding-set=-sys_admin";
-            again(test, &[but, "--inh-caps=-sys_admin"]);
+            let but = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+            in_a_namespace(|| again(test, &but));
         }
         return;
     }
@@ -105,8 +128,8 @@ fn without_a_namespace_of_its_own_nothing_stays_attached_either() {
 }
 
 #[test]
-fn without_privilege_the_missing_capabilities_are_named() {
-    let test = "without_privilege_the_missing_capabilities_are_named";
+fn root_without_privilege_the_missing_capabilities_are_named() {
+    let test = "root_without_privilege_the_missing_capabilities_are_named";
     if env::var_os(AGAIN).is_none() {
         if is_root(test) {
             again(test, &["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -145,8 +168,8 @@ fn without_privilege_the_missing_capabilities_are_named() {
 }
 
 #[test]
-fn one_missing_capability_is_named_alone() {
-    let test = "one_missing_capability_is_named_alone";
+fn root_one_missing_capability_is_named_alone() {
+    let test = "root_one_missing_capability_is_named_alone";
     if env::var_os(AGAIN).is_none() {
         if is_root(test) {
             again(
@@ -171,28 +194,22 @@ fn one_missing_capability_is_named_alone() {
 }
 
 #[test]
-fn programs_at_hooks_are_listed_with_their_names() {
-    if !is_root("programs_at_hooks_are_listed_with_their_names") {
+fn root_programs_at_hooks_are_listed_with_their_names() {
+    if !is_root("root_programs_at_hooks_are_listed_with_their_names") {
         return;
     }
-    let apart = std::thread::spawn(|| {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+    let (held, free) = in_a_namespace(|| {
         let loopback = Interface::find("lo").unwrap();
         let mut probe = Probe::load(&Options {
-            config: Default::default(),
-            report: true,
-            aggregate: None,
             ingress: Hook::Xdp,
-            tc: TcHookKind::Auto,
-            replay: false,
+            ..options()
         })
         .unwrap();
         probe.attach(&loopback).unwrap();
-        let held = Device::inspect(&loopback);
+        let held = holders_of_loopback();
         drop(probe);
-        (held, Device::inspect(&loopback))
+        (held, holders_of_loopback())
     });
-    let (held, free) = apart.join().unwrap();
     let xdp = held.xdp.unwrap();
     assert_eq!(xdp.len(), 1);
     assert_eq!(xdp[0].name.as_deref(), Some("observe_xdp"));

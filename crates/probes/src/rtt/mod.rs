@@ -1,13 +1,6 @@
 //! Passive round-trip times in the kernel.
 
-use std::{
-    cell::RefCell,
-    net::Ipv6Addr,
-    os::fd::AsFd,
-    rc::Rc,
-    thread,
-    time::Duration,
-};
+use std::{cell::RefCell, net::Ipv6Addr, os::fd::AsFd, rc::Rc, thread, time::Duration};
 
 use dwell_engine::{
     abi,
@@ -262,6 +255,43 @@ impl Probe {
         Ok(taken)
     }
 
+    /// Flows in the table, and places in it.
+    pub fn table_fill(&mut self) -> Result<(u64, u64), Error> {
+        let map = load::map(&mut self.tc, "buckets");
+        let batch = map
+            .info()
+            .map(|info| info.info.max_entries.min(4096))
+            .unwrap_or(4096);
+        let failed = |error: libbpf_rs::Error| Error::Map {
+            operation: "read",
+            map: "buckets",
+            io: io_error(&error),
+        };
+        let (mut flows, mut places) = (0, 0);
+        for (_, bucket) in map
+            .lookup_batch(batch, MapFlags::ANY, MapFlags::ANY)
+            .map_err(failed)?
+        {
+            let tags = bucket.get(..8).unwrap_or_default();
+            flows += tags.chunks_exact(2).filter(|tag| **tag != [0, 0]).count() as u64;
+            places += u64::from(abi::DWELL_WAYS);
+        }
+        Ok((flows, places))
+    }
+
+    /// How often each program ran and for how many nanoseconds, if the kernel
+    /// keeps count (sysctl kernel.bpf_stats_enabled).
+    pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
+        let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
+        tc.into_iter()
+            .chain([("observe_xdp", self.xdp.as_ref())])
+            .filter_map(|(name, object)| {
+                let (runs, ns) = load::run_time(&load::program(object?, name))?;
+                (runs > 0).then_some((name, runs, ns))
+            })
+            .collect()
+    }
+
     /// Closes idle flows, so that those who follow flow events hear of it.
     pub fn sweep(&mut self) -> Result<(), Error> {
         self.run("sweep", &[0; 64], &mut [0; SK_BUFF_BYTES])
@@ -390,7 +420,10 @@ fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
     Some(GroupKey {
         interface: raw.interface,
         method: *Method::ALL.get(usize::from(raw.method))?,
-        prefix: Prefix { address, bits: length },
+        prefix: Prefix {
+            address,
+            bits: length,
+        },
     })
 }
 

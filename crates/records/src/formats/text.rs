@@ -173,10 +173,10 @@ pub(super) fn printable(name: &str) -> Cow<'_, str> {
 }
 
 fn end_line(interface: u32, source: &Source, out: &mut Vec<u8>) {
-    if source.interfaces.several() {
-        if let Some(label) = source.interfaces.label(interface) {
-            put(out, format_args!("  on {}", printable(&label)));
-        }
+    if source.interfaces.several()
+        && let Some(label) = source.interfaces.label(interface)
+    {
+        put(out, format_args!("  on {}", printable(&label)));
     }
     out.push(b'\n');
 }

@@ -17,7 +17,7 @@ use dwell_probes::{
 use dwell_records::{Clock, Source};
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Args, Format, report::Report};
+use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -36,15 +36,23 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .iter()
         .map(|name| Interface::find(name))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut source = Source { clock: clock()?, ..Source::default() };
+    let mut source = Source {
+        clock: clock()?,
+        ..Source::default()
+    };
     for interface in &interfaces {
         source.interfaces.insert(interface.index, &interface.name);
     }
+    let names = source.interfaces.clone();
     let report = Report::new(args, source)?;
+    let metrics = args
+        .metrics
+        .map(|address| Exporter::start(address, args, names))
+        .transpose()?;
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
         report: report.wants_samples(),
-        aggregate: args.aggregation(),
+        aggregate: (args.aggregate || metrics.is_some()).then(|| args.aggregation()),
         ingress: args.ingress(),
         tc: args.tc_kind(),
         replay: false,
@@ -57,6 +65,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         args,
         probe,
         report,
+        metrics,
         interfaces,
         started: Instant::now(),
         interval_started: Instant::now(),
@@ -70,6 +79,7 @@ struct Live<'a> {
     args: &'a Args,
     probe: Probe,
     report: Report,
+    metrics: Option<Exporter>,
     interfaces: Vec<Interface>,
     started: Instant,
     interval_started: Instant,
@@ -80,7 +90,10 @@ impl Live<'_> {
     /// Watches until told to end, or until there is nothing left to watch.
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
         while !stop.is_asked() {
-            let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
+            let left = self
+                .args
+                .interval
+                .saturating_sub(self.interval_started.elapsed());
             thread::sleep(POLL.min(left));
             self.drain()?;
             self.report.flush()?;
@@ -116,14 +129,28 @@ impl Live<'_> {
             self.probe.sweep()?;
             self.drain()?;
         }
-        let groups = self.probe.take_groups()?;
-        if !groups.is_empty() {
+        let groups = self.take_groups(length)?;
+        if groups > 0 {
             self.told = Instant::now();
         }
-        self.report.interval(monotonic_ns()?, nanos(length), &groups)?;
         let counters = self.probe.counters()?;
+        if let Some(metrics) = &self.metrics {
+            metrics.status(&mut self.probe, &counters)?;
+        }
         self.show_life(&counters);
         Ok(())
+    }
+
+    /// Tells the interval that ends; how many groups had samples in it.
+    fn take_groups(&mut self, length: Duration) -> Result<usize, Failure> {
+        let groups = self.probe.take_groups()?;
+        if let Some(metrics) = &self.metrics {
+            metrics.groups(&groups);
+        }
+        let shown: &[_] = if self.args.aggregate { &groups } else { &[] };
+        self.report
+            .interval(monotonic_ns()?, nanos(length), shown)?;
+        Ok(groups.len())
     }
 
     /// On a terminal that shows no records, a line that says how it goes; on
@@ -148,8 +175,12 @@ impl Live<'_> {
     }
 
     fn look_for_interfaces(&mut self) -> Result<(), Failure> {
-        let gone: Vec<_> =
-            self.interfaces.iter().filter(|interface| !interface.exists()).cloned().collect();
+        let gone: Vec<_> = self
+            .interfaces
+            .iter()
+            .filter(|interface| !interface.exists())
+            .cloned()
+            .collect();
         for interface in &gone {
             self.interfaces.retain(|other| other != interface);
             let error = anyhow!("interface '{}' is gone", interface.name);
@@ -174,9 +205,7 @@ impl Live<'_> {
                 self.probe.finish()?;
                 self.drain()?;
             }
-            let groups = self.probe.take_groups()?;
-            let length = nanos(self.interval_started.elapsed());
-            self.report.interval(monotonic_ns()?, length, &groups)?;
+            self.take_groups(self.interval_started.elapsed())?;
         }
         let counters = self.probe.counters()?;
         if incomplete != Some(Exit::Done) {
@@ -199,7 +228,9 @@ impl Live<'_> {
 
 fn clock() -> Result<Clock, Failure> {
     let unix = read_clock(ClockId::CLOCK_REALTIME)?;
-    Ok(Clock::with_offset(unix - read_clock(ClockId::CLOCK_MONOTONIC)?))
+    Ok(Clock::with_offset(
+        unix - read_clock(ClockId::CLOCK_MONOTONIC)?,
+    ))
 }
 
 fn monotonic_ns() -> Result<u64, Failure> {

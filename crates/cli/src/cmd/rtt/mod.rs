@@ -1,6 +1,7 @@
 //! `dwell rtt`: passive round-trip times, live or from a capture.
 
 mod live;
+mod metrics;
 mod replay;
 mod report;
 
@@ -24,8 +25,7 @@ use crate::{
 /// took to come by: the way from here to dst and back. With traffic both ways, both sides of the
 /// path are measured.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   dwell rtt -i eth0                              a line a sample, until Ctrl-C
   dwell rtt -i eth0 --rate-limit 100ms --format jsonl > rtt.jsonl
@@ -33,8 +33,7 @@ Examples:
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
   dwell rtt -r capture.pcapng --summary          a line a flow and method
   tcpdump -i eth0 -w - | dwell rtt -r -
-  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
-)]
+  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'")]
 #[group(id = "source", required = true, multiple = true, args = ["interface", "read"])]
 pub struct Args {
     /// Watch this interface; may be given several times
@@ -187,13 +186,13 @@ impl Args {
         })
     }
 
-    /// How to gather samples, if they are gathered.
-    fn aggregation(&self) -> Option<Aggregate> {
-        self.aggregate.then_some(Aggregate {
+    /// How to gather samples.
+    fn aggregation(&self) -> Aggregate {
+        Aggregate {
             prefix4: self.prefix4,
             prefix6: self.prefix6,
             max_groups: self.max_groups,
-        })
+        }
     }
 
     fn ingress(&self) -> Hook {

@@ -34,7 +34,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let report = Report::new(args, Source::default())?;
     let mut replay = Replay {
         tracker: Tracker::new(&args.config(0)?),
-        groups: args.aggregation().map(Groups::new),
+        groups: args.aggregate.then(|| Groups::new(args.aggregation())),
         sweep: args.flow_events,
         interval_ns: nanos(args.interval),
         interval_start: None,
@@ -81,7 +81,10 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         names.join(", ")
     );
     let all = skipped == counters.get(Counter::Packets);
-    Err(Failure::new(if all { Exit::Usage } else { Exit::Incomplete }, error))
+    Err(Failure::new(
+        if all { Exit::Usage } else { Exit::Incomplete },
+        error,
+    ))
 }
 
 struct Replay {
@@ -125,13 +128,16 @@ impl Replay {
     /// Intervals run from the first packet on, in the capture's own time; one
     /// without a packet is passed over.
     fn end_intervals(&mut self, now_ns: u64) {
-        let Some(groups) = &mut self.groups else { return };
+        let Some(groups) = &mut self.groups else {
+            return;
+        };
         let start = *self.interval_start.get_or_insert(now_ns);
         let past = now_ns.saturating_sub(start) / self.interval_ns;
         if past > 0 {
             let taken = groups.take();
             if let Err(error) =
-                self.report.interval(start + self.interval_ns, self.interval_ns, &taken)
+                self.report
+                    .interval(start + self.interval_ns, self.interval_ns, &taken)
             {
                 self.failed.get_or_insert(error);
             }
@@ -156,7 +162,8 @@ impl Replay {
         if let (Some(groups), Some(start), Some(last_ns)) =
             (&mut self.groups, self.interval_start, self.last_ns)
         {
-            self.report.interval(last_ns, last_ns.saturating_sub(start), &groups.take())?;
+            self.report
+                .interval(last_ns, last_ns.saturating_sub(start), &groups.take())?;
         }
         let counters = self.tracker.counters();
         self.report.finish(self.last_ns, counters)?;

@@ -6,7 +6,10 @@ use dwell_engine::{
 };
 use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, Text, entry};
 
+use anyhow::anyhow;
+
 use super::{Args, Format};
+use crate::exit::Failure;
 
 /// Flows whose distributions the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
@@ -24,7 +27,7 @@ pub struct Report {
 
 impl Report {
     /// Nothing told yet.
-    pub fn new(args: &Args, source: Source) -> Result<Report, SinkError> {
+    pub fn new(args: &Args, source: Source) -> Result<Report, Failure> {
         let name = match args.format {
             Format::Text => "text",
             Format::Jsonl => "jsonl",
@@ -32,9 +35,19 @@ impl Report {
             Format::None => "none",
         };
         let format = entry(name);
-        let output = format
-            .map(|format| Ok(Output::new((format.new)(), Sink::stdout()?, source.clone())))
-            .transpose()?;
+        if let Some(format) = format {
+            let distributions = args.aggregate || args.summary;
+            if (distributions && !format.distributions) || (args.flow_events && !format.flows) {
+                return Err(Failure::usage(anyhow!(
+                    "the format {name} has samples only: leave out --aggregate, --summary and \
+                     --flow-events, or take --format text or jsonl"
+                )));
+            }
+        }
+        let output = match format {
+            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source.clone())),
+            None => None,
+        };
         Ok(Report {
             output,
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
@@ -80,9 +93,15 @@ impl Report {
         length_ns: u64,
         groups: &[Group],
     ) -> Result<(), SinkError> {
-        let Some(output) = &mut self.output else { return Ok(()) };
+        let Some(output) = &mut self.output else {
+            return Ok(());
+        };
         if !groups.is_empty() {
-            output.interval(&Interval { end_ns, length_ns, groups })?;
+            output.interval(&Interval {
+                end_ns,
+                length_ns,
+                groups,
+            })?;
         }
         output.flush()
     }
@@ -100,7 +119,11 @@ impl Report {
         if self.status
             && let Some(output) = &mut self.output
         {
-            output.status(&Status { time_ns, last: true, counters })?;
+            output.status(&Status {
+                time_ns,
+                last: true,
+                counters,
+            })?;
         }
         self.flush()?;
         eprintln!("dwell: {}", Text::counters(&counters));

@@ -1,0 +1,44 @@
+# The menu. `make demo` and `make test` work on a fresh Debian 12 with git, cargo and make.
+
+BUILD_PACKAGES = clang clang-format libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
+LAB_PACKAGES = bind9-dnsutils dnsmasq-base iperf3 iproute2 iptables iputils-ping tcpdump util-linux
+BENCH_PACKAGES = tcptrace tshark
+
+# Loading BPF programs and making network namespaces takes root.
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
+AS_ROOT = $(if $(SUDO),CARGO_TARGET_$(HOST)_RUNNER='sudo -E')
+
+install = @missing=$$(for package in $(1); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
+	if [ -n "$$missing" ]; then echo "installing:" $$missing; \
+	$(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+	$(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+
+.PHONY: help setup build test demo bench lint fuzz
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: ## install what is missing to build, test and demonstrate
+	$(call install,$(BUILD_PACKAGES) $(LAB_PACKAGES))
+
+build: setup ## target/release/dwell
+	cargo build --release --locked -p dwell-cli
+
+test: setup ## every test; those that need root run as root
+	$(AS_ROOT) cargo test --workspace --locked
+
+demo: build ## real traffic over links of known delay, and what dwell measures
+	$(SUDO) target/release/dwell lab demo
+
+bench: build ## what dwell costs, as ratios from one run
+	$(call install,$(BENCH_PACKAGES))
+	cargo build --release --locked -p dwell-bench
+	$(SUDO) target/release/kernel
+
+lint: setup ## rustfmt, clippy and clang-format, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+fuzz: setup ## a short run of each fuzz target, under AddressSanitizer
+	@echo not yet

@@ -1,0 +1,51 @@
+//! `dwell doctor`: what this host can do, and what to do about the rest.
+
+use std::io::{ErrorKind, Write, stdout};
+
+use dwell_probes::{Interface, host};
+
+use crate::exit::{Exit, Failure};
+
+/// Tell what this host can do for each verb, by trying it
+///
+/// Every fact is tried and not concluded from a version; nothing stays attached. Exit status 0 if
+/// `dwell rtt -i` can run, 3 if not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell doctor                 what works here
+  sudo dwell doctor -i eth0    as root, and what is attached to eth0
+  dwell doctor --json | jq '.facts[] | select(.value == false)'")]
+pub struct Args {
+    /// Look at this interface only
+    #[arg(short, long, value_name = "IF")]
+    interface: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let interface = args.interface.as_deref().map(Interface::find).transpose()?;
+    let facts = host::probe(interface.as_ref());
+    let plan = host::plan(&facts);
+    let report = host::explain(&facts, &plan);
+    let text = if args.json {
+        serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))?
+            + "\n"
+    } else {
+        report.to_string()
+    };
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            return Err(Failure::new(Exit::Incomplete, error));
+        }
+        _ => {}
+    }
+    Ok(if plan.rtt_live_possible() {
+        Exit::Done
+    } else {
+        Exit::Host
+    })
+}
