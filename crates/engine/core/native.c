@@ -70,6 +70,17 @@ static void emit_sample(struct dwell_step *step, const struct dwell_match *match
 				  dwell_now(step->clock));
 }
 
+/* A capture of all interfaces (SLL2) shows a packet that is forwarded once for
+ * each interface that it crosses: kept apart by the interface in the header,
+ * they are not taken for retransmissions.
+ */
+static __u32 interface_of(const void *data, __u32 bytes, __u32 link, __u32 interface)
+{
+	const __u32 *sll2 = data;
+
+	return link == DWELL_LINK_SLL2 && bytes >= 8 ? dwell_ntohl(sll2[1]) : interface;
+}
+
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
 			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns)
 {
@@ -101,7 +112,7 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	__builtin_memset(&packet, 0, sizeof(packet));
 	packet.wire_bytes = wire_bytes;
 	packet.segments = 1;
-	packet.key.interface = interface;
+	packet.key.interface = interface_of(data, bytes, link, interface);
 	result = dwell_parse(&frame, data, end, where, &native->config, &packet);
 	if (result != DWELL_FRAME_OK) {
 		native->counters.value[result]++;

@@ -1,0 +1,96 @@
+//! Captures recorded in the lab, whose delays are known.
+
+use std::{collections::BTreeMap, net::IpAddr, path::Path};
+
+use dwell_capture::Reader;
+use dwell_engine::{
+    histogram::Histogram,
+    measure::{Event, Method},
+    observe::Observation,
+    rtt::{Config, Tracker},
+};
+
+const CLIENT_MS: f64 = 20.0;
+const SERVER_MS: f64 = 5.0;
+
+/// Distributions by interface, method and the side that answered.
+type Sides = BTreeMap<(u32, Method, Side), Histogram>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Client,
+    Server,
+}
+
+fn measure(file: &str) -> Sides {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(file);
+    let mut reader = Reader::open(&path).unwrap();
+    let mut tracker = Tracker::new(&Config::default());
+    let mut sides = Sides::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let observation = Observation {
+            time_ns: packet.time_ns,
+            interface: packet.interface,
+            link: packet.link.0,
+            data: packet.data,
+            wire_len: packet.wire_len,
+        };
+        tracker.observe(&observation, |event| {
+            let Event::Sample(sample) = event else { return };
+            let client: [IpAddr; 2] =
+                ["10.77.1.1".parse().unwrap(), "fd00:77:1::1".parse().unwrap()];
+            let side =
+                if client.contains(&sample.dst.address) { Side::Client } else { Side::Server };
+            let key = (sample.interface, sample.method, side);
+            sides.entry(key).or_default().record(sample.rtt_ns);
+        });
+    }
+    sides
+}
+
+/// The emulator releases no packet early and most within a fraction of a
+/// millisecond; a round trip passes it twice.
+fn assert_median(sides: &Sides, key: (u32, Method, Side), truth_ms: f64, at_least: u64) {
+    let histogram = sides.get(&key).unwrap_or_else(|| panic!("no samples of {key:?}"));
+    let median_ms = histogram.quantile_ns(0.5).unwrap() as f64 / 1e6;
+    assert!(histogram.count() >= at_least, "{key:?}: {} samples", histogram.count());
+    assert!(
+        (truth_ms - 0.1..truth_ms + 0.5).contains(&median_ms),
+        "{key:?}: median {median_ms} ms, truth {truth_ms} ms"
+    );
+}
+
+#[test]
+fn each_side_of_a_line_has_its_own_delay() {
+    let sides = measure("line.pcap.gz");
+    let server = |method| (0, method, Side::Server);
+    let client = |method| (0, method, Side::Client);
+    assert_median(&sides, server(Method::TcpTimestamp), SERVER_MS, 100);
+    assert_median(&sides, client(Method::TcpTimestamp), CLIENT_MS, 100);
+    assert_median(&sides, server(Method::Icmp), SERVER_MS, 37);
+    assert_median(&sides, server(Method::Icmpv6), SERVER_MS, 40);
+    assert_median(&sides, server(Method::Dns), SERVER_MS, 50);
+    assert_median(&sides, server(Method::QuicSpin), SERVER_MS, 3);
+    assert_median(&sides, client(Method::QuicSpin), CLIENT_MS, 3);
+    assert_median(&sides, server(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 3);
+    assert_median(&sides, client(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 3);
+    // the server has to do its cryptography first
+    let handshakes = &sides[&server(Method::QuicHandshake)];
+    assert_eq!(handshakes.count(), 2);
+    assert!(handshakes.min_ns().unwrap() > 5_000_000);
+    assert!(handshakes.max_ns().unwrap() < 10_000_000);
+}
+
+#[test]
+fn a_packet_seen_on_two_interfaces_is_no_retransmission() {
+    let sides = measure("any-interface-no-timestamps.pcap.gz");
+    for interface in [2, 3] {
+        assert_median(&sides, (interface, Method::TcpSeq, Side::Server), SERVER_MS, 99);
+        assert_median(&sides, (interface, Method::TcpSeq, Side::Client), CLIENT_MS, 6);
+    }
+}
+
+#[test]
+fn one_direction_gives_no_round_trip() {
+    assert_eq!(measure("one-direction.pcap.gz"), Sides::new());
+}

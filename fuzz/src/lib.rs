@@ -1,0 +1,57 @@
+//! Fuzz targets of dwell.
+//!
+//! A target is a plain function of bytes that panics when something that must
+//! always hold does not. libFuzzer drives it (`cargo +nightly fuzz run tcp`), a
+//! test runs all that was ever kept in `corpus/` through it, and without
+//! libFuzzer each target's program runs the files named on its command line.
+//!
+//! While fuzzing, AddressSanitizer watches the C core as well as the Rust code,
+//! undefined behaviour in C traps, and both tell libFuzzer what they have
+//! reached.
+//!
+//! Seeds come from [`seeds`]; `cargo run --example seeds` writes them.
+
+pub mod bytes;
+pub mod frame;
+pub mod seeds;
+pub mod targets;
+pub mod watch;
+
+use std::path::PathBuf;
+
+/// A target.
+pub type Target = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("capture", targets::capture),
+    ("dns", targets::dns),
+    ("filter", targets::filter),
+    ("icmp", targets::icmp),
+    ("packet", targets::packet),
+    ("quic", targets::quic),
+    ("replay", targets::replay),
+    ("tcp", targets::tcp),
+];
+
+/// The folder that keeps what a target is started from.
+pub fn corpus(target: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
+}
+
+/// A target's program.
+#[macro_export]
+macro_rules! entry {
+    ($target:ident) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|bytes: &[u8]| $crate::targets::$target(bytes));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::io::Result<()> {
+            for path in std::env::args_os().skip(1) {
+                $crate::targets::$target(&std::fs::read(path)?);
+            }
+            Ok(())
+        }
+    };
+}
