@@ -17,10 +17,12 @@ pub mod seeds;
 pub mod targets;
 pub mod watch;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
-/// A target.
-pub type Target = fn(&[u8]);
+use dwell_engine::measure::Method;
+
+/// A target: panics at what must not be, and says which methods gave samples.
+pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
 pub const TARGETS: [(&str, Target); 8] = [
@@ -44,7 +46,9 @@ pub fn corpus(target: &str) -> PathBuf {
 macro_rules! entry {
     ($target:ident) => {
         #[cfg(fuzzing)]
-        libfuzzer_sys::fuzz_target!(|bytes: &[u8]| $crate::targets::$target(bytes));
+        libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+            $crate::targets::$target(bytes);
+        });
 
         #[cfg(not(fuzzing))]
         fn main() -> std::io::Result<()> {

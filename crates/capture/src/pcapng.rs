@@ -18,10 +18,13 @@ const BLOCK_HEADER_BYTES: usize = 8;
 const BLOCK_TRAILER_BYTES: usize = 4;
 /// Wireshark's limit: larger blocks exist in damaged files only.
 const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
+/// What is kept of an interface's name; Linux has 15.
+const MAX_NAME_BYTES: usize = 64;
 /// An obsolete packet block cannot name more, and nobody has so many.
 const MAX_INTERFACES: usize = 1 << 16;
 
 const OPTION_END: u16 = 0;
+const OPTION_IF_NAME: u16 = 2;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
 
@@ -138,10 +141,12 @@ impl Pcapng {
         }
         let block = &window.rest()[..len.padded];
         let options = &block[FIXED_BYTES..len.padded - BLOCK_TRAILER_BYTES];
+        let (clock, name) = interface_options(self.order, options)?;
         self.interfaces.push(Interface {
             link: LinkType(u32::from(self.order.u16(block, 8))),
             snap_bytes: self.order.u32(block, 12),
-            clock: Clock::from_options(self.order, options)?,
+            clock,
+            name,
         });
         window.take(len.padded);
         Ok(Step::NoPacket)
@@ -183,6 +188,12 @@ impl Pcapng {
                 self.interfaces.len()
             ))),
         }
+    }
+
+    /// The name of an interface of this section, by its number over the whole file.
+    pub(crate) fn interface_name(&self, interface: u32) -> Option<&str> {
+        let id = interface.checked_sub(self.earlier_interfaces)?;
+        self.interfaces.get(id as usize)?.name.as_deref()
     }
 
     /// Steps over a block that the window need not hold as a whole.
@@ -228,12 +239,12 @@ impl Pcapng {
     }
 }
 
-#[derive(Clone, Copy)]
 struct Interface {
     link: LinkType,
     /// The most bytes captured of a packet; 0 for no limit.
     snap_bytes: u32,
     clock: Clock,
+    name: Option<Box<str>>,
 }
 
 /// Length of a block, its header and trailer included.
@@ -280,42 +291,48 @@ enum Tick {
     PowerOfTwo(u32),
 }
 
-impl Clock {
-    fn from_options(order: Order, mut options: &[u8]) -> Result<Clock, Fault> {
-        let mut clock = Clock {
-            tick: Tick::Nanos(1000),
-            offset_s: 0,
-        };
-        while options.len() >= 4 {
-            let code = order.u16(options, 0);
-            let len = usize::from(order.u16(options, 2));
-            if code == OPTION_END {
-                break;
-            }
-            let Some(value) = options.get(4..4 + len) else {
-                return Err(Fault::Corrupt(format!(
-                    "option {code} of its interface claims {len} bytes, more than the block has"
-                )));
-            };
-            match (code, value) {
-                (OPTION_TSRESOL, &[resolution]) => clock.tick = Tick::from_tsresol(resolution)?,
-                (OPTION_TSOFFSET, &[_, _, _, _, _, _, _, _]) => {
-                    clock.offset_s = order.u64(value, 0) as i64;
-                }
-                (OPTION_TSRESOL | OPTION_TSOFFSET, _) => {
-                    return Err(Fault::Corrupt(format!(
-                        "option {code} of its interface, needed for times, has {len} bytes"
-                    )));
-                }
-                _ => {}
-            }
-            options = options
-                .get(4 + len.next_multiple_of(4)..)
-                .unwrap_or_default();
+/// The options of an interface that matter: how it counts time, and its name.
+fn interface_options(order: Order, mut options: &[u8]) -> Result<(Clock, Option<Box<str>>), Fault> {
+    let mut clock = Clock {
+        tick: Tick::Nanos(1000),
+        offset_s: 0,
+    };
+    let mut name = None;
+    while options.len() >= 4 {
+        let code = order.u16(options, 0);
+        let len = usize::from(order.u16(options, 2));
+        if code == OPTION_END {
+            break;
         }
-        Ok(clock)
+        let Some(value) = options.get(4..4 + len) else {
+            return Err(Fault::Corrupt(format!(
+                "option {code} of its interface claims {len} bytes, more than the block has"
+            )));
+        };
+        match (code, value) {
+            (OPTION_TSRESOL, &[resolution]) => clock.tick = Tick::from_tsresol(resolution)?,
+            (OPTION_TSOFFSET, &[_, _, _, _, _, _, _, _]) => {
+                clock.offset_s = order.u64(value, 0) as i64;
+            }
+            (OPTION_TSRESOL | OPTION_TSOFFSET, _) => {
+                return Err(Fault::Corrupt(format!(
+                    "option {code} of its interface, needed for times, has {len} bytes"
+                )));
+            }
+            (OPTION_IF_NAME, value) if !value.is_empty() => {
+                let kept = &value[..value.len().min(MAX_NAME_BYTES)];
+                name = Some(String::from_utf8_lossy(kept).into());
+            }
+            _ => {}
+        }
+        options = options
+            .get(4 + len.next_multiple_of(4)..)
+            .unwrap_or_default();
     }
+    Ok((clock, name))
+}
 
+impl Clock {
     /// Nanoseconds since 1970, at the nearest end of the range where they do not fit.
     #[inline]
     fn unix_ns(self, ticks: u64) -> u64 {

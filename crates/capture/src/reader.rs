@@ -24,6 +24,8 @@ pub struct Packet<'a> {
     /// Number of the capturing interface from 0, in order of appearance over the whole file, so
     /// that the interfaces of two pcapng sections differ. Always 0 in a classic pcap file.
     pub interface: u32,
+    /// What the capture calls it (pcapng).
+    pub interface_name: Option<&'a str>,
     /// What `data` begins with.
     pub link: LinkType,
     /// The captured bytes, possibly fewer than were sent. A frame check sequence at the end is
@@ -121,10 +123,19 @@ impl Reader {
         Ok(Some(Packet {
             time_ns: record.time_ns,
             interface: record.interface,
+            interface_name: match &self.format {
+                Format::Classic(_) => None,
+                Format::Pcapng(pcapng) => pcapng.interface_name(record.interface),
+            },
             link: record.link,
             data: self.window.slice(record.data),
             wire_len: record.wire_len,
         }))
+    }
+
+    /// True if the format can tell interfaces apart (pcapng).
+    pub fn tells_interfaces(&self) -> bool {
+        matches!(self.format, Format::Pcapng(_))
     }
 
     /// Bytes of the file consumed as it lies on disk, so packed bytes in a gzip file: together

@@ -7,7 +7,7 @@ mod report;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, ValueEnum};
+use clap::{ArgAction, ArgGroup, ValueEnum};
 use dwell_engine::{
     measure::Method,
     rtt::{Aggregate, Config, FilterRule, RateLimit},
@@ -25,7 +25,9 @@ use crate::{
 /// took to come by: the way from here to dst and back. With traffic both ways, both sides of the
 /// path are measured.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    group = ArgGroup::new("source").required(true).multiple(true).args(["interface", "read"]),
+    after_help = "\
 Examples:
   dwell rtt -i eth0                              a line a sample, until Ctrl-C
   dwell rtt -i eth0 --rate-limit 100ms --format jsonl > rtt.jsonl
@@ -33,8 +35,9 @@ Examples:
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
   dwell rtt -r capture.pcapng --summary          a line a flow and method
   tcpdump -i eth0 -w - | dwell rtt -r -
-  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'")]
-#[group(id = "source", required = true, multiple = true, args = ["interface", "read"])]
+  dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
+)]
+#[group(skip)]
 pub struct Args {
     /// Watch this interface; may be given several times
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]

@@ -13,7 +13,7 @@ use dwell_engine::{
     observe::{Observation, knows_link},
     rtt::{Counter, Groups, Tracker},
 };
-use dwell_records::{SinkError, Source};
+use dwell_records::{Interfaces, SinkError, Source};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Args, report::Report};
@@ -25,6 +25,8 @@ use crate::{
 
 /// Files from this size on show their progress.
 const PROGRESS_BYTES: u64 = 8 << 20;
+/// Interfaces that are called by name; those of later sections by number.
+const MAX_NAMES: u32 = 65_536;
 /// Packets between two looks at signals and progress.
 const STRIDE: u64 = 4096;
 
@@ -39,6 +41,8 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         interval_ns: nanos(args.interval),
         interval_start: None,
         last_ns: None,
+        tells_interfaces: reader.tells_interfaces(),
+        interface: None,
         report,
         failed: None,
     };
@@ -95,12 +99,18 @@ struct Replay {
     interval_ns: u64,
     interval_start: Option<u64>,
     last_ns: Option<u64>,
+    tells_interfaces: bool,
+    /// Of the last packet.
+    interface: Option<u32>,
     report: Report,
     failed: Option<SinkError>,
 }
 
 impl Replay {
     fn observe(&mut self, packet: &Packet<'_>) {
+        if self.interface.replace(packet.interface) != Some(packet.interface) {
+            self.name_interface(packet);
+        }
         self.end_intervals(packet.time_ns);
         let (report, groups, failed) = (&mut self.report, &mut self.groups, &mut self.failed);
         let mut tell = |event: Event| {
@@ -123,6 +133,20 @@ impl Replay {
         };
         self.tracker.observe(&observation, tell);
         self.last_ns = Some(packet.time_ns);
+    }
+
+    /// Classic pcap does not tell interfaces apart, unless each packet does.
+    fn name_interface(&mut self, packet: &Packet<'_>) {
+        self.report
+            .set_source(|source| match packet.interface_name {
+                Some(name) if packet.interface < MAX_NAMES => {
+                    source.interfaces.insert(packet.interface, name);
+                }
+                None if !self.tells_interfaces && packet.link != LinkType::LINUX_SLL2 => {
+                    source.interfaces = Interfaces::unknown();
+                }
+                _ => {}
+            });
     }
 
     /// Intervals run from the first packet on, in the capture's own time; one

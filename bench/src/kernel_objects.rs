@@ -1,0 +1,79 @@
+//! The BPF programs and maps that this process has loaded, whatever library did it.
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use anyhow::{Context, Result};
+use libbpf_rs::{
+    Program,
+    query::{MapInfoIter, ProgInfoIter},
+};
+
+/// The newest program of that name. Another process may have loaded the same.
+pub fn program(name: &str) -> Result<OwnedFd> {
+    let own = own("prog_id");
+    let newest = ProgInfoIter::default()
+        .filter(|program| program.name.to_string_lossy() == name)
+        .map(|program| program.id)
+        .filter(|id| own.iter().any(|(own, _)| own == id))
+        .max()
+        .with_context(|| format!("this process has not loaded the program {name}"))?;
+    Ok(Program::fd_from_id(newest)?)
+}
+
+/// A map, and what memory the kernel charges for it.
+#[derive(Debug, Clone)]
+pub struct Map {
+    /// At most its first 15 characters.
+    pub name: String,
+    /// Value size in bytes; of one CPU in per-CPU maps.
+    pub value_bytes: u32,
+    /// Entries.
+    pub entries: u32,
+    /// All that the kernel has set aside.
+    pub memory_bytes: u64,
+}
+
+/// All maps of this process.
+pub fn maps() -> Vec<Map> {
+    let own = own("map_id");
+    let mut maps: Vec<Map> = MapInfoIter::default()
+        .filter_map(|map| {
+            let (_, memory_bytes) = own.iter().find(|(id, _)| *id == map.id)?;
+            Some(Map {
+                name: map.name.to_string_lossy().into_owned(),
+                value_bytes: map.value_size,
+                entries: map.max_entries,
+                memory_bytes: *memory_bytes,
+            })
+        })
+        .collect();
+    maps.sort_by(|a, b| b.memory_bytes.cmp(&a.memory_bytes).then(a.name.cmp(&b.name)));
+    maps
+}
+
+/// For use as the value of a program array.
+pub fn number_of(program: &impl AsFd) -> [u8; 4] {
+    program.as_fd().as_raw_fd().to_ne_bytes()
+}
+
+/// Identifier and memory of what the open descriptors of this process stand for.
+fn own(key: &str) -> Vec<(u32, u64)> {
+    let Ok(entries) = fs::read_dir("/proc/self/fdinfo") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+        .filter_map(|text| {
+            let field = |key: &str| {
+                text.lines().find_map(|line| line.split_once(':').filter(|(name, _)| *name == key))
+            };
+            let id = field(key)?.1.trim().parse().ok()?;
+            let memory = field("memlock").and_then(|(_, bytes)| bytes.trim().parse().ok());
+            Some((id, memory.unwrap_or(0)))
+        })
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! What the benchmarks share. Each benchmark is a program of its own in `bin/`.
+
+pub mod child;
+pub mod driver;
+pub mod figures;
+pub mod kernel_objects;
+pub mod stop;
+pub mod traffic;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+/// The `dwell` that was built along with this program.
+pub fn dwell() -> Result<PathBuf> {
+    let dwell = std::env::current_exe()?.with_file_name("dwell");
+    ensure!(
+        dwell.exists(),
+        "{} is missing: build it with `cargo build --release -p dwell-cli`",
+        dwell.display()
+    );
+    Ok(dwell)
+}
+
+/// Where a program is, if it is installed.
+pub fn installed(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}

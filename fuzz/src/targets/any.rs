@@ -1,0 +1,294 @@
+//! Bytes taken for what they are.
+
+use std::{
+    collections::BTreeSet,
+    io::{Cursor, Read},
+    net::IpAddr,
+};
+
+use dwell_capture::{Error, MAX_PACKET_BYTES, Reader};
+use dwell_engine::{
+    measure::{Event, Method},
+    observe::{LINK_TYPES, Observation},
+    rtt::{Aggregate, Config, Counter, FilterRule, Groups},
+};
+use dwell_records::{FORMATS, Format, Interval, Source, Summary};
+
+use crate::{
+    bytes::Bytes,
+    frame::{self, Link},
+    watch::{self, Watch},
+};
+
+/// One packet of any content: three bytes configure, then link type, length on
+/// the wire, and the packet. It is seen whole, cut short, and whole again.
+pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut choices = Bytes::new(bytes);
+    let mut watch = Watch::new(watch::config(&mut choices));
+    let [link, longer, cut] = choices.array();
+    let link = LINK_TYPES
+        .get(usize::from(link))
+        .map_or(u32::from(link), |(number, _)| *number);
+    let longer = match longer {
+        0..=0xf0 => u32::from(longer) * 16,
+        _ => u32::MAX,
+    };
+    // Each in memory of its own size, so that a read past its end is seen.
+    let whole = Box::<[u8]>::from(choices.rest());
+    let short = Box::<[u8]>::from(&whole[..whole.len().saturating_sub(cut.into())]);
+    let wire_len = (whole.len() as u32).saturating_add(longer);
+    for (time_ns, data) in [(1_000_000, &whole), (2_000_000, &short), (3_000_000, &whole)] {
+        watch.observe(&Observation {
+            time_ns,
+            interface: 0,
+            link,
+            data,
+            wire_len,
+        });
+    }
+    watch.finish(4_000_000);
+    watch.reached()
+}
+
+/// Any bytes as a capture file.
+pub fn capture(bytes: &[u8]) -> BTreeSet<Method> {
+    let at_once = read(bytes, bytes.len().max(1));
+    // However the bytes arrive, the packets are the same.
+    assert_eq!(read(bytes, 7), at_once);
+    BTreeSet::new()
+}
+
+/// Packets read, a digest of them, and how it ended.
+fn read(bytes: &[u8], chunk: usize) -> (u64, u64, Option<String>) {
+    let chunks = Chunks {
+        bytes: Cursor::new(bytes.to_vec()),
+        chunk,
+    };
+    let mut reader = match Reader::from_read("input", Box::new(chunks)) {
+        Ok(reader) => reader,
+        Err(error) => {
+            assert!(!matches!(error, Error::Read { .. }), "{error}");
+            return (0, 0, Some(error.to_string()));
+        }
+    };
+    assert_eq!(reader.size(), None);
+    let (mut packets, mut digest) = (0u64, 0u64);
+    let end = loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) => {
+                packets += 1;
+                assert!(packet.data.len() <= MAX_PACKET_BYTES as usize);
+                assert!(packet.wire_len as usize >= packet.data.len());
+                let fields = [packet.time_ns, packet.interface.into(), packet.link.0.into()];
+                let lengths = [packet.wire_len.into(), packet.data.len() as u64];
+                let content = packet.data.iter().map(|byte| u64::from(*byte));
+                digest = fields
+                    .into_iter()
+                    .chain(lengths)
+                    .chain(content)
+                    .fold(digest, |digest, value| {
+                        (digest.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    });
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+        assert_eq!(reader.packets(), packets);
+        assert!(reader.position() <= bytes.len() as u64);
+        // The shortest record has 16 bytes, and gzip packs 1032 into one.
+        assert!(packets <= 1 + bytes.len() as u64 * 1032 / 16);
+    };
+    assert!(matches!(reader.next_packet(), Ok(None)), "packets after the end");
+    if let Some(error) = &end {
+        assert!(error.is_incomplete_data(), "{error}");
+    }
+    (packets, digest, end.map(|error| error.to_string()))
+}
+
+struct Chunks {
+    bytes: Cursor<Vec<u8>>,
+    chunk: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.chunk.min(into.len());
+        self.bytes.read(&mut into[..n])
+    }
+}
+
+/// A capture file through the reader, a small table and every output: what
+/// `dwell rtt -r` does. Three bytes configure, the rest is the file.
+pub fn replay(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut choices = Bytes::new(bytes);
+    let mut watch = Watch::new(watch::config(&mut choices));
+    let file = Cursor::new(choices.rest().to_vec());
+    let Ok(mut reader) = Reader::from_read("input", Box::new(file)) else {
+        return BTreeSet::new();
+    };
+    let mut outputs = Outputs::new();
+    let mut last_ns = 0;
+    while let Ok(Some(packet)) = reader.next_packet() {
+        outputs.tell(&watch.sweep(packet.time_ns));
+        let data = Box::<[u8]>::from(packet.data);
+        let observed = watch.observe(&Observation {
+            time_ns: packet.time_ns,
+            interface: packet.interface,
+            link: packet.link.0,
+            data: &data,
+            wire_len: packet.wire_len,
+        });
+        last_ns = packet.time_ns;
+        outputs.tell(&observed.events);
+    }
+    outputs.tell(&watch.finish(last_ns));
+    outputs.end(last_ns);
+    watch.reached()
+}
+
+struct Outputs {
+    formats: Vec<Box<dyn Format>>,
+    source: Source,
+    groups: Groups,
+    summary: Summary,
+    out: Vec<u8>,
+}
+
+impl Outputs {
+    fn new() -> Outputs {
+        Outputs {
+            formats: FORMATS.iter().map(|entry| (entry.new)()).collect(),
+            source: Source::default(),
+            groups: Groups::new(Aggregate {
+                prefix4: 24,
+                prefix6: 48,
+                max_groups: 3,
+            }),
+            summary: Summary::new(4),
+            out: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, events: &[Event]) {
+        for event in events {
+            if let Event::Sample(sample) = event {
+                self.groups.add(sample);
+                self.summary.add(sample);
+            }
+            self.write(|format, source, _, out| match event {
+                Event::Sample(sample) => format.sample(sample, source, out),
+                Event::Flow(flow) => format.flow(flow, source, out),
+            });
+        }
+    }
+
+    fn end(&mut self, end_ns: u64) {
+        let groups = self.groups.take();
+        let interval = Interval {
+            end_ns,
+            length_ns: 1_000_000_000,
+            groups: &groups,
+        };
+        self.write(|format, source, _, out| format.interval(&interval, source, out));
+        self.write(|format, source, summary, out| format.summary(summary, source, out));
+    }
+
+    fn write(&mut self, record: impl Fn(&mut dyn Format, &Source, &Summary, &mut Vec<u8>)) {
+        for format in &mut self.formats {
+            record(&mut **format, &self.source, &self.summary, &mut self.out);
+            assert!(
+                self.out.is_empty() || self.out.ends_with(b"\n"),
+                "whole lines only"
+            );
+            std::str::from_utf8(&self.out).expect("text");
+            self.out.clear();
+        }
+    }
+}
+
+/// Lines as filter rules. Those that are understood say the same when written
+/// out, and the core follows what they name.
+pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return BTreeSet::new();
+    };
+    let mut rules = Vec::new();
+    for line in text.split('\n') {
+        match line.parse::<FilterRule>() {
+            Ok(rule) => {
+                assert!(rule.ports.0 <= rule.ports.1);
+                assert_eq!(write(&rule).parse().as_ref(), Ok(&rule), "{line}");
+                rules.push(rule);
+            }
+            Err(error) => assert!(error.to_string().contains(line)),
+        }
+    }
+    let lines: Vec<_> = rules.iter().map(write).collect();
+    let Ok(rules) = FilterRule::parse_all(&lines) else {
+        assert!(rules.len() > 16);
+        return BTreeSet::new();
+    };
+    let config = Config { filter: rules.clone(), max_flows: 4, ..Config::default() };
+    let mut watch = Watch::new(config);
+    for rule in &rules {
+        let near = rule.prefix.map_or(IpAddr::from([192, 0, 2, 1]), |net| net.network());
+        let last = rule.prefix.map_or(near, |net| net.broadcast());
+        for (address, port) in [
+            (near, rule.ports.0),
+            (last, rule.ports.1),
+            (near, rule.ports.1.wrapping_add(1)),
+            (next(last), rule.ports.0),
+            (IpAddr::from([10, 0, 0, 1]), rule.ports.0),
+            (IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]), rule.ports.0),
+        ] {
+            let peer = match address {
+                IpAddr::V4(_) => IpAddr::from([198, 51, 100, 9]),
+                IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9]),
+            };
+            follow(&mut watch, &rules, (address, port), (peer, 9));
+        }
+    }
+    watch.reached()
+}
+
+fn write(rule: &FilterRule) -> String {
+    let exclude = if rule.exclude { "!" } else { "" };
+    let prefix = rule.prefix.map_or(String::new(), |net| format!("[{net}]"));
+    format!("{exclude}{prefix}:{}-{}", rule.ports.0, rule.ports.1)
+}
+
+fn next(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => IpAddr::V4(u32::from(v4).wrapping_add(1).into()),
+        IpAddr::V6(v6) => IpAddr::V6(u128::from(v6).wrapping_add(1).into()),
+    }
+}
+
+/// Sees a SYN of a flow, and whether it is followed when the rules say so.
+fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpAddr, u16)) {
+    let covers = |rule: &FilterRule, (address, port): (IpAddr, u16)| {
+        rule.prefix.is_none_or(|net| net.contains(&address))
+            && (rule.ports.0..=rule.ports.1).contains(&port)
+    };
+    let matches = |rule: &FilterRule| covers(rule, from) || covers(rule, to);
+    let excluded = rules.iter().any(|rule| rule.exclude && matches(rule));
+    let included = rules.iter().all(|rule| rule.exclude)
+        || rules.iter().any(|rule| !rule.exclude && matches(rule));
+    let endpoint = |(address, port)| dwell_engine::measure::Endpoint { address, port };
+    let l4 = frame::tcp((from.1, to.1), 1, 0, 2, 1000, &[]);
+    let frame = frame::ip(Link::Raw, 6, endpoint(from), endpoint(to), &l4, l4.len());
+    let observed = watch.observe(&Observation {
+        time_ns: 1_000_000,
+        interface: 0,
+        link: frame.link,
+        data: &frame.data,
+        wire_len: frame.wire_len,
+    });
+    // All flows are closed again: what is left is the filter's verdict.
+    watch.finish(1_000_000);
+    assert_eq!(
+        observed.skipped == Some(Counter::Filtered),
+        excluded || !included,
+        "{from:?} to {to:?} under {rules:?}"
+    );
+}

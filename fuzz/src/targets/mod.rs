@@ -1,0 +1,14 @@
+//! What is fuzzed. Each target says what its bytes stand for.
+
+mod any;
+mod dns;
+mod icmp;
+mod quic;
+mod scene;
+mod tcp;
+
+pub use any::{capture, filter, packet, replay};
+pub use dns::dns;
+pub use icmp::icmp;
+pub use quic::quic;
+pub use tcp::tcp;
