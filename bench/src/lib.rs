@@ -9,7 +9,11 @@ pub mod traffic;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
 
 /// The `dwell` that was built along with this program.
 pub fn dwell() -> Result<PathBuf> {
@@ -27,4 +31,17 @@ pub fn installed(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
+}
+
+/// Keeps this process and all that it starts on one CPU, the last one it may use.
+pub fn pin() -> Result<usize> {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this)?;
+    let cpu = (0..CpuSet::count())
+        .rfind(|cpu| allowed.is_set(*cpu).unwrap_or(false))
+        .context("this process may use no CPU")?;
+    let mut one = CpuSet::new();
+    one.set(cpu)?;
+    sched_setaffinity(this, &one)?;
+    Ok(cpu)
 }

@@ -15,6 +15,16 @@ const SHARED: [&str; 9] = [
     "dwell_rtt_sample",
 ];
 
+/// Beside AddressSanitizer, which cc adds where rustc has it: what the C core
+/// reaches guides the fuzzer, and undefined behaviour traps. Loads of unaligned
+/// header fields are meant.
+const FUZZING: [&str; 4] = [
+    "-fsanitize=fuzzer-no-link",
+    "-fsanitize=undefined",
+    "-fsanitize-undefined-trap-on-error",
+    "-fno-sanitize=alignment",
+];
+
 /// Has zerocopy derive the conversions from and to bytes: a hole in a C struct
 /// becomes a compile error.
 #[derive(Debug)]
@@ -45,6 +55,7 @@ fn main() {
         .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
+        .flags(env::var_os("CARGO_CFG_FUZZING").iter().flat_map(|_| FUZZING))
         .compile("dwell_core");
 
     bindgen::Builder::default()

@@ -5,6 +5,7 @@ use anyhow::Result;
 use dwell_bench::{
     driver::{Driver, Rewrite},
     figures::{least, median},
+    pin,
     stop::Stop,
 };
 use dwell_engine::{
@@ -20,6 +21,7 @@ const FLOWS: [u32; 3] = [1, 10_000, 100_000];
 
 fn main() -> Result<()> {
     let stop = Stop::listen()?;
+    pin()?;
     println!(
         "\
 What the RTT program costs a packet (BPF_PROG_TEST_RUN), in ns above an empty program.
@@ -30,7 +32,7 @@ ePPing: medians published for it, measured the same way on another day: its rati
     for mode in [Mode::Report, Mode::Limited, Mode::Aggregate] {
         println!("\n{}", mode.title());
         println!(
-            "{:<45}{:>8}{:>7}{:>8}{:>9}{:>9}{:>8}{:>10}",
+            "{:<43}{:>8}{:>7}{:>8}{:>9}{:>9}{:>8}{:>12}",
             "packet", "flows", "least", "median", "stamped", "sampled", "ePPing", "dwell is"
         );
         for row in rows().iter().filter(|row| row.mode == mode) {
@@ -61,7 +63,7 @@ fn measure(row: &Row, flows: u32, epping: u32) -> Result<()> {
         known => (known.to_string(), format!("{:.1} x less", f64::from(known) / ns)),
     };
     println!(
-        "{:<45}{flows:>8}{:>7.0}{ns:>8.0}{:>9}{:>9}{published:>8}{ratio:>10}",
+        "{:<43}{flows:>8}{:>7.0}{ns:>8.0}{:>9}{:>9}{published:>8}{ratio:>12}",
         row.name,
         least(&above),
         share(driver.share(Counter::Stamps)?),

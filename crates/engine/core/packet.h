@@ -423,7 +423,8 @@ static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __
 		(__u64)key->a_port << 48 | (__u64)key->b_port << 32 | (key->interface << 8 ^ proto);
 
 	seed = dwell_mix(seed, ports);
-	if (key->a.high | key->b.high) {
+	if (key->a.high | key->b.high | (__u32)(key->a.low ^ key->b.low) |
+	    (__u32)(key->a.low ^ 0xffff0000)) {
 		seed = dwell_mix(seed, key->a.high);
 		seed = dwell_mix(seed, key->a.low);
 		seed = dwell_mix(seed, key->b.high);

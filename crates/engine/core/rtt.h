@@ -215,9 +215,11 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 	if (!step->match.found)
 		return;
 	dwell_count(step, DWELL_SAMPLES);
+	step->match.min_rtt_ns = step->match.rtt_ns;
 	if (!side->min_rtt_ns || step->match.rtt_ns < side->min_rtt_ns)
-		side->min_rtt_ns = step->match.rtt_ns ? step->match.rtt_ns : 1;
-	step->match.min_rtt_ns = side->min_rtt_ns;
+		side->min_rtt_ns = step->match.rtt_ns ? step->match.rtt_ns : 1; /* 0: unknown */
+	else
+		step->match.min_rtt_ns = side->min_rtt_ns;
 	if (step->config->rtt_rate_q8) {
 		struct dwell_memories *memories = dwell_memories_of(step);
 

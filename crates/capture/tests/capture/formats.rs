@@ -178,6 +178,26 @@ fn a_resolution_finer_than_64_bits_is_refused() {
 }
 
 #[test]
+fn interfaces_have_the_names_that_their_section_gives() {
+    let long = [b'x'; 100];
+    let capture = Capture::pcapng(Order::Big)
+        .interface(1, 0, &[(2, b"eth0")])
+        .interface(1, 0, &[(9, &[9])])
+        .enhanced(0, 1, b"a", 1)
+        .enhanced(1, 1, b"b", 1)
+        .section(Order::Little)
+        .interface(1, 0, &[(2, &long)])
+        .enhanced(0, 1, b"c", 1);
+    let mut reader = Reader::from_read("names", Box::new(Cursor::new(capture.bytes))).unwrap();
+    let mut names = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        names.push(packet.interface_name.map(str::to_owned));
+    }
+    assert_eq!(names, [Some("eth0".into()), None, Some("x".repeat(64))]);
+    assert!(reader.tells_interfaces());
+}
+
+#[test]
 fn sections_of_either_byte_order_number_their_interfaces_on() {
     let capture = Capture::pcapng(Order::Big)
         .interface(1, 0, &[])
