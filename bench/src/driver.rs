@@ -58,7 +58,11 @@ impl Driver {
 
     /// Mean nanoseconds a packet, the driver's own work included, over `packets` of them.
     pub fn program_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
-        let name = if self.xdp { "observe_xdp" } else { "observe_tc" };
+        let name = if self.xdp {
+            "observe_xdp"
+        } else {
+            "observe_tc"
+        };
         let target = kernel_objects::program(name)?;
         self.run(packet, packets, kernel_objects::number_of(&target), 0)
     }
@@ -71,8 +75,11 @@ impl Driver {
     }
 
     fn run(&mut self, packet: &[u8], packets: u32, target: [u8; 4], which: usize) -> Result<f64> {
-        let (targets, driver) =
-            if self.xdp { ("target_xdp", "drive_xdp") } else { ("target_tc", "drive_tc") };
+        let (targets, driver) = if self.xdp {
+            ("target_xdp", "drive_xdp")
+        } else {
+            ("target_tc", "drive_tc")
+        };
         map(&self.object, targets)?.update(&[0; 4], &target, MapFlags::ANY)?;
         let mut state = [0u8; 16];
         state[..4].copy_from_slice(&(self.rewrite as u32).to_ne_bytes());

@@ -50,7 +50,11 @@ pub fn maps() -> Vec<Map> {
             })
         })
         .collect();
-    maps.sort_by(|a, b| b.memory_bytes.cmp(&a.memory_bytes).then(a.name.cmp(&b.name)));
+    maps.sort_by(|a, b| {
+        b.memory_bytes
+            .cmp(&a.memory_bytes)
+            .then(a.name.cmp(&b.name))
+    });
     maps
 }
 
@@ -69,7 +73,8 @@ fn own(key: &str) -> Vec<(u32, u64)> {
         .filter_map(|entry| fs::read_to_string(entry.path()).ok())
         .filter_map(|text| {
             let field = |key: &str| {
-                text.lines().find_map(|line| line.split_once(':').filter(|(name, _)| *name == key))
+                text.lines()
+                    .find_map(|line| line.split_once(':').filter(|(name, _)| *name == key))
             };
             let id = field(key)?.1.trim().parse().ok()?;
             let memory = field("memlock").and_then(|(_, bytes)| bytes.trim().parse().ok());

@@ -38,7 +38,9 @@ pub const TARGETS: [(&str, Target); 8] = [
 
 /// The folder that keeps what a target is started from.
 pub fn corpus(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "corpus", target]
+        .iter()
+        .collect()
 }
 
 /// A target's program.

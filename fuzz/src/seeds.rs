@@ -76,7 +76,10 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
     let many: Vec<u8> = (0..24)
         .flat_map(|flow| {
             let who = 0xc0 | flow << 1;
-            [[who, MS_20, 0, 0, 0x10, 0, 5], [who | 1, S_2, 0, 0, 0x10, 0, 5]]
+            [
+                [who, MS_20, 0, 0, 0x10, 0, 5],
+                [who | 1, S_2, 0, 0, 0x10, 0, 5],
+            ]
         })
         .flatten()
         .collect();
@@ -91,6 +94,17 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
             "sequence-all",
             [&open(16)[..], &exchange(16), &close].concat().concat(),
         ),
+        (
+            // The SYN was not answered, or its answer not seen.
+            "data-after-syn",
+            "data-after-syn-all",
+            [
+                [CLIENT, MS_1, 0, 0, 0x1f, 2 | 8 | 16, 0],
+                [CLIENT, MS_20, 0, 0, 0x10, 16, 5],
+                [SERVER, MS_20, 0, 0, 0x10, 16, 0],
+            ]
+            .concat(),
+        ),
         ("many", "many-all", many),
     ])
 }
@@ -100,7 +114,11 @@ fn icmp() -> Vec<(&'static str, Vec<u8>)> {
     let lost = vec![CLIENT, MS_1, 9, 0, CLIENT, MS_1, 9, 0, CLIENT, S_61, 9, 0];
     let many = (0..24).flat_map(|flow| ping(0xc0 | flow << 1, flow));
     scenes(vec![
-        ("pings", "pings-all", [ping(0, 1), ping(2, 1), ping(0, 2), lost, ping(0, 9)].concat()),
+        (
+            "pings",
+            "pings-all",
+            [ping(0, 1), ping(2, 1), ping(0, 2), lost, ping(0, 9)].concat(),
+        ),
         ("many", "many-all", many.collect()),
     ])
 }
@@ -109,7 +127,12 @@ fn dns() -> Vec<(&'static str, Vec<u8>)> {
     let ask = |who, question| [who, MS_1, 7, question, 0];
     let answer = |who: u8, question| [who | 1, MS_20, 7, question, 1];
     let many: Vec<_> = (0..24)
-        .flat_map(|flow| [ask(0xc0 | flow << 1, flow & 7), answer(0xc0 | flow << 1, flow & 7)])
+        .flat_map(|flow| {
+            [
+                ask(0xc0 | flow << 1, flow & 7),
+                answer(0xc0 | flow << 1, flow & 7),
+            ]
+        })
         .collect();
     scenes(vec![
         (
@@ -130,6 +153,17 @@ fn dns() -> Vec<(&'static str, Vec<u8>)> {
                 [CLIENT, MS_1, 1, 0, 4 | 0x80],
             ]
             .concat(),
+        ),
+        (
+            "at-once",
+            "at-once-all",
+            [ask(0, 2), [SERVER, 0, 7, 2, 1]].concat(),
+        ),
+        (
+            // Flows whose addresses differ only where a hash may forget to look.
+            "alike",
+            "alike-all",
+            [ask(0xc2, 2), [0xd2, MS_1, 8, 2, 0], answer(0xd2, 2)].concat(),
         ),
         ("many", "many-all", many.concat()),
     ])
@@ -156,7 +190,11 @@ fn quic() -> Vec<(&'static str, Vec<u8>)> {
             [SERVER, MS_1, 0xe0, version],
         ]
     };
-    let again = [handshake(0xc0, 0xc0, 0), handshake(0xd0, 0xe0, 1), handshake(0xc0, 0x80, 2)];
+    let again = [
+        handshake(0xc0, 0xc0, 0),
+        handshake(0xd0, 0xe0, 1),
+        handshake(0xc0, 0x80, 2),
+    ];
     let both = [&handshake(0xc0, 0xf0, 0)[..], &spin, &again.concat()].concat();
     scenes(vec![
         ("spin", "spin-all", spin.concat()),
@@ -168,9 +206,15 @@ fn quic() -> Vec<(&'static str, Vec<u8>)> {
 fn filters() -> Vec<(&'static str, Vec<u8>)> {
     [
         ("one", "10.0.0.0/8"),
-        ("several", "10.0.0.0/8\n!10.1.0.0/16:53\n[2001:db8::/32]:443\n:8000-8099\n2001:db8::1"),
+        (
+            "several",
+            "10.0.0.0/8\n!10.1.0.0/16:53\n[2001:db8::/32]:443\n:8000-8099\n2001:db8::1",
+        ),
         ("excluding", "!192.0.2.1:1-2\n!:0-65535\n!fd00::/8"),
-        ("wrong", "\n!\n10.0.0.0/33\n:99999\n:20-10\n[2001:db8::/32\n[::1]443\n-:1-\n:+1"),
+        (
+            "wrong",
+            "\n!\n10.0.0.0/33\n:99999\n:20-10\n[2001:db8::/32\n[::1]443\n-:1-\n:+1",
+        ),
         ("whole", "0.0.0.0/0\n[0::/0]:53\n::ffff:10.0.0.0/104"),
     ]
     .map(|(name, text)| (name, text.into()))
@@ -184,8 +228,14 @@ fn endpoints(v6: bool, ports: (u16, u16)) -> (Endpoint, Endpoint) {
         true => (address("fd00::1"), address("fd00::2")),
     };
     (
-        Endpoint { address: client, port: ports.0 },
-        Endpoint { address: server, port: ports.1 },
+        Endpoint {
+            address: client,
+            port: ports.0,
+        },
+        Endpoint {
+            address: server,
+            port: ports.1,
+        },
     )
 }
 
@@ -201,7 +251,10 @@ fn segment(ack: bool) -> Vec<u8> {
 }
 
 fn query() -> Vec<u8> {
-    frame::udp((5353, 53), b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x01\0\x01")
+    frame::udp(
+        (5353, 53),
+        b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x01\0\x01",
+    )
 }
 
 fn packets() -> Vec<(&'static str, Vec<u8>)> {
@@ -226,37 +279,68 @@ fn packets() -> Vec<(&'static str, Vec<u8>)> {
         ("options", seed(bare, &options)),
         ("null", seed(null, &[&[2, 0, 0, 0][..], &tcp4].concat())),
         ("sll", seed(sll, &[&[0; 14][..], &[8, 0], &tcp4].concat())),
-        ("sll2", seed(sll2, &[&[0x86, 0xdd][..], &[0; 18], &dns6].concat())),
+        (
+            "sll2",
+            seed(sll2, &[&[0x86, 0xdd][..], &[0; 18], &dns6].concat()),
+        ),
         ("unknown-link", seed(200, &tcp4)),
         ("arp", seed(eth, &typed([8, 6], &[0; 28]))),
         ("icmp4", seed(eth, &within(1, false, &echo))),
-        ("icmp6", seed(eth, &within(58, true, &[128, 0, 0, 0, 0, 7, 0, 1]))),
+        (
+            "icmp6",
+            seed(eth, &within(58, true, &[128, 0, 0, 0, 0, 7, 0, 1])),
+        ),
         ("dns4", seed(eth, &within(17, false, &query()))),
         ("dns6", seed(bare, &dns6)),
         ("quic", seed(eth, &within(17, false, &quic))),
         (
             "vlans",
-            seed(eth, &typed([0x88, 0xa8], &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &tcp4].concat())),
+            seed(
+                eth,
+                &typed(
+                    [0x88, 0xa8],
+                    &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &tcp4].concat(),
+                ),
+            ),
         ),
         (
             "pppoe",
-            seed(eth, &typed([0x88, 0x64], &[&[0x11, 0, 0, 1, 0, 60, 0, 0x57][..], &dns6].concat())),
+            seed(
+                eth,
+                &typed(
+                    [0x88, 0x64],
+                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x57][..], &dns6].concat(),
+                ),
+            ),
         ),
         (
             "mpls",
-            seed(eth, &typed([0x88, 0x47], &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat())),
+            seed(
+                eth,
+                &typed(
+                    [0x88, 0x47],
+                    &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat(),
+                ),
+            ),
         ),
         ("4in4", seed(eth, &within(4, false, &tcp4))),
         ("6in4", seed(eth, &within(41, false, &dns6))),
         (
             "gre",
-            seed(eth, &within(47, false, &[&[0xb0, 0, 8, 0][..], &[0; 12], &tcp4].concat())),
+            seed(
+                eth,
+                &within(47, false, &[&[0xb0, 0, 8, 0][..], &[0; 12], &tcp4].concat()),
+            ),
         ),
         (
             "gre-bridged",
             seed(
                 eth,
-                &within(47, false, &[&[0, 0, 0x65, 0x58][..], &typed([8, 0], &tcp4)].concat()),
+                &within(
+                    47,
+                    false,
+                    &[&[0, 0, 0x65, 0x58][..], &typed([8, 0], &tcp4)].concat(),
+                ),
             ),
         ),
         (
@@ -280,7 +364,14 @@ fn packets() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "fragment",
-            seed(eth, &within(44, true, &[&[17, 0, 0, 9, 0, 0, 0, 0][..], &query()].concat())),
+            seed(
+                eth,
+                &within(
+                    44,
+                    true,
+                    &[&[17, 0, 0, 9, 0, 0, 0, 0][..], &query()].concat(),
+                ),
+            ),
         ),
     ]
 }
@@ -298,7 +389,9 @@ fn captures() -> Vec<(&'static str, Vec<u8>)> {
     let mut writer = Writer::new(Vec::new(), LinkType(1)).expect("memory");
     for (at_ms, data) in (0..).zip(all) {
         let time_ns = 1_600_000_000_000_000_000 + at_ms * 20_000_000;
-        writer.write(time_ns, data, data.len() as u32 + 50).expect("memory");
+        writer
+            .write(time_ns, data, data.len() as u32 + 50)
+            .expect("memory");
     }
     let classic = writer.finish().expect("memory");
     // The same in the other byte order and with microseconds.
@@ -312,14 +405,28 @@ fn captures() -> Vec<(&'static str, Vec<u8>)> {
         swapped.extend(data);
     }
 
-    let section = block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+    let section = block(
+        0x0a0d_0d0a,
+        &[
+            0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
+        ],
+    );
     let interface = |link: u8, tsresol: u8| {
         let head = [link, 0, 0, 0, 0, 0, 4, 0];
-        block(1, &[&head[..], &[9, 0, 1, 0, tsresol, 0, 0, 0, 0, 0, 0, 0]].concat())
+        block(
+            1,
+            &[&head[..], &[9, 0, 1, 0, tsresol, 0, 0, 0, 0, 0, 0, 0]].concat(),
+        )
     };
     let packet = |kind: u32, number: u8, time: u32, data: &[u8]| {
         let len = (data.len() as u32).to_le_bytes();
-        let head = [[number, 0, 0, 0], 0x57f5_0000u32.to_le_bytes(), time.to_le_bytes(), len, len];
+        let head = [
+            [number, 0, 0, 0],
+            0x57f5_0000u32.to_le_bytes(),
+            time.to_le_bytes(),
+            len,
+            len,
+        ];
         let mut body = [head.as_flattened(), data].concat();
         body.resize(body.len().next_multiple_of(4), 0);
         block(kind, &body)
@@ -347,7 +454,10 @@ fn captures() -> Vec<(&'static str, Vec<u8>)> {
         ("classic-cut", cut(&classic)),
         ("blocks-cut", cut(&blocks)),
         ("classic-gzip", gzip(&classic)),
-        ("blocks-gzip", [gzip(&blocks[..100]), gzip(&blocks[100..])].concat()),
+        (
+            "blocks-gzip",
+            [gzip(&blocks[..100]), gzip(&blocks[100..])].concat(),
+        ),
         ("classic", classic),
         ("classic-swapped", swapped),
         ("blocks", blocks),

@@ -34,7 +34,8 @@ pub fn config(choices: &mut Bytes<'_>) -> Config {
     Config {
         methods,
         max_flows: 4 + u32::from(table & 15),
-        idle_timeout_ns: [30_000_000_000, 1_000_000_000, 50_000_000, 0][usize::from(table >> 4 & 3)],
+        idle_timeout_ns: [30_000_000_000, 1_000_000_000, 50_000_000, 0]
+            [usize::from(table >> 4 & 3)],
         spin_floor_ns: [50_000, 0][usize::from(table >> 6 & 1)],
         include_handshake: options & 1 != 0,
         stamp_acks: options & 2 != 0,
@@ -117,7 +118,11 @@ impl Watch {
             assert!(events.is_empty(), "{skipped:?} caused {events:?}");
             assert_eq!(grown.of(Counter::FlowsOpened), 0);
         }
-        for never in [Counter::EventsLost, Counter::Contended, Counter::AggregateOther] {
+        for never in [
+            Counter::EventsLost,
+            Counter::Contended,
+            Counter::AggregateOther,
+        ] {
             assert_eq!(grown.of(never), 0, "{never:?} in a replay");
         }
         for event in &events {

@@ -46,7 +46,11 @@ fn seeds_are_those_of_the_generator() {
         for (seed, bytes) in seeds::of(name) {
             let path = corpus(name).join(format!("seed-{seed}"));
             let kept = fs::read(&path).unwrap_or_default();
-            assert!(kept == bytes, "{}: cargo run --example seeds", path.display());
+            assert!(
+                kept == bytes,
+                "{}: cargo run --example seeds",
+                path.display()
+            );
         }
     }
 }
@@ -64,8 +68,11 @@ fn kept(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut inputs: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| {
-            let entry = entry.unwrap();
-            (entry.file_name().display().to_string(), fs::read(entry.path()).unwrap())
+            let entry = entry.expect("a folder can be listed");
+            (
+                entry.file_name().display().to_string(),
+                fs::read(entry.path()).expect("a kept input can be read"),
+            )
         })
         .collect();
     inputs.sort();

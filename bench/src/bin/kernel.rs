@@ -60,7 +60,10 @@ fn measure(row: &Row, flows: u32, epping: u32) -> Result<()> {
     let ns = median(&above);
     let (published, ratio) = match epping {
         0 => ("-".to_owned(), "-".to_owned()),
-        known => (known.to_string(), format!("{:.1} x less", f64::from(known) / ns)),
+        known => (
+            known.to_string(),
+            format!("{:.1} x less", f64::from(known) / ns),
+        ),
     };
     println!(
         "{:<43}{flows:>8}{:>7.0}{ns:>8.0}{:>9}{:>9}{published:>8}{ratio:>12}",
@@ -158,27 +161,69 @@ fn rows() -> Vec<Row> {
         row("UDP, not tracked", Report, udp, AsIs, [42, 0, 0]),
         Row {
             methods: ONLY_TS,
-            ..row("TCP without timestamps, tcp-timestamp only", Report, tcp_plain, AsIs, [44, 0, 0])
+            ..row(
+                "TCP without timestamps, tcp-timestamp only",
+                Report,
+                tcp_plain,
+                AsIs,
+                [44, 0, 0],
+            )
         },
         row("ICMP echo request", Report, echo_request, AsIs, [91, 0, 0]),
         row("data, TSval unchanged", Report, tcp4, Same, [104, 132, 289]),
         row("the same, IPv6", Report, tcp6, Same, [105, 0, 0]),
         Row {
             hook: Hook::Xdp,
-            ..row("the same, IPv4, at XDP ingress", Report, tcp4, Same, [113, 0, 0])
+            ..row(
+                "the same, IPv4, at XDP ingress",
+                Report,
+                tcp4,
+                Same,
+                [113, 0, 0],
+            )
         },
-        row("data, each a new TSval, never answered", Report, tcp4, Stream, [0; 3]),
-        row("data and ACK pairs, each a new TSval", Report, tcp4, Pairs, [450, 551, 600]),
+        row(
+            "data, each a new TSval, never answered",
+            Report,
+            tcp4,
+            Stream,
+            [0; 3],
+        ),
+        row(
+            "data and ACK pairs, each a new TSval",
+            Report,
+            tcp4,
+            Pairs,
+            [450, 551, 600],
+        ),
         Row {
             methods: ONLY_SEQ,
-            ..row("data never answered, tcp-seq", Report, tcp_plain, Stream, [0; 3])
+            ..row(
+                "data never answered, tcp-seq",
+                Report,
+                tcp_plain,
+                Stream,
+                [0; 3],
+            )
         },
         Row {
             methods: ONLY_SEQ,
-            ..row("data and ACK pairs, tcp-seq", Report, tcp_plain, Pairs, [0; 3])
+            ..row(
+                "data and ACK pairs, tcp-seq",
+                Report,
+                tcp_plain,
+                Pairs,
+                [0; 3],
+            )
         },
         row("data, TSval unchanged", Limited, tcp4, Same, [0; 3]),
-        row("data and ACK pairs, each a new TSval", Limited, tcp4, Pairs, [107, 165, 606]),
+        row(
+            "data and ACK pairs, each a new TSval",
+            Limited,
+            tcp4,
+            Pairs,
+            [107, 165, 606],
+        ),
         row("UDP, not tracked", Aggregate, udp, AsIs, [120, 0, 0]),
         Row {
             methods: ONLY_TS,
@@ -190,8 +235,20 @@ fn rows() -> Vec<Row> {
                 [120, 0, 0],
             )
         },
-        row("data, TSval unchanged", Aggregate, tcp4, Same, [165, 433, 353]),
-        row("data and ACK pairs, each a new TSval", Aggregate, tcp4, Pairs, [308, 365, 414]),
+        row(
+            "data, TSval unchanged",
+            Aggregate,
+            tcp4,
+            Same,
+            [165, 433, 353],
+        ),
+        row(
+            "data and ACK pairs, each a new TSval",
+            Aggregate,
+            tcp4,
+            Pairs,
+            [308, 365, 414],
+        ),
     ]
 }
 
@@ -256,8 +313,11 @@ fn tcp6() -> Vec<u8> {
 }
 
 fn with_timestamps(builder: etherparse::PacketBuilderStep<etherparse::TcpHeader>) -> Vec<u8> {
-    let options =
-        [TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(1, 1)];
+    let options = [
+        TcpOptionElement::Noop,
+        TcpOptionElement::Noop,
+        TcpOptionElement::Timestamp(1, 1),
+    ];
     let mut bytes = Vec::new();
     builder
         .ack(1)

@@ -88,7 +88,9 @@ impl From<dwell_lab::Error> for Failure {
                     error: None,
                 };
             }
-            dwell_lab::Error::Exists { .. } | dwell_lab::Error::Unknown { .. } => Exit::Usage,
+            dwell_lab::Error::Exists { .. }
+            | dwell_lab::Error::Unknown { .. }
+            | dwell_lab::Error::Invalid { .. } => Exit::Usage,
             _ => Exit::Host,
         };
         Failure::new(exit, error)

@@ -40,17 +40,21 @@ struct dwell_tcp_seq_state {
 #define DWELL_SEQ_NEXT 1
 #define DWELL_SEQ_ACKED 2
 #define DWELL_SEQ_AMBIGUOUS 4
-#define DWELL_SEQ_SYN 8 /* the SYN waits for its ACK */
+#define DWELL_SEQ_SYN 8 /* the SYN was stamped and waits for its ACK */
 
 struct dwell_spin_state {
 	__u64 edge_ns; /* when the last edge was seen */
 	__u64 loop_ns; /* least full loop so far, 0 unknown */
-	__u32 edges;
 	__u8 value;
-	__u8 known; /* value is set */
+	__u8 known; /* DWELL_SPIN_* */
 	__u8 early; /* edges in a row rejected as too early */
-	__u8 reserved;
+	__u8 holds; /* packets that kept the value while the other side had the turn */
+	__u8 flips; /* packets in a row that changed it */
+	__s8 calm;  /* packets that kept it, less three for each that changed it */
+	__u8 reserved[2];
 };
+#define DWELL_SPIN_VALUE 1 /* value is set */
+#define DWELL_SPIN_EDGE 2  /* edge_ns is set */
 
 struct dwell_icmp_state {
 	__u32 seq;
@@ -210,9 +214,10 @@ static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 idl
 }
 
 /* A place for a new flow in one of its two buckets, packed: which bucket, which
- * way, how good; of two free ones, that in the emptier bucket, so that both fill
- * alike. A tag is unique within its bucket, so that a look-up tries one way; a
- * bucket that has the tag already is out.
+ * way, how good. The first bucket is taken, which look-ups try first, unless it
+ * is about to fill up and the second is emptier. A tag is unique within its
+ * bucket, so that a look-up tries one way; a bucket that has the tag already is
+ * out.
  */
 #define DWELL_VACANCY(second, way, rank) ((second) | (way) << 8 | (rank) << 16)
 #define dwell_vacancy_second(v) ((v)&0xff)
@@ -234,7 +239,8 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
 	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap;
 
-	swap = one && two && dwell_bucket_used(two) < dwell_bucket_used(one);
+	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS - 1 &&
+	       dwell_bucket_used(two) < dwell_bucket_used(one);
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
 		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
 		const struct dwell_bucket *bucket = other ? two : one;

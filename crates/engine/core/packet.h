@@ -370,9 +370,11 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 				packet->quic_version = version;
 				packet->may_open = version != 0;
 			} else {
-				if (!(quic->first & 0x40)) /* the fixed bit */
-					return DWELL_SKIP_PROTOCOL;
-				packet->may_open = src_port == 443 || dst_port == 443;
+				/* without the fixed bit only of a flow that is known:
+				 * its ends may have agreed to grease it (RFC 9287)
+				 */
+				packet->may_open =
+					quic->first & 0x40 && (src_port == 443 || dst_port == 443);
 			}
 			packet->kind = DWELL_KIND_QUIC;
 		}

@@ -3,13 +3,28 @@
  * packet back.
  *
  * quic-spin: the client inverts the spin bit that it last saw, the server
- * echoes it (RFC 9000 section 17.4). So edges alternate between the sides: the
- * server's to the client's value, the client's away from the server's. Seen
- * from the middle, an edge that follows the other side's is a round trip to
- * its sender; two edges of one side in a row, or of the wrong value, prove
- * that somebody does not spin (constant, greased, random) or that packets were
- * lost or reordered. A sample is given only after a streak of right edges,
- * longer the more often the order was broken.
+ * echoes it (RFC 9000 section 17.4). So the sides take turns: after an edge of
+ * one side only the other may change its value, the server to the client's, the
+ * client away from the server's. Seen from the middle, an edge that follows the
+ * other side's is a round trip to its sender (RFC 9312 section 4.2).
+ *
+ * Either side may instead send a constant, or a random value with each packet
+ * (RFC 9000 recommends it for at least one connection in sixteen), and then
+ * there is nothing to measure. A constant is seen at once, as the other side
+ * never gets its turn. Chance is told from rule by how long it would go on:
+ * - An edge out of turn or of the wrong value is a fault. Samples resume after a
+ *   streak of right edges, longer the more faults there were.
+ * - Each side must be trusted, by one of three kinds of evidence that its values
+ *   are not drawn for each packet. Each is as likely by chance as given:
+ *   * holds: 6 packets kept the value while the other side had the turn, where
+ *     each had an even chance to be a fault (2^-6),
+ *   * calm: packets that kept the value outweigh three times those that changed
+ *     it by 8 since the connection began (1.84^-8, 0.8 %),
+ *   * flips: 16 packets in a row changed it, as when requests and answers take
+ *     turns one by one (2^-16).
+ *   With each fault 2 more are asked for, so that the chances add up to little
+ *   more than the first.
+ * What is genuine but too short or too sparse to prove it gives nothing.
  */
 #ifndef DWELL_QUIC_H
 #define DWELL_QUIC_H
@@ -26,6 +41,11 @@
 #define DWELL_SPIN_STREAK 2
 #define DWELL_SPIN_STREAK_PER_FAULT 4
 #define DWELL_SPIN_FAULTS_MAX 15
+#define DWELL_SPIN_HOLDS 6
+#define DWELL_SPIN_CALM 8
+#define DWELL_SPIN_CALM_PER_FLIP 3
+#define DWELL_SPIN_CALM_MAX 100
+#define DWELL_SPIN_FLIPS 16
 
 /* True if an Initial of this direction would be a client's first: of the flow,
  * or of another connection between the same ports. A client sends no Initial
@@ -86,10 +106,48 @@ static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step,
 					      const struct dwell_spin_state *spin)
 {
 	const struct dwell_flow *flow = step->flow;
-	__u64 known = flow->side[0].min_rtt_ns + flow->side[1].min_rtt_ns;
+	__u64 halves = flow->side[0].min_rtt_ns + flow->side[1].min_rtt_ns;
+	__u64 known = halves > spin->loop_ns ? halves : spin->loop_ns;
 	__u64 floor = known >> 2 >> (spin->early & 63);
 
 	return floor > step->config->spin_floor_ns ? floor : step->config->spin_floor_ns;
+}
+
+static __always_inline int dwell_spin_trusts(const struct dwell_spin_state *side, __u32 faults)
+{
+	return side->holds >= DWELL_SPIN_HOLDS + 2 * faults ||
+	       side->calm >= (int)(DWELL_SPIN_CALM + 2 * faults) ||
+	       side->flips >= DWELL_SPIN_FLIPS + 2 * faults;
+}
+
+/* A packet with the value of its side's last one. */
+static __always_inline void dwell_spin_kept(struct dwell_spin_state *mine, int its_turn)
+{
+	mine->flips = 0;
+	if (mine->calm < DWELL_SPIN_CALM_MAX)
+		mine->calm++;
+	if (!its_turn && mine->holds < 255)
+		mine->holds++;
+}
+
+static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
+{
+	if (mine->flips < 255)
+		mine->flips++;
+	if (mine->calm > -DWELL_SPIN_CALM_MAX)
+		mine->calm -= DWELL_SPIN_CALM_PER_FLIP;
+}
+
+/* Somebody does not spin, or packets were lost or reordered. */
+static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_spin_state *mine)
+{
+	struct dwell_flow *flow = step->flow;
+
+	flow->spin_streak = 0;
+	if (flow->spin_faults < DWELL_SPIN_FAULTS_MAX)
+		flow->spin_faults++;
+	mine->holds = 0;
+	dwell_count(step, DWELL_REJECT_SPIN_ORDER);
 }
 
 static __always_inline void dwell_quic_spin(struct dwell_step *step)
@@ -100,7 +158,9 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	struct dwell_memories *memories = dwell_memories_of(step);
 	struct dwell_spin_state *mine;
 	const struct dwell_spin_state *other;
-	__u8 value = packet->quic_first >> 5 & 1;
+	__u8 value = packet->quic_first >> 5 & 1, quic = flow->quic;
+	__u32 first = !(quic & DWELL_QUIC_EDGE_KNOWN);
+	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
 	__u64 now, previous;
 
 	if (!memories)
@@ -108,30 +168,34 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	mine = &memories->of[direction].spin;
 	other = &memories->of[!direction].spin;
 	if (!mine->known) {
-		mine->known = 1;
+		mine->known = DWELL_SPIN_VALUE;
 		mine->value = value;
 		return;
 	}
-	if (mine->value == value)
+	if (mine->value == value) {
+		dwell_spin_kept(mine, first || last != direction);
 		return;
+	}
 	now = dwell_now(step->clock);
-	if (mine->edges && now - mine->edge_ns < dwell_spin_floor(step, mine)) {
+	if (mine->known & DWELL_SPIN_EDGE && now - mine->edge_ns < dwell_spin_floor(step, mine)) {
 		if (mine->early < 63)
 			mine->early++;
+		mine->holds = 0;
+		dwell_spin_changed(mine);
 		dwell_count(step, DWELL_REJECT_SPIN_EARLY);
 		return;
 	}
-	previous = mine->edge_ns;
+
+	int trusted = dwell_spin_trusts(mine, flow->spin_faults) &&
+		      dwell_spin_trusts(other, flow->spin_faults);
+	__u32 inverts = other->known && other->value != value;
+
+	dwell_spin_changed(mine);
+	previous = mine->known & DWELL_SPIN_EDGE ? mine->edge_ns : 0;
+	mine->known |= DWELL_SPIN_EDGE;
 	mine->early = 0;
 	mine->value = value;
 	mine->edge_ns = now;
-	mine->edges++;
-
-	__u8 quic = flow->quic;
-	__u32 first = !(quic & DWELL_QUIC_EDGE_KNOWN);
-	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
-	__u32 inverts = other->known && other->value != value;
-
 	flow->quic = (quic & ~DWELL_QUIC_EDGE) | DWELL_QUIC_EDGE_KNOWN |
 		     (direction ? DWELL_QUIC_EDGE : 0);
 	if (first || !other->known)
@@ -139,21 +203,27 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	if (!(quic & DWELL_QUIC_CLIENT_KNOWN)) {
 		__u32 client = inverts ? direction : !direction;
 
+		flow->quic &= ~DWELL_QUIC_CLIENT;
 		flow->quic |= DWELL_QUIC_CLIENT_KNOWN | (client ? DWELL_QUIC_CLIENT : 0);
 		quic = flow->quic;
 	}
 	__u32 is_client = direction == (quic & DWELL_QUIC_CLIENT ? 1U : 0U);
 
-	if (last == direction || is_client != inverts) {
-		flow->spin_streak = 0;
-		if (flow->spin_faults < DWELL_SPIN_FAULTS_MAX)
-			flow->spin_faults++;
-		dwell_count(step, DWELL_REJECT_SPIN_ORDER);
+	if (last == direction) {
+		dwell_spin_fault(step, mine);
+		return;
+	}
+	if (is_client != inverts) {
+		dwell_spin_fault(step, mine);
+		/* or it is the other way round, and who began was not seen */
+		if (!(quic & DWELL_QUIC_WAITING))
+			flow->quic &= ~DWELL_QUIC_CLIENT_KNOWN;
 		return;
 	}
 	if (flow->spin_streak < 255)
 		flow->spin_streak++;
-	if (flow->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * flow->spin_faults)
+	if (!trusted ||
+	    flow->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * flow->spin_faults)
 		return;
 	if (flow->spin_streak == 255) {
 		flow->spin_streak = 64;
@@ -161,10 +231,12 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	}
 	if (dwell_wants(step->config, DWELL_QUIC_SPIN))
 		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);
-	if (dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP) && previous) {
+	if (!previous)
+		return;
+	if (!mine->loop_ns || now - previous < mine->loop_ns)
+		mine->loop_ns = now - previous;
+	if (dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_match_set(step, &step->loop, DWELL_QUIC_SPIN_LOOP, now - previous, 0);
-		if (!mine->loop_ns || now - previous < mine->loop_ns)
-			mine->loop_ns = now - previous;
 		step->loop.min_rtt_ns = mine->loop_ns;
 	}
 }

@@ -85,7 +85,7 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
 		return;
 	if (!(mine->known & DWELL_SEQ_NEXT)) {
 		mine->next_seq = end;
-		mine->known |= syn ? DWELL_SEQ_NEXT | DWELL_SEQ_SYN : DWELL_SEQ_NEXT;
+		mine->known |= DWELL_SEQ_NEXT;
 		/* what came before a flow's first packet seen is not known: it may
 		 * be a retransmission
 		 */
@@ -109,6 +109,8 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
 	if (!dwell_may_stamp(step))
 		return;
 	dwell_stamp_put(step, dwell_stamp_hash(packet, DWELL_TCP_SEQ, direction, end), 0, 0);
+	if (syn)
+		mine->known |= DWELL_SEQ_SYN;
 	if (!mine->probe_ns) {
 		mine->probe_seq = end;
 		mine->probe_ns = dwell_now(step->clock);

@@ -25,7 +25,14 @@ pub fn quic(bytes: &[u8]) -> BTreeSet<Method> {
         l4.truncate(13);
         scene.feed(
             stage,
-            Packet { proto: 17, from, to, l4, l4_len, says: Says::Quic { first, version } },
+            Packet {
+                proto: 17,
+                from,
+                to,
+                l4,
+                l4_len,
+                says: Says::Quic { first, version },
+            },
         );
     }
     scene.finish()

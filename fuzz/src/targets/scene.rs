@@ -81,23 +81,31 @@ impl Stage {
             flow: who >> 1 & 1,
             forward,
             interface: u32::from(who >> 4 & 3 == 3),
-            link: [Link::Ethernet, Link::Tagged, Link::Raw, Link::Ethernet][usize::from(who >> 2 & 3)],
+            link: [Link::Ethernet, Link::Tagged, Link::Raw, Link::Ethernet]
+                [usize::from(who >> 2 & 3)],
         }
     }
 
     /// Client and server address. Flows differ in them, or in their ports.
     pub fn addresses(self) -> (IpAddr, IpAddr) {
-        let address = |text: &str| text.parse().expect("an address");
-        let numbered = |text: &str| address(&text.replace('N', &(self.flow / 8 + 1).to_string()));
+        let v4 = |a, b, c, d| IpAddr::from([a, b, c, d]);
+        let v6 = |high: [u16; 2], low: [u16; 4]| {
+            IpAddr::from([high[0], high[1], 0, 0, low[0], low[1], low[2], low[3]])
+        };
+        let number = self.flow / 8 + 1;
+        let wide = u16::from(number);
         match self.flow % 8 {
-            0 => (address("10.0.0.1"), address("10.0.0.2")),
-            1 => (address("fd00::1"), address("fd00::2")),
-            2 => (address("127.0.0.1"), address("127.0.0.1")),
-            3 => (address("::1"), numbered("::N:0:0:5")),
-            4 => (address("10.0.0.2"), address("10.0.0.1")),
-            5 => (address("2001:db8::ff"), numbered("2001:db8::N")),
-            6 => (numbered("192.0.2.N"), address("10.0.0.1")),
-            _ => (address("::1"), address("::1")),
+            0 => (v4(10, 0, 0, 1), v4(10, 0, 0, 2)),
+            1 => (v6([0xfd00, 0], [0, 0, 0, 1]), v6([0xfd00, 0], [0, 0, 0, 2])),
+            2 => (v4(127, 0, 0, 1), v4(127, 0, 0, 1)),
+            3 => (v6([0, 0], [0, 0, 0, 1]), v6([0, 0], [wide, 0, 0, 5])),
+            4 => (v4(10, 0, 0, 2), v4(10, 0, 0, 1)),
+            5 => (
+                v6([0x2001, 0xdb8], [0, 0, 0, 255]),
+                v6([0x2001, 0xdb8], [0, 0, 0, wide]),
+            ),
+            6 => (v4(192, 0, 2, number), v4(10, 0, 0, 1)),
+            _ => (v6([0, 0], [0, 0, 0, 1]), v6([0, 0], [0, 0, 0, 1])),
         }
     }
 
@@ -105,7 +113,11 @@ impl Stage {
     pub fn endpoints(self, client_port: u16, server_port: u16) -> (Endpoint, Endpoint) {
         let (client, server) = self.addresses();
         // The third of eight have one port, and so only their addresses.
-        let offset = if self.flow % 8 == 3 { 0 } else { u16::from(self.flow / 8) };
+        let offset = if self.flow % 8 == 3 {
+            0
+        } else {
+            u16::from(self.flow / 8)
+        };
         let client = Endpoint {
             address: client,
             port: client_port + offset,
@@ -114,7 +126,11 @@ impl Stage {
             address: server,
             port: server_port,
         };
-        if self.forward { (client, server) } else { (server, client) }
+        if self.forward {
+            (client, server)
+        } else {
+            (server, client)
+        }
     }
 }
 
@@ -169,21 +185,42 @@ impl Says {
         match (method, earlier, self) {
             (
                 Method::TcpTimestamp,
-                Says::Tcp { ts: Some((value, _)), .. },
-                Says::Tcp { ts: Some((_, echo)), ack: Some(_), .. },
+                Says::Tcp {
+                    ts: Some((value, _)),
+                    ..
+                },
+                Says::Tcp {
+                    ts: Some((_, echo)),
+                    ack: Some(_),
+                    ..
+                },
             ) => value == echo,
             (Method::TcpSeq, Says::Tcp { seq, end, .. }, Says::Tcp { ack: Some(ack), .. }) => {
                 seq != end && end.wrapping_sub(*ack) as i32 <= 0
             }
             (
                 Method::Icmp | Method::Icmpv6,
-                Says::Echo { request: true, seq: asked },
-                Says::Echo { request: false, seq },
+                Says::Echo {
+                    request: true,
+                    seq: asked,
+                },
+                Says::Echo {
+                    request: false,
+                    seq,
+                },
             ) => asked == seq,
             (
                 Method::Dns,
-                Says::Dns { query: true, id: asked_id, question: asked },
-                Says::Dns { query: false, id, question },
+                Says::Dns {
+                    query: true,
+                    id: asked_id,
+                    question: asked,
+                },
+                Says::Dns {
+                    query: false,
+                    id,
+                    question,
+                },
             ) => (asked_id, asked) == (id, question),
             (
                 Method::QuicSpin | Method::QuicSpinLoop,
@@ -195,7 +232,10 @@ impl Says {
             }
             (
                 Method::QuicHandshake,
-                Says::Quic { first: asked, version },
+                Says::Quic {
+                    first: asked,
+                    version,
+                },
                 Says::Quic { first, .. },
             ) => asked & first & 0x80 != 0 && initial(*asked, *version),
             _ => false,
@@ -267,9 +307,9 @@ impl Scene {
     pub fn stage(&mut self, who: u8, delta: u8) -> Stage {
         match DELTAS_NS.get(usize::from(delta & 31)) {
             Some(step) => {
-                let later = self.now_ns + step * (1 + u64::from(delta >> 5));
-                if later - self.start_ns < SPAN_NS {
-                    self.now_ns = later;
+                let step = step * (1 + u64::from(delta >> 5));
+                if self.now_ns - self.start_ns + step < SPAN_NS {
+                    self.now_ns += step;
                 }
             }
             None => {
@@ -285,11 +325,21 @@ impl Scene {
 
     /// Feeds one packet of a stage. `cut` bytes at the end are not captured.
     pub fn feed(&mut self, stage: Stage, packet: Packet) -> Option<Counter> {
-        let Packet { proto, from, to, l4, l4_len, says } = packet;
+        let Packet {
+            proto,
+            from,
+            to,
+            l4,
+            l4_len,
+            says,
+        } = packet;
         let frame = frame::ip(stage.link, proto, from, to, &l4, l4_len);
         let data = frame.data.into_boxed_slice();
         let (interface, protocol) = (stage.interface, Protocol(proto));
-        let flow = self.flows.entry(key(from, to, protocol, interface)).or_default();
+        let flow = self
+            .flows
+            .entry(key(from, to, protocol, interface))
+            .or_default();
         let before = flow.fed.len();
         flow.bytes += u64::from(frame.wire_len);
         flow.fed.push(Fed {
@@ -335,14 +385,20 @@ impl Scene {
 
     fn check_flow(&mut self, event: &FlowEvent, now: Option<(Key, usize)>) {
         let key = key(event.src, event.dst, event.protocol, event.interface);
-        let flow = self.flows.get_mut(&key).expect("the flow of an event was fed");
+        let flow = self
+            .flows
+            .get_mut(&key)
+            .expect("the flow of an event was fed");
         assert!(
-            flow.fed
-                .iter()
-                .any(|fed| fed.time_ns == event.first_ns && fed.from == event.src && fed.to == event.dst),
+            flow.fed.iter().any(|fed| fed.time_ns == event.first_ns
+                && fed.from == event.src
+                && fed.to == event.dst),
             "{event:?} begins with no packet that was fed"
         );
-        assert!(event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes, "{event:?}");
+        assert!(
+            event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes,
+            "{event:?}"
+        );
         match event.change {
             FlowChange::Open => {
                 assert!(!flow.open, "{event:?} twice");
@@ -368,7 +424,10 @@ impl Scene {
             (answer.to, answer.from, fed_key.2, fed_key.3),
             "{sample:?}"
         );
-        assert!(sample.packets <= flow.fed.len() as u64 && sample.bytes <= flow.bytes, "{sample:?}");
+        assert!(
+            sample.packets <= flow.fed.len() as u64 && sample.bytes <= flow.bytes,
+            "{sample:?}"
+        );
         let loops = sample.method == Method::QuicSpinLoop;
         let (src, dst) = match loops {
             true => (answer.from, answer.to),
@@ -391,7 +450,10 @@ impl Scene {
             .count();
         let samples = flow.samples.entry((sample.method, sample.dst)).or_default();
         *samples += 1;
-        assert!(*samples <= asked, "{samples} samples of {asked} packets: {sample:?}");
+        assert!(
+            *samples <= asked,
+            "{samples} samples of {asked} packets: {sample:?}"
+        );
     }
 }
 

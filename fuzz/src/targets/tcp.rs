@@ -61,7 +61,8 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
             0x80 => peer.next_seq ^ 1 << 31,
             ack => hundreds(peer.next_seq, ack),
         };
-        let occupied = payload + u32::from(kind & kind::SYN != 0) + u32::from(kind & kind::FIN != 0);
+        let occupied =
+            payload + u32::from(kind & kind::SYN != 0) + u32::from(kind & kind::FIN != 0);
         let end = seq.wrapping_add(occupied);
         if end.wrapping_sub(side.next_seq) as i32 > 0 {
             side.next_seq = end;
@@ -89,20 +90,46 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
             options.extend(value.to_be_bytes());
             options.extend(echo.to_be_bytes());
         }
+        // One that has lost its end says nothing.
+        let ts = ts.filter(|_| options.len() <= 40);
         if kind & kind::SACK != 0 {
             options.extend([5, 10]);
             options.extend(ack.wrapping_add(100).to_be_bytes());
             options.extend(ack.wrapping_add(200).to_be_bytes());
         }
         options.truncate(40);
-        // The last option may have lost its end, and then says nothing.
-        let ts = ts.filter(|_| options.len() < 40 || kind & kind::ODD_OPTIONS == 0);
         let flags = kind & (kind::FIN | kind::SYN | kind::RST) | if acks { 16 } else { 0 };
-        let window = if kind & kind::WINDOW == 0 { 1000 } else { 1000 + u16::from(len >> 4) };
-        let l4 = frame::tcp((from.port, to.port), seq, if acks { ack } else { 0 }, flags, window, &options);
+        let window = if kind & kind::WINDOW == 0 {
+            1000
+        } else {
+            1000 + u16::from(len >> 4)
+        };
+        let l4 = frame::tcp(
+            (from.port, to.port),
+            seq,
+            if acks { ack } else { 0 },
+            flags,
+            window,
+            &options,
+        );
         let l4_len = l4.len() + payload as usize;
-        let says = Says::Tcp { seq, end, ack: acks.then_some(ack), ts };
-        scene.feed(stage, Packet { proto: 6, from, to, l4, l4_len, says });
+        let says = Says::Tcp {
+            seq,
+            end,
+            ack: acks.then_some(ack),
+            ts,
+        };
+        scene.feed(
+            stage,
+            Packet {
+                proto: 6,
+                from,
+                to,
+                l4,
+                l4_len,
+                says,
+            },
+        );
     }
     scene.finish()
 }

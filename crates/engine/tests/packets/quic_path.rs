@@ -1,6 +1,6 @@
 //! A QUIC connection between two hosts, seen by a vantage point between them.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::OnceLock};
 
 use crate::wire::{ETHERNET, Frame, Side, ethernet, frame, udp};
 
@@ -18,9 +18,11 @@ pub fn long(at_ms: f64, from: Side, version: u32, kind: u8) -> Frame {
 
 /// A datagram of one short-header packet.
 pub fn short(at_ms: f64, from: Side, spin: bool) -> Frame {
-    let mut payload = vec![0x40 | u8::from(spin) << 5];
-    payload.resize(60, 0x55);
-    datagram(at_ms, from, &payload)
+    static MADE: OnceLock<[Frame; 2]> = OnceLock::new();
+    let made = MADE.get_or_init(|| SIDES.map(|side| datagram(0.0, side, &[0x40; 60])));
+    let mut data = made[from as usize].data.clone();
+    data[14 + 20 + 8] |= u8::from(spin) << 5;
+    frame(at_ms, ETHERNET, data)
 }
 
 pub fn datagram(at_ms: f64, from: Side, payload: &[u8]) -> Frame {

@@ -1,50 +1,156 @@
-//! quic-spin over many connections.
+//! quic-spin over many connections: what is genuine is measured, what is drawn
+//! is not.
 
 use dwell_engine::{
     measure::{Method, Sample},
-    rtt::Config,
+    rtt::Counter,
 };
 
 use crate::{
     quic_path::{Connection, Dice, Path, Spin, Traffic, seen},
-    wire::{START_NS, run, small},
+    wire::{Run, Side, run, small},
 };
 
 const TRAFFICS: [Traffic; 6] = [
-    Traffic::Requests { packets: 1, think_us: 100 },
-    Traffic::Requests { packets: 1, think_us: 30_000 },
-    Traffic::Requests { packets: 12, think_us: 5_000 },
-    Traffic::Download { gap_us: 700 },
-    Traffic::Upload { gap_us: 700 },
+    Traffic::Requests {
+        packets: 1,
+        think_us: 100,
+    },
+    Traffic::Requests {
+        packets: 1,
+        think_us: 30_000,
+    },
+    Traffic::Requests {
+        packets: 12,
+        think_us: 5_000,
+    },
+    Traffic::Download { gap_us: 1_400 },
+    Traffic::Upload { gap_us: 1_400 },
     Traffic::Call { gap_us: 20_000 },
 ];
-const WAYS_US: [(u64, u64); 3] = [(10_000, 2_500), (50, 12_000), (12_000, 50)];
 
-#[test]
-fn explore() {
-    for (client, server) in [(Spin::Genuine, Spin::Genuine), (Spin::Random, Spin::Random), (Spin::Random, Spin::Genuine), (Spin::Genuine, Spin::Random), (Spin::Random, Spin::Constant(false)), (Spin::Genuine, Spin::Constant(true)), (Spin::Constant(false), Spin::Random)] {
-        for traffic in TRAFFICS {
-            for (to_client_us, to_server_us) in WAYS_US {
-              for late_one_in in [0, 30] {
-                let n = 300;
-                let (mut hit, mut samples, mut edges, mut wrong) = (0, 0, 0, 0);
-                for seed in 0..n {
-                    let mut dice = Dice(seed);
-                    let connection = Connection { client, server, traffic, path: Path { to_client_us, to_server_us, late_one_in }, duration_ms: 2000 };
-                    let frames = seen(&connection, &mut dice);
-                    let config = Config { methods: vec![Method::QuicSpin, Method::QuicSpinLoop, Method::QuicHandshake], ..small() };
-                    let run = run(&config, frames.clone());
-                    let spins: Vec<&Sample> = run.samples.iter().filter(|s| s.method == Method::QuicSpinLoop).collect();
-                    hit += u64::from(!spins.is_empty());
-                    samples += spins.len();
-                    edges += frames.len();
-                    let least = 2 * (to_client_us + to_server_us) * 1000;
-                    wrong += spins.iter().filter(|s| s.rtt_ns < least * 8 / 10).count();
-                }
-                let _ = START_NS;
-                println!("{client:?}/{server:?} {traffic:?} {to_client_us}+{to_server_us} late {late_one_in}: {hit}/{n} conns, {} loops each, {} packets each, {wrong} too short", samples as f64 / n as f64, edges as u64 / n);
-              }
+/// In the middle, next to the client, next to the server.
+const PATHS: [(u64, u64); 3] = [(10_000, 2_500), (50, 12_000), (12_000, 50)];
+
+/// Each traffic on each path, `times` each.
+fn runs(client: Spin, server: Spin, late_one_in: u64, times: u64) -> Vec<(Connection, Run)> {
+    let mut runs = Vec::new();
+    for traffic in TRAFFICS {
+        for (to_client_us, to_server_us) in PATHS {
+            for _ in 0..times {
+                let connection = Connection {
+                    client,
+                    server,
+                    traffic,
+                    path: Path {
+                        to_client_us,
+                        to_server_us,
+                        late_one_in,
+                    },
+                    duration_ms: 2_500,
+                };
+                let mut dice = Dice(runs.len() as u64);
+                runs.push((connection, run(&small(), seen(&connection, &mut dice))));
             }
         }
+    }
+    runs
+}
+
+fn loops(run: &Run) -> impl Iterator<Item = &Sample> {
+    let spin = |sample: &&Sample| sample.method == Method::QuicSpinLoop;
+    run.samples.iter().filter(spin)
+}
+
+fn halves(run: &Run, to: Side) -> impl Iterator<Item = &Sample> {
+    let port = if to == Side::Server { 443 } else { 50_000 };
+    let spin =
+        move |sample: &&Sample| sample.method == Method::QuicSpin && sample.dst.port == port;
+    run.samples.iter().filter(spin)
+}
+
+/// Connections of which a spin sample was given.
+fn measured(runs: &[(Connection, Run)]) -> usize {
+    runs.iter()
+        .filter(|(_, run)| loops(run).next().is_some() || halves(run, Side::Client).next().is_some())
+        .count()
+}
+
+/// Loops that must have been measured. In a call next to one of the hosts
+/// there is about one packet in a loop, which may never prove that it is no
+/// chance.
+fn enough(connection: &Connection) -> usize {
+    match connection.traffic {
+        Traffic::Call { .. } => 0,
+        _ => 20,
+    }
+}
+
+#[test]
+fn genuine_spin_is_measured_whatever_the_traffic_and_never_too_short() {
+    for (connection, run) in runs(Spin::Genuine, Spin::Genuine, 0, 3) {
+        let Path {
+            to_client_us,
+            to_server_us,
+            ..
+        } = connection.path;
+        // the clock of a loop starts anew with the jitter of 20 µs on each way
+        let jitter_ns = 40_000;
+        let least = |us: u64| (2 * us * 1000).saturating_sub(jitter_ns);
+        assert!(loops(&run).count() >= enough(&connection));
+        let all = |samples: Vec<&Sample>, least_ns: u64| {
+            assert!(samples.iter().all(|sample| sample.rtt_ns >= least_ns));
+            samples.iter().map(|sample| sample.rtt_ns).min()
+        };
+        let (to_client, to_server) = (least(to_client_us), least(to_server_us));
+        all(halves(&run, Side::Client).collect(), to_client);
+        let server = all(halves(&run, Side::Server).collect(), to_server);
+        all(loops(&run).collect(), least(to_client_us + to_server_us));
+        // Of a server that answers at once, the least is the path's.
+        if matches!(connection.traffic, Traffic::Requests { packets: 1, .. }) {
+            assert!(server.unwrap() < 2 * to_server_us * 1000 + 200_000);
+        }
+    }
+}
+
+#[test]
+fn late_packets_are_rejected_and_counted() {
+    let (mut early, mut given, mut short) = (0, 0, 0);
+    for (connection, run) in runs(Spin::Genuine, Spin::Genuine, 8, 5) {
+        let path = connection.path;
+        let least_ns = 2 * (path.to_client_us + path.to_server_us) * 1000 * 8 / 10;
+        early += run.count(Counter::SpinEarly);
+        given += loops(&run).count();
+        short += loops(&run).filter(|sample| sample.rtt_ns < least_ns).count();
+        assert!(loops(&run).count() >= enough(&connection) / 2);
+    }
+    assert!(early > 50, "{early}");
+    assert!(short * 1000 <= given, "{short} of {given}");
+}
+
+#[test]
+fn a_constant_on_either_side_gives_nothing() {
+    let others = [Spin::Genuine, Spin::Random, Spin::Constant(true)];
+    for constant in [Spin::Constant(false), Spin::Constant(true)] {
+        for other in others {
+            assert_eq!(measured(&runs(constant, other, 30, 2)), 0);
+            assert_eq!(measured(&runs(other, constant, 30, 2)), 0);
+        }
+    }
+}
+
+#[test]
+fn chance_on_both_sides_gives_nothing() {
+    assert_eq!(measured(&runs(Spin::Random, Spin::Random, 0, 25)), 0);
+}
+
+#[test]
+fn chance_on_one_side_gives_a_sample_in_at_most_one_connection_of_a_hundred() {
+    for (client, server) in [(Spin::Random, Spin::Genuine), (Spin::Genuine, Spin::Random)] {
+        let runs = runs(client, server, 0, 25);
+        let (measured, of) = (measured(&runs), runs.len());
+        assert!(measured * 100 <= of, "{client:?} {server:?}: {measured} of {of}");
+        let samples: usize = runs.iter().map(|(_, run)| loops(run).count()).sum();
+        assert!(samples * 10 <= of, "{client:?} {server:?}: {samples} loops");
     }
 }

@@ -1,0 +1,245 @@
+//! Captures that are none, or not whole: what was measured before the fault is reported, the fault
+//! is named, and the exit status tells whether anything was missed.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use dwell_capture::LinkType;
+use flate2::{Compression, write::GzEncoder};
+use tempfile::TempDir;
+
+use crate::support::{Run, dwell, dwell_reading};
+use crate::wire::{capture, capture_as, pings};
+
+/// A file in a folder of its own; its name is the same in each message.
+struct File {
+    folder: TempDir,
+}
+
+impl File {
+    fn new(content: &[u8]) -> File {
+        let file = File {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        fs::write(file.path(), content).unwrap();
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("x.pcap")
+    }
+
+    /// What dwell says of it, with the path made the same for every run.
+    fn read(&self) -> Run {
+        read(&self.path())
+    }
+}
+
+fn read(path: &Path) -> Run {
+    let mut run = dwell(&["rtt", "-r", path.to_str().unwrap()]);
+    run.stderr = run.stderr.replace(path.to_str().unwrap(), "x.pcap");
+    run
+}
+
+/// Two packets of each ping: 16 bytes of head and 14 + 20 + 8 + 56.
+const RECORD: usize = 114;
+const HEADER: usize = 24;
+
+#[test]
+fn a_whole_capture() {
+    let run = File::new(&capture(&pings(3))).read();
+    insta::assert_snapshot!(run, @"
+    exit 0
+    stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 03:04:05.025000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stderr: dwell: 6 packets, 3 samples, 0 events lost, 588 bytes, 1 flows opened, 3 stamps
+    ");
+}
+
+#[test]
+fn a_missing_file() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(read(&folder.path().join("nosuch.pcap")), @"
+    exit 2
+    stderr: dwell: cannot open capture x.pcap: No such file or directory (os error 2); check the name and that you may read it
+    ");
+}
+
+#[test]
+fn a_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(read(folder.path()), @"
+    exit 2
+    stderr: dwell: cannot open capture x.pcap: Is a directory (os error 21); check the name and that you may read it
+    ");
+}
+
+#[test]
+fn a_file_that_is_no_capture() {
+    insta::assert_snapshot!(File::new(b"GET / HTTP/1.1\r\n\r\n").read(), @"
+    exit 2
+    stderr: dwell: x.pcap is not a capture: it starts with 'GET '; give a pcap or pcapng file, plain or gzip
+    ");
+}
+
+#[test]
+fn an_empty_file() {
+    insta::assert_snapshot!(File::new(b"").read(), @"
+    exit 2
+    stderr: dwell: x.pcap is not a capture: it is empty; give a pcap or pcapng file, plain or gzip
+    ");
+}
+
+#[test]
+fn a_header_and_nothing_more() {
+    insta::assert_snapshot!(File::new(&capture(&[])).read(), @"
+    exit 0
+    stderr: dwell: 0 packets, 0 samples, 0 events lost
+    ");
+}
+
+#[test]
+fn a_part_of_a_header() {
+    insta::assert_snapshot!(File::new(&capture(&[])[..10]).read(), @"
+    exit 4
+    stderr: dwell: capture x.pcap is cut off inside the record at byte 0; packets read before: 0, all good; copy the file again or let the capture finish to get the rest
+    ");
+}
+
+#[test]
+fn a_capture_that_is_cut_in_the_middle_of_a_packet() {
+    let whole = capture(&pings(3));
+    assert_eq!(whole.len(), HEADER + 6 * RECORD);
+    insta::assert_snapshot!(File::new(&whole[..HEADER + 4 * RECORD + 50]).read(), @"
+    exit 4
+    stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: capture x.pcap is cut off inside the record at byte 480; packets read before: 4, all good; copy the file again or let the capture finish to get the rest
+    ");
+}
+
+#[test]
+fn a_capture_that_is_cut_in_the_middle_of_a_packet_s_head() {
+    let whole = capture(&pings(3));
+    insta::assert_snapshot!(File::new(&whole[..HEADER + 4 * RECORD + 7]).read(), @"
+    exit 4
+    stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: capture x.pcap is cut off inside the record at byte 480; packets read before: 4, all good; copy the file again or let the capture finish to get the rest
+    ");
+}
+
+#[test]
+fn a_packet_that_claims_an_absurd_length() {
+    let mut bytes = capture(&pings(3));
+    let length = HEADER + 4 * RECORD + 8;
+    bytes[length..length + 4].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
+    insta::assert_snapshot!(File::new(&bytes).read(), @"
+    exit 4
+    stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: capture x.pcap is damaged at packet 5, byte 480: it claims 4294967280 captured bytes, the most is 262144; packets read before: 4, all good; copy the file again or repair it to get the rest
+    ");
+}
+
+#[test]
+fn a_link_type_that_nobody_knows() {
+    let bytes = capture_as(LinkType(147), &pings(3));
+    insta::assert_snapshot!(File::new(&bytes).read(), @"
+    exit 2
+    stderr: dwell: 6 packets, 0 samples, 0 events lost, 504 bytes, 6 unknown link
+    stderr: dwell: x.pcap: 6 of 6 packets have a link type that is not known: 147; capture on another interface, or convert it with a tool that knows it
+    ");
+}
+
+#[test]
+fn one_interface_of_two_with_a_link_type_that_nobody_knows() {
+    insta::assert_snapshot!(File::new(&two_links()).read(), @"
+    exit 4
+    stdout: 00:00:00.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stdout: 00:00:00.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
+    stderr: dwell: 5 packets, 2 samples, 0 events lost, 340 bytes, 1 unknown link, 1 flows opened, 2 stamps
+    stderr: dwell: x.pcap: 1 of 5 packets have a link type that is not known: 147; capture on another interface, or convert it with a tool that knows it
+    ");
+}
+
+/// A pcapng file: pings on an Ethernet interface, and a packet on one of a private link type.
+fn two_links() -> Vec<u8> {
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = (12 + body.len().next_multiple_of(4)) as u32;
+        let mut block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
+        block.extend(body);
+        block.resize(length as usize - 4, 0);
+        block.extend(length.to_le_bytes());
+        block
+    }
+    fn packet(interface: u32, micros: u32, data: &[u8]) -> Vec<u8> {
+        let length = data.len() as u32;
+        let mut body: Vec<u8> = [interface, 0, micros, length, length]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        body.extend(data);
+        block(6, &body)
+    }
+    let section = [&[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0][..], &[0xff; 8]].concat();
+    let interface = |link: u16| block(1, &[&link.to_le_bytes()[..], &[0; 6]].concat());
+    let mut file = block(0x0a0d_0d0a, &section);
+    file.extend(interface(101));
+    file.extend(interface(147));
+    file.extend(packet(1, 0, &[1, 2, 3, 4]));
+    for ping in pings(2) {
+        file.extend(packet(0, (ping.at_ms * 1000.0) as u32, &ping.ip));
+    }
+    file
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_pipe_a_gzip_file_and_both_give_what_the_plain_file_gives() {
+    let plain = capture(&pings(20));
+    let want = File::new(&plain).read();
+    assert_eq!((want.status, want.stdout.lines().count()), (Some(0), 20));
+    assert_eq!(File::new(&gzip(&plain)).read(), want);
+    assert_eq!(dwell_reading(&["rtt", "-r", "-"], &plain), want);
+    assert_eq!(dwell_reading(&["rtt", "-r", "-"], &gzip(&plain)), want);
+}
+
+#[test]
+fn a_gzip_file_that_is_cut() {
+    let packed = gzip(&capture(&pings(2000)));
+    let run = File::new(&packed[..packed.len() / 2]).read();
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!((500..2000).contains(&run.stdout.lines().count()), "{run}");
+    assert!(run.stderr.contains("all good"), "{run}");
+}
+
+#[test]
+fn an_empty_pipe() {
+    insta::assert_snapshot!(dwell_reading(&["rtt", "-r", "-"], b""), @"
+    exit 2
+    stderr: dwell: standard input is not a capture: it is empty; give a pcap or pcapng file, plain or gzip
+    ");
+}
+
+#[test]
+fn packets_that_make_no_sense_are_counted_by_reason() {
+    let mut packets = pings(1);
+    // A header length of 4 bytes, then a packet that is cut short.
+    packets[0].ip[0] = 0x41;
+    packets[1].ip.truncate(10);
+    insta::assert_snapshot!(File::new(&capture(&packets)).read(), @"
+    exit 0
+    stderr: dwell: 2 packets, 0 samples, 0 events lost, 122 bytes, 1 truncated, 1 malformed
+    ");
+}

@@ -1,0 +1,187 @@
+//! `dwell doctor`, and what is said to those who lack a privilege.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{DWELL, Pair, Run, dwell, run, skipped, spawn};
+use crate::wire::{capture, pings};
+
+#[test]
+fn the_report_is_one_object_with_every_fact() {
+    let report = dwell(&["doctor", "--json"]);
+    assert!(matches!(report.status, Some(0 | 3)), "{report}");
+    assert_eq!(report.stderr, "");
+    assert_eq!(report.stdout.lines().count(), 1);
+    let object: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(object["type"], "doctor");
+    assert_eq!(object["schema"], "dwell.doctor/1");
+    assert_eq!(object["rtt_live_possible"], report.status == Some(0));
+    let verbs = object["verbs"].as_array().unwrap();
+    assert!(
+        verbs
+            .iter()
+            .any(|verb| verb["verb"] == "rtt -r" && verb["state"] == "works")
+    );
+    let facts = object["facts"].as_array().unwrap();
+    assert!(facts.len() > 10);
+    for fact in facts {
+        assert!(fact["name"].is_string(), "{fact}");
+        assert!(
+            fact["value"].is_boolean() || fact["value"].is_null(),
+            "{fact}"
+        );
+        // Whoever needs what is missing is told what to do.
+        let needed = !fact["means"].as_array().unwrap().is_empty();
+        if fact["value"] == false && needed {
+            assert!(fact["remedy"].is_string(), "{fact}");
+        }
+    }
+}
+
+#[test]
+fn the_table_fits_and_names_every_verb() {
+    let report = dwell(&["doctor"]);
+    for verb in ["rtt -i", "rtt -r", "lab"] {
+        let is_row = |line: &str| line.starts_with(&format!("{verb} "));
+        assert!(report.stdout.lines().any(is_row), "{report}");
+    }
+}
+
+#[test]
+fn root_programs_of_others_are_shown() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("doctor");
+    let watcher = crate::support::watch(&pair.left, &["-i", "left0", "--ingress-hook", "xdp"]);
+    let report = spawn(&pair.left, DWELL, &["doctor", "-i", "left0"]).end();
+    assert_eq!(report.status, Some(0), "{report}");
+    let shown = report
+        .stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("left0 "));
+    let shown: Vec<_> = shown.collect();
+    let text = shown.join("\n");
+    assert!(text.contains("XDP: observe_xdp (native, id "), "{report}");
+    assert!(text.contains("tcx egress: observe_tc (id "), "{report}");
+    watcher.interrupt();
+}
+
+/// A copy of dwell where everybody may run it, and calls of it as nobody.
+struct Nobody {
+    folder: TempDir,
+}
+
+impl Nobody {
+    /// None, with a notice, where this user cannot become another.
+    fn new() -> Option<Nobody> {
+        if skipped() {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::copy(DWELL, folder.path().join("dwell")).unwrap();
+        Some(Nobody { folder })
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+        command
+            .arg(self.folder.path().join("dwell"))
+            .args(arguments);
+        command.current_dir(self.folder.path());
+        run(&mut command, b"")
+    }
+}
+
+#[test]
+fn root_without_privilege_each_verb_says_what_it_lacks() {
+    let Some(nobody) = Nobody::new() else { return };
+    let live = nobody.run(&["rtt", "-i", "lo"]);
+    assert_eq!((live.status, live.stdout.as_str()), (Some(3), ""), "{live}");
+    let wanted = "dwell: cannot load the RTT program for tc: ";
+    let lacking = "(this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); use sudo, or once: \
+                   sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"\n";
+    assert!(live.stderr.starts_with(wanted), "{live}");
+    assert!(live.stderr.ends_with(lacking), "{live}");
+    let labs: String = [&["lab", "up"][..], &["lab", "list"], &["lab", "demo"]]
+        .iter()
+        .map(|verb| nobody.run(verb).to_string())
+        .collect();
+    insta::assert_snapshot!(labs, @"
+    exit 3
+    stderr: dwell: cannot make a lab: this process is not root. Run it with sudo.
+    exit 3
+    stderr: dwell: cannot remove labs: this process is not root. Run it with sudo.
+    exit 3
+    stderr: network: client -- 20.000 ms -- vantage -- 5.000 ms -- server
+    stderr: dwell: cannot make a lab: this process is not root. Run it with sudo.
+    ");
+    let doctor = nobody.run(&["doctor"]);
+    assert_eq!(
+        (doctor.status, doctor.stderr.as_str()),
+        (Some(3), ""),
+        "{doctor}"
+    );
+    assert!(
+        doctor
+            .stdout
+            .contains("rtt -i                     impossible"),
+        "{doctor}"
+    );
+    assert!(doctor.stdout.contains("CAP_BPF: no"), "{doctor}");
+    assert!(
+        doctor.stdout.contains("rtt -r                     works"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn root_without_privilege_captures_are_read_if_they_may_be() {
+    let Some(nobody) = Nobody::new() else { return };
+    let file = nobody.folder.path().join("x.pcap");
+    fs::write(&file, capture(&pings(3))).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    assert_eq!(
+        nobody.run(&["rtt", "-r", "x.pcap"]).stdout.lines().count(),
+        3
+    );
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    insta::assert_snapshot!(nobody.run(&["rtt", "-r", "x.pcap"]), @"
+    exit 2
+    stderr: dwell: cannot open capture x.pcap: Permission denied (os error 13); check the name and that you may read it
+    ");
+}
+
+#[test]
+fn root_the_three_capabilities_are_enough_and_each_is_needed() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("capabilities");
+    let with = |capabilities: &str| {
+        let mut command = pair.left.command("setpriv");
+        let kept = format!("-all{capabilities}");
+        command.args(["--bounding-set", &kept, "--inh-caps", "-all", DWELL]);
+        command.args(["rtt", "-i", "left0", "--duration", "100ms"]);
+        run(&mut command, b"")
+    };
+    let enough = with(",+bpf,+net_admin,+perfmon");
+    assert_eq!(enough.status, Some(0), "{enough}");
+    for (kept, missing) in [
+        (",+net_admin,+perfmon", "CAP_BPF"),
+        (",+bpf,+perfmon", "CAP_NET_ADMIN"),
+        (",+bpf,+net_admin", "CAP_PERFMON"),
+    ] {
+        let refused = with(kept);
+        assert_eq!(refused.status, Some(3), "{refused}");
+        let said = format!("(this process lacks {missing})");
+        assert!(refused.stderr.contains(&said), "{refused}");
+    }
+}

@@ -1,0 +1,65 @@
+//! What the help says. `INSTA_UPDATE=always cargo test -p dwell-cli help` writes the snapshots
+//! anew after a wanted change.
+
+use crate::support::dwell;
+
+fn help(arguments: &[&str]) -> String {
+    let run = dwell(arguments);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    run.stdout
+}
+
+#[test]
+fn dwell_help() {
+    insta::assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn rtt_help() {
+    insta::assert_snapshot!(help(&["rtt", "--help"]));
+}
+
+#[test]
+fn doctor_help() {
+    insta::assert_snapshot!(help(&["doctor", "--help"]));
+}
+
+#[test]
+fn lab_help() {
+    insta::assert_snapshot!(help(&["lab", "--help"]));
+}
+
+#[test]
+fn lab_up_help() {
+    insta::assert_snapshot!(help(&["lab", "up", "--help"]));
+}
+
+#[test]
+fn no_line_of_any_help_is_wider_than_the_terminal() {
+    for verb in [
+        &["--help"][..],
+        &["-h"],
+        &["rtt", "--help"],
+        &["rtt", "-h"],
+        &["doctor", "--help"],
+        &["lab", "--help"],
+        &["lab", "up", "--help"],
+    ] {
+        for line in help(verb).lines() {
+            assert!(line.chars().count() <= 100, "{verb:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_the_package_s() {
+    let version = format!("dwell {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(help(&["--version"]), version);
+}
+
+#[test]
+fn called_with_nothing_it_shows_its_help_and_exits_with_2() {
+    let run = dwell(&[]);
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
+    assert_eq!(run.stderr, help(&["--help"]));
+}

@@ -1,0 +1,20 @@
+//! The real binary, from outside: what it says of a wrong call, of good and bad captures, and of
+//! real traffic between network namespaces. Tests whose names begin with `root_` need root, and
+//! say so and pass without it.
+
+mod bad_input;
+mod doctor;
+mod errors;
+mod formats;
+mod help;
+mod lab;
+mod live_devices;
+mod live_end;
+mod live_options;
+mod live_traffic;
+mod metrics;
+mod output;
+mod records;
+mod summary;
+mod support;
+mod wire;
