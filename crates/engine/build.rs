@@ -55,7 +55,11 @@ fn main() {
         .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
-        .flags(env::var_os("CARGO_CFG_FUZZING").iter().flat_map(|_| FUZZING))
+        .flags(
+            env::var_os("CARGO_CFG_FUZZING")
+                .iter()
+                .flat_map(|_| FUZZING),
+        )
         .compile("dwell_core");
 
     bindgen::Builder::default()

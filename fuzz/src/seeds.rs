@@ -196,8 +196,15 @@ fn quic() -> Vec<(&'static str, Vec<u8>)> {
         handshake(0xc0, 0x80, 2),
     ];
     let both = [&handshake(0xc0, 0xf0, 0)[..], &spin, &again.concat()].concat();
+    let long = (0..150u8).flat_map(|turn| {
+        let value = 0x40 | (turn & 1) << 5;
+        let client = [CLIENT, MS_1, value, 0];
+        [client, client, [SERVER, MS_1, value, 0]]
+    });
+    let long: Vec<_> = long.collect();
     scenes(vec![
         ("spin", "spin-all", spin.concat()),
+        ("long", "long-all", long.concat()),
         ("handshakes", "handshakes-all", again.concat().concat()),
         ("both", "both-all", both.concat()),
     ])
@@ -321,6 +328,24 @@ fn packets() -> Vec<(&'static str, Vec<u8>)> {
                     [0x88, 0x47],
                     &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat(),
                 ),
+            ),
+        ),
+        (
+            "pppoe4",
+            seed(
+                eth,
+                &typed(
+                    [0x88, 0x64],
+                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x21][..], &tcp4].concat(),
+                ),
+            ),
+        ),
+        (
+            // An inner header farther away than is looked.
+            "far",
+            seed(
+                eth,
+                &within(60, true, &[&[4, 140][..], &[0; 1126], &tcp4].concat()),
             ),
         ),
         ("4in4", seed(eth, &within(4, false, &tcp4))),

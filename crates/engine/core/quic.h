@@ -6,7 +6,7 @@
  * echoes it (RFC 9000 section 17.4). So the sides take turns: after an edge of
  * one side only the other may change its value, the server to the client's, the
  * client away from the server's. Seen from the middle, an edge that follows the
- * other side's is a round trip to its sender (RFC 9312 section 4.2).
+ * other side's is a round trip to its sender (RFC 9312 section 3.8.2).
  *
  * Either side may instead send a constant, or a random value with each packet
  * (RFC 9000 recommends it for at least one connection in sixteen), and then

@@ -12,8 +12,9 @@
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
 
-/* 48 bits of hash tell stamps apart: a false match is as likely as one in
- * 10^14 look-ups. 48 bits of time wrap in 78 hours.
+/* 48 bits of hash tell stamps apart. As up to 10 of them pick the place too, a
+ * false match is as likely as one in 10^11 look-ups. 48 bits of time wrap in
+ * 78 hours.
  */
 struct dwell_stamp {
 	__u32 check; /* 0: empty */

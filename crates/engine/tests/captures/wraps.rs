@@ -71,7 +71,9 @@ fn wrapped(packets: &[Packet], ts: bool, seq: bool) -> Vec<Packet> {
     for packet in packets {
         let Some(tcp) = tcp(packet) else { continue };
         let add = |all: &mut BTreeMap<_, Vec<u32>>, at| {
-            all.entry(tcp.from.clone()).or_default().push(read(packet, at));
+            all.entry(tcp.from.clone())
+                .or_default()
+                .push(read(packet, at));
         };
         add(&mut seqs, tcp.at + 4);
         if let Some(at) = tcp.ts {

@@ -50,10 +50,7 @@ fn an_initial_sent_again_is_answered_from_the_first() {
 fn version_2_numbers_its_packet_types_anew() {
     // RFC 9369 section 3.2: Retry 0, Initial 1, 0-RTT 2, Handshake 3
     assert_eq!(
-        measured([
-            long(0.0, Client, V2, 1),
-            long(20.0, Server, V2, 1),
-        ]),
+        measured([long(0.0, Client, V2, 1), long(20.0, Server, V2, 1),]),
         ["quic-handshake handshake to server: 20 ms at 20"]
     );
     for kind in [0, 2, 3] {
@@ -169,7 +166,11 @@ fn halves_and_loops_can_be_had_apart_and_are_the_same() {
             ..small()
         };
         let whole = run(&small(), connection(10, genuine));
-        let of_it: Vec<_> = whole.samples.iter().filter(|s| s.method == method).collect();
+        let of_it: Vec<_> = whole
+            .samples
+            .iter()
+            .filter(|s| s.method == method)
+            .collect();
         let alone = run(&config, connection(10, genuine));
         assert_eq!(alone.samples.iter().collect::<Vec<_>>(), of_it);
     }
@@ -280,7 +281,9 @@ fn a_change_of_connection_id_makes_no_sample_of_its_reset() {
 fn one_direction_alone_gives_nothing() {
     for port in [[0xc3, 0x50], [0x01, 0xbb]] {
         let scene = connection(50, genuine);
-        let alone = scene.into_iter().filter(|packet| packet.data[34..36] == port);
+        let alone = scene
+            .into_iter()
+            .filter(|packet| packet.data[34..36] == port);
         assert!(measured(alone).is_empty());
     }
 }

@@ -163,7 +163,10 @@ pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
     if !matches!(connection.traffic, Traffic::Download { .. }) {
         at(&mut queue, start_us, send(0, 0, true));
     }
-    if matches!(connection.traffic, Traffic::Download { .. } | Traffic::Call { .. }) {
+    if matches!(
+        connection.traffic,
+        Traffic::Download { .. } | Traffic::Call { .. }
+    ) {
         at(&mut queue, start_us + 300, send(1, 0, true));
     }
     let end_us = start_us + connection.duration_ms * 1000;

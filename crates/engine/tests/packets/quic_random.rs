@@ -64,15 +64,16 @@ fn loops(run: &Run) -> impl Iterator<Item = &Sample> {
 
 fn halves(run: &Run, to: Side) -> impl Iterator<Item = &Sample> {
     let port = if to == Side::Server { 443 } else { 50_000 };
-    let spin =
-        move |sample: &&Sample| sample.method == Method::QuicSpin && sample.dst.port == port;
+    let spin = move |sample: &&Sample| sample.method == Method::QuicSpin && sample.dst.port == port;
     run.samples.iter().filter(spin)
 }
 
 /// Connections of which a spin sample was given.
 fn measured(runs: &[(Connection, Run)]) -> usize {
     runs.iter()
-        .filter(|(_, run)| loops(run).next().is_some() || halves(run, Side::Client).next().is_some())
+        .filter(|(_, run)| {
+            loops(run).next().is_some() || halves(run, Side::Client).next().is_some()
+        })
         .count()
 }
 
@@ -121,7 +122,9 @@ fn late_packets_are_rejected_and_counted() {
         let least_ns = 2 * (path.to_client_us + path.to_server_us) * 1000 * 8 / 10;
         early += run.count(Counter::SpinEarly);
         given += loops(&run).count();
-        short += loops(&run).filter(|sample| sample.rtt_ns < least_ns).count();
+        short += loops(&run)
+            .filter(|sample| sample.rtt_ns < least_ns)
+            .count();
         assert!(loops(&run).count() >= enough(&connection) / 2);
     }
     assert!(early > 50, "{early}");
@@ -149,7 +152,10 @@ fn chance_on_one_side_gives_a_sample_in_at_most_one_connection_of_a_hundred() {
     for (client, server) in [(Spin::Random, Spin::Genuine), (Spin::Genuine, Spin::Random)] {
         let runs = runs(client, server, 0, 25);
         let (measured, of) = (measured(&runs), runs.len());
-        assert!(measured * 100 <= of, "{client:?} {server:?}: {measured} of {of}");
+        assert!(
+            measured * 100 <= of,
+            "{client:?} {server:?}: {measured} of {of}"
+        );
         let samples: usize = runs.iter().map(|(_, run)| loops(run).count()).sum();
         assert!(samples * 10 <= of, "{client:?} {server:?}: {samples} loops");
     }

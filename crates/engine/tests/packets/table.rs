@@ -201,7 +201,10 @@ fn a_table_holds_the_flows_it_was_made_for() {
     for max_flows in [16, 256, 4096, 32_768] {
         // two full buckets for one flow are rare
         let missing = u64::from(max_flows) - held(max_flows);
-        assert!(missing * 1000 <= u64::from(max_flows), "{missing} of {max_flows}");
+        assert!(
+            missing * 1000 <= u64::from(max_flows),
+            "{missing} of {max_flows}"
+        );
     }
     // four places of five, as full as rounding up ever leaves it
     assert!(held(52_428) > 51_000);

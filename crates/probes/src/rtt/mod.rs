@@ -174,7 +174,7 @@ impl Probe {
 
     /// Hands on the events that have arrived, in the order of the kernel's
     /// ring buffer. The kernel wakes nobody: call it often enough that the
-    /// ring (4 MiB, some 35,000 events) does not fill.
+    /// ring (4 MiB, some 43,000 events) does not fill.
     pub fn drain(&mut self, mut emit: impl FnMut(Event)) -> Result<(), Error> {
         self.ring.consume().map_err(|error| Error::Map {
             operation: "read",

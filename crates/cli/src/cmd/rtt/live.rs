@@ -11,7 +11,7 @@ use std::{
 use anyhow::anyhow;
 use dwell_engine::rtt::{Counter, Counters};
 use dwell_probes::{
-    Interface,
+    Hook, Interface,
     rtt::{Options, Probe},
 };
 use dwell_records::{Clock, Source};
@@ -25,17 +25,25 @@ use crate::{
 };
 
 /// Between two looks at the ring buffer, which nothing wakes us for. It holds
-/// 40,000 samples: two million a second.
+/// some 43,000 samples: two million a second.
 const POLL: Duration = Duration::from_millis(20);
 /// Silence after which a person at a terminal is told that all is well.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let interfaces = args
-        .interface
-        .iter()
-        .map(|name| Interface::find(name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut interfaces = Vec::new();
+    for name in &args.interface {
+        let interface = Interface::find(name)?;
+        if args.ingress() == Hook::Xdp && !interface.has_link_header() {
+            return Err(Failure::usage(anyhow!(
+                "'{name}' has no Ethernet header, which the XDP program wants: leave out \
+                 --ingress-hook xdp"
+            )));
+        }
+        if !interfaces.contains(&interface) {
+            interfaces.push(interface);
+        }
+    }
     let mut source = Source {
         clock: clock()?,
         ..Source::default()

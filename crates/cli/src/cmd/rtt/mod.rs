@@ -64,7 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
 
-    /// Stamp a packet at most this often, in each direction of a flow; 0 for every one
+    /// Stamp a packet at most this often, in each direction of a flow; 0 for every one (QUIC samples
+    /// are rare by themselves and not limited)
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
     rate_limit: Duration,
 

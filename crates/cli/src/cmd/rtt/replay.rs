@@ -180,7 +180,12 @@ impl Replay {
                 }
             });
         }
+        let counters = self.tracker.counters();
         if let Some(error) = self.failed {
+            // What could not be written is lost, but not what was counted.
+            if !matches!(error, SinkError::Closed { .. }) {
+                let _ = self.report.finish(self.last_ns, counters);
+            }
             return Err(error.into());
         }
         if let (Some(groups), Some(start), Some(last_ns)) =
@@ -189,7 +194,6 @@ impl Replay {
             self.report
                 .interval(last_ns, last_ns.saturating_sub(start), &groups.take())?;
         }
-        let counters = self.tracker.counters();
         self.report.finish(self.last_ns, counters)?;
         Ok(counters)
     }

@@ -35,6 +35,11 @@ impl Report {
             Format::None => "none",
         };
         let format = entry(name);
+        if format.is_none() && args.summary {
+            return Err(Failure::usage(anyhow!(
+                "--format none prints no summary: leave out one of the two"
+            )));
+        }
         if let Some(format) = format {
             let distributions = args.aggregate || args.summary;
             if (distributions && !format.distributions) || (args.flow_events && !format.flows) {
@@ -111,8 +116,21 @@ impl Report {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The end of the run: the summary, and what was counted.
+    /// The end of the run: the summary, and what was counted. The counters are
+    /// told on standard error even if standard output has failed.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+        let written = self.finish_output(time_ns, counters);
+        if !matches!(written, Err(SinkError::Closed { .. })) {
+            eprintln!("dwell: {}", Text::counters(&counters));
+        }
+        written
+    }
+
+    fn finish_output(
+        &mut self,
+        time_ns: Option<u64>,
+        counters: Counters,
+    ) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.summary(summary)?;
         }
@@ -125,8 +143,6 @@ impl Report {
                 counters,
             })?;
         }
-        self.flush()?;
-        eprintln!("dwell: {}", Text::counters(&counters));
-        Ok(())
+        self.flush()
     }
 }
