@@ -126,11 +126,7 @@ impl Report {
         written
     }
 
-    fn finish_output(
-        &mut self,
-        time_ns: Option<u64>,
-        counters: Counters,
-    ) -> Result<(), SinkError> {
+    fn finish_output(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.summary(summary)?;
         }
