@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` work on a fresh Debian 12 with git, cargo and make.
 
-BUILD_PACKAGES = clang clang-format libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
+BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
 LAB_PACKAGES = bind9-dnsutils dnsmasq-base iperf3 iproute2 iptables iputils-ping tcpdump util-linux
 BENCH_PACKAGES = tcptrace tshark
 
@@ -26,6 +26,7 @@ build: setup ## target/release/dwell
 
 test: setup ## every test; those that need root run as root
 	$(AS_ROOT) cargo test --workspace --locked
+	cargo test --locked --manifest-path fuzz/Cargo.toml
 
 demo: build ## real traffic over links of known delay, and what dwell measures
 	$(SUDO) target/release/dwell lab demo
@@ -38,7 +39,8 @@ bench: build ## what dwell costs, as ratios from one run
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked -- -D warnings
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 fuzz: setup ## a short run of each fuzz target, under AddressSanitizer
-	@echo not yet
+	fuzz/run

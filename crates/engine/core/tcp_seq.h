@@ -58,11 +58,13 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
 
 		sent->known &= ~DWELL_SEQ_AMBIGUOUS;
-		if (stamp && dwell_stamp_holds(stamp, hash))
+		if (stamp && dwell_stamp_holds(stamp, hash)) {
 			dwell_stamp_take(step, stamp, DWELL_TCP_SEQ, syn);
+			clear = 0; /* answered, even if the clock stepped back */
+		}
 	}
 	if (sent->probe_ns && !dwell_after(sent->probe_seq, ack)) {
-		if (clear && !step->match.found)
+		if (clear)
 			dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
 					dwell_now(step->clock) - sent->probe_ns, syn);
 		sent->probe_ns = 0;

@@ -120,8 +120,12 @@ impl FromStr for FilterRule {
             ),
         };
         let port = |text: &str| {
+            // parse() would take "+80" too
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<u16>()
-                .map_err(|_| fail("a port is a number from 0 to 65535"))
+                .ok()
+                .filter(|_| digits)
+                .ok_or_else(|| fail("a port is a number from 0 to 65535"))
         };
         let ports = match ports {
             None => (0, u16::MAX),
@@ -198,6 +202,7 @@ mod tests {
             ("!", "neither"),
             ("10.0.0.0/33", "no IP address"),
             (":99999", "0 to 65535"),
+            (":+80", "0 to 65535"),
             (":20-10", "backwards"),
             ("[2001:db8::/32", "not closed"),
             ("[::1]443", "may follow"),

@@ -16,5 +16,6 @@ mod quic_random;
 mod table;
 mod tcp_seq;
 mod tcp_timestamp;
+mod time;
 mod truncation;
 mod wire;
