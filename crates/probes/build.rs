@@ -4,11 +4,10 @@ use std::{env, path::PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("src/rtt/tc.bpf.c", "rtt_tc.bpf.o"),
     ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
     ("src/host/trials.bpf.c", "trials.bpf.o"),
-    ("src/bench/driver.bpf.c", "bench_driver.bpf.o"),
 ];
 
 fn main() {

@@ -2,8 +2,6 @@
 //! what a host can do. The only crate that links libbpf.
 
 mod attach;
-#[cfg(feature = "bench")]
-pub mod bench;
 mod error;
 pub mod host;
 mod interface;

@@ -318,11 +318,6 @@ impl Probe {
         self.run("observe_tc", data, &mut context)
     }
 
-    #[cfg(feature = "bench")]
-    pub(crate) fn tc_program(&self) -> libbpf_rs::ProgramMut<'_> {
-        load::program(&self.tc, "observe_tc")
-    }
-
     fn run(&mut self, name: &str, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
         load::program(&self.tc, name)
             .test_run(ProgramInput {
