@@ -1,6 +1,7 @@
 //! Ctrl-C ends a benchmark by an error, so that everything it made is removed on the way out.
 
 use std::{
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,8 +18,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
-    pub fn listen() -> Result<Stop> {
+    /// Runs a benchmark that heeds SIGINT, SIGTERM and SIGHUP: the body of `main`.
+    pub fn heeded_by(benchmark: impl FnOnce(&Stop) -> Result<()>) -> ExitCode {
+        let result = Stop::listen().and_then(|stop| {
+            let result = benchmark(&stop);
+            // A system call that was interrupted may have been the first to tell.
+            stop.check().and(result)
+        });
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+                eprintln!("{}", causes.join(": "));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn listen() -> Result<Stop> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&asked))?;

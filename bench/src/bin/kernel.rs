@@ -1,6 +1,8 @@
 //! Nanoseconds a packet in the kernel, above an empty program in the same run.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use dwell_bench::{
     driver::{Driver, Rewrite},
@@ -19,8 +21,11 @@ const ROUNDS: usize = 21;
 const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 3] = [1, 10_000, 100_000];
 
-fn main() -> Result<()> {
-    let stop = Stop::listen()?;
+fn main() -> ExitCode {
+    Stop::heeded_by(run)
+}
+
+fn run(stop: &Stop) -> Result<()> {
     pin()?;
     println!(
         "\

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::Read,
     path::PathBuf,
-    process::Stdio,
+    process::{ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -95,7 +95,11 @@ const FEW_VARIANTS: [Variant; 2] = [
     variant("aggregate", &["--aggregate"], Some(97)),
 ];
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    Stop::heeded_by(run)
+}
+
+fn run(stop: &Stop) -> Result<()> {
     let quick = match std::env::args().nth(1).as_deref() {
         None => false,
         Some("--quick") => true,
@@ -109,7 +113,6 @@ fn main() -> Result<()> {
         println!("left out: {missing}");
         return Ok(());
     }
-    let stop = Stop::listen()?;
     let cpu = pin()?;
     println!(
         "\
@@ -138,9 +141,9 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
         variants: &FEW_VARIANTS,
     };
     println!("\nOne segment a packet (gso_max_segs 1)");
-    measure(&alone, true, cpu, &stop)?;
+    measure(&alone, true, cpu, stop)?;
     println!("\nSegmentation offload on: packets of up to 64 KB");
-    measure(&joined, false, cpu, &stop)
+    measure(&joined, false, cpu, stop)
 }
 
 fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What a flow takes, in user space and in the kernel.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, process::ExitCode};
 
 use anyhow::Result;
 use dwell_bench::{
@@ -19,14 +19,17 @@ use dwell_probes::{
     rtt::{Options, Probe},
 };
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     child::help();
-    let stop = Stop::listen()?;
+    Stop::heeded_by(run)
+}
+
+fn run(stop: &Stop) -> Result<()> {
     table_sizes();
     stop.check()?;
     kernel_maps()?;
     stop.check()?;
-    resident(&stop)
+    resident(stop)
 }
 
 fn configs() -> [Config; 3] {

@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use anyhow::{Result, bail};
@@ -23,14 +24,17 @@ const PACKETS: u32 = 1_000_000;
 const FEW_PACKETS: u32 = 100_000;
 const SNAP: usize = 100;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     child::help();
+    Stop::heeded_by(run)
+}
+
+fn run(stop: &Stop) -> Result<()> {
     let rounds = match std::env::args().nth(1).as_deref() {
         None => 7,
         Some("--quick") => 3,
         Some(other) => bail!("{other}: the only option is --quick"),
     };
-    let stop = Stop::listen()?;
     let folder = tempfile::Builder::new().prefix("dwell-bench-").tempdir()?;
     println!(
         "\
@@ -115,7 +119,7 @@ struct Contender {
     once: bool,
 }
 
-const TCPTRACE: &str = "tcptrace -n -r";
+const TCPTRACE: &str = "tcptrace -n -r -l";
 
 fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
     let mut contenders = Vec::new();
@@ -139,7 +143,7 @@ fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
         });
     }
     for (name, program, arguments, once) in [
-        (TCPTRACE, "tcptrace", "-n -r", false),
+        (TCPTRACE, "tcptrace", "-n -r -l", false),
         ("tcpdump -n -r, a line a packet", "tcpdump", "-n -r", false),
         (
             "tshark, tcp.analysis.ack_rtt, once",

@@ -293,3 +293,20 @@ fn root_intervals_are_told_while_it_runs() {
         assert_eq!(group["interface"], "left0");
     }
 }
+
+#[test]
+fn root_on_a_terminal_a_long_run_shows_life() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("terminal");
+    let command = format!("{DWELL} rtt -i left0 --duration 2500ms >/dev/null");
+    // Part of every Debian: gives a program a terminal, and prints what it writes there.
+    let shown = tool(&pair.left, "script", &["-qec", &command, "/dev/null"]);
+    assert!(shown.contains("\r\u{1b}[K1 s, "), "{shown:?}");
+    assert!(shown.contains("\r\u{1b}[K2 s, "), "{shown:?}");
+    // The counter line stands on a line of its own.
+    let last = shown.lines().last().unwrap();
+    assert!(last.starts_with("dwell: "), "{shown:?}");
+    assert!(counters(last)["packets"] < 1_000, "{shown:?}");
+}
