@@ -13,9 +13,9 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* The same numbers as in driver.rs. */
 enum {
 	MODE_AS_IS,
-	MODE_SAME,       /* data of many flows, TSval and sequence number unchanged */
-	MODE_STREAM,     /* data with a new TSval or sequence number each, never answered */
-	MODE_PAIRS,      /* the same, and after each packet the ACK that answers it */
+	MODE_SAME,   /* data of many flows, TSval and sequence number unchanged */
+	MODE_STREAM, /* data with a new TSval or sequence number each, never answered */
+	MODE_PAIRS,  /* the same, and after each packet the ACK that answers it */
 };
 
 #define SEGMENT 1000

@@ -126,7 +126,7 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
     );
     let alone = Plan {
         rounds: if quick { 2 } else { 5 },
-        window: Duration::from_millis(if quick { 500 } else { 700 }),
+        window: Duration::from_millis(500),
         flows: if quick {
             &[1, 100]
         } else {
@@ -137,7 +137,7 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
     let joined = Plan {
         rounds: if quick { 2 } else { 3 },
         window: alone.window,
-        flows: if quick { &[10] } else { &[1, 10, 100, 1000] },
+        flows: if quick { &[10] } else { &[10, 1000] },
         variants: &FEW_VARIANTS,
     };
     println!("\nOne segment a packet (gso_max_segs 1)");

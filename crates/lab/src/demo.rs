@@ -88,8 +88,14 @@ pub fn demo(
         emulation: Emulation::Thread,
     })?;
     let mut dwell = Watcher::start(&lab, options)?;
-    signals.pause(Duration::from_secs(1))?;
-    dwell.check()?;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        dwell.check()?;
+        if dwell.is_attached() {
+            break;
+        }
+        signals.pause(Duration::from_millis(20))?;
+    }
 
     let mut skipped = Vec::new();
     for (name, run) in traffic(&lab, &signals.stop, options.seed) {
@@ -240,6 +246,16 @@ impl Watcher {
                 stderr: self.collector.stderr(),
             }),
         }
+    }
+
+    /// True once it holds a BPF link for each direction, as the kernel shows its descriptors.
+    fn is_attached(&self) -> bool {
+        let folder = format!("/proc/{}/fdinfo", self.process.id());
+        let infos = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let links = infos.filter(|info| {
+            std::fs::read_to_string(info.path()).is_ok_and(|text| text.contains("link_type:"))
+        });
+        links.count() >= 2
     }
 
     fn finish(mut self) -> Result<Collected> {

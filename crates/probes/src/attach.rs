@@ -130,6 +130,8 @@ fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Re
     let mut place = TcHookBuilder::new(program.as_fd())
         .ifindex(interface.index as i32)
         .replace(false)
+        // before others, which may end classification
+        .priority(1)
         .hook(if hook == Hook::TcEgress {
             TC_EGRESS
         } else {

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use nix::{
     libc,
-    net::if_::{if_nameindex, if_nametoindex},
+    net::if_::{if_indextoname, if_nameindex, if_nametoindex},
     sys::socket::{AddressFamily, SockFlag, SockType, socket},
 };
 
@@ -39,9 +39,9 @@ impl Interface {
         })
     }
 
-    /// True while an interface of this name and number is there.
+    /// True while it is there, whatever its name is by now.
     pub fn exists(&self) -> bool {
-        if_nametoindex(self.name.as_str()) == Ok(self.index)
+        if_indextoname(self.index).is_ok()
     }
 
     /// A loopback device shows each packet twice, once on the way out and once

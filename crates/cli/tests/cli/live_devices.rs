@@ -32,7 +32,7 @@ fn root_loopback_shows_each_packet_once() {
     let trips = round_trips(&of_type(&run.stdout, "rtt"));
     let icmp = |method: &str, address: &str| trips[&(method.to_owned(), address.to_owned())].len();
     assert_eq!((icmp("icmp", "127.0.0.1"), icmp("icmpv6", "::1")), (10, 10));
-    // The card counts the segments of a packet that offloads would cut; dwell does too.
+    // The card counts what was sent; seen twice, it would be about double.
     let seen = counters(&run.stderr)["packets"];
     assert!(seen <= sent, "{seen} of {sent}");
     assert!(seen > sent / 2 + sent / 4, "{seen} of {sent}");
@@ -116,7 +116,7 @@ fn root_a_device_without_link_headers() {
     }
 }
 
-/// The card under the tunnel of the test before: what it carries is looked into.
+/// The card sees the tags, the VLAN's own device does not.
 #[test]
 fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
     if skipped() {

@@ -272,7 +272,6 @@ fn root_more_flows_than_there_is_room_for_are_counted_and_the_rest_is_measured()
         &[&arguments[..], &["--max-flows", "8"]].concat(),
     );
     let all = watch(&namespace, &arguments);
-    // TSvals are milliseconds: laps take longer.
     namespace.enter(|| connections(100, 5)).unwrap();
     let (run, all) = (dwell.interrupt(), all.interrupt());
     assert_eq!(run.status, Some(0), "{run}");

@@ -86,6 +86,12 @@ fn outline(run: &Run) -> Vec<(u64, u64, Endpoint, Endpoint, bool, String)> {
         .collect()
 }
 
+/// Stamps that fall on one place are lost, and the places follow from what the
+/// tests change: such scenes prove nothing.
+fn lost_stamps(run: &Run) -> bool {
+    run.count(Counter::StampsOverwritten) > 0
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -143,7 +149,9 @@ proptest! {
             });
             packet
         });
-        prop_assert_eq!(outline(&run(&config, moved)), outline(&run(&config, scene.clone())));
+        let (moved, unmoved) = (run(&config, moved), run(&config, scene.clone()));
+        prop_assume!(!lost_stamps(&moved) && !lost_stamps(&unmoved));
+        prop_assert_eq!(outline(&moved), outline(&unmoved));
     }
 
     #[test]
@@ -163,13 +171,15 @@ proptest! {
             octets[3] = 3 - octets[3];
             Endpoint { address: octets.into(), ..end }
         };
-        let mirrored: Vec<_> = outline(&run(&config, scene.clone()))
+        let (exchanged, scene) = (run(&config, exchanged), run(&config, scene.clone()));
+        prop_assume!(!lost_stamps(&exchanged) && !lost_stamps(&scene));
+        let mirrored: Vec<_> = outline(&scene)
             .into_iter()
             .map(|(rtt, least, src, dst, handshake, method)| {
                 (rtt, least, mirror(src), mirror(dst), handshake, method)
             })
             .collect();
-        prop_assert_eq!(outline(&run(&config, exchanged)), mirrored);
+        prop_assert_eq!(outline(&exchanged), mirrored);
     }
 
     #[test]
@@ -184,6 +194,7 @@ proptest! {
         let mut both = [on(1, &one), on(2, &two)].concat();
         both.sort_by_key(|frame| frame.time_ns);
         let both = run(&config, both);
+        prop_assume!(!lost_stamps(&both));
         for (interface, scene) in [(1, one), (2, two)] {
             let alone = run(&config, on(interface, &scene));
             let of_it: Vec<_> = both

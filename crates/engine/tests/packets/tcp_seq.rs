@@ -94,6 +94,19 @@ fn an_ack_of_nothing_new_answers_nothing() {
 }
 
 #[test]
+fn an_ack_that_arrives_late_answers_nothing() {
+    assert_eq!(
+        measured([
+            client(10.0).data(100, 50).ack(500),
+            client(14.0).data(150, 50).ack(500),
+            server(30.0).ack(200),
+            server(31.0).ack(150),
+        ]),
+        ["tcp-seq to server: 16 ms at 30"]
+    );
+}
+
+#[test]
 fn karn_a_retransmitted_range_gives_nothing_until_new_data_is_acked() {
     let scene = [
         client(10.0).data(100, 50).ack(500),

@@ -106,7 +106,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::CapBpf, "cap-bpf", "CAP_BPF", GRANT),
     (Fact::CapNetAdmin, "cap-net-admin", "CAP_NET_ADMIN", GRANT),
     (Fact::CapPerfmon, "cap-perfmon", "CAP_PERFMON", GRANT),
-    (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", ""),
+    (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::CapSysResource, "cap-sys-resource", "CAP_SYS_RESOURCE", ""),
     (Fact::Root, "root", "root", "use sudo"),
     (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", "run it outside the container, or in one without user namespace"),
