@@ -35,6 +35,9 @@ bench: build ## what dwell costs, as ratios from one run
 	$(call install,$(BENCH_PACKAGES))
 	cargo build --release --locked -p dwell-bench
 	$(SUDO) target/release/kernel
+	$(SUDO) target/release/replay
+	$(SUDO) target/release/memory
+	$(SUDO) target/release/live
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

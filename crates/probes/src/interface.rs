@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use nix::{
     libc,
-    net::if_::{if_indextoname, if_nameindex, if_nametoindex},
+    net::if_::{if_nameindex, if_nametoindex},
     sys::socket::{AddressFamily, SockFlag, SockType, socket},
 };
 
@@ -41,7 +41,7 @@ impl Interface {
 
     /// True while it is there, whatever its name is by now.
     pub fn exists(&self) -> bool {
-        if_indextoname(self.index).is_ok()
+        if_nameindex().is_ok_and(|list| list.iter().any(|other| other.index() == self.index))
     }
 
     /// A loopback device shows each packet twice, once on the way out and once

@@ -138,6 +138,18 @@ fn letters_fold() {
 fn an_answer_from_another_port_is_no_answer() {
     let question = query(7, "example.org");
     assert!(measured([question.asked(0.0), question.answered_from(20.0, 54)]).is_empty());
+    // between two servers, both of which use port 53
+    let between = |mut frame: Frame, at: usize| {
+        frame.data[at..at + 2].copy_from_slice(&53u16.to_be_bytes());
+        frame
+    };
+    for (port, samples) in [(53, 1), (54, 0)] {
+        let scene = [
+            between(question.asked(0.0), 34),
+            between(question.answered_from(20.0, port), 36),
+        ];
+        assert_eq!(measured(scene).len(), samples, "from port {port}");
+    }
 }
 
 #[test]
