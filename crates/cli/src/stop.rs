@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: end the run and keep its results. A second one ends at
+//! SIGINT, SIGTERM and SIGHUP: end the run and keep its results. A second one ends at
 //! once, should the first not get through.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
 };
 
@@ -27,14 +27,14 @@ impl Stop {
     /// Listens for signals; ends by itself after `duration`, if there is one.
     pub fn listen(duration: Option<Duration>) -> Result<Stop, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(|error| Failure::new(Exit::Host, error))?;
         }
         Ok(Stop {
             asked,
-            deadline: duration.map(|duration| Instant::now() + duration),
+            deadline: duration.and_then(|duration| Instant::now().checked_add(duration)),
         })
     }
 

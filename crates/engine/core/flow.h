@@ -198,11 +198,18 @@ enum dwell_rank {
 	DWELL_RANK_NONE,
 };
 
+/* Another CPU may have seen a flow a moment later than now, or the clock of a
+ * capture stepped back: idle for nearly a whole turn of the coarse clock.
+ */
+static __always_inline int dwell_is_future(__u32 idle)
+{
+	return idle >= 0xf0000000;
+}
+
 static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 idle,
 					__u32 timeout_coarse)
 {
-	/* another CPU may have seen it a moment later than now */
-	if (!flow || (__s32)idle < 0)
+	if (!flow || dwell_is_future(idle))
 		return DWELL_RANK_NONE;
 	if (flow->close_reason || flow->spent)
 		return DWELL_RANK_OVER;

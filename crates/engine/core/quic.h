@@ -233,7 +233,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);
 	if (!previous)
 		return;
-	if (!mine->loop_ns || now - previous < mine->loop_ns)
+	if (now >= previous && (!mine->loop_ns || now - previous < mine->loop_ns))
 		mine->loop_ns = now - previous;
 	if (dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_match_set(step, &step->loop, DWELL_QUIC_SPIN_LOOP, now - previous, 0);

@@ -41,6 +41,12 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_step *st
 		dwell_count(step, DWELL_FLOWS_CONTENDED);
 		return none;
 	}
+	/* another CPU may have taken the place, or admitted this very flow */
+	if (dwell_vacancy_for(step, first, second) != vacancy) {
+		dwell_bucket_unlock(bucket);
+		dwell_count(step, DWELL_FLOWS_CONTENDED);
+		return none;
+	}
 	if (rank != DWELL_RANK_FREE) {
 		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
 		if (rank == DWELL_RANK_IDLE)
@@ -98,7 +104,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_step *step, __u32 in
 		if (!flow || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
 		if (reason != DWELL_CLOSE_END) {
-			if ((__s32)idle < 0 || idle <= timeout)
+			if (dwell_is_future(idle) || idle <= timeout)
 				continue;
 			dwell_count(step, DWELL_FLOWS_EXPIRED);
 		}
