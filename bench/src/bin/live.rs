@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::{
+    cell::Cell,
     fs,
     io::Read,
     path::PathBuf,
@@ -34,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Plan {
     rounds: usize,
     window: Duration,
-    flows: &'static [u32],
+    flows: Vec<u32>,
     variants: &'static [Variant],
 }
 
@@ -100,11 +101,20 @@ fn main() -> ExitCode {
 }
 
 fn run(stop: &Stop) -> Result<()> {
-    let quick = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("--quick") => true,
-        Some(other) => bail!("{other}: the only option is --quick"),
-    };
+    let (mut quick, mut only) = (false, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            "--flows" => {
+                let flows = arguments.next().context("--flows needs a number")?;
+                only = Some(vec![
+                    flows.parse().with_context(|| format!("--flows {flows}"))?,
+                ]);
+            }
+            other => bail!("{other}: the options are --quick and --flows N"),
+        }
+    }
     if installed("iperf3").is_none() {
         println!("iperf3 is not installed (Debian package iperf3): nothing to measure");
         return Ok(());
@@ -127,17 +137,17 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
     let alone = Plan {
         rounds: if quick { 2 } else { 5 },
         window: Duration::from_millis(500),
-        flows: if quick {
-            &[1, 100]
+        flows: only.clone().unwrap_or(if quick {
+            vec![1, 100]
         } else {
-            &[1, 10, 100, 1000]
-        },
+            vec![1, 10, 100, 1000]
+        }),
         variants: &VARIANTS,
     };
     let joined = Plan {
         rounds: if quick { 2 } else { 3 },
         window: alone.window,
-        flows: if quick { &[10] } else { &[10, 1000] },
+        flows: only.unwrap_or(if quick { vec![10] } else { vec![10, 1000] }),
         variants: &FEW_VARIANTS,
     };
     println!("\nOne segment a packet (gso_max_segs 1)");
@@ -160,7 +170,7 @@ fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Resul
         "missed",
         "lost"
     );
-    for flows in plan.flows {
+    for flows in &plan.flows {
         let net = Net::build(single_segments)?;
         let traffic = Traffic::start(&net, *flows, cpu, stop)?;
         let mut without = Vec::new();
@@ -284,6 +294,7 @@ fn watch(
     stop: &Stop,
 ) -> Result<Watched> {
     traffic.pause(net, stop)?;
+    let paused = Instant::now();
     let mut arguments = vec!["rtt", "-i", WATCHED];
     arguments.extend(variant.options);
     let mut dwell = net.vantage.spawn(dwell()?, |command| {
@@ -297,6 +308,7 @@ fn watch(
     wait_until_attached(net, &mut dwell, stop)?;
     let idle = net.counters()?;
     let begun = Instant::now();
+    traffic.idle.set(paused.elapsed());
     traffic.resume()?;
     stop.sleep(SETTLE)?;
     let cpu_before = cpu_time(pid);
@@ -453,6 +465,12 @@ impl Net {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1")
                 .context("cannot let the vantage forward")
         })??;
+        // After a pause connections would start slowly, with fewer packets at a time, which
+        // changes the cost of a packet far more than dwell does.
+        net.client.enter(|| {
+            fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0")
+                .context("cannot let connections go on as they were after a pause")
+        })??;
         let (client, server) = (net.client.name(), net.server.name());
         let segments = if single_segments {
             "gso_max_segs 1"
@@ -538,6 +556,8 @@ struct Traffic {
     servers: Vec<Guarded>,
     /// The kernel's thread that forwards when there is much to do.
     forwarder: Option<u32>,
+    /// How long the last dwell took to attach, the network being idle.
+    idle: Cell<Duration>,
 }
 
 impl Traffic {
@@ -546,6 +566,7 @@ impl Traffic {
             clients: Vec::new(),
             servers: Vec::new(),
             forwarder: forwarder(cpu),
+            idle: Cell::default(),
         };
         let processes = flows.div_ceil(MOST_STREAMS);
         for process in 0..processes {
@@ -586,6 +607,7 @@ impl Traffic {
     /// A window without dwell, begun like those with it.
     fn window(&self, net: &Net, window: Duration, stop: &Stop) -> Result<Rate> {
         self.pause(net, stop)?;
+        stop.sleep(self.idle.get())?;
         self.resume()?;
         stop.sleep(SETTLE)?;
         self.rate(net, None, window, stop)
