@@ -8,26 +8,28 @@
 
 #include "step.h"
 
+#define DWELL_DNS_PATIENCE_NS 60000000000ULL
+
 static __always_inline void dwell_dns(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
+	struct dwell_waiting waiting;
 
 	if (!packet->is_answer) {
 		flow->spent = 0;
+		waiting = dwell_stamp_find(step, DWELL_DNS, direction, packet->dns_hash);
+		if (waiting.stamp && dwell_stamp_age(waiting.time_ns, dwell_now(step->clock)) <
+					     DWELL_DNS_PATIENCE_NS)
+			return;
 		if (dwell_may_stamp(step))
-			dwell_stamp_put(
-				step,
-				dwell_stamp_hash(packet, DWELL_DNS, direction, packet->dns_hash), 0,
-				1);
+			dwell_stamp_put(step, DWELL_DNS, packet->dns_hash, 0);
 		return;
 	}
-	__u64 hash = dwell_stamp_hash(packet, DWELL_DNS, !direction, packet->dns_hash);
-	struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
-
-	if (stamp && dwell_stamp_holds(stamp, hash)) {
-		dwell_stamp_take(step, stamp, DWELL_DNS, 0);
+	waiting = dwell_stamp_find(step, DWELL_DNS, !direction, packet->dns_hash);
+	if (waiting.stamp) {
+		dwell_stamp_take(step, &waiting, DWELL_DNS, 0);
 		flow->spent = 1;
 	}
 }

@@ -84,7 +84,7 @@ struct dwell_flow_event {
 	__u8 event;  /* DWELL_EVENT_FLOW */
 	__u8 change; /* enum dwell_flow_change */
 	__u8 proto;
-	__u8 reason; /* enum dwell_close_reason */
+	__u8 detail; /* of a close enum dwell_close_reason, of a first RTT enum dwell_method */
 	__u32 interface;
 	__u64 time_ns;
 	__u64 rtt_ns;   /* DWELL_FLOW_FIRST_RTT only */
@@ -103,18 +103,20 @@ enum dwell_counter {
 	DWELL_SEEN_PACKETS,
 	DWELL_SEEN_BYTES,
 	DWELL_SKIP_NOT_IP,
-	DWELL_SKIP_PROTOCOL,  /* nothing that a matcher knows, or an answer to nothing seen */
+	DWELL_SKIP_PROTOCOL,  /* nothing that a matcher knows */
 	DWELL_SKIP_TRUNCATED, /* a header is cut off */
 	DWELL_SKIP_MALFORMED, /* a length contradicts itself */
 	DWELL_SKIP_FRAGMENT,
 	DWELL_SKIP_DEPTH, /* more nested headers than are looked through */
 	DWELL_SKIP_FILTERED,
-	DWELL_SKIP_LINK, /* link type that is not known */
+	DWELL_SKIP_LINK,  /* link type that is not known */
+	DWELL_SKIP_STRAY, /* of no flow that is known, and begins none: an answer to nothing seen */
 	DWELL_FLOWS_OPENED,
 	DWELL_FLOWS_EVICTED,   /* closed before their idle timeout */
 	DWELL_FLOWS_EXPIRED,   /* closed after it */
 	DWELL_FLOWS_UNTRACKED, /* packets without a place in the table */
 	DWELL_FLOWS_CONTENDED, /* the same, as two CPUs wanted one place */
+	DWELL_PLACES_FREED,    /* of the table: by any of the above, or as a flow's end was swept */
 	DWELL_STAMPS_MADE,
 	DWELL_STAMPS_OVERWRITTEN, /* lost to another stamp, younger than 1 s */
 	DWELL_SAMPLES,
@@ -140,7 +142,8 @@ struct dwell_filter_rule {
 	__u16 port_low;
 	__u16 port_high;
 	__u8 exclude;
-	__u8 reserved[3];
+	__u8 family; /* 4, 6, or 0 for both: ::/0 would hold IPv4 too */
+	__u8 reserved[2];
 };
 
 #define DWELL_FILTER_RULES 16

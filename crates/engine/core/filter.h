@@ -10,6 +10,10 @@
 static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule,
 					     const struct dwell_address *address, __u16 port)
 {
+	int is_ipv4 = !address->high && (__u32)address->low == 0xffff0000;
+
+	if (rule->family && rule->family != (is_ipv4 ? 4 : 6))
+		return 0;
 	return (address->high & rule->mask.high) == rule->address.high &&
 	       (address->low & rule->mask.low) == rule->address.low && port >= rule->port_low &&
 	       port <= rule->port_high;

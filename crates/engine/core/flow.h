@@ -6,10 +6,11 @@
  * kernel and replay evict alike.
  *
  * One direction's packets are expected on one CPU at a time (as RSS and RPS
- * give it); the two directions may be on two. Each field of a flow is
- * written by packets of one direction only, so that steps need no lock;
- * counters may lose an increment in a race. Admission takes the bucket's lock,
- * and gives up (counted) rather than wait.
+ * give it); the two directions may be on two. So each field is written by
+ * packets of one direction only, and steps need no lock. Where both write (the
+ * turns of the spin bit, the count of samples, why a flow is over) they are a
+ * round trip apart; should they meet, an increment or an edge is lost. Admission
+ * takes the bucket's lock, and gives up (counted) rather than wait.
  */
 #ifndef DWELL_FLOW_H
 #define DWELL_FLOW_H
@@ -24,23 +25,31 @@ struct dwell_tcp_ts_state {
 	__u32 tsecr; /* newest echo that was dealt with */
 };
 
-#define DWELL_TS_KNOWN 1 /* tsval is set */
-#define DWELL_TS_SYN 4   /* it is the SYN's, and waits for its echo */
+/* What is known of a direction, written by its packets. */
+#define DWELL_OWN_TSVAL 1   /* ts.tsval is set */
+#define DWELL_OWN_STAMPED 2 /* stamped is set */
+#define DWELL_OWN_TS_SYN 4  /* it is the SYN's */
+#define DWELL_OWN_FIN 8
 
+/* Of one direction's data, and of the ACKs for it. */
 struct dwell_tcp_seq_state {
-	__u32 next_seq;        /* one past the highest byte seen */
-	__u32 acked;           /* highest ACK seen for this direction's data */
-	__u32 ambiguous_until; /* Karn: no sample for ACKs up to here */
-	__u32 probe_seq;       /* end of the oldest stamped segment that waits */
-	__u64 probe_ns;        /* 0: none waits */
-	__u16 window;          /* of the last ACK for this direction's data */
-	__u8 known;            /* DWELL_SEQ_* */
-	__u8 reserved[5];
+	/* written by the data's packets */
+	__u32 next_seq;   /* one past the highest byte seen */
+	__u32 doubt_sent; /* Karn: no sample for ACKs up to here */
+	__u32 probe_seq;  /* end of a stamped segment: the oldest that waits */
+	/* written by the ACKs */
+	__u32 acked;
+	__u32 doubt_acked; /* as doubt_sent */
+	__u16 window;      /* of the last ACK */
+	__u8 answered;     /* DWELL_SEQ_ACKED, DWELL_SEQ_DOUBT */
+	/* by the data's again */
+	__u8 sent;      /* DWELL_SEQ_NEXT, DWELL_SEQ_SYN, DWELL_SEQ_DOUBT */
+	__u64 probe_ns; /* 0: there was none */
 };
 #define DWELL_SEQ_NEXT 1
 #define DWELL_SEQ_ACKED 2
-#define DWELL_SEQ_AMBIGUOUS 4
-#define DWELL_SEQ_SYN 8 /* the SYN was stamped and waits for its ACK */
+#define DWELL_SEQ_DOUBT 4
+#define DWELL_SEQ_SYN 8 /* the SYN was stamped */
 
 struct dwell_spin_state {
 	__u64 edge_ns; /* when the last edge was seen */
@@ -70,28 +79,26 @@ struct dwell_side {
 /* A pair of cache lines, which is all that most packets touch. */
 struct dwell_flow {
 	struct dwell_flow_key key;
-	__u8 proto;
-	__u8 sides_seen;   /* bit 0 and 1 */
+	__u8 proto;        /* 0: nobody lives here */
 	__u8 opener;       /* direction of the first packet seen */
-	__u8 fins;         /* bits of the directions that sent a FIN */
 	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
-	__u8 ts_known;     /* DWELL_TS_* << direction */
 	__u8 quic;         /* DWELL_QUIC_* */
 	__u8 spent;        /* DNS: answered, may make room for others */
+	__u8 own[2];       /* DWELL_OWN_* */
+	__u8 reserved;
 	struct dwell_tcp_ts_state ts[2];
 
 	struct dwell_side side[2]; /* [0] is key.a's packets */
-	__u64 first_ns;
+	__u32 stamped[2];          /* newest TSval that was stamped */
+	__u32 seen;                /* last packet, coarse units */
 	__u32 samples;
-	__u8 spin_streak; /* alternating edges in a row */
-	__u8 spin_faults; /* broken alternations, saturating */
-	__u8 reserved[2];
 };
 
 /* What some matchers remember of one direction's packets. */
 struct dwell_memory {
-	__u64 stamp_ns; /* last stamp, for the rate limit */
-	__u64 srtt_ns;  /* to this side, smoothed as in RFC 6298; 0 unknown */
+	__u64 stamp_ns;     /* last stamp, for the rate limit */
+	__u32 stamp_coarse; /* the same in coarse units */
+	__u32 srtt_q10;     /* to this side, smoothed as in RFC 6298, 1,024 ns; 0 unknown */
 	union {
 		struct dwell_tcp_seq_state seq;
 		struct dwell_spin_state spin;
@@ -99,16 +106,20 @@ struct dwell_memory {
 	};
 };
 
+/* A flow's less used half. */
 struct dwell_memories {
 	struct dwell_memory of[2];
+	__u64 first_ns;   /* the first packet seen */
+	__u8 spin_streak; /* alternating edges in a row */
+	__u8 spin_faults; /* broken alternations, saturating */
+	__u8 reserved[6];
 };
 
 /* Apart from the flows, so that all buckets stay in cache. Flow `way` of
  * bucket `i` has the place DWELL_WAYS * i + way.
  */
 struct dwell_bucket {
-	__u64 tags;             /* 16 bits of hash each, 0 is free */
-	__u32 seen[DWELL_WAYS]; /* last packet, coarse units */
+	__u64 tags; /* 16 bits of hash each, 0 is free */
 	__u32 lock;
 	__u32 reserved;
 };
@@ -156,33 +167,56 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x,
 	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
+/* Which way of its buckets a flow would like: where it got it, a look-up need
+ * not ask the bucket, and most do.
+ */
+static __always_inline __u32 dwell_way_home(__u64 hash)
+{
+	return hash >> 32 & (DWELL_WAYS - 1);
+}
+
 /* Where a packet's flow is; flow is null if it is not there. */
 struct dwell_found {
 	struct dwell_flow *flow;
 	__u32 place;
 };
 
-static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 index,
-							  const struct dwell_packet *packet,
-							  struct dwell_clock *clock)
+static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 place,
+							const struct dwell_packet *packet)
+{
+	struct dwell_found none = {}, found = {dwell_flow_at(embedder, place), place};
+
+	if (!found.flow || !dwell_same_key(&found.flow->key, &packet->key) ||
+	    found.flow->proto != packet->proto)
+		return none;
+	return found;
+}
+
+static __always_inline struct dwell_found dwell_flow_by_tag(void *embedder, __u32 index,
+							    const struct dwell_packet *packet)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
-	struct dwell_found none = {}, found;
-	__u32 way, now_coarse;
+	struct dwell_found none = {};
+	__u32 way;
 
 	if (!bucket)
 		return none;
 	way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
 	if (way >= DWELL_WAYS)
 		return none;
-	found.place = index * DWELL_WAYS + way;
-	found.flow = dwell_flow_at(embedder, found.place);
-	if (!found.flow || !dwell_same_key(&found.flow->key, &packet->key) ||
-	    found.flow->proto != packet->proto)
-		return none;
-	now_coarse = dwell_now_coarse(clock);
-	if (bucket->seen[way] != now_coarse)
-		bucket->seen[way] = now_coarse;
+	return dwell_flow_in(embedder, index * DWELL_WAYS + way, packet);
+}
+
+static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 first, __u32 second,
+							  const struct dwell_packet *packet)
+{
+	__u32 home = first * DWELL_WAYS + dwell_way_home(packet->hash);
+	struct dwell_found found = dwell_flow_in(embedder, home, packet);
+
+	if (!found.flow)
+		found = dwell_flow_by_tag(embedder, first, packet);
+	if (!found.flow)
+		found = dwell_flow_by_tag(embedder, second, packet);
 	return found;
 }
 
@@ -206,23 +240,28 @@ static __always_inline int dwell_is_future(__u32 idle)
 	return idle >= 0xf0000000;
 }
 
-static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 idle,
+static __always_inline __u32 dwell_rank(const struct dwell_flow *flow, __u32 now_coarse,
 					__u32 timeout_coarse)
 {
-	if (!flow || dwell_is_future(idle))
+	__u32 idle;
+
+	if (!flow)
+		return DWELL_RANK_NONE;
+	idle = now_coarse - flow->seen;
+	if (dwell_is_future(idle))
 		return DWELL_RANK_NONE;
 	if (flow->close_reason || flow->spent)
 		return DWELL_RANK_OVER;
 	if (idle > timeout_coarse)
 		return DWELL_RANK_IDLE;
-	if (flow->sides_seen != 3 && !flow->samples && idle > 953)
+	if (!(flow->side[0].packets && flow->side[1].packets) && !flow->samples && idle > 953)
 		return DWELL_RANK_UNANSWERED;
 	return DWELL_RANK_NONE;
 }
 
 /* A place for a new flow in one of its two buckets, packed: which bucket, which
  * way, how good. The first bucket is taken, which look-ups try first, unless it
- * is about to fill up and the second is emptier. A tag is unique within its
+ * is half full and the second is emptier. A tag is unique within its
  * bucket, so that a look-up tries one way; a bucket that has the tag already is
  * out.
  */
@@ -239,19 +278,20 @@ static __always_inline __u32 dwell_bucket_used(const struct dwell_bucket *bucket
 	       !!(tags >> 48);
 }
 
-static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag,
+static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 hash,
 					      __u32 now_coarse, __u32 timeout_coarse)
 {
 	const struct dwell_bucket *one = dwell_bucket_at(embedder, first);
 	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
-	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap;
+	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap, home = dwell_way_home(hash);
+	__u64 tag = dwell_tag(hash);
 
-	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS - 1 &&
+	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
 	       dwell_bucket_used(two) < dwell_bucket_used(one);
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
 		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
 		const struct dwell_bucket *bucket = other ? two : one;
-		__u32 way = i & (DWELL_WAYS - 1), rank;
+		__u32 way = (i + home) & (DWELL_WAYS - 1), rank;
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
@@ -259,7 +299,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 			rank = DWELL_RANK_FREE;
 		else
 			rank = dwell_rank(dwell_flow_at(embedder, index * DWELL_WAYS + way),
-					  now_coarse - bucket->seen[way], timeout_coarse);
+					  now_coarse, timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}
@@ -273,11 +313,13 @@ static __always_inline int dwell_bucket_lock(struct dwell_bucket *bucket)
 
 static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
 {
-	DWELL_BARRIER();
-	*(volatile __u32 *)&bucket->lock = 0;
+	/* an exchange: on machines that reorder stores, all before it are seen first */
+	__sync_lock_test_and_set(&bucket->lock, 0);
 }
 
-/* Writes a new flow over way `way`. Under the bucket's lock. */
+/* Writes a new flow over way `way`, the protocol last: before it nobody finds
+ * the flow. Under the bucket's lock.
+ */
 static __always_inline void dwell_flow_write(struct dwell_bucket *bucket, __u32 way,
 					     struct dwell_flow *flow,
 					     struct dwell_memories *memories,
@@ -286,17 +328,26 @@ static __always_inline void dwell_flow_write(struct dwell_bucket *bucket, __u32 
 {
 	__u64 shift = 16 * way;
 
-	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
+	*(volatile __u8 *)&flow->proto = 0;
 	DWELL_BARRIER();
 	__builtin_memset(flow, 0, sizeof(*flow));
 	__builtin_memset(memories, 0, sizeof(*memories));
 	flow->key = packet->key;
-	flow->proto = packet->proto;
-	flow->first_ns = dwell_now(clock);
 	flow->opener = packet->direction;
-	bucket->seen[way] = dwell_now_coarse(clock);
+	flow->seen = dwell_now_coarse(clock);
+	memories->first_ns = dwell_now(clock);
 	DWELL_BARRIER();
-	*(volatile __u64 *)&bucket->tags = bucket->tags | dwell_tag(packet->hash) << shift;
+	*(volatile __u8 *)&flow->proto = packet->proto;
+	*(volatile __u64 *)&bucket->tags =
+		(bucket->tags & ~(0xffffULL << shift)) | dwell_tag(packet->hash) << shift;
+}
+
+/* Gives up way `way`. Under the bucket's lock. */
+static __always_inline void dwell_flow_free(struct dwell_bucket *bucket, __u32 way,
+					    struct dwell_flow *flow)
+{
+	*(volatile __u8 *)&flow->proto = 0;
+	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
 }
 
 #endif

@@ -14,35 +14,31 @@ static __always_inline void dwell_icmp(struct dwell_step *step)
 	struct dwell_memories *memories = dwell_memories_of(step);
 	__u32 direction = packet->direction & 1;
 	__u32 method = packet->proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
+	struct dwell_waiting waiting;
 	struct dwell_icmp_state *mine;
+	int repeated;
 
 	if (!memories)
 		return;
 	mine = &memories->of[direction].icmp;
 	if (packet->is_answer) {
-		__u64 hash = dwell_stamp_hash(packet, method, !direction, packet->seq);
-		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
-
-		if (stamp && dwell_stamp_holds(stamp, hash))
-			dwell_stamp_take(step, stamp, method, 0);
+		waiting = dwell_stamp_find(step, method, !direction, packet->seq);
+		if (waiting.stamp)
+			dwell_stamp_take(step, &waiting, method, 0);
 		return;
 	}
-	int repeated = mine->known && mine->seq == packet->seq;
-
+	repeated = mine->known && mine->seq == packet->seq;
 	mine->seq = packet->seq;
 	mine->known = 1;
 	if (repeated)
 		return;
-	__u64 hash = dwell_stamp_hash(packet, method, direction, packet->seq);
-
 	if (dwell_may_stamp(step)) {
-		dwell_stamp_put(step, hash, 0, 0);
+		dwell_stamp_put(step, method, packet->seq, 0);
 	} else {
 		/* the reply must not find the request of an earlier round */
-		struct dwell_stamp *stale = dwell_stamp_at(step, hash);
-
-		if (stale && dwell_stamp_holds(stale, hash))
-			stale->check = 0;
+		waiting = dwell_stamp_find(step, method, direction, packet->seq);
+		if (waiting.stamp)
+			waiting.stamp->check = 0;
 	}
 }
 

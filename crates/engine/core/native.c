@@ -47,18 +47,20 @@ static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, 
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
 {
-	return dwell_vacancy_of(step->embedder, first, second, dwell_tag(step->packet->hash),
+	return dwell_vacancy_of(step->embedder, first, second, step->packet->hash,
 				dwell_now_coarse(step->clock), step->config->idle_timeout_ns >> 20);
 }
 
 static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
-					    __u32 change, __u32 reason, __u64 rtt_ns)
+					    const struct dwell_memories *memories, __u32 change,
+					    __u32 detail, __u64 rtt_ns)
 {
 	struct dwell_native *native = step->embedder;
 
 	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
-		dwell_fill_flow_event(&native->event[native->events++].flow, flow, change, reason,
-				      rtt_ns, dwell_now(step->clock));
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow,
+				      memories->first_ns, change, detail, rtt_ns,
+				      dwell_now(step->clock));
 }
 
 static void emit_sample(struct dwell_step *step, const struct dwell_match *match)

@@ -159,7 +159,8 @@ static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __
 	}
 	/* IPv4: the upper halves hold the addresses, the lower ones ::ffff: */
 	seed = dwell_mix(seed, key->a.low ^ key->b.low >> 32);
-	return seed * 0xd6e8feb86659fd93ULL ^ seed >> 29;
+	seed = (seed ^ seed >> 29) * 0xd6e8feb86659fd93ULL;
+	return seed ^ seed >> 32;
 }
 
 static __always_inline int dwell_wants(const struct dwell_rtt_config *config, __u32 method)

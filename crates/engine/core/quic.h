@@ -73,29 +73,27 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 	__u32 direction = packet->direction & 1;
 	__u32 type = packet->quic_first >> 4 & 3;
 	__u32 initial = packet->quic_version == 0x6b3343cf ? 1 : 0;
-	__u64 hash;
+	struct dwell_memories *memories;
+	struct dwell_waiting waiting;
 
 	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
 		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN |
 			     (direction ? DWELL_QUIC_CLIENT : 0);
-		flow->spin_streak = 0;
+		memories = dwell_memories_of(step);
+		if (memories)
+			memories->spin_streak = 0;
 		if (dwell_wants(step->config, DWELL_QUIC_HANDSHAKE)) {
 			flow->quic |= DWELL_QUIC_WAITING;
-			dwell_stamp_put(
-				step, dwell_stamp_hash(packet, DWELL_QUIC_HANDSHAKE, direction, 0),
-				0, 0);
+			dwell_stamp_put(step, DWELL_QUIC_HANDSHAKE, 0, 0);
 		}
 		return;
 	}
 	if (!(flow->quic & DWELL_QUIC_WAITING) || direction == !!(flow->quic & DWELL_QUIC_CLIENT))
 		return;
 	flow->quic &= ~DWELL_QUIC_WAITING;
-	hash = dwell_stamp_hash(packet, DWELL_QUIC_HANDSHAKE, !direction, 0);
-
-	struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
-
-	if (stamp && dwell_stamp_holds(stamp, hash))
-		dwell_stamp_take(step, stamp, DWELL_QUIC_HANDSHAKE, DWELL_SAMPLE_HANDSHAKE);
+	waiting = dwell_stamp_find(step, DWELL_QUIC_HANDSHAKE, !direction, 0);
+	if (waiting.stamp)
+		dwell_stamp_take(step, &waiting, DWELL_QUIC_HANDSHAKE, DWELL_SAMPLE_HANDSHAKE);
 }
 
 /* Edges of one side that are closer than this are taken for reordering: a
@@ -139,13 +137,13 @@ static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
 }
 
 /* Somebody does not spin, or packets were lost or reordered. */
-static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_spin_state *mine)
+static __always_inline void dwell_spin_fault(struct dwell_step *step,
+					     struct dwell_memories *memories,
+					     struct dwell_spin_state *mine)
 {
-	struct dwell_flow *flow = step->flow;
-
-	flow->spin_streak = 0;
-	if (flow->spin_faults < DWELL_SPIN_FAULTS_MAX)
-		flow->spin_faults++;
+	memories->spin_streak = 0;
+	if (memories->spin_faults < DWELL_SPIN_FAULTS_MAX)
+		memories->spin_faults++;
 	mine->holds = 0;
 	dwell_count(step, DWELL_REJECT_SPIN_ORDER);
 }
@@ -186,8 +184,8 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		return;
 	}
 
-	int trusted = dwell_spin_trusts(mine, flow->spin_faults) &&
-		      dwell_spin_trusts(other, flow->spin_faults);
+	int trusted = dwell_spin_trusts(mine, memories->spin_faults) &&
+		      dwell_spin_trusts(other, memories->spin_faults);
 	__u32 inverts = other->known && other->value != value;
 
 	dwell_spin_changed(mine);
@@ -210,24 +208,24 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	__u32 is_client = direction == (quic & DWELL_QUIC_CLIENT ? 1U : 0U);
 
 	if (last == direction) {
-		dwell_spin_fault(step, mine);
+		dwell_spin_fault(step, memories, mine);
 		return;
 	}
 	if (is_client != inverts) {
-		dwell_spin_fault(step, mine);
+		dwell_spin_fault(step, memories, mine);
 		/* or it is the other way round, and who began was not seen */
 		if (!(quic & DWELL_QUIC_WAITING))
 			flow->quic &= ~DWELL_QUIC_CLIENT_KNOWN;
 		return;
 	}
-	if (flow->spin_streak < 255)
-		flow->spin_streak++;
-	if (!trusted ||
-	    flow->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * flow->spin_faults)
+	if (memories->spin_streak < 255)
+		memories->spin_streak++;
+	if (!trusted || memories->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT *
+									    memories->spin_faults)
 		return;
-	if (flow->spin_streak == 255) {
-		flow->spin_streak = 64;
-		flow->spin_faults >>= 1;
+	if (memories->spin_streak == 255) {
+		memories->spin_streak = 64;
+		memories->spin_faults >>= 1;
 	}
 	if (dwell_wants(step->config, DWELL_QUIC_SPIN))
 		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);

@@ -56,12 +56,13 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_step *st
 		else if (flow->spent)
 			reason = DWELL_CLOSE_ANSWERED;
 		if (!flow->close_reason)
-			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
+			dwell_emit_flow(step, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
+		dwell_count(step, DWELL_PLACES_FREED);
 	}
 	dwell_flow_write(bucket, way, flow, memories, packet, step->clock);
 	dwell_bucket_unlock(bucket);
 	dwell_count(step, DWELL_FLOWS_OPENED);
-	dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+	step->opened = 1;
 	return found;
 }
 
@@ -72,15 +73,17 @@ static __always_inline void dwell_flow_of(struct dwell_step *step)
 	__u32 mask = step->config->bucket_mask;
 	__u32 first = dwell_bucket_first(packet->hash, mask);
 	__u32 second = dwell_bucket_second(packet->hash, mask);
-	struct dwell_found found = dwell_flow_find(step->embedder, first, packet, step->clock);
+	struct dwell_found found = dwell_flow_find(step->embedder, first, second, packet);
+	__u32 now_coarse;
 
-	if (dwell_unlikely(!found.flow))
-		found = dwell_flow_find(step->embedder, second, packet, step->clock);
-	if (!found.flow) {
-		if (packet->may_open)
-			found = dwell_flow_admit(step, first, second);
-		else
-			dwell_count(step, DWELL_SKIP_PROTOCOL);
+	if (found.flow) {
+		now_coarse = dwell_now_coarse(step->clock);
+		if (found.flow->seen != now_coarse)
+			found.flow->seen = now_coarse;
+	} else if (packet->may_open) {
+		found = dwell_flow_admit(step, first, second);
+	} else {
+		dwell_count(step, DWELL_SKIP_STRAY);
 	}
 	step->flow = found.flow;
 	step->place = found.place;
@@ -98,19 +101,22 @@ static __always_inline void dwell_bucket_sweep(struct dwell_step *step, __u32 in
 	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_flow *flow = dwell_flow_at(step->embedder, index * DWELL_WAYS + way);
-		__u32 idle = coarse - bucket->seen[way];
+		__u32 place = index * DWELL_WAYS + way, idle;
+		struct dwell_flow *flow = dwell_flow_at(step->embedder, place);
+		struct dwell_memories *memories = dwell_memories_at(step->embedder, place);
 
-		if (!flow || !(bucket->tags >> 16 * way & 0xffff))
+		if (!flow || !memories || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		if (reason != DWELL_CLOSE_END) {
-			if (dwell_is_future(idle) || idle <= timeout)
-				continue;
-			dwell_count(step, DWELL_FLOWS_EXPIRED);
+		idle = coarse - flow->seen;
+		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
+			continue;
+		if (!flow->close_reason) {
+			if (reason == DWELL_CLOSE_IDLE)
+				dwell_count(step, DWELL_FLOWS_EXPIRED);
+			dwell_emit_flow(step, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
 		}
-		if (!flow->close_reason)
-			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
-		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
+		dwell_count(step, DWELL_PLACES_FREED);
+		dwell_flow_free(bucket, way, flow);
 	}
 	dwell_bucket_unlock(bucket);
 }
@@ -131,26 +137,25 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	seq = &memories->of[direction].seq;
 	if (flow->close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
 		flow->close_reason = DWELL_CLOSE_NONE;
-		flow->fins = 0;
 		flow->samples = 0;
-		flow->sides_seen = 1 << direction;
 		flow->opener = direction;
-		flow->first_ns = dwell_now(step->clock);
+		memories->first_ns = dwell_now(step->clock);
 		for (int side = 0; side < 2; side++) {
+			flow->own[side] &= ~DWELL_OWN_FIN;
 			flow->side[side].packets = 0;
 			flow->side[side].bytes = 0;
 			flow->side[side].min_rtt_ns = 0;
-			memories->of[side].srtt_ns = 0;
+			memories->of[side].srtt_q10 = 0;
 		}
-		dwell_emit_flow(step, flow, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 		flow->side[direction].packets = packet->segments;
 		flow->side[direction].bytes = packet->wire_bytes;
-		seq->known = 0;
+		dwell_emit_flow(step, flow, memories, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		seq->sent = 0;
 	}
 	/* a SYN that is sent again has the number of the first */
-	if (!(seq->known & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
+	if (!(seq->sent & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
 		__builtin_memset(seq, 0, sizeof(*seq));
-		flow->ts_known &= ~((DWELL_TS_KNOWN | DWELL_TS_SYN) << direction);
+		flow->own[direction] &= DWELL_OWN_FIN;
 	}
 }
 
@@ -174,17 +179,57 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 		__u8 reason = DWELL_CLOSE_NONE;
 
 		if (flags & DWELL_TCP_FIN) {
-			flow->fins |= 1 << (packet->direction & 1);
-			if (flow->fins == 3)
+			flow->own[packet->direction & 1] |= DWELL_OWN_FIN;
+			if (flow->own[0] & flow->own[1] & DWELL_OWN_FIN)
 				reason = DWELL_CLOSE_FIN;
 		}
 		if (flags & DWELL_TCP_RST)
 			reason = DWELL_CLOSE_RST;
 		if (reason && !flow->close_reason) {
 			flow->close_reason = reason;
-			dwell_emit_flow(step, flow, DWELL_FLOW_CLOSE, reason, 0);
+			dwell_emit_flow(step, flow, dwell_memories_of(step), DWELL_FLOW_CLOSE,
+					reason, 0);
 		}
 	}
+}
+
+/* Counts a sample, and tells of a flow's first. */
+static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct dwell_match *match)
+{
+	struct dwell_flow *flow = step->flow;
+
+	dwell_count(step, DWELL_SAMPLES);
+	if (!flow->samples++)
+		dwell_emit_flow(step, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT,
+				match->method, match->rtt_ns);
+}
+
+/* The least and the smoothed round trip to this side. */
+static __always_inline void dwell_rtt_learn(struct dwell_step *step)
+{
+	__u32 direction = step->packet->direction & 1, rtt_q10;
+	struct dwell_side *side = &step->flow->side[direction];
+	struct dwell_match *match = &step->match;
+	struct dwell_memories *memories;
+	struct dwell_memory *memory;
+
+	match->min_rtt_ns = match->rtt_ns;
+	if (!side->min_rtt_ns || match->rtt_ns < side->min_rtt_ns)
+		side->min_rtt_ns = match->rtt_ns ? match->rtt_ns : 1; /* 0: unknown */
+	else
+		match->min_rtt_ns = side->min_rtt_ns;
+	if (!step->config->rtt_rate_q8)
+		return;
+	memories = dwell_memories_of(step);
+	if (!memories)
+		return;
+	memory = &memories->of[direction];
+	rtt_q10 = match->rtt_ns >> 42 ? 0xffffffff : match->rtt_ns >> 10;
+	if (!rtt_q10)
+		rtt_q10 = 1; /* 0: unknown */
+	if (memory->srtt_q10)
+		rtt_q10 = memory->srtt_q10 + (((__s64)rtt_q10 - memory->srtt_q10) >> 3);
+	memory->srtt_q10 = rtt_q10;
 }
 
 /* Runs the packet through its matcher; step->match and step->loop tell what it
@@ -193,14 +238,13 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 static __always_inline void dwell_rtt_step(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_flow *flow = step->flow;
-	__u32 direction = packet->direction & 1;
-	struct dwell_side *side = &flow->side[direction];
+	struct dwell_side *side = &step->flow->side[packet->direction & 1];
 
 	side->packets += packet->segments;
 	side->bytes += packet->wire_bytes;
-	if (dwell_unlikely(!(flow->sides_seen & 1 << direction)))
-		flow->sides_seen |= 1 << direction;
+	if (dwell_unlikely(step->opened))
+		dwell_emit_flow(step, step->flow, dwell_memories_of(step), DWELL_FLOW_OPEN,
+				DWELL_CLOSE_NONE, 0);
 
 	switch (packet->kind) {
 	case DWELL_KIND_TCP:
@@ -216,30 +260,12 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 		dwell_quic(step);
 		break;
 	}
-	if (step->loop.found)
-		dwell_count(step, DWELL_SAMPLES);
-	if (!step->match.found)
-		return;
-	dwell_count(step, DWELL_SAMPLES);
-	step->match.min_rtt_ns = step->match.rtt_ns;
-	if (!side->min_rtt_ns || step->match.rtt_ns < side->min_rtt_ns)
-		side->min_rtt_ns = step->match.rtt_ns ? step->match.rtt_ns : 1; /* 0: unknown */
-	else
-		step->match.min_rtt_ns = side->min_rtt_ns;
-	if (step->config->rtt_rate_q8) {
-		struct dwell_memories *memories = dwell_memories_of(step);
-
-		if (memories) {
-			struct dwell_memory *memory = &memories->of[direction];
-			__s64 change = step->match.rtt_ns - memory->srtt_ns;
-
-			memory->srtt_ns = memory->srtt_ns ? memory->srtt_ns + (change >> 3)
-							  : step->match.rtt_ns;
-		}
+	if (step->match.found) {
+		dwell_rtt_learn(step);
+		dwell_rtt_note(step, &step->match);
 	}
-	if (!flow->samples++)
-		dwell_emit_flow(step, flow, DWELL_FLOW_FIRST_RTT, DWELL_CLOSE_NONE,
-				step->match.rtt_ns);
+	if (step->loop.found)
+		dwell_rtt_note(step, &step->loop);
 }
 
 static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
@@ -268,19 +294,20 @@ static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
 }
 
 static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event,
-						  const struct dwell_flow *flow, __u32 change,
-						  __u32 reason, __u64 rtt_ns, __u64 now_ns)
+						  const struct dwell_flow *flow, __u64 first_ns,
+						  __u32 change, __u32 detail, __u64 rtt_ns,
+						  __u64 now_ns)
 {
 	int opener = flow->opener & 1;
 
 	event->event = DWELL_EVENT_FLOW;
 	event->change = change;
 	event->proto = flow->proto;
-	event->reason = reason;
+	event->detail = detail;
 	event->interface = flow->key.interface;
 	event->time_ns = now_ns;
 	event->rtt_ns = rtt_ns;
-	event->first_ns = flow->first_ns;
+	event->first_ns = first_ns;
 	event->src = opener ? flow->key.b : flow->key.a;
 	event->dst = opener ? flow->key.a : flow->key.b;
 	event->src_port = opener ? flow->key.b_port : flow->key.a_port;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Times of packets that wait for their answer: one array for all flows and
  * matchers, indexed by a hash of flow, matcher, direction and identifier. A
- * flow may have as many waiting as it needs; a stamp that nobody answers is
- * simply overwritten by the next that falls on its place.
+ * flow may have as many waiting as it needs. A stamp has two places, side by
+ * side; one that nobody answers is overwritten by the next that falls on it.
  */
 #ifndef DWELL_STAMP_H
 #define DWELL_STAMP_H
@@ -34,15 +34,32 @@ static __always_inline __u32 dwell_stamp_check(__u64 hash)
 	return hash >> 32 ? hash >> 32 : 1;
 }
 
-static __always_inline int dwell_stamp_holds(const struct dwell_stamp *stamp, __u64 hash)
+#define DWELL_STAMP_NONE (~0ULL)
+
+/* When what `hash` names was stamped, or DWELL_STAMP_NONE. A writer clears the
+ * check word first, so what is read before it belongs together.
+ */
+static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash,
+					      __u32 *ack)
 {
-	return stamp->check == dwell_stamp_check(hash) &&
-	       stamp->check_time >> DWELL_STAMP_TIME_BITS == ((__u32)hash >> 16);
+	__u64 check_time = *(const volatile __u64 *)&stamp->check_time;
+
+	*ack = *(const volatile __u32 *)&stamp->ack;
+	if (*(const volatile __u32 *)&stamp->check != dwell_stamp_check(hash) ||
+	    check_time >> DWELL_STAMP_TIME_BITS != ((__u32)hash >> 16))
+		return DWELL_STAMP_NONE;
+	return check_time & DWELL_STAMP_TIME;
 }
 
-static __always_inline __u64 dwell_stamp_age(const struct dwell_stamp *stamp, __u64 now_ns)
+static __always_inline __u64 dwell_stamp_age(__u64 time_ns, __u64 now_ns)
 {
-	return (now_ns - stamp->check_time) & DWELL_STAMP_TIME;
+	return (now_ns - time_ns) & DWELL_STAMP_TIME;
+}
+
+/* A clock stepped back meanwhile. */
+static __always_inline int dwell_is_backwards(__u64 age_ns)
+{
+	return age_ns >> (DWELL_STAMP_TIME_BITS - 1) != 0;
 }
 
 static __always_inline void dwell_stamp_write(struct dwell_stamp *stamp, __u64 hash, __u32 ack,

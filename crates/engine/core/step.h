@@ -25,7 +25,8 @@ struct dwell_step {
 	struct dwell_clock *clock;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
-	__u32 place; /* of the flow */
+	__u32 place;  /* of the flow */
+	__u32 opened; /* by this packet */
 	void *embedder;
 	struct dwell_match match;
 	struct dwell_match loop;
@@ -38,7 +39,8 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second);
 
 static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
-					    __u32 change, __u32 reason, __u64 rtt_ns);
+					    const struct dwell_memories *memories, __u32 change,
+					    __u32 detail, __u64 rtt_ns);
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {
@@ -53,11 +55,33 @@ static __always_inline struct dwell_memories *dwell_memories_of(struct dwell_ste
 	return dwell_memories_at(step->embedder, step->place);
 }
 
+/* Without an answer for this long, TCP sends again (RFC 6298 section 2). */
+#define DWELL_TCP_PATIENCE_NS 1000000000ULL
+
+/* True if the packet is the first seen of its direction and answers what lay
+ * unanswered for so long that it was answered before, unseen: this direction
+ * came into view late.
+ */
+static __always_inline int dwell_comes_late(struct dwell_step *step, __u64 sent_ns)
+{
+	const struct dwell_packet *packet = step->packet;
+	__u64 age;
+
+	if (step->flow->side[packet->direction & 1].packets != packet->segments ||
+	    packet->tcp_flags & DWELL_TCP_SYN)
+		return 0;
+	age = dwell_stamp_age(sent_ns, dwell_now(step->clock));
+	return age > DWELL_TCP_PATIENCE_NS && !dwell_is_backwards(age);
+}
+
+/* The coarse clock may be this late (10 ms, the longest tick), in its units. */
+#define DWELL_COARSE_ERROR 11
+
 /* True if the rate limit allows another stamp of this direction now. */
 static __always_inline int dwell_may_stamp(struct dwell_step *step)
 {
 	const struct dwell_rtt_config *config = step->config;
-	__u32 direction = step->packet->direction & 1;
+	__u32 direction = step->packet->direction & 1, now_coarse, idle;
 	__u64 interval = config->rate_limit_ns, now;
 	struct dwell_memories *memories;
 	struct dwell_memory *memory;
@@ -68,33 +92,82 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	if (!memories)
 		return 0;
 	memory = &memories->of[direction];
-	if (config->rtt_rate_q8 && memories->of[!direction].srtt_ns)
-		interval = memories->of[!direction].srtt_ns * config->rtt_rate_q8 >> 8;
+	if (config->rtt_rate_q8 && memories->of[!direction].srtt_q10)
+		interval = (__u64)memories->of[!direction].srtt_q10 * config->rtt_rate_q8 << 2;
+	/* most are refused, and that much the cheap clock can tell */
+	now_coarse = dwell_now_coarse(step->clock);
+	idle = now_coarse - memory->stamp_coarse;
+	if (memory->stamp_ns && !dwell_is_future(idle) &&
+	    idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
+		return 0;
 	now = dwell_now(step->clock);
 	if (memory->stamp_ns && now - memory->stamp_ns < interval)
 		return 0;
 	memory->stamp_ns = now;
+	memory->stamp_coarse = now_coarse;
 	return 1;
 }
 
-static __always_inline void dwell_stamp_put(struct dwell_step *step, __u64 hash, __u32 ack,
-					    int keep_first)
+/* The stamp that a packet answers. */
+struct dwell_waiting {
+	struct dwell_stamp *stamp; /* null: there is none */
+	__u64 time_ns;
+	__u32 ack;
+};
+
+static __always_inline struct dwell_waiting dwell_stamp_in(struct dwell_stamp *stamp, __u64 hash)
 {
-	struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
+	struct dwell_waiting waiting = {};
+
+	if (!stamp)
+		return waiting;
+	waiting.time_ns = dwell_stamp_read(stamp, hash, &waiting.ack);
+	if (waiting.time_ns != DWELL_STAMP_NONE)
+		waiting.stamp = stamp;
+	return waiting;
+}
+
+static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *step, __u32 method,
+							     __u32 direction, __u32 id)
+{
+	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
+	struct dwell_waiting waiting = dwell_stamp_in(dwell_stamp_at(step, hash), hash);
+
+	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, hash ^ 1), hash);
+}
+
+/* Where to put a stamp: at its place, or beside it if the stamp that waits
+ * there is the younger of the two.
+ */
+static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u64 hash,
+							    __u64 now)
+{
+	struct dwell_stamp *stamp = dwell_stamp_at(step, hash), *beside;
+	__u64 age;
+
+	if (!stamp || !stamp->check || dwell_stamp_in(stamp, hash).stamp)
+		return stamp;
+	age = dwell_stamp_age(stamp->check_time, now);
+	beside = dwell_stamp_at(step, hash ^ 1);
+	if (beside && (!beside->check || dwell_stamp_age(beside->check_time, now) > age)) {
+		stamp = beside;
+		age = dwell_stamp_age(stamp->check_time, now);
+	}
+	if (stamp->check && age < 1000000000ULL)
+		dwell_count(step, DWELL_STAMPS_OVERWRITTEN);
+	return stamp;
+}
+
+/* Keeps the time of this packet under `id` until its answer comes. */
+static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id,
+					    __u32 ack)
+{
+	__u64 hash = dwell_stamp_hash(step->packet, method, step->packet->direction & 1, id);
 	__u64 now = dwell_now(step->clock);
+	struct dwell_stamp *stamp = dwell_stamp_room(step, hash, now);
 
 	if (!stamp)
 		return;
-	if (stamp->check) {
-		__u64 age = dwell_stamp_age(stamp, now);
-
-		if (dwell_stamp_holds(stamp, hash)) {
-			if (keep_first && age < 60000000000ULL)
-				return;
-		} else if (age < 1000000000ULL) {
-			dwell_count(step, DWELL_STAMPS_OVERWRITTEN);
-		}
-	}
 	dwell_stamp_write(stamp, hash, ack, now);
 	dwell_count(step, DWELL_STAMPS_MADE);
 }
@@ -103,7 +176,7 @@ static __always_inline void dwell_stamp_put(struct dwell_step *step, __u64 hash,
 static __always_inline void dwell_match_set(struct dwell_step *step, struct dwell_match *match,
 					    __u32 method, __u64 rtt_ns, __u32 flags)
 {
-	if (rtt_ns >> (DWELL_STAMP_TIME_BITS - 1)) {
+	if (dwell_is_backwards(rtt_ns)) {
 		dwell_count(step, DWELL_REJECT_BACKWARDS);
 		return;
 	}
@@ -113,13 +186,13 @@ static __always_inline void dwell_match_set(struct dwell_step *step, struct dwel
 	match->rtt_ns = rtt_ns;
 }
 
-static __always_inline void dwell_stamp_take(struct dwell_step *step, struct dwell_stamp *stamp,
-					     __u32 method, __u32 flags)
+static __always_inline void dwell_stamp_take(struct dwell_step *step,
+					     const struct dwell_waiting *waiting, __u32 method,
+					     __u32 flags)
 {
-	__u64 rtt_ns = dwell_stamp_age(stamp, dwell_now(step->clock));
-
-	stamp->check = 0;
-	dwell_match_set(step, &step->match, method, rtt_ns, flags);
+	waiting->stamp->check = 0;
+	dwell_match_set(step, &step->match, method,
+			dwell_stamp_age(waiting->time_ns, dwell_now(step->clock)), flags);
 }
 
 #endif

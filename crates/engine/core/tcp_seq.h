@@ -12,14 +12,48 @@
 
 #include "step.h"
 
-static __always_inline void dwell_tcp_seq_doubt(struct dwell_step *step,
-						struct dwell_tcp_seq_state *sent)
+/* True if it is unclear which transmission of the byte before `seq` an ACK
+ * answers.
+ */
+static __always_inline int dwell_tcp_seq_doubts(const struct dwell_tcp_seq_state *state, __u32 seq)
 {
-	if (!(sent->known & DWELL_SEQ_AMBIGUOUS) || sent->ambiguous_until != sent->next_seq)
+	return (state->sent & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_sent)) ||
+	       (state->answered & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_acked));
+}
+
+static __always_inline void dwell_tcp_seq_doubt_sent(struct dwell_step *step,
+						     struct dwell_tcp_seq_state *mine)
+{
+	if (!dwell_tcp_seq_doubts(mine, mine->next_seq))
 		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
-	sent->ambiguous_until = sent->next_seq;
-	sent->known |= DWELL_SEQ_AMBIGUOUS;
-	sent->probe_ns = 0;
+	mine->doubt_sent = mine->next_seq;
+	mine->sent |= DWELL_SEQ_DOUBT;
+}
+
+static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step,
+						      struct dwell_tcp_seq_state *theirs)
+{
+	if (!dwell_tcp_seq_doubts(theirs, theirs->next_seq))
+		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
+	theirs->doubt_acked = theirs->next_seq;
+	theirs->answered |= DWELL_SEQ_DOUBT;
+}
+
+/* A probe waits until an ACK covers it or it is in doubt. */
+static __always_inline int dwell_tcp_seq_waits(const struct dwell_tcp_seq_state *state)
+{
+	return state->probe_ns && !dwell_tcp_seq_doubts(state, state->probe_seq) &&
+	       (!(state->answered & DWELL_SEQ_ACKED) ||
+		dwell_after(state->probe_seq, state->acked));
+}
+
+/* Of the bytes that a direction has sent. Where the rate limit leaves segments
+ * without a stamp, that of the same number one turn of the sequence space
+ * (4 GiB) earlier is told by it.
+ */
+static __always_inline __u32 dwell_tcp_seq_turn(const struct dwell_side *side)
+{
+	return side->bytes >> 28;
 }
 
 /* The packet's ACK, for the data of the other direction. */
@@ -27,50 +61,45 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 					      struct dwell_memories *memories)
 {
 	const struct dwell_packet *packet = step->packet;
-	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
-	struct dwell_tcp_seq_state *sent = &memories->of[!direction].seq;
-	__u32 ack = packet->ack;
+	__u32 other = !(packet->direction & 1), flags = packet->tcp_flags, ack = packet->ack;
+	struct dwell_tcp_seq_state *theirs = &memories->of[other].seq;
+	int known = theirs->answered & DWELL_SEQ_ACKED, probed, clear;
+	__u32 handshake = theirs->sent & DWELL_SEQ_SYN && !known ? DWELL_SAMPLE_HANDSHAKE : 0;
+	struct dwell_waiting waiting;
 
-	if (sent->known & DWELL_SEQ_ACKED && ack == sent->acked) {
-		int duplicate = !packet->payload_bytes && packet->window == sent->window &&
+	if (known && ack == theirs->acked) {
+		int duplicate = !packet->payload_bytes && packet->window == theirs->window &&
 				!(flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
 
-		if ((duplicate || packet->has_sack) && sent->known & DWELL_SEQ_NEXT &&
-		    dwell_after(sent->next_seq, ack))
-			dwell_tcp_seq_doubt(step, sent);
-		sent->window = packet->window;
+		if ((duplicate || packet->has_sack) && theirs->sent & DWELL_SEQ_NEXT &&
+		    dwell_after(theirs->next_seq, ack))
+			dwell_tcp_seq_doubt_acked(step, theirs);
+		theirs->window = packet->window;
 		return;
 	}
-	if (sent->known & DWELL_SEQ_ACKED && !dwell_after(ack, sent->acked))
+	if (known && !dwell_after(ack, theirs->acked))
 		return;
-	sent->acked = ack;
-	sent->window = packet->window;
-	sent->known |= DWELL_SEQ_ACKED;
-	if (!(sent->known & DWELL_SEQ_NEXT))
+	clear = !dwell_tcp_seq_doubts(theirs, ack);
+	probed = dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack) &&
+		 !dwell_comes_late(step, theirs->probe_ns);
+	theirs->acked = ack;
+	theirs->window = packet->window;
+	theirs->answered |= DWELL_SEQ_ACKED;
+	if (!(theirs->sent & DWELL_SEQ_NEXT))
 		return;
-
-	int clear = !(sent->known & DWELL_SEQ_AMBIGUOUS) || dwell_after(ack, sent->ambiguous_until);
-	__u64 hash = dwell_stamp_hash(packet, DWELL_TCP_SEQ, !direction, ack);
-	__u32 syn = sent->known & DWELL_SEQ_SYN ? DWELL_SAMPLE_HANDSHAKE : 0;
-
-	sent->known &= ~DWELL_SEQ_SYN;
-	if (clear) {
-		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
-
-		sent->known &= ~DWELL_SEQ_AMBIGUOUS;
-		if (stamp && dwell_stamp_holds(stamp, hash)) {
-			dwell_stamp_take(step, stamp, DWELL_TCP_SEQ, syn);
-			clear = 0; /* answered, even if the clock stepped back */
-		}
-	}
-	if (sent->probe_ns && !dwell_after(sent->probe_seq, ack)) {
-		if (clear)
-			dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
-					dwell_now(step->clock) - sent->probe_ns, syn);
-		sent->probe_ns = 0;
-	}
 	if (packet->has_sack)
-		dwell_tcp_seq_doubt(step, sent);
+		dwell_tcp_seq_doubt_acked(step, theirs);
+	else if (dwell_after(ack, theirs->doubt_acked))
+		theirs->answered &= ~DWELL_SEQ_DOUBT;
+	if (!clear)
+		return;
+	waiting = dwell_stamp_find(step, DWELL_TCP_SEQ, other, ack);
+	if (waiting.stamp && dwell_tcp_seq_turn(&step->flow->side[other]) - waiting.ack <= 8 &&
+	    !dwell_comes_late(step, waiting.time_ns))
+		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
+	else if (probed)
+		dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
+				dwell_now(step->clock) - theirs->probe_ns, handshake);
 }
 
 /* The packet's own bytes. */
@@ -81,39 +110,39 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
 	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
 	struct dwell_tcp_seq_state *mine = &memories->of[direction].seq;
 	__u32 syn = !!(flags & DWELL_TCP_SYN), fin = !!(flags & DWELL_TCP_FIN);
-	__u32 end = packet->seq + packet->payload_bytes + syn + fin;
+	__u32 end = packet->seq + packet->payload_bytes + syn + fin, next = mine->next_seq;
 
 	if (end == packet->seq)
 		return;
-	if (!(mine->known & DWELL_SEQ_NEXT)) {
+	if (!(mine->sent & DWELL_SEQ_NEXT)) {
 		mine->next_seq = end;
-		mine->known |= DWELL_SEQ_NEXT;
+		mine->sent |= DWELL_SEQ_NEXT;
 		/* what came before a flow's first packet seen is not known: it may
 		 * be a retransmission
 		 */
 		if (!syn) {
-			mine->ambiguous_until = end;
-			mine->known |= DWELL_SEQ_AMBIGUOUS;
+			mine->doubt_sent = end;
+			mine->sent |= DWELL_SEQ_DOUBT;
 			return;
 		}
-	} else if (!dwell_after(end, mine->next_seq)) {
-		dwell_tcp_seq_doubt(step, mine);
-		return;
-	} else if (dwell_after(mine->next_seq, packet->seq)) {
-		mine->next_seq = end;
-		dwell_tcp_seq_doubt(step, mine);
-		return;
 	} else {
-		mine->next_seq = end;
+		if (dwell_after(end, next))
+			mine->next_seq = end;
+		if (dwell_after(next, packet->seq)) {
+			dwell_tcp_seq_doubt_sent(step, mine);
+			return;
+		}
 	}
+	if (mine->answered & DWELL_SEQ_ACKED && dwell_after(mine->acked, mine->doubt_sent))
+		mine->sent &= ~DWELL_SEQ_DOUBT;
 	if (syn ? !step->config->include_handshake : !packet->payload_bytes)
 		return;
 	if (!dwell_may_stamp(step))
 		return;
-	dwell_stamp_put(step, dwell_stamp_hash(packet, DWELL_TCP_SEQ, direction, end), 0, 0);
+	dwell_stamp_put(step, DWELL_TCP_SEQ, end, dwell_tcp_seq_turn(&step->flow->side[direction]));
 	if (syn)
-		mine->known |= DWELL_SEQ_SYN;
-	if (!mine->probe_ns) {
+		mine->sent |= DWELL_SEQ_SYN;
+	if (!dwell_tcp_seq_waits(mine)) {
 		mine->probe_seq = end;
 		mine->probe_ns = dwell_now(step->clock);
 	}
@@ -125,7 +154,7 @@ static __always_inline void dwell_tcp_seq(struct dwell_step *step)
 
 	if (!memories)
 		return;
-	if (step->packet->tcp_flags & DWELL_TCP_ACK)
+	if ((step->packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK)
 		dwell_tcp_seq_ack(step, memories);
 	dwell_tcp_seq_data(step, memories);
 }

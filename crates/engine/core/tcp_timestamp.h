@@ -12,45 +12,56 @@
 
 #include "step.h"
 
+/* The packet's echo, of a TSval of the other direction. */
+static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1, other = !direction;
+	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
+	struct dwell_waiting waiting = {};
+
+	/* TSvals newer than the newest that was stamped: most, if there is a rate limit */
+	if (flow->own[other] & DWELL_OWN_STAMPED &&
+	    !dwell_after(packet->tsecr, flow->stamped[other]))
+		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->tsecr);
+	if (!waiting.stamp || dwell_comes_late(step, waiting.time_ns)) {
+		mine->tsecr = packet->tsecr;
+	} else if (!dwell_after(waiting.ack, packet->ack)) {
+		mine->tsecr = packet->tsecr;
+		dwell_stamp_take(step, &waiting, DWELL_TCP_TIMESTAMP,
+				 flow->own[other] & DWELL_OWN_TS_SYN ? DWELL_SAMPLE_HANDSHAKE : 0);
+	}
+}
+
 static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1, syn = packet->tcp_flags & DWELL_TCP_SYN;
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
+	__u8 own = flow->own[direction];
 
 	/* 0 is also what mine->tsecr starts with */
-	if (packet->tcp_flags & DWELL_TCP_ACK && (packet->tsecr != mine->tsecr || !packet->tsecr)) {
-		__u64 hash =
-			dwell_stamp_hash(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr);
-		struct dwell_stamp *stamp = dwell_stamp_at(step, hash);
-
-		if (!stamp || !dwell_stamp_holds(stamp, hash)) {
-			mine->tsecr = packet->tsecr;
-		} else if (!dwell_after(stamp->ack, packet->ack)) {
-			mine->tsecr = packet->tsecr;
-			dwell_stamp_take(step, stamp, DWELL_TCP_TIMESTAMP,
-					 flow->ts_known & DWELL_TS_SYN << !direction
-						 ? DWELL_SAMPLE_HANDSHAKE
-						 : 0);
-		}
-	}
+	if ((packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK &&
+	    (packet->tsecr != mine->tsecr || !packet->tsecr))
+		dwell_tcp_timestamp_echo(step);
 
 	if (syn ? !step->config->include_handshake
 		: !packet->payload_bytes && !step->config->stamp_acks)
 		return;
-	if (flow->ts_known & DWELL_TS_KNOWN << direction &&
-	    !dwell_after(packet->tsval, mine->tsval))
+	if (own & DWELL_OWN_TSVAL && !dwell_after(packet->tsval, mine->tsval))
 		return;
-	flow->ts_known &= ~(DWELL_TS_SYN << direction);
-	flow->ts_known |= (syn ? DWELL_TS_KNOWN | DWELL_TS_SYN : DWELL_TS_KNOWN) << direction;
+	own = (own & ~DWELL_OWN_TS_SYN) | DWELL_OWN_TSVAL | (syn ? DWELL_OWN_TS_SYN : 0);
 	mine->tsval = packet->tsval;
 	if (dwell_may_stamp(step)) {
-		__u64 hash =
-			dwell_stamp_hash(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval);
-
-		dwell_stamp_put(step, hash, packet->seq + (syn || packet->payload_bytes), 0);
+		flow->stamped[direction] = packet->tsval;
+		own |= DWELL_OWN_STAMPED;
+		dwell_stamp_put(step, DWELL_TCP_TIMESTAMP, packet->tsval,
+				packet->seq + (syn || packet->payload_bytes));
 	}
+	if (own != flow->own[direction])
+		flow->own[direction] = own;
 }
 
 #endif

@@ -147,8 +147,8 @@ pub struct Sample {
 pub enum FlowChange {
     /// Its first packet was seen.
     Open,
-    /// Its first round trip was measured.
-    FirstRtt(u64),
+    /// Its first latency was measured: how, and how many nanoseconds.
+    FirstRtt(Method, u64),
     /// It is over, and why.
     Close(CloseReason),
 }
@@ -258,8 +258,10 @@ impl FlowEvent {
     fn from_core(raw: &abi::dwell_flow_event) -> Option<FlowEvent> {
         let change = match u32::from(raw.change) {
             abi::DWELL_FLOW_OPEN => FlowChange::Open,
-            abi::DWELL_FLOW_FIRST_RTT => FlowChange::FirstRtt(raw.rtt_ns),
-            abi::DWELL_FLOW_CLOSE => FlowChange::Close(match u32::from(raw.reason) {
+            abi::DWELL_FLOW_FIRST_RTT => {
+                FlowChange::FirstRtt(Method::from_number(raw.detail)?, raw.rtt_ns)
+            }
+            abi::DWELL_FLOW_CLOSE => FlowChange::Close(match u32::from(raw.detail) {
                 abi::DWELL_CLOSE_FIN => CloseReason::Fin,
                 abi::DWELL_CLOSE_RST => CloseReason::Rst,
                 abi::DWELL_CLOSE_IDLE => CloseReason::Idle,

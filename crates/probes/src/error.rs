@@ -43,10 +43,13 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
-    /// A map could not be read or written.
+    /// The kernel did not run a program when asked to (BPF_PROG_TEST_RUN).
+    #[error("cannot run a loaded program: {0}; `dwell doctor` tells what this kernel lacks")]
+    Run(io::Error),
+    /// A map could not be used.
     #[error("cannot {operation} the map '{map}': {io}")]
     Map {
-        /// Read, write.
+        /// What was to be done with it, a verb: read, write, size, share.
         operation: &'static str,
         /// Which map.
         map: &'static str,

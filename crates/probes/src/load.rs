@@ -5,11 +5,15 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd},
     sync::{Mutex, Once},
+    thread,
+    time::Duration,
 };
 
 use libbpf_rs::{
     MapCore, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
 };
+
+use nix::libc;
 
 use crate::{
     Error,
@@ -81,6 +85,18 @@ pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
         .maps_mut()
         .find(|map| map.name() == name)
         .unwrap_or_else(|| panic!("the object has the map {name}"))
+}
+
+/// Returns when every program that was running has ended, so that none works
+/// with what it read before.
+pub(crate) fn wait_for_running_programs() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: it touches no memory of this process.
+    let waited = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if waited != 0 {
+        // Kernels with isolated CPUs refuse; a program runs for microseconds.
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Runs and nanoseconds of a program, as far as the kernel has counted them.

@@ -78,7 +78,7 @@ fn in_the_kernel(config: &Config, mut packets: Packets) -> (Run, Packets) {
     let mut events = Vec::new();
     packets.retain(|(time_ns, data)| {
         let built = match probe.replay_packet(data, *time_ns) {
-            Err(Error::Load { io, .. }) if io.kind() == ErrorKind::InvalidInput => false,
+            Err(Error::Run(io)) if io.kind() == ErrorKind::InvalidInput => false,
             result => result.map(|()| true).unwrap(),
         };
         probe.drain(|event| events.push(event)).unwrap();

@@ -410,7 +410,7 @@ impl Scene {
                 assert!(flow.open, "{event:?} without its opening");
                 flow.open = false;
             }
-            FlowChange::FirstRtt(_) => {
+            FlowChange::FirstRtt(..) => {
                 assert_eq!(now.map(|(key, _)| key), Some(key), "{event:?}");
             }
         }

@@ -51,10 +51,11 @@ impl FilterRule {
     }
 
     pub(super) fn to_core(&self) -> abi::dwell_filter_rule {
-        let (address, mask) = match self.prefix {
-            None => (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
-            Some(IpNet::V6(net)) => (net.network(), net.netmask()),
+        let (family, address, mask) = match self.prefix {
+            None => (0, Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
+            Some(IpNet::V6(net)) => (6, net.network(), net.netmask()),
             Some(IpNet::V4(net)) => (
+                4,
                 net.network().to_ipv6_mapped(),
                 Ipv6Addr::from(u128::MAX << (32 - net.prefix_len())),
             ),
@@ -65,6 +66,7 @@ impl FilterRule {
             port_low: self.ports.0,
             port_high: self.ports.1,
             exclude: self.exclude.into(),
+            family,
             ..Default::default()
         }
     }

@@ -144,6 +144,12 @@ impl Counters {
         Counters(total)
     }
 
+    /// Places of the flow table that are taken, by flows that are over too.
+    pub fn places_taken(&self) -> u64 {
+        self.get(Counter::FlowsOpened)
+            .saturating_sub(self.get(Counter::PlacesFreed))
+    }
+
     /// One of them.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
@@ -176,7 +182,7 @@ counters! {
     Bytes = DWELL_SEEN_BYTES, "bytes";
     /// Not IP.
     NotIp = DWELL_SKIP_NOT_IP, "not_ip";
-    /// Nothing that a matcher knows, or an answer to nothing that was seen.
+    /// Nothing that a matcher knows.
     OtherProtocol = DWELL_SKIP_PROTOCOL, "other_protocol";
     /// A header was cut off.
     Truncated = DWELL_SKIP_TRUNCATED, "truncated";
@@ -190,6 +196,8 @@ counters! {
     Filtered = DWELL_SKIP_FILTERED, "filtered";
     /// The link type is not known.
     UnknownLink = DWELL_SKIP_LINK, "unknown_link";
+    /// An answer to nothing that was seen.
+    Stray = DWELL_SKIP_STRAY, "stray";
     /// Flows that were given a place.
     FlowsOpened = DWELL_FLOWS_OPENED, "flows_opened";
     /// Flows closed before their idle timeout to make room.
@@ -200,6 +208,8 @@ counters! {
     Untracked = DWELL_FLOWS_UNTRACKED, "untracked";
     /// The same, as two CPUs wanted one place at once.
     Contended = DWELL_FLOWS_CONTENDED, "contended";
+    /// Places of the flow table that became free again.
+    PlacesFreed = DWELL_PLACES_FREED, "places_freed";
     /// Packets whose time was kept.
     Stamps = DWELL_STAMPS_MADE, "stamps";
     /// Kept times lost to others within a second.

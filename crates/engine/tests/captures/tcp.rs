@@ -68,9 +68,9 @@ fn a02_with_loss_leaves_out_what_karn_forbids() {
     let Some(a02) = capture("A02") else { return };
     let (_, server, of_client, _) = tshark_flow(&a02);
     let ours = measured(&a02, &by_seq(), &server);
-    // 13 retransmissions and 152 duplicate ACKs: 46 of tshark's 358 were on
+    // 13 retransmissions and 152 duplicate ACKs: 45 of tshark's 358 were on
     // their way meanwhile. Its maximum of 1179 ms is a retransmission.
-    assert_eq!((ours.n, of_client.n), (312, 358));
+    assert_eq!((ours.n, of_client.n), (313, 358));
     assert_near(ours.min, of_client.min, 0.001);
     assert_near(ours.p50, of_client.p50, 0.1);
     let tcptrace = &a02.reference["ref"]["tcptrace"]["top"][0];
@@ -137,9 +137,10 @@ fn a12_cooked_and_half_missing_gives_what_can_be_known() {
     let Some(a12) = capture("A12") else { return };
     let samples = replay(&by_seq(), &packets(&a12.path)).samples;
     // Each of 21 connections begins in the middle: 28 of tshark's 106 answer
-    // the first segment seen of a side. 14 of ours are ACKs of more than was
-    // captured, which tshark passes over.
-    assert_eq!(samples.len(), 92);
+    // the first segment seen of a side, and one of 2.06 s comes from a side that
+    // is first seen then. 14 of ours are ACKs of more than was captured, which
+    // tshark passes over.
+    assert_eq!(samples.len(), 91);
     let ours = Stats::of(&samples);
     let theirs = &a12.reference["ref"];
     let least = Stats::from_json(&theirs["tshark"]["ack_rtt_ms"]["acks_by_initiator"]).min;

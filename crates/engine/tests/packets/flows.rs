@@ -40,7 +40,11 @@ fn a_flow_opens_has_its_first_round_trip_and_closes_with_the_second_fin() {
     let run = run(&watching(), scene);
     assert_eq!(
         run.flow_lines(),
-        ["open at 0", "first-rtt 20 ms at 20", "close fin at 70"]
+        [
+            "open at 0",
+            "first-rtt 20 ms by tcp-seq at 20",
+            "close fin at 70"
+        ]
     );
     let close = run.flows.last().unwrap();
     assert_eq!((close.packets, close.samples), (6, 3));
@@ -67,7 +71,7 @@ fn a_fin_sent_twice_by_one_side_closes_nothing() {
     ]);
     assert_eq!(
         run(&watching(), scene).flow_lines(),
-        ["open at 0", "first-rtt 20 ms at 20"]
+        ["open at 0", "first-rtt 20 ms by tcp-seq at 20"]
     );
 }
 
@@ -116,10 +120,10 @@ fn ports_that_are_used_again_make_a_new_flow_with_new_figures() {
         run.flow_lines(),
         [
             "open at 0",
-            "first-rtt 20 ms at 20",
+            "first-rtt 20 ms by tcp-seq at 20",
             "close rst at 50",
             "open at 5000",
-            "first-rtt 20 ms at 5020",
+            "first-rtt 20 ms by tcp-seq at 5020",
         ]
     );
     let last = run.samples.last().unwrap();

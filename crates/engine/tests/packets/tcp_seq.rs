@@ -2,10 +2,10 @@
 
 use dwell_engine::{
     measure::Method,
-    rtt::{Config, Counter},
+    rtt::{Config, Counter, RateLimit},
 };
 
-use crate::wire::{Segment, client, run, server, small};
+use crate::wire::{Frame, Segment, client, run, server, small};
 
 /// The client's data up to byte 100 was sent and acknowledged before: what
 /// comes first in a flow is never measured.
@@ -298,6 +298,75 @@ fn what_comes_first_in_a_capture_that_starts_in_the_middle_is_not_measured() {
         .lines(),
         ["tcp-seq to server: 20 ms at 33"]
     );
+}
+
+#[test]
+fn a_side_that_comes_into_view_late_answers_nothing_old() {
+    for (late, samples) in [(900.0, 1), (1100.0, 0)] {
+        for ack in [150, 200] {
+            let scene = [
+                client(0.0).syn(99),
+                client(10.0).data(100, 50).ack(500),
+                client(10.0).data(150, 20).ack(500),
+                server(10.0 + late).ack(ack),
+            ];
+            assert_eq!(run(&small(), scene).samples.len(), samples, "{late} {ack}");
+        }
+    }
+}
+
+#[test]
+fn the_ack_of_a_reset_answers_nothing() {
+    assert_eq!(
+        measured([
+            client(10.0).data(100, 50).ack(500),
+            server(3000.0).rst().ack(150),
+        ]),
+        [] as [&str; 0]
+    );
+}
+
+/// A segment that offload made longer than its header can say.
+fn giant(segment: Segment, bytes: u32) -> Frame {
+    let mut frame = Frame::from(segment);
+    frame.data[16..18].fill(0);
+    frame.wire_len = 14 + 20 + 20 + bytes;
+    frame
+}
+
+#[test]
+fn a_number_that_comes_round_after_four_gigabytes_is_not_taken_for_the_old_one() {
+    const GIANT: u32 = 1 << 28;
+    let config = Config {
+        rate_limit: RateLimit::Interval(100_000_000),
+        ..small()
+    };
+    let mut scene: Vec<Frame> = [
+        client(0.0).syn(99),
+        server(1.0).syn(499).ack(100),
+        client(10.0).data(100, 50).ack(500),
+        // not stamped; the stamp of byte 150 stays unanswered
+        client(11.0).data(150, 50).ack(500),
+        server(30.0).ack(200),
+    ]
+    .map(Frame::from)
+    .into();
+    let mut at_ms = 200.0;
+    for turn in 0..16 {
+        let seq = GIANT.wrapping_mul(turn).wrapping_add(200);
+        let bytes = if turn == 15 { GIANT - 100 } else { GIANT };
+        let end = seq.wrapping_add(bytes);
+        scene.push(giant(client(at_ms).seq(seq).ack(500), bytes));
+        if turn < 15 {
+            scene.push(server(at_ms + 5.0).ack(end).into());
+        }
+        at_ms += 110.0;
+    }
+    scene.push(client(1851.0).data(100, 50).ack(500).into());
+    scene.push(server(1870.0).ack(150).into());
+    let run = run(&config, scene);
+    let last = run.samples.last().unwrap();
+    assert_eq!(last.rtt_ns, 20_000_000, "{:?}", run.lines());
 }
 
 #[test]

@@ -194,6 +194,18 @@ fn a_capture_that_starts_in_the_middle_measures_from_its_first_own_tsval() {
 }
 
 #[test]
+fn a_side_that_comes_into_view_late_answers_nothing_old() {
+    for (late, samples) in [(900.0, 1), (1100.0, 0)] {
+        let scene = [
+            client(0.0).syn(99).ts(4, 0),
+            client(10.0).data(100, 50).ack(1).ts(5, 8),
+            server(10.0 + late).ack(150).ts(9, 5),
+        ];
+        assert_eq!(run(&small(), scene).samples.len(), samples, "{late}");
+    }
+}
+
+#[test]
 fn an_echo_that_acknowledges_nothing_of_the_stamped_data_is_refused() {
     assert_eq!(
         measured([

@@ -29,6 +29,7 @@ fn times_counted(frame: &Frame) -> u64 {
         Counter::TooDeep,
         Counter::Filtered,
         Counter::UnknownLink,
+        Counter::Stray,
         Counter::Untracked,
         Counter::Contended,
         Counter::FlowsOpened,

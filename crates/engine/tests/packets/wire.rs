@@ -324,7 +324,9 @@ impl Run {
                 let at = ms(flow.time_ns - START_NS);
                 match flow.change {
                     FlowChange::Open => format!("open at {at}"),
-                    FlowChange::FirstRtt(rtt) => format!("first-rtt {} ms at {at}", ms(rtt)),
+                    FlowChange::FirstRtt(method, rtt) => {
+                        format!("first-rtt {} ms by {method} at {at}", ms(rtt))
+                    }
                     FlowChange::Close(reason) => format!("close {} at {at}", reason.name()),
                 }
             })

@@ -1,6 +1,11 @@
 //! Passive round-trip times in the kernel.
 
-use std::{cell::RefCell, net::Ipv6Addr, os::fd::AsFd, rc::Rc, thread, time::Duration};
+use std::{
+    cell::RefCell,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd,
+    rc::Rc,
+};
 
 use dwell_engine::{
     abi,
@@ -38,6 +43,9 @@ const SHARED_MAPS: [&str; 10] = [
     GENERATION,
     GROUPS_USED,
 ];
+/// Buckets whose flow events are sure to fit into the ring buffer: less than
+/// half of it.
+const SWEPT_AT_ONCE: u32 = 4096;
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
 
@@ -65,17 +73,12 @@ impl Options {
             prefix6: 0,
             max_groups: 1,
         });
-        let mask4 = u32::MAX
-            .checked_shl(32 - u32::from(aggregate.prefix4))
-            .unwrap_or(0);
-        let mask6 = u128::MAX
-            .checked_shl(128 - u32::from(aggregate.prefix6))
-            .unwrap_or(0);
-        let mask6 = mask6.to_be_bytes();
+        let mask4 = Prefix::of(Ipv4Addr::BROADCAST.into(), aggregate.prefix4).address;
+        let mask6 = Prefix::of(Ipv6Addr::from(u128::MAX).into(), aggregate.prefix6).address;
         abi::dwell_rtt_program {
             config: self.config.to_core(),
-            prefix6_mask: abi::dwell_address::read_from_bytes(&mask6).expect("both are 16 bytes"),
-            prefix4_mask: mask4.to_be(),
+            prefix6_mask: abi::dwell_address::read_from_bytes(&octets(mask6)).expect("16 bytes"),
+            prefix4_mask: u32::read_from_bytes(&octets(mask4)).expect("4 bytes"),
             max_groups: aggregate.max_groups.max(1),
             jiffy_ns: jiffy_ns(),
             report: self.report.into(),
@@ -83,6 +86,14 @@ impl Options {
             replay: self.replay.into(),
             ..Default::default()
         }
+    }
+}
+
+/// In network byte order.
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
@@ -176,13 +187,17 @@ impl Probe {
     /// ring buffer. The kernel wakes nobody: call it often enough that the
     /// ring (4 MiB, some 43,000 events) does not fill.
     pub fn drain(&mut self, mut emit: impl FnMut(Event)) -> Result<(), Error> {
+        self.consume()?;
+        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
+        Ok(())
+    }
+
+    fn consume(&self) -> Result<(), Error> {
         self.ring.consume().map_err(|error| Error::Map {
             operation: "read",
             map: "events",
             io: io_error(&error),
-        })?;
-        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
-        Ok(())
+        })
     }
 
     /// What was counted so far, over all CPUs.
@@ -204,7 +219,6 @@ impl Probe {
             return Ok(Vec::new());
         };
         let past = self.generation;
-        self.generation = 1 - past;
         let write_error = |map| {
             move |error: libbpf_rs::Error| Error::Map {
                 operation: "write",
@@ -213,10 +227,10 @@ impl Probe {
             }
         };
         load::map(&mut self.tc, GENERATION)
-            .update(&[0; 4], &self.generation.to_ne_bytes(), MapFlags::ANY)
+            .update(&[0; 4], &(1 - past).to_ne_bytes(), MapFlags::ANY)
             .map_err(write_error(GENERATION))?;
-        // A program that read the old generation is done long before this.
-        thread::sleep(Duration::from_millis(1));
+        self.generation = 1 - past;
+        load::wait_for_running_programs();
 
         let keys = load::map(&mut self.tc, "groups");
         let mut groups = vec![(0, None)];
@@ -255,28 +269,9 @@ impl Probe {
         Ok(taken)
     }
 
-    /// Flows in the table, and places in it.
-    pub fn table_fill(&mut self) -> Result<(u64, u64), Error> {
-        let map = load::map(&mut self.tc, "buckets");
-        let batch = map
-            .info()
-            .map(|info| info.info.max_entries.min(4096))
-            .unwrap_or(4096);
-        let failed = |error: libbpf_rs::Error| Error::Map {
-            operation: "read",
-            map: "buckets",
-            io: io_error(&error),
-        };
-        let (mut flows, mut places) = (0, 0);
-        for (_, bucket) in map
-            .lookup_batch(batch, MapFlags::ANY, MapFlags::ANY)
-            .map_err(failed)?
-        {
-            let tags = bucket.get(..8).unwrap_or_default();
-            flows += tags.chunks_exact(2).filter(|tag| **tag != [0, 0]).count() as u64;
-            places += u64::from(abi::DWELL_WAYS);
-        }
-        Ok((flows, places))
+    /// Places in the flow table.
+    pub fn places(&self) -> u64 {
+        u64::from(self.options.config.buckets() * abi::DWELL_WAYS)
     }
 
     /// How often each program ran and for how many nanoseconds, if the kernel
@@ -294,14 +289,29 @@ impl Probe {
 
     /// Closes idle flows, so that those who follow flow events hear of it.
     pub fn sweep(&mut self) -> Result<(), Error> {
-        self.run("sweep", &[0; 64], &mut [0; SK_BUFF_BYTES])
+        self.sweep_all(abi::DWELL_CLOSE_IDLE)
     }
 
     /// Closes all flows: the run is over.
     pub fn finish(&mut self) -> Result<(), Error> {
-        let mut context = [0; SK_BUFF_BYTES];
-        context[SK_BUFF_MARK] = 1;
-        self.run("sweep", &[0; 64], &mut context)
+        self.sweep_all(abi::DWELL_CLOSE_END)
+    }
+
+    fn sweep_all(&mut self, reason: u32) -> Result<(), Error> {
+        for first in (0..self.options.config.buckets()).step_by(SWEPT_AT_ONCE as usize) {
+            self.consume()?;
+            let buckets = SWEPT_AT_ONCE.min(self.options.config.buckets() - first);
+            let mut context = [0; SK_BUFF_BYTES];
+            for (at, word) in [
+                (SK_BUFF_MARK, reason),
+                (SK_BUFF_CB, first),
+                (SK_BUFF_CB + 4, buckets),
+            ] {
+                context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+            }
+            self.run("sweep", &[0; 64], &mut context)?;
+        }
+        Ok(())
     }
 
     /// Events that could not be read: always 0 unless kernel and user space
@@ -326,12 +336,7 @@ impl Probe {
                 ..Default::default()
             })
             .map(drop)
-            .map_err(|error| Error::Load {
-                what: "a test run",
-                io: io_error(&error),
-                detail: String::new(),
-                remedy: "`dwell doctor` tells what this kernel lacks",
-            })
+            .map_err(|error| Error::Run(io_error(&error)))
     }
 }
 
@@ -347,6 +352,7 @@ fn jiffy_ns() -> u32 {
 /// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
 const SK_BUFF_BYTES: usize = 192;
 const SK_BUFF_MARK: usize = 8;
+const SK_BUFF_CB: usize = 48;
 const SK_BUFF_TSTAMP: usize = 152;
 
 fn load_object(

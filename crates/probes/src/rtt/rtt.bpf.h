@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The passive RTT program: the core's steps over BPF maps. Included by one
- * file a hook, which defines struct dwell_context (the hook's context),
- * dwell_context_wire_bytes(), dwell_context_segments(), dwell_context_time()
- * and DWELL_LINEARIZE().
+ * file a hook, which defines dwell_context (the hook's context),
+ * dwell_context_wire_bytes(), dwell_context_segments(),
+ * dwell_context_interface(), dwell_context_time() and DWELL_LINEARIZE().
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -136,27 +136,30 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 /* Readers come by on a timer: waking them for each record would cost ten
  * times the record.
  */
-static __noinline int emit_flow(const struct dwell_flow *flow, __u32 what, __u64 rtt_ns,
+static __noinline int emit_flow(const struct dwell_flow *flow,
+				const struct dwell_memories *memories, __u32 what, __u64 rtt_ns,
 				__u64 now_ns)
 {
 	struct dwell_flow_event *event;
 
-	if (!flow)
+	if (!flow || !memories)
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return -1;
-	dwell_fill_flow_event(event, flow, what & 0xff, what >> 8, rtt_ns, now_ns);
+	dwell_fill_flow_event(event, flow, memories->first_ns, what & 0xff, what >> 8, rtt_ns,
+			      now_ns);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
 static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
-					    __u32 change, __u32 reason, __u64 rtt_ns)
+					    const struct dwell_memories *memories, __u32 change,
+					    __u32 detail, __u64 rtt_ns)
 {
 	if (!program.config.flow_events)
 		return;
-	if (emit_flow(flow, change | reason << 8, rtt_ns, dwell_now(step->clock)))
+	if (emit_flow(flow, memories, change | detail << 8, rtt_ns, dwell_now(step->clock)))
 		dwell_count(step, DWELL_EVENTS_LOST);
 }
 
@@ -198,6 +201,8 @@ static __always_inline __u32 group_of(struct dwell_step *step, const struct dwel
 		return 0;
 	if (!bpf_map_update_elem(&groups, &key, &index, BPF_NOEXIST))
 		return index;
+	/* another CPU was first, or there is no memory */
+	__sync_val_compare_and_swap(&groups_used, index + 1, index);
 	known = bpf_map_lookup_elem(&groups, &key);
 	return known ? *known : 0;
 }
@@ -261,15 +266,15 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 	return dwell_parse(context, data, end, where, &program.config, packet);
 }
 
-__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
+__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 hash, __u32 now_coarse)
 {
-	return dwell_vacancy_of(0, first, second, tag, now_coarse,
+	return dwell_vacancy_of(0, first, second, hash, now_coarse,
 				program.config.idle_timeout_ns >> 20);
 }
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
 {
-	return dwell_vacancy_choose(first, second, dwell_tag(step->packet->hash),
+	return dwell_vacancy_choose(first, second, step->packet->hash,
 				    dwell_now_coarse(step->clock));
 }
 

@@ -34,8 +34,14 @@ int observe_tc_raw(struct __sk_buff *skb)
 	return -1;
 }
 
-static long sweep_one(__u32 index, void *reason)
+struct sweep {
+	__u32 first;
+	__u32 reason;
+};
+
+static long sweep_one(__u32 index, void *context)
 {
+	struct sweep *sweep = context;
 	struct dwell_clock clock = {};
 	struct dwell_step step = {};
 	__u32 zero = 0;
@@ -44,19 +50,20 @@ static long sweep_one(__u32 index, void *reason)
 	step.clock = &clock;
 	step.counters = bpf_map_lookup_elem(&counters, &zero);
 	if (step.counters)
-		dwell_bucket_sweep(&step, index, *(__u32 *)reason);
+		dwell_bucket_sweep(&step, sweep->first + index, sweep->reason);
 	return 0;
 }
 
 /* Run by user space now and then, for those who want to know when a flow is
- * over although nobody says so; at the end of a run, with a mark, for all
- * flows. It looks at no packet.
+ * over although nobody says so; at the end of a run, with DWELL_CLOSE_END in
+ * the mark, for all flows. It looks at no packet. The buckets from cb[0] on, as
+ * many as cb[1] says: what they report must fit into the ring buffer.
  */
 SEC("tc")
 int sweep(struct __sk_buff *skb)
 {
-	__u32 reason = skb->mark ? DWELL_CLOSE_END : DWELL_CLOSE_IDLE;
+	struct sweep sweep = {skb->cb[0], skb->mark};
 
-	bpf_loop(program.config.bucket_mask + 1, sweep_one, &reason, 0);
+	bpf_loop(skb->cb[1], sweep_one, &sweep, 0);
 	return 0;
 }

@@ -47,9 +47,9 @@ impl Format for Jsonl {
     }
 
     fn flow(&mut self, event: &FlowEvent, source: &Source, out: &mut Vec<u8>) {
-        let (name, reason, rtt_ns) = match event.change {
+        let (name, reason, first_rtt) = match event.change {
             FlowChange::Open => ("open", None, None),
-            FlowChange::FirstRtt(rtt_ns) => ("first-rtt", None, Some(rtt_ns)),
+            FlowChange::FirstRtt(method, rtt_ns) => ("first-rtt", None, Some((method, rtt_ns))),
             FlowChange::Close(reason) => ("close", Some(reason.name()), None),
         };
         let first = source.clock.unix_ns(event.first_ns);
@@ -60,7 +60,8 @@ impl Format for Jsonl {
             event: name,
             reason,
             flow: FlowFields::new(&event.src, &event.dst, event.protocol),
-            rtt_ns,
+            method: first_rtt.map(|(method, _)| method.name()),
+            rtt_ns: first_rtt.map(|(_, rtt_ns)| rtt_ns),
             first_time: self.first_times.rfc3339(first),
             samples: event.samples,
             packets: event.packets,
@@ -155,7 +156,7 @@ struct SampleObject<'a> {
     handshake: bool,
 }
 
-/// `type` "flow": `event` is "open", "first-rtt" (with `rtt_ns`) or "close" (with
+/// `type` "flow": `event` is "open", "first-rtt" (with `method` and `rtt_ns`) or "close" (with
 /// `reason`). `src` sent the first packet that was seen, at `first_time`.
 #[derive(Serialize)]
 struct FlowObject<'a> {
@@ -167,6 +168,7 @@ struct FlowObject<'a> {
     reason: Option<&'a str>,
     #[serde(flatten)]
     flow: FlowFields,
+    method: Option<&'a str>,
     rtt_ns: Option<u64>,
     first_time: Option<&'a str>,
     samples: u32,
@@ -366,9 +368,9 @@ mod tests {
             }
         });
         insta::assert_snapshot!(text, @r#"
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.010000000Z","event":"open","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"interface":"eth0"}
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.035000000Z","event":"first-rtt","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"interface":"eth0"}
-        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:11:01.500000000Z","event":"close","reason":"idle","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":9,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"interface":"eth0"}
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.010000000Z","event":"open","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":0,"packets":1,"bytes":74,"interface":"eth0"}
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.035000000Z","event":"first-rtt","reason":null,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","method":"tcp-timestamp","rtt_ns":25000000,"first_time":"2026-11-21T05:10:00.010000000Z","samples":1,"packets":2,"bytes":148,"interface":"eth0"}
+        {"type":"flow","schema":"dwell.rtt/1","time":"2026-11-21T05:11:01.500000000Z","event":"close","reason":"idle","src":"fe80::1","sport":null,"dst":"fe80::2","dport":null,"proto":"ICMPv6","id":9,"method":null,"rtt_ns":null,"first_time":"2026-11-21T05:10:00.010000000Z","samples":3,"packets":6,"bytes":708,"interface":"eth0"}
         "#);
     }
 

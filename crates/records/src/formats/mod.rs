@@ -198,7 +198,7 @@ pub(crate) mod samples {
             open,
             FlowEvent {
                 time_ns: 35_000_000,
-                change: FlowChange::FirstRtt(25_000_000),
+                change: FlowChange::FirstRtt(Method::TcpTimestamp, 25_000_000),
                 samples: 1,
                 packets: 2,
                 bytes: 148,

@@ -46,7 +46,7 @@ impl Format for Text {
         self.time(event.time_ns, source, out);
         let change = match event.change {
             FlowChange::Open => "open",
-            FlowChange::FirstRtt(_) => "first rtt",
+            FlowChange::FirstRtt(..) => "first rtt",
             FlowChange::Close(_) => "close",
         };
         put(
@@ -59,9 +59,10 @@ impl Format for Text {
         );
         match event.change {
             FlowChange::Open => {}
-            FlowChange::FirstRtt(rtt_ns) => {
-                put(out, format_args!("  {}", Trimmed(Latency(rtt_ns))));
-            }
+            FlowChange::FirstRtt(method, rtt_ns) => put(
+                out,
+                format_args!("  {} by {method}", Trimmed(Latency(rtt_ns))),
+            ),
             FlowChange::Close(reason) => put(
                 out,
                 format_args!(
@@ -213,7 +214,7 @@ mod tests {
         05:10:00.123456Z  18446744074 s   min 20.0 ms  quic-spin-loop  192.0.2.1:44321 → 198.51.100.7:443
         05:10:00.123456Z  1.23 ms  min 1.10 ms  dns             192.0.2.1:44321 → 198.51.100.7:443
         05:10:00.010000Z  open                  TCP             192.0.2.1:44321 → 198.51.100.7:443
-        05:10:00.035000Z  first rtt             TCP             192.0.2.1:44321 → 198.51.100.7:443  25.0 ms
+        05:10:00.035000Z  first rtt             TCP             192.0.2.1:44321 → 198.51.100.7:443  25.0 ms by tcp-timestamp
         05:11:01.500000Z  close                 ICMPv6          fe80::1 → fe80::2 id 9  idle after 61.5 s, 3 samples, 6 packets, 708 bytes
         ");
     }

@@ -223,7 +223,8 @@ fn place(counter: Counter) -> Place {
         | Counter::Fragment
         | Counter::TooDeep
         | Counter::Filtered
-        | Counter::UnknownLink => skipped,
+        | Counter::UnknownLink
+        | Counter::Stray => skipped,
         Counter::FlowsOpened => one("dwell_flows_opened_total", "Flows that got a place."),
         Counter::FlowsEvicted => one(
             "dwell_flows_evicted_total",
@@ -240,6 +241,10 @@ fn place(counter: Counter) -> Place {
         Counter::Contended => one(
             "dwell_contended_packets_total",
             "Packets of flows that found no place as two CPUs wanted one at once.",
+        ),
+        Counter::PlacesFreed => one(
+            "dwell_flow_places_freed_total",
+            "Places of the flow table that became free again.",
         ),
         Counter::Stamps => one("dwell_stamps_total", "Packets whose time was kept."),
         Counter::StampsOverwritten => one(

@@ -10,7 +10,7 @@ use dwell_records::{
 };
 
 use super::Args;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// Serves metrics while it lives.
 pub struct Exporter {
@@ -57,9 +57,7 @@ impl Exporter {
     /// Sets what dwell tells of itself.
     pub fn status(&self, probe: &mut Probe, counters: &Counters) -> Result<(), Failure> {
         self.metrics.set_counters(counters);
-        let (entries, capacity) = probe
-            .table_fill()
-            .map_err(|error| Failure::new(Exit::Host, error))?;
+        let (entries, capacity) = (counters.places_taken(), probe.places());
         self.metrics.set_map("flows", Map { entries, capacity });
         for (name, runs, run_ns) in probe.run_times() {
             self.metrics.set_program(name, Program { runs, run_ns });

@@ -1,0 +1,75 @@
+//! Flow events of a table that holds far more flows than the ring buffer.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use dwell_engine::{
+    measure::{Event, FlowChange},
+    rtt::{Config, Counter},
+};
+use dwell_probes::{
+    Hook, TcHookKind,
+    rtt::{Options, Probe},
+};
+
+const FLOWS: u32 = 60_000;
+
+/// A SYN, in an Ethernet frame.
+fn syn(client: u32) -> Vec<u8> {
+    let mut frame = vec![0; 14 + 20 + 20];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14..26].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);
+    frame[26..30].copy_from_slice(&(0x0a00_0000 + client).to_be_bytes());
+    frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    frame[34..38].copy_from_slice(&[0x9c, 0x40, 0, 80]);
+    frame[46..48].copy_from_slice(&[0x50, 0x02]);
+    frame
+}
+
+#[test]
+fn root_no_flow_event_is_lost_at_the_end() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: loading BPF programs needs root");
+        return;
+    }
+    let mut probe = Probe::load(&Options {
+        config: Config {
+            flow_events: true,
+            ..Config::default()
+        },
+        report: true,
+        aggregate: None,
+        ingress: Hook::TcIngress,
+        tc: TcHookKind::Auto,
+        replay: true,
+    })
+    .unwrap();
+    let (mut opened, mut closed) = (0, 0);
+    let mut count = |event| {
+        if let Event::Flow(flow) = event {
+            match flow.change {
+                FlowChange::Open => opened += 1,
+                FlowChange::Close(_) => closed += 1,
+                FlowChange::FirstRtt(..) => {}
+            }
+        }
+    };
+    for client in 0..FLOWS {
+        probe
+            .replay_packet(&syn(client), 1_000_000 + u64::from(client))
+            .unwrap();
+        if client % 10_000 == 0 {
+            probe.drain(&mut count).unwrap();
+        }
+    }
+    assert_eq!(
+        probe.counters().unwrap().places_taken(),
+        u64::from(FLOWS),
+        "the table has room for all"
+    );
+    probe.finish().unwrap();
+    probe.drain(&mut count).unwrap();
+    let counters = probe.counters().unwrap();
+    assert_eq!(counters.get(Counter::EventsLost), 0);
+    assert_eq!((opened, closed), (FLOWS, FLOWS));
+    assert_eq!(counters.places_taken(), 0);
+}
