@@ -8,6 +8,8 @@
 //! collect what is told later. Nothing here reads a clock: all output is in
 //! Unix time as the source's [`Clock`] gives it, whatever the local time zone.
 
+#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+
 mod clock;
 mod formats;
 mod output;

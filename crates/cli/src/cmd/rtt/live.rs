@@ -3,7 +3,7 @@
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{IsTerminal, stderr, stdout},
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +22,7 @@ use crate::{
     args::nanos,
     exit::{Exit, Failure},
     stop::Stop,
+    tell::{show, tell},
 };
 
 /// Between two looks at the ring buffer, which nothing wakes us for. It holds
@@ -175,9 +176,9 @@ impl Live<'_> {
             counters.get(Counter::EventsLost)
         );
         if !stdout().is_terminal() || self.args.format == Format::None {
-            let _ = write!(stderr(), "\r\x1b[K{figures}");
+            show(format_args!("\r\x1b[K{figures}"));
         } else if self.told.elapsed() >= SILENCE {
-            eprintln!("dwell: still watching: {figures}");
+            tell(format_args!("still watching: {figures}"));
             self.told = Instant::now();
         }
     }
@@ -195,7 +196,7 @@ impl Live<'_> {
             if self.interfaces.is_empty() {
                 return Err(Failure::new(Exit::Incomplete, error));
             }
-            eprintln!("dwell: {error}; the others are still watched");
+            tell(format_args!("{error}; the others are still watched"));
         }
         Ok(())
     }
@@ -204,7 +205,7 @@ impl Live<'_> {
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
         if stderr().is_terminal() && !stdout().is_terminal() {
-            eprintln!();
+            show("\n");
         }
         let incomplete = ended.as_ref().err().map(|failure| failure.exit);
         if incomplete != Some(Exit::Done) {

@@ -9,7 +9,7 @@ use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, 
 use anyhow::anyhow;
 
 use super::{Args, Format};
-use crate::exit::Failure;
+use crate::{exit::Failure, tell::tell};
 
 /// Flows whose distributions the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
@@ -22,7 +22,6 @@ pub struct Report {
     each: bool,
     /// The format has a place for counters.
     status: bool,
-    source: Source,
 }
 
 impl Report {
@@ -50,7 +49,7 @@ impl Report {
             }
         }
         let output = match format {
-            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source.clone())),
+            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
             None => None,
         };
         Ok(Report {
@@ -58,7 +57,6 @@ impl Report {
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
             each: !args.aggregate && !args.summary,
             status: format.is_some_and(|format| format.status),
-            source,
         })
     }
 
@@ -68,8 +66,7 @@ impl Report {
     }
 
     /// For a source that changes.
-    pub fn set_source(&mut self, change: impl Fn(&mut Source)) {
-        change(&mut self.source);
+    pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
         if let Some(output) = &mut self.output {
             change(output.source_mut());
         }
@@ -121,7 +118,7 @@ impl Report {
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
         let written = self.finish_output(time_ns, counters);
         if !matches!(written, Err(SinkError::Closed { .. })) {
-            eprintln!("dwell: {}", Text::counters(&counters));
+            tell(Text::counters(&counters));
         }
         written
     }
