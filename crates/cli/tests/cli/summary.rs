@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::records::{number, of_type, round_trips, text};
 use crate::support::{Run, dwell_reading};
-use crate::wire::{Packet, Sender, capture, echo, everyday};
+use crate::wire::{Packet, Sender, capture, echo, everyday, pings};
 
 fn replay(packets: &[Packet], options: &[&str]) -> Run {
     let run = dwell_reading(&[&["rtt", "-r", "-"], options].concat(), &capture(packets));
@@ -284,4 +284,27 @@ fn a_summary_beside_aggregates_tells_both() {
     };
     assert!(count("rtt-summary") > 0);
     assert_eq!(count("rtt-summary"), count("rtt-aggregate"));
+}
+
+#[test]
+fn a_packet_with_a_wrong_time_leaves_the_intervals_after_it_whole() {
+    // 30 pings of 10 ms each, and in the middle one packet from an hour later, or from
+    // the beginning.
+    for wrong_ms in [3_600_000.0, 0.0] {
+        let mut packets = pings(30);
+        packets.insert(31, echo(wrong_ms, Sender::Client, 9, 1));
+        let options = ["--aggregate", "--format", "jsonl", "--interval", "50ms"];
+        let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
+        let counts: Vec<_> = groups.iter().map(|group| number(group, "count")).collect();
+        let length = |group: &Value| number(group, "interval_ns");
+        assert!(
+            groups[..groups.len() - 1]
+                .iter()
+                .all(|g| length(g) == 50_000_000)
+        );
+        assert_eq!(counts.iter().sum::<u64>(), 30, "{counts:?}");
+        assert_eq!(&counts[..3], [5; 3], "{counts:?}");
+        assert!(counts[3..].iter().all(|count| *count <= 5), "{counts:?}");
+        assert!((6..=8).contains(&counts.len()), "{counts:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `dwell rtt`: passive round-trip times, live or from a capture.
 
+mod input;
 mod live;
 mod metrics;
 mod replay;
