@@ -143,6 +143,7 @@ impl Live<'_> {
             self.told = Instant::now();
         }
         let counters = self.probe.counters()?;
+        self.report.status(monotonic_ns()?, counters)?;
         if let Some(metrics) = &self.metrics {
             metrics.status(&mut self.probe, &counters)?;
         }
@@ -207,20 +208,21 @@ impl Live<'_> {
         if stderr().is_terminal() && !stdout().is_terminal() {
             show("\n");
         }
-        let incomplete = ended.as_ref().err().map(|failure| failure.exit);
-        if incomplete != Some(Exit::Done) {
-            self.drain()?;
-            if self.args.flow_events {
-                self.probe.finish()?;
-                self.drain()?;
+        let told = match is_closed(&ended) {
+            true => ended,
+            false => ended.and(self.tell_rest()),
+        };
+        let counters = self.probe.counters();
+        let finished = match is_closed(&told) {
+            true => Ok(()),
+            false => {
+                let time_ns = monotonic_ns().ok();
+                self.report.finish(time_ns, counters.as_ref().ok().copied())
             }
-            self.take_groups(self.interval_started.elapsed())?;
-        }
-        let counters = self.probe.counters()?;
-        if incomplete != Some(Exit::Done) {
-            self.report.finish(Some(monotonic_ns()?), counters)?;
-        }
-        ended?;
+        };
+        told?;
+        let counters = counters?;
+        finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
         if lost > 0 {
             return Err(Failure::new(
@@ -233,6 +235,25 @@ impl Live<'_> {
         }
         Ok(Exit::Done)
     }
+
+    /// What came since the last interval. All of it is tried, whatever fails; the first failure.
+    fn tell_rest(&mut self) -> Result<(), Failure> {
+        let drained = self.drain();
+        let closed = match self.args.flow_events {
+            true => self.probe.finish().map_err(Failure::from),
+            false => Ok(()),
+        };
+        let length = self.interval_started.elapsed();
+        drained
+            .and(closed)
+            .and(self.drain())
+            .and(self.take_groups(length).map(drop))
+    }
+}
+
+/// Whoever read the results has seen enough.
+fn is_closed(ended: &Result<(), Failure>) -> bool {
+    matches!(ended, Err(failure) if failure.exit == Exit::Done)
 }
 
 fn clock() -> Result<Clock, Failure> {

@@ -161,6 +161,8 @@ impl Replay {
             let length_ns = self.intervals.length_ns;
             let written = told.report.interval(end_ns, length_ns, &groups.take());
             told.note(written);
+            let written = told.report.status(end_ns, self.tracker.counters());
+            told.note(written);
         }
         let groups = &mut self.groups;
         let mut tell = |event: Event| {
@@ -200,11 +202,11 @@ impl Replay {
         }
         let counters = self.tracker.counters();
         match told.failed.take() {
-            None => told.report.finish(self.last_ns, counters)?,
+            None => told.report.finish(self.last_ns, Some(counters))?,
             Some(error) => {
                 // What could not be written is lost, but not what was counted.
                 if !matches!(error, SinkError::Closed { .. }) {
-                    let _ = told.report.finish(self.last_ns, counters);
+                    let _ = told.report.finish(self.last_ns, Some(counters));
                 }
                 return Err(error.into());
             }

@@ -113,29 +113,55 @@ impl Report {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The end of the run: the summary, and what was counted. The counters are
+    /// Tells what was counted so far, at the end of an interval.
+    pub fn status(&mut self, time_ns: u64, counters: Counters) -> Result<(), SinkError> {
+        self.write_status(Some(time_ns), false, counters)?;
+        self.flush()
+    }
+
+    /// The end of the run: the summary, and what was counted, if that is known. The counters are
     /// told on standard error even if standard output has failed.
-    pub fn finish(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+    pub fn finish(
+        &mut self,
+        time_ns: Option<u64>,
+        counters: Option<Counters>,
+    ) -> Result<(), SinkError> {
         let written = self.finish_output(time_ns, counters);
-        if !matches!(written, Err(SinkError::Closed { .. })) {
+        if let Some(counters) = counters
+            && !matches!(written, Err(SinkError::Closed { .. }))
+        {
             tell(Text::counters(&counters));
         }
         written
     }
 
-    fn finish_output(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+    fn finish_output(
+        &mut self,
+        time_ns: Option<u64>,
+        counters: Option<Counters>,
+    ) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.summary(summary)?;
         }
-        if self.status
-            && let Some(output) = &mut self.output
-        {
-            output.status(&Status {
-                time_ns,
-                last: true,
-                counters,
-            })?;
+        if let Some(counters) = counters {
+            self.write_status(time_ns, true, counters)?;
         }
         self.flush()
+    }
+
+    fn write_status(
+        &mut self,
+        time_ns: Option<u64>,
+        last: bool,
+        counters: Counters,
+    ) -> Result<(), SinkError> {
+        match &mut self.output {
+            Some(output) if self.status => output.status(&Status {
+                time_ns,
+                last,
+                counters,
+            }),
+            _ => Ok(()),
+        }
     }
 }
