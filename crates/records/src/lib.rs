@@ -20,7 +20,7 @@ mod source;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
-pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, entry};
+pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, counted, entry};
 pub use output::Output;
 pub use record::{Distribution, Group, GroupKey, Interval, Prefix, Status};
 pub use sink::{Flush, Sink, SinkError};

@@ -95,7 +95,9 @@ fn what_is_known_is_shown_while_a_pipe_is_silent_and_ctrl_c_ends_it() {
         assert_eq!(status, Some(4), "{stderr}");
         let packets = 5 + lines.len() as u64;
         assert_eq!(counters(&stderr)["packets"], packets);
-        let told = format!("dwell: interrupted: the results are of the first {packets} packets of");
+        let told = format!(
+            "dwell: interrupted: the results are of the first {packets} packets of standard input\n"
+        );
         assert!(stderr.contains(&told), "{stderr}");
         drop(pipe);
     }

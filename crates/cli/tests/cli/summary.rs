@@ -146,11 +146,11 @@ fn an_aggregate_as_a_table_an_interval() {
     stdout: -          icmp    198.51.100.0/24      1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms
     stdout: -          icmpv6  2001:db8:1::/48      1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms
     stdout:
-    stdout: 03:04:05.400000Z  1 samples in 100 ms
+    stdout: 03:04:05.400000Z  1 sample in 100 ms
     stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean
     stdout: -          dns     198.51.100.0/24      1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms
     stdout:
-    stdout: 03:04:05.405900Z  1 samples in 5.90 ms
+    stdout: 03:04:05.405900Z  1 sample in 5.90 ms
     stdout: interface  method          prefix           count      min      p50      p90      p99      max     mean
     stdout: -          quic-handshake  198.51.100.0/24      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms
     stdout:

@@ -14,7 +14,7 @@ use dwell_probes::{
     Hook, Interface,
     rtt::{Options, Probe},
 };
-use dwell_records::{Clock, Source};
+use dwell_records::{Clock, Source, counted};
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Args, Format, metrics::Exporter, report::Report};
@@ -28,10 +28,18 @@ use crate::{
 /// Between two looks at the ring buffer, which nothing wakes us for. It holds
 /// some 43,000 samples: two million a second.
 const POLL: Duration = Duration::from_millis(20);
+/// Shorter ones would only be ends of intervals.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Silence after which a person at a terminal is told that all is well.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.interval < SHORTEST_INTERVAL {
+        return Err(Failure::usage(anyhow!(
+            "--interval {:?} is too short: live it is at least {SHORTEST_INTERVAL:?}",
+            args.interval
+        )));
+    }
     let mut interfaces = Vec::new();
     for name in &args.interface {
         let interface = Interface::find(name)?;
@@ -170,10 +178,10 @@ impl Live<'_> {
             return;
         }
         let figures = format!(
-            "{} s, {} packets, {} samples, {} lost",
+            "{} s, {}, {}, {} lost",
             self.started.elapsed().as_secs(),
-            counters.get(Counter::Packets),
-            counters.get(Counter::Samples),
+            counted(counters.get(Counter::Packets), "packets"),
+            counted(counters.get(Counter::Samples), "samples"),
             counters.get(Counter::EventsLost)
         );
         if !stdout().is_terminal() || self.args.format == Format::None {

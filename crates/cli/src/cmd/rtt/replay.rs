@@ -1,6 +1,7 @@
 //! From a capture.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::BTreeSet,
     io::{IsTerminal, stderr},
@@ -15,7 +16,7 @@ use dwell_engine::{
     observe::{Observation, knows_link},
     rtt::{Config, Counter, Counters, Groups, Tracker},
 };
-use dwell_records::{Interfaces, SinkError, Source};
+use dwell_records::{Interfaces, SinkError, Source, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
@@ -61,10 +62,18 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
 
 fn interrupted(path: &Path, packets: u64) -> Failure {
     let error = anyhow!(
-        "interrupted: the results are of the first {packets} packets of {}",
-        path.display()
+        "interrupted: the results are of the first {} of {}",
+        counted(packets, "packets"),
+        name_of(path)
     );
     Failure::new(Exit::Incomplete, error)
+}
+
+fn name_of(path: &Path) -> Cow<'_, str> {
+    match path.as_os_str() == "-" {
+        true => Cow::Borrowed("standard input"),
+        false => path.to_string_lossy(),
+    }
 }
 
 /// Output, which the input flushes when it has to wait.
@@ -223,7 +232,7 @@ impl Replay {
         let error = anyhow!(
             "{}: {skipped} of {} packets have a link type that is not known: {}; capture on \
              another interface, or convert it with a tool that knows it",
-            path.display(),
+            name_of(path),
             counters.get(Counter::Packets),
             names.join(", ")
         );
