@@ -15,6 +15,8 @@
 //! little-endian form only, and cannot step over a block larger than its buffer. The records are
 //! so simple that the checks, which would be needed on top of it, are most of this crate.
 
+#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+
 mod bytes;
 mod classic;
 mod error;

@@ -73,7 +73,7 @@ impl Reader {
     /// # Errors
     ///
     /// As [`Reader::open`].
-    pub fn from_read(name: &str, read: Box<dyn Read + Send>) -> Result<Reader, Error> {
+    pub fn from_read(name: &str, read: Box<dyn Read>) -> Result<Reader, Error> {
         let mut window = match Window::new(read) {
             Ok(window) => window,
             Err(fault) => return Err(error_at_start(name, fault)),

@@ -25,7 +25,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// Reads the first bytes and puts the unpacker in between when they are gzip.
-    pub(crate) fn new(input: Box<dyn Read + Send>) -> Result<Window, Fault> {
+    pub(crate) fn new(input: Box<dyn Read>) -> Result<Window, Fault> {
         let mut window = Window {
             input: Input::Plain(input),
             buffer: vec![0; WINDOW_BYTES].into_boxed_slice(),
@@ -158,7 +158,7 @@ impl Window {
 }
 
 enum Input {
-    Plain(Box<dyn Read + Send>),
+    Plain(Box<dyn Read>),
     Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
 }
 
@@ -189,7 +189,7 @@ impl Input {
 /// The packed file, beginning with what was read to recognise it.
 struct Counted {
     head: Cursor<Vec<u8>>,
-    rest: Box<dyn Read + Send>,
+    rest: Box<dyn Read>,
     bytes: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Values that several verbs take.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// A length of time as people write it: "100ms", "1s", "2m", "0".
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -19,6 +19,13 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it must be longer than 0".into()),
         duration => Ok(duration),
     }
+}
+
+/// Where to listen.
+pub fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned()
+    })
 }
 
 /// Nanoseconds, as the engine counts.

@@ -1,15 +1,22 @@
 //! `dwell`: how long it takes, where the time goes, and what to do about it.
 
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic where the output is closed or full"
+)]
+
 mod args;
 mod cmd;
 mod exit;
 mod stop;
+mod tell;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::exit::Failure;
+use crate::{exit::Failure, tell::tell};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -34,7 +41,7 @@ fn main() -> ExitCode {
 
 fn report(failure: &Failure) -> ExitCode {
     if let Some(error) = &failure.error {
-        eprintln!("dwell: {error:#}");
+        tell(format_args!("{error:#}"));
     }
     failure.exit.into()
 }

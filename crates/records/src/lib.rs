@@ -8,6 +8,8 @@
 //! collect what is told later. Nothing here reads a clock: all output is in
 //! Unix time as the source's [`Clock`] gives it, whatever the local time zone.
 
+#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+
 mod clock;
 mod formats;
 mod output;
@@ -18,7 +20,7 @@ mod source;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
-pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, entry};
+pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, counted, entry};
 pub use output::Output;
 pub use record::{Distribution, Group, GroupKey, Interval, Prefix, Status};
 pub use sink::{Flush, Sink, SinkError};

@@ -30,9 +30,12 @@ impl Interfaces {
         }
     }
 
-    /// Gives a number its name; a later one replaces it.
-    pub fn insert(&mut self, number: u32, name: impl Into<String>) {
-        self.names.insert(number, name.into());
+    /// Gives a number its name; a later one replaces it. Costs no memory where
+    /// it has that name.
+    pub fn insert(&mut self, number: u32, name: &str) {
+        if self.names.get(&number).is_none_or(|known| known != name) {
+            self.names.insert(number, name.to_owned());
+        }
     }
 
     /// The name of an interface, its number where it has no name, and `None`
@@ -63,6 +66,8 @@ mod tests {
         assert_eq!(interfaces.label(3).as_deref(), Some("eth0"));
         assert_eq!(interfaces.label(4).as_deref(), Some("4"));
         assert!(!interfaces.several());
+        interfaces.insert(3, "eth3");
+        assert_eq!(interfaces.label(3).as_deref(), Some("eth3"));
         interfaces.insert(4, "eth1");
         assert!(interfaces.several());
         assert_eq!(Interfaces::unknown().label(0), None);

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
-    EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
+    EmulatorConfig, Error, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
     UpOptions, demo,
 };
 
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             None => say(&format!("lab {name} is gone")),
         },
         Verb::List => {
-            let labs = dwell_lab::list()?;
+            let labs = dwell_lab::list().map_err(told_of_list)?;
             match labs.as_slice() {
                 [] => say("no lab is up; `dwell lab up` makes one"),
                 labs => say(&labs
@@ -179,6 +179,18 @@ impl Up {
             seed: self.seed.wrapping_add(seed),
             ..link
         })
+    }
+}
+
+/// Listing first removes what killed runs left, and its failure speaks of that.
+fn told_of_list(error: Error) -> Error {
+    match error {
+        Error::Host { fact, remedy, .. } => Error::Host {
+            wanted: "read which labs there are",
+            fact,
+            remedy,
+        },
+        other => other,
     }
 }
 

@@ -54,7 +54,7 @@ fn a_whole_capture() {
     stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.025000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 6 packets, 3 samples, 0 events lost, 588 bytes, 1 flows opened, 3 stamps
+    stderr: dwell: 6 packets, 3 samples, 0 events lost, 588 bytes, 1 flow opened, 3 stamps
     ");
 }
 
@@ -116,7 +116,7 @@ fn a_capture_that_is_cut_in_the_middle_of_a_packet() {
     exit 4
     stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flow opened, 2 stamps
     stderr: dwell: capture x.pcap is cut off inside the record at byte 480; packets read before: 4, all good; copy the file again or let the capture finish to get the rest
     ");
 }
@@ -128,7 +128,7 @@ fn a_capture_that_is_cut_in_the_middle_of_a_packet_s_head() {
     exit 4
     stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flow opened, 2 stamps
     stderr: dwell: capture x.pcap is cut off inside the record at byte 480; packets read before: 4, all good; copy the file again or let the capture finish to get the rest
     ");
 }
@@ -142,7 +142,7 @@ fn a_packet_that_claims_an_absurd_length() {
     exit 4
     stdout: 03:04:05.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 03:04:05.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flows opened, 2 stamps
+    stderr: dwell: 4 packets, 2 samples, 0 events lost, 392 bytes, 1 flow opened, 2 stamps
     stderr: dwell: capture x.pcap is damaged at packet 5, byte 480: it claims 4294967280 captured bytes, the most is 262144; packets read before: 4, all good; copy the file again or repair it to get the rest
     ");
 }
@@ -163,7 +163,7 @@ fn one_interface_of_two_with_a_link_type_that_nobody_knows() {
     exit 4
     stdout: 00:00:00.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 00:00:00.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
-    stderr: dwell: 5 packets, 2 samples, 0 events lost, 340 bytes, 1 unknown link, 1 flows opened, 2 stamps
+    stderr: dwell: 5 packets, 2 samples, 0 events lost, 340 bytes, 1 unknown link, 1 flow opened, 2 stamps
     stderr: dwell: x.pcap: 1 of 5 packets have a link type that is not known: 147; capture on another interface, or convert it with a tool that knows it
     ");
 }

@@ -121,7 +121,7 @@ fn root_without_privilege_each_verb_says_what_it_lacks() {
     exit 3
     stderr: dwell: cannot make a lab: this process is not root. Run it with sudo.
     exit 3
-    stderr: dwell: cannot remove labs: this process is not root. Run it with sudo.
+    stderr: dwell: cannot read which labs there are: this process is not root. Run it with sudo.
     exit 3
     stderr: network: client -- 20.000 ms -- vantage -- 5.000 ms -- server
     stderr: dwell: cannot make a lab: this process is not root. Run it with sudo.

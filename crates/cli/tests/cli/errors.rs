@@ -166,6 +166,14 @@ fn durations_that_are_none() {
 }
 
 #[test]
+fn an_interval_too_short_to_do_anything_in() {
+    assert_eq!(
+        refused(&["rtt", "-i", "lo", "--interval", "9ms"]),
+        "dwell: --interval 9ms is too short: live it is at least 10ms\n"
+    );
+}
+
+#[test]
 fn numbers_out_of_range() {
     let said: String = [
         "--rtt-rate=0",
@@ -231,7 +239,10 @@ fn an_interface_name_longer_than_any() {
 fn addresses_that_cannot_serve_metrics() {
     let said = refused(&["rtt", "-i", "lo", "--metrics", "localhost"]);
     assert!(
-        said.contains("invalid value 'localhost' for '--metrics <ADDR:PORT>'"),
+        said.contains(
+            "invalid value 'localhost' for '--metrics <ADDR:PORT>': write an IP address and a \
+             port, as in 127.0.0.1:9469 or [::1]:9469\n"
+        ),
         "{said}"
     );
     // TEST-NET-1: no host has such an address.

@@ -202,10 +202,10 @@ fn flow_events_as_text() {
     03:04:05.312500Z  first rtt             UDP             192.0.2.1:5353 → 198.51.100.7:53  12.5 ms
     03:04:05.400000Z  open                  UDP             192.0.2.1:50000 → 198.51.100.7:443
     03:04:05.405900Z  first rtt             UDP             192.0.2.1:50000 → 198.51.100.7:443  5.90 ms
-    03:04:05.405900Z  close                 ICMP            192.0.2.1 → 198.51.100.7 id 7  end after 206 ms, 1 samples, 2 packets, 196 bytes
-    03:04:05.405900Z  close                 ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  end after 196 ms, 1 samples, 2 packets, 236 bytes
-    03:04:05.405900Z  close                 UDP             192.0.2.1:50000 → 198.51.100.7:443  end after 5.90 ms, 1 samples, 2 packets, 2484 bytes
-    03:04:05.405900Z  close                 UDP             192.0.2.1:5353 → 198.51.100.7:53  end after 106 ms, 1 samples, 2 packets, 158 bytes
+    03:04:05.405900Z  close                 ICMP            192.0.2.1 → 198.51.100.7 id 7  end after 206 ms, 1 sample, 2 packets, 196 bytes
+    03:04:05.405900Z  close                 ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  end after 196 ms, 1 sample, 2 packets, 236 bytes
+    03:04:05.405900Z  close                 UDP             192.0.2.1:50000 → 198.51.100.7:443  end after 5.90 ms, 1 sample, 2 packets, 2484 bytes
+    03:04:05.405900Z  close                 UDP             192.0.2.1:5353 → 198.51.100.7:53  end after 106 ms, 1 sample, 2 packets, 158 bytes
     ");
 }
 

@@ -267,6 +267,28 @@ fn root_a_full_disk_ends_a_live_run() {
 }
 
 #[test]
+fn root_a_last_interval_that_cannot_be_written_leaves_the_counters() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("last");
+    let script = format!("exec {DWELL} rtt -i left0 --aggregate --interval 1h --duration 2s");
+    let mut child = pair
+        .left
+        .spawn("sh", |command| {
+            prepare(command.args(["-c", &format!("{script} >/dev/full")]));
+        })
+        .unwrap();
+    eventually("a program", || programs(&pair.left, "left0") == [0, 1, 1]);
+    ping(5).run(pair.ends(), &GO_ON).unwrap();
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4), "{stderr}");
+    assert_eq!(counters(&stderr)["samples"], 5);
+    assert!(stderr.contains("No space left on device"), "{stderr}");
+}
+
+#[test]
 fn root_intervals_are_told_while_it_runs() {
     if skipped() {
         return;
@@ -286,6 +308,12 @@ fn root_intervals_are_told_while_it_runs() {
     let run = dwell.interrupt();
     let groups = of_type(&run.stdout, "rtt-aggregate");
     assert!(groups.len() >= 2, "{run}");
+    let statuses = of_type(&run.stdout, "rtt-status");
+    let (last, earlier) = statuses.split_last().unwrap();
+    assert_eq!((&last["last"], number(last, "samples")), (&true.into(), 30));
+    assert!(earlier.len() >= 2, "{run}");
+    assert!(earlier.iter().all(|status| status["last"] == false));
+    assert!(statuses.is_sorted_by_key(|status| number(status, "samples")));
     let total: u64 = groups.iter().map(|group| number(group, "count")).sum();
     assert_eq!(total, 30);
     for group in &groups {

@@ -15,6 +15,7 @@ mod live_options;
 mod live_traffic;
 mod metrics;
 mod output;
+mod pipe;
 mod records;
 mod summary;
 mod support;

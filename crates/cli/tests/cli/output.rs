@@ -91,3 +91,25 @@ fn a_full_disk_and_the_other_verbs() {
         assert!(stderr.contains("No space left on device"), "{stderr}");
     }
 }
+
+#[test]
+fn a_standard_error_that_takes_nothing_changes_nothing_else() {
+    let many = Many::new();
+    let file = many.folder.path().join("many.pcap");
+    let missing = many.folder.path().join("missing.pcap");
+    for (path, status, samples) in [(&file, 0, usize::from(MANY)), (&missing, 2, 0)] {
+        for redirection in ["2>&-", "2>/dev/full"] {
+            let script = format!("exec \"$0\" rtt -r \"$1\" {redirection}");
+            let mut command = Command::new("sh");
+            let output = prepare(command.args(["-c", &script, DWELL]).arg(path))
+                .output()
+                .unwrap();
+            let lines = output.stdout.split(|byte| *byte == b'\n').count() - 1;
+            assert_eq!(
+                (output.status.code(), lines),
+                (Some(status), samples),
+                "{path:?} {redirection}"
+            );
+        }
+    }
+}

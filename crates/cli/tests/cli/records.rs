@@ -75,11 +75,21 @@ pub fn counters(stderr: &str) -> BTreeMap<String, u64> {
     line.split(", ")
         .map(|part| {
             let (number, name) = part.split_once(' ').unwrap();
-            (name.to_owned(), number.parse().unwrap())
+            (plural(name), number.parse().unwrap())
         })
         .collect()
 }
 
 fn is_counters(line: &str) -> bool {
-    line.contains(" packets, ") && line.contains(" events lost")
+    line.contains(" packet") && (line.contains(" lost, ") || line.ends_with(" lost"))
+}
+
+/// The name of a counter, however many there are.
+fn plural(name: &str) -> String {
+    let (noun, rest) = name.split_once(' ').unwrap_or((name, ""));
+    let noun = match noun {
+        "byte" | "event" | "flow" | "packet" | "sample" | "stamp" => format!("{noun}s"),
+        _ => noun.to_owned(),
+    };
+    format!("{noun} {rest}").trim_end().to_owned()
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::records::{number, of_type, round_trips, text};
+use crate::records::{number, objects, of_type, round_trips, text};
 use crate::support::{Run, dwell_reading};
-use crate::wire::{Packet, Sender, capture, echo, everyday};
+use crate::wire::{Packet, Sender, capture, echo, everyday, pings};
 
 fn replay(packets: &[Packet], options: &[&str]) -> Run {
     let run = dwell_reading(&[&["rtt", "-r", "-"], options].concat(), &capture(packets));
@@ -146,11 +146,11 @@ fn an_aggregate_as_a_table_an_interval() {
     stdout: -          icmp    198.51.100.0/24      1  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms  5.12 ms
     stdout: -          icmpv6  2001:db8:1::/48      1  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms  5.65 ms
     stdout:
-    stdout: 03:04:05.400000Z  1 samples in 100 ms
+    stdout: 03:04:05.400000Z  1 sample in 100 ms
     stdout: interface  method  prefix           count      min      p50      p90      p99      max     mean
     stdout: -          dns     198.51.100.0/24      1  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms  12.5 ms
     stdout:
-    stdout: 03:04:05.405900Z  1 samples in 5.90 ms
+    stdout: 03:04:05.405900Z  1 sample in 5.90 ms
     stdout: interface  method          prefix           count      min      p50      p90      p99      max     mean
     stdout: -          quic-handshake  198.51.100.0/24      1  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms  5.90 ms
     stdout:
@@ -171,6 +171,7 @@ fn an_aggregate_as_jsonl() {
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-seq","prefix":"198.51.100.0/24","count":1,"min_ns":5200000,"p50_ns":5200000,"p90_ns":5200000,"p99_ns":5200000,"max_ns":5200000,"mean_ns":5200000}
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"icmp","prefix":"198.51.100.0/24","count":1,"min_ns":5123456,"p50_ns":5123456,"p90_ns":5123456,"p99_ns":5123456,"max_ns":5123456,"mean_ns":5123456}
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"icmpv6","prefix":"2001:db8:1::/48","count":1,"min_ns":5654321,"p50_ns":5654321,"p90_ns":5654321,"p99_ns":5654321,"max_ns":5654321,"mean_ns":5654321}
+    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","last":false,"packets":21,"bytes":1908,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"flows_opened":4,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"stamps":6,"stamps_overwritten":0,"samples":6,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","interval_ns":105900000,"interface":null,"method":"dns","prefix":"198.51.100.0/24","count":1,"min_ns":12500000,"p50_ns":12500000,"p90_ns":12500000,"p99_ns":12500000,"max_ns":12500000,"mean_ns":12500000}
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","interval_ns":105900000,"interface":null,"method":"quic-handshake","prefix":"198.51.100.0/24","count":1,"min_ns":5900000,"p50_ns":5900000,"p90_ns":5900000,"p99_ns":5900000,"max_ns":5900000,"mean_ns":5900000}
     {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","last":true,"packets":25,"bytes":4550,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"flows_opened":6,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"stamps":8,"stamps_overwritten":0,"samples":8,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
@@ -284,4 +285,57 @@ fn a_summary_beside_aggregates_tells_both() {
     };
     assert!(count("rtt-summary") > 0);
     assert_eq!(count("rtt-summary"), count("rtt-aggregate"));
+}
+
+#[test]
+fn a_packet_with_a_wrong_time_leaves_the_intervals_after_it_whole() {
+    // 30 pings of 10 ms each, and in the middle one packet from an hour later, or from
+    // the beginning.
+    for wrong_ms in [3_600_000.0, 0.0] {
+        let mut packets = pings(30);
+        packets.insert(31, echo(wrong_ms, Sender::Client, 9, 1));
+        let options = ["--aggregate", "--format", "jsonl", "--interval", "50ms"];
+        let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
+        let counts: Vec<_> = groups.iter().map(|group| number(group, "count")).collect();
+        let length = |group: &Value| number(group, "interval_ns");
+        assert!(
+            groups[..groups.len() - 1]
+                .iter()
+                .all(|g| length(g) == 50_000_000)
+        );
+        assert_eq!(counts.iter().sum::<u64>(), 30, "{counts:?}");
+        assert_eq!(&counts[..3], [5; 3], "{counts:?}");
+        assert!(counts[3..].iter().all(|count| *count <= 5), "{counts:?}");
+        assert!((6..=8).contains(&counts.len()), "{counts:?}");
+    }
+}
+
+#[test]
+fn each_interval_as_jsonl_ends_with_what_was_counted_so_far() {
+    let options = ["--aggregate", "--format", "jsonl", "--interval", "50ms"];
+    let told = replay(&pings(12), &options).stdout;
+    let lines: Vec<_> = objects(&told)
+        .iter()
+        .map(|line| match text(line, "type") {
+            "rtt-status" => format!(
+                "{} {} {} {}",
+                text(line, "time"),
+                line["last"],
+                number(line, "packets"),
+                number(line, "samples")
+            ),
+            kind => format!("{kind} {}", number(line, "count")),
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "rtt-aggregate 5",
+            "2026-01-02T03:04:05.050000000Z false 10 5",
+            "rtt-aggregate 5",
+            "2026-01-02T03:04:05.100000000Z false 20 10",
+            "rtt-aggregate 2",
+            "2026-01-02T03:04:05.115000000Z true 24 12",
+        ]
+    );
 }

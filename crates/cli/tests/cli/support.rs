@@ -242,6 +242,12 @@ pub fn programs(namespace: &Namespace, interface: &str) -> [usize; 3] {
     ["xdp", "tcx_ingress", "tcx_egress"].map(|hook| device[hook].as_array().unwrap().len())
 }
 
+/// Runs a tool that every Debian has.
+pub fn tool_here(program: &str, arguments: &[&str]) {
+    let run = run(Command::new(program).args(arguments), b"");
+    assert_eq!(run.status, Some(0), "{program} {arguments:?}: {run}");
+}
+
 /// Runs a tool in a namespace and gives what it printed.
 pub fn tool(namespace: &Namespace, program: &str, arguments: &[&str]) -> String {
     let run = run(namespace.command(program).args(arguments), b"");

@@ -11,7 +11,7 @@ use dwell_engine::measure::{FlowEvent, Sample};
 pub use jsonl::{Jsonl, SCHEMA};
 pub use latency::Latency;
 pub use ppviz::Ppviz;
-pub use text::Text;
+pub use text::{Text, counted};
 
 use crate::{Interval, Source, Status, Summary};
 

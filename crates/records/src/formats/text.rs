@@ -66,12 +66,12 @@ impl Format for Text {
             FlowChange::Close(reason) => put(
                 out,
                 format_args!(
-                    "  {} after {}, {} samples, {} packets, {} bytes",
+                    "  {} after {}, {}, {}, {}",
                     reason.name(),
                     Trimmed(Latency(event.time_ns.saturating_sub(event.first_ns))),
-                    event.samples,
-                    event.packets,
-                    event.bytes
+                    counted(event.samples.into(), "samples"),
+                    counted(event.packets, "packets"),
+                    counted(event.bytes, "bytes")
                 ),
             ),
         }
@@ -88,7 +88,8 @@ impl Format for Text {
         put(
             out,
             format_args!(
-                "  {samples} samples in {}\n",
+                "  {} in {}\n",
+                counted(samples, "samples"),
                 Trimmed(Latency(interval.length_ns))
             ),
         );
@@ -107,26 +108,34 @@ impl Text {
     /// What a run has counted, as one line without its end: packets and
     /// samples, then everything else that is not 0.
     pub fn counters(counters: &Counters) -> String {
-        let mut line = format!(
-            "{} packets, {} samples, {} events lost",
-            counters.get(Counter::Packets),
-            counters.get(Counter::Samples),
-            counters.get(Counter::EventsLost)
-        );
-        let told = [Counter::Packets, Counter::Samples, Counter::EventsLost];
-        for counter in Counter::ALL {
-            if !told.contains(&counter) && counters.get(counter) > 0 {
-                let name = counter.name().replace('_', " ");
-                line += &format!(", {} {name}", counters.get(counter));
-            }
-        }
-        line
+        let first = [Counter::Packets, Counter::Samples, Counter::EventsLost];
+        let others = Counter::ALL
+            .into_iter()
+            .filter(|counter| !first.contains(counter) && counters.get(*counter) > 0);
+        let parts: Vec<_> = first
+            .into_iter()
+            .chain(others)
+            .map(|counter| counted(counters.get(counter), &counter.name().replace('_', " ")))
+            .collect();
+        parts.join(", ")
     }
 
     fn time(&mut self, time_ns: u64, source: &Source, out: &mut Vec<u8>) {
         let time = self.times.time_of_day(source.clock.unix_ns(time_ns));
         out.extend_from_slice(time.unwrap_or("-               ").as_bytes());
     }
+}
+
+/// A number and what it counts, which is given in the plural: "1 flow opened", "2 flows opened".
+pub fn counted(number: u64, things: &str) -> String {
+    let (noun, rest) = things.split_at(things.find(' ').unwrap_or(things.len()));
+    let noun = match noun {
+        "bytes" | "events" | "flows" | "packets" | "samples" | "stamps" if number == 1 => {
+            &noun[..noun.len() - 1]
+        }
+        _ => noun,
+    };
+    format!("{number} {noun}{rest}")
 }
 
 /// Both ends of a flow: "192.0.2.1:443 → [2001:db8::1]:50000", and for ICMP
@@ -244,5 +253,12 @@ mod tests {
         raw.value[abi::DWELL_SKIP_NOT_IP as usize] = 3;
         let line = Text::counters(&Counters::sum([&raw]));
         assert_eq!(line, "10 packets, 0 samples, 0 events lost, 3 not ip");
+    }
+
+    #[test]
+    fn one_of_a_kind_is_singular() {
+        let mut raw = abi::dwell_counters::default();
+        raw.value.fill(1);
+        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw])), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other");
     }
 }

@@ -104,11 +104,6 @@ impl Metrics {
         }
     }
 
-    /// Counts one latency.
-    pub fn observe(&self, interface: &str, method: Method, prefix: &str, rtt_ns: u64) {
-        self.with_group(interface, Some(method), prefix, |h| h.record(rtt_ns));
-    }
-
     /// Counts the latencies of an interval. `method` is `None` where it is not
     /// known any more.
     pub fn merge(
@@ -118,7 +113,17 @@ impl Metrics {
         prefix: &str,
         histogram: &Histogram,
     ) {
-        self.with_group(interface, method, prefix, |h| h.merge(histogram));
+        let mut labels = GroupLabels {
+            interface: interface.into(),
+            method: method.map_or(OTHER, Method::name),
+            prefix: prefix.into(),
+        };
+        let rtt = &mut self.state().rtt;
+        if rtt.len() >= self.max_groups && !rtt.contains_key(&labels) {
+            labels.interface = OTHER.into();
+            labels.prefix = OTHER.into();
+        }
+        rtt.entry(labels).or_default().merge(histogram);
     }
 
     /// Sets the engine's counters: totals since the start.
@@ -149,26 +154,6 @@ impl Metrics {
         }
         write_self(&state, &mut text);
         text.finish()
-    }
-
-    fn with_group(
-        &self,
-        interface: &str,
-        method: Option<Method>,
-        prefix: &str,
-        count: impl FnOnce(&mut Histogram),
-    ) {
-        let mut labels = GroupLabels {
-            interface: interface.into(),
-            method: method.map_or(OTHER, Method::name),
-            prefix: prefix.into(),
-        };
-        let rtt = &mut self.state().rtt;
-        if rtt.len() >= self.max_groups && !rtt.contains_key(&labels) {
-            labels.interface = OTHER.into();
-            labels.prefix = OTHER.into();
-        }
-        count(rtt.entry(labels).or_default());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -320,10 +305,18 @@ mod tests {
 
     use super::*;
 
+    /// A histogram of one latency.
+    fn one(rtt_ns: u64) -> Histogram {
+        let mut histogram = Histogram::default();
+        histogram.record(rtt_ns);
+        histogram
+    }
+
     fn full() -> Metrics {
         let metrics = Metrics::new("0.1.0", 100);
         for rtt_ns in [0, 789, 10_000, 456_000, 1_234_567, 2_000_000_000] {
-            metrics.observe("eth0", Method::TcpTimestamp, "192.0.2.0/24", rtt_ns);
+            let method = Some(Method::TcpTimestamp);
+            metrics.merge("eth0", method, "192.0.2.0/24", &one(rtt_ns));
         }
         let mut interval = Histogram::default();
         interval.record(61_000_000_000);
@@ -461,7 +454,7 @@ mod tests {
         let metrics = Metrics::new("0.1.0", 2);
         for third in 0..100 {
             let prefix = format!("192.0.{third}.0/24");
-            metrics.observe("eth0", Method::Dns, &prefix, 1_000_000);
+            metrics.merge("eth0", Some(Method::Dns), &prefix, &one(1_000_000));
         }
         let histograms = histograms(&metrics.render());
         assert_eq!(histograms.len(), 3);
@@ -472,7 +465,7 @@ mod tests {
     #[test]
     fn label_values_are_escaped() {
         let metrics = Metrics::new("0.1.0", 2);
-        metrics.observe("a\"b\\c\nd", Method::Dns, "", 1);
+        metrics.merge("a\"b\\c\nd", Some(Method::Dns), "", &one(1));
         let text = metrics.render();
         assert!(text.contains(r#"{interface="a\"b\\c\nd",method="dns",prefix="",le="#));
     }
@@ -483,7 +476,7 @@ mod tests {
         #[test]
         fn buckets_hold_what_was_observed(values in prop::collection::vec(0u64..70_000_000_000, 0..200)) {
             let metrics = Metrics::new("", 1);
-            values.iter().for_each(|ns| metrics.observe("i", Method::Dns, "p", *ns));
+            values.iter().for_each(|ns| metrics.merge("i", Some(Method::Dns), "p", &one(*ns)));
             let text = metrics.render();
             let by_label = histograms(&text);
             prop_assert_eq!(by_label.len(), usize::from(!values.is_empty()));

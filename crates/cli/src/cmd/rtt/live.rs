@@ -3,7 +3,7 @@
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{IsTerminal, stderr, stdout},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use dwell_probes::{
     Hook, Interface,
     rtt::{Options, Probe},
 };
-use dwell_records::{Clock, Source};
+use dwell_records::{Clock, Source, counted};
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Args, Format, metrics::Exporter, report::Report};
@@ -22,15 +22,24 @@ use crate::{
     args::nanos,
     exit::{Exit, Failure},
     stop::Stop,
+    tell::{show, tell},
 };
 
 /// Between two looks at the ring buffer, which nothing wakes us for. It holds
 /// some 43,000 samples: two million a second.
 const POLL: Duration = Duration::from_millis(20);
+/// Shorter ones would only be ends of intervals.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Silence after which a person at a terminal is told that all is well.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.interval < SHORTEST_INTERVAL {
+        return Err(Failure::usage(anyhow!(
+            "--interval {:?} is too short: live it is at least {SHORTEST_INTERVAL:?}",
+            args.interval
+        )));
+    }
     let mut interfaces = Vec::new();
     for name in &args.interface {
         let interface = Interface::find(name)?;
@@ -142,6 +151,7 @@ impl Live<'_> {
             self.told = Instant::now();
         }
         let counters = self.probe.counters()?;
+        self.report.status(monotonic_ns()?, counters)?;
         if let Some(metrics) = &self.metrics {
             metrics.status(&mut self.probe, &counters)?;
         }
@@ -168,16 +178,16 @@ impl Live<'_> {
             return;
         }
         let figures = format!(
-            "{} s, {} packets, {} samples, {} lost",
+            "{} s, {}, {}, {} lost",
             self.started.elapsed().as_secs(),
-            counters.get(Counter::Packets),
-            counters.get(Counter::Samples),
+            counted(counters.get(Counter::Packets), "packets"),
+            counted(counters.get(Counter::Samples), "samples"),
             counters.get(Counter::EventsLost)
         );
         if !stdout().is_terminal() || self.args.format == Format::None {
-            let _ = write!(stderr(), "\r\x1b[K{figures}");
+            show(format_args!("\r\x1b[K{figures}"));
         } else if self.told.elapsed() >= SILENCE {
-            eprintln!("dwell: still watching: {figures}");
+            tell(format_args!("still watching: {figures}"));
             self.told = Instant::now();
         }
     }
@@ -195,7 +205,7 @@ impl Live<'_> {
             if self.interfaces.is_empty() {
                 return Err(Failure::new(Exit::Incomplete, error));
             }
-            eprintln!("dwell: {error}; the others are still watched");
+            tell(format_args!("{error}; the others are still watched"));
         }
         Ok(())
     }
@@ -204,22 +214,23 @@ impl Live<'_> {
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
         if stderr().is_terminal() && !stdout().is_terminal() {
-            eprintln!();
+            show("\n");
         }
-        let incomplete = ended.as_ref().err().map(|failure| failure.exit);
-        if incomplete != Some(Exit::Done) {
-            self.drain()?;
-            if self.args.flow_events {
-                self.probe.finish()?;
-                self.drain()?;
+        let told = match is_closed(&ended) {
+            true => ended,
+            false => ended.and(self.tell_rest()),
+        };
+        let counters = self.probe.counters();
+        let finished = match is_closed(&told) {
+            true => Ok(()),
+            false => {
+                let time_ns = monotonic_ns().ok();
+                self.report.finish(time_ns, counters.as_ref().ok().copied())
             }
-            self.take_groups(self.interval_started.elapsed())?;
-        }
-        let counters = self.probe.counters()?;
-        if incomplete != Some(Exit::Done) {
-            self.report.finish(Some(monotonic_ns()?), counters)?;
-        }
-        ended?;
+        };
+        told?;
+        let counters = counters?;
+        finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
         if lost > 0 {
             return Err(Failure::new(
@@ -232,6 +243,25 @@ impl Live<'_> {
         }
         Ok(Exit::Done)
     }
+
+    /// What came since the last interval. All of it is tried, whatever fails; the first failure.
+    fn tell_rest(&mut self) -> Result<(), Failure> {
+        let drained = self.drain();
+        let closed = match self.args.flow_events {
+            true => self.probe.finish().map_err(Failure::from),
+            false => Ok(()),
+        };
+        let length = self.interval_started.elapsed();
+        drained
+            .and(closed)
+            .and(self.drain())
+            .and(self.take_groups(length).map(drop))
+    }
+}
+
+/// Whoever read the results has seen enough.
+fn is_closed(ended: &Result<(), Failure>) -> bool {
+    matches!(ended, Err(failure) if failure.exit == Exit::Done)
 }
 
 fn clock() -> Result<Clock, Failure> {

@@ -10,7 +10,7 @@ use dwell_records::{
 };
 
 use super::Args;
-use crate::exit::Failure;
+use crate::{exit::Failure, tell::tell};
 
 /// Serves metrics while it lives.
 pub struct Exporter {
@@ -31,7 +31,10 @@ impl Exporter {
             args.max_groups as usize,
         ));
         let server = serve(address, Arc::clone(&metrics)).map_err(Failure::usage)?;
-        eprintln!("dwell: metrics at http://{}/metrics", server.address());
+        tell(format_args!(
+            "metrics at http://{}/metrics",
+            server.address()
+        ));
         Ok(Exporter {
             metrics,
             interfaces,

@@ -1,5 +1,6 @@
 //! `dwell rtt`: passive round-trip times, live or from a capture.
 
+mod input;
 mod live;
 mod metrics;
 mod replay;
@@ -15,7 +16,7 @@ use dwell_engine::{
 use dwell_probes::{Hook, TcHookKind};
 
 use crate::{
-    args::{duration, nanos, positive_duration},
+    args::{duration, nanos, positive_duration, socket},
     exit::{Exit, Failure},
 };
 
@@ -77,7 +78,7 @@ pub struct Args {
     #[arg(long)]
     aggregate: bool,
 
-    /// How long an interval is
+    /// How long an interval is; live at least 10ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -89,7 +90,8 @@ pub struct Args {
     #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
-    /// Groups of interface, method and prefix that are kept apart; the rest is `other`
+    /// Groups to keep apart, one for each interface, method and prefix; it bounds memory and metrics.
+    /// One of them is `other`, for all samples that find no group left
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 
@@ -138,7 +140,7 @@ pub struct Args {
     summary: bool,
 
     /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
 }
 

@@ -9,7 +9,7 @@ use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, 
 use anyhow::anyhow;
 
 use super::{Args, Format};
-use crate::exit::Failure;
+use crate::{exit::Failure, tell::tell};
 
 /// Flows whose distributions the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
@@ -22,7 +22,6 @@ pub struct Report {
     each: bool,
     /// The format has a place for counters.
     status: bool,
-    source: Source,
 }
 
 impl Report {
@@ -50,7 +49,7 @@ impl Report {
             }
         }
         let output = match format {
-            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source.clone())),
+            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
             None => None,
         };
         Ok(Report {
@@ -58,7 +57,6 @@ impl Report {
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
             each: !args.aggregate && !args.summary,
             status: format.is_some_and(|format| format.status),
-            source,
         })
     }
 
@@ -68,8 +66,7 @@ impl Report {
     }
 
     /// For a source that changes.
-    pub fn set_source(&mut self, change: impl Fn(&mut Source)) {
-        change(&mut self.source);
+    pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
         if let Some(output) = &mut self.output {
             change(output.source_mut());
         }
@@ -116,29 +113,55 @@ impl Report {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The end of the run: the summary, and what was counted. The counters are
+    /// Tells what was counted so far, at the end of an interval.
+    pub fn status(&mut self, time_ns: u64, counters: Counters) -> Result<(), SinkError> {
+        self.write_status(Some(time_ns), false, counters)?;
+        self.flush()
+    }
+
+    /// The end of the run: the summary, and what was counted, if that is known. The counters are
     /// told on standard error even if standard output has failed.
-    pub fn finish(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+    pub fn finish(
+        &mut self,
+        time_ns: Option<u64>,
+        counters: Option<Counters>,
+    ) -> Result<(), SinkError> {
         let written = self.finish_output(time_ns, counters);
-        if !matches!(written, Err(SinkError::Closed { .. })) {
-            eprintln!("dwell: {}", Text::counters(&counters));
+        if let Some(counters) = counters
+            && !matches!(written, Err(SinkError::Closed { .. }))
+        {
+            tell(Text::counters(&counters));
         }
         written
     }
 
-    fn finish_output(&mut self, time_ns: Option<u64>, counters: Counters) -> Result<(), SinkError> {
+    fn finish_output(
+        &mut self,
+        time_ns: Option<u64>,
+        counters: Option<Counters>,
+    ) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.summary(summary)?;
         }
-        if self.status
-            && let Some(output) = &mut self.output
-        {
-            output.status(&Status {
-                time_ns,
-                last: true,
-                counters,
-            })?;
+        if let Some(counters) = counters {
+            self.write_status(time_ns, true, counters)?;
         }
         self.flush()
+    }
+
+    fn write_status(
+        &mut self,
+        time_ns: Option<u64>,
+        last: bool,
+        counters: Counters,
+    ) -> Result<(), SinkError> {
+        match &mut self.output {
+            Some(output) if self.status => output.status(&Status {
+                time_ns,
+                last,
+                counters,
+            }),
+            _ => Ok(()),
+        }
     }
 }
