@@ -110,17 +110,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Some(report) => say(&format!("lab {name} is gone; its link emulator:\n{report}")),
             None => say(&format!("lab {name} is gone")),
         },
-        Verb::List => {
-            let labs = dwell_lab::list()?;
-            match labs.as_slice() {
-                [] => say("no lab is up; `dwell lab up` makes one"),
-                labs => say(&labs
-                    .iter()
-                    .map(|lab| lab.describe())
-                    .collect::<Vec<_>>()
-                    .join("\n\n")),
-            }
-        }
+        Verb::List => list(),
         Verb::Demo => {
             let options = demo::DemoOptions::new(executable()?);
             demo::demo(&options, &mut stdout(), &mut stderr())?;
@@ -131,6 +121,26 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
     }
+}
+
+fn list() -> Result<Exit, Failure> {
+    let labs = dwell_lab::list()?;
+    match labs.states.as_slice() {
+        [] => say("no lab is up; `dwell lab up` makes one")?,
+        states => say(&states
+            .iter()
+            .map(|lab| lab.describe())
+            .collect::<Vec<_>>()
+            .join("\n\n"))?,
+    };
+    for failure in &labs.failures {
+        eprintln!("dwell: {failure}");
+    }
+    Ok(if labs.failures.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Incomplete
+    })
 }
 
 impl Up {

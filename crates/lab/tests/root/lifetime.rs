@@ -11,7 +11,7 @@ use dwell_lab::demo::{DemoOptions, demo};
 use dwell_lab::workload::{Ends, Ping};
 use dwell_lab::{
     Emulation, Error, Lab, LabOptions, Namespace, Nanos, ProcessId, State, Topology, UpOptions,
-    down, list, reap, up,
+    down, list, up,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -128,7 +128,7 @@ fn root_what_a_killed_owner_left_is_reaped() {
         !is_gone(next.state()),
         "a lab whose owner lives is left alone"
     );
-    reap().unwrap();
+    list().unwrap();
     assert!(
         !is_gone(next.state()),
         "a lab whose owner lives is left alone"
@@ -165,7 +165,7 @@ fn root_an_emulator_whose_maker_was_killed_before_it_was_ready_is_reaped() {
     maker.wait().unwrap();
     let state = state().unwrap();
     assert!(state.emulator.unwrap().is_alive());
-    reap().unwrap();
+    list().unwrap();
     assert!(is_gone(&state), "{state}");
 }
 
@@ -213,7 +213,7 @@ fn root_a_lab_that_is_up_stays_until_it_is_down() {
     assert!(
         matches!(up(&UpOptions::new(&name, emulator.path())), Err(Error::Exists(of)) if of == name)
     );
-    assert!(list().unwrap().contains(&state));
+    assert!(list().unwrap().states.contains(&state));
     assert!(!is_gone(&state));
 
     let server = Lab::address_v4(dwell_lab::Role::Server).to_string();
@@ -248,7 +248,13 @@ fn root_an_emulator_that_cannot_start_leaves_nothing() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("no such verb"), "{error}");
-    assert!(list().unwrap().iter().all(|state| state.name != name));
+    assert!(
+        list()
+            .unwrap()
+            .states
+            .iter()
+            .all(|state| state.name != name)
+    );
     assert!(!exists(&format!("dwell-{name}-client")));
 }
 
@@ -302,6 +308,7 @@ fn root_an_interrupted_demonstration_leaves_nothing() {
     let own = format!("demo-{}-", demo.id());
     let state = list()
         .unwrap()
+        .states
         .into_iter()
         .find(|state| state.name.starts_with(&own))
         .unwrap();
