@@ -45,12 +45,15 @@ const fn variant(
     }
 }
 
+const EVERY_SAMPLE: Variant = variant(
+    "every sample, jsonl",
+    &["--rate-limit", "0", "--format", "jsonl"],
+    Some(93),
+);
+const AGGREGATE: Variant = variant("aggregate", &["--aggregate"], Some(97));
+
 const VARIANTS: [Variant; 6] = [
-    variant(
-        "every sample, jsonl",
-        &["--rate-limit", "0", "--format", "jsonl"],
-        Some(93),
-    ),
+    EVERY_SAMPLE,
     variant(
         "10 ms a flow, jsonl",
         &["--rate-limit", "10ms", "--format", "jsonl"],
@@ -71,16 +74,9 @@ const VARIANTS: [Variant; 6] = [
         &["--rate-limit", "0", "--format", "none"],
         None,
     ),
-    variant("aggregate", &["--aggregate"], Some(97)),
+    AGGREGATE,
 ];
-const FEW_VARIANTS: [Variant; 2] = [
-    variant(
-        "every sample, jsonl",
-        &["--rate-limit", "0", "--format", "jsonl"],
-        Some(93),
-    ),
-    variant("aggregate", &["--aggregate"], Some(97)),
-];
+const FEW_VARIANTS: [Variant; 2] = [EVERY_SAMPLE, AGGREGATE];
 
 fn main() -> ExitCode {
     Stop::heeded_by(run)

@@ -63,12 +63,7 @@ pub fn watch(
     let active = begun.elapsed();
     let crossed = net.counters()?.since(&idle);
     send(&dwell, Signal::SIGTERM)?;
-    let mut told = String::new();
-    dwell
-        .stderr
-        .take()
-        .context("it is a pipe")?
-        .read_to_string(&mut told)?;
+    let told = words(&mut dwell)?;
     let status = dwell.wait()?;
     traffic.resume()?;
     let figure = |name: &str| figure(&told, name);
@@ -80,22 +75,21 @@ pub fn watch(
     ) else {
         bail!("dwell {arguments:?} ({status}) told no figures: {told}");
     };
-    // A packet of several segments is as many to dwell, and one to the interface: bytes tell.
-    let missed = if crossed.bytes == bytes {
+    let difference = crossed.packets - packets;
+    // A packet of several segments is as many to dwell, and one to the interface: then bytes tell.
+    let missed = if net.single_segments {
+        difference
+    } else if crossed.bytes == bytes {
         0
     } else {
-        (crossed.packets - packets).max(1)
+        difference.max(1)
     };
     Ok(Watched {
         rate,
         cpu,
         samples_a_second: samples as f64 / active.as_secs_f64(),
         seen: packets,
-        missed: if net.single_segments {
-            crossed.packets - packets
-        } else {
-            missed
-        },
+        missed,
         lost,
         before: 0,
     })
@@ -123,12 +117,7 @@ fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()
             return Ok(true);
         }
         if let Some(status) = dwell.try_wait()? {
-            let mut told = String::new();
-            dwell
-                .stderr
-                .take()
-                .context("it is a pipe")?
-                .read_to_string(&mut told)?;
+            let told = words(dwell)?;
             bail!("dwell ended ({status}): {}", told.trim());
         }
         let filters = net
@@ -138,4 +127,12 @@ fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()
             .output()?;
         Ok(String::from_utf8_lossy(&filters.stdout).contains("bpf"))
     })
+}
+
+/// All that it writes to its standard error until it ends.
+fn words(dwell: &mut Guarded) -> Result<String> {
+    let mut told = String::new();
+    let mut pipe = dwell.stderr.take().context("it is a pipe")?;
+    pipe.read_to_string(&mut told)?;
+    Ok(told)
 }
