@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::emulator::read_report;
-use crate::registry::{read, read_all};
-use crate::{Lab, Nanos, Report, Result, State, Topology, reap};
+use crate::registry::read;
+use crate::{Lab, Nanos, Report, Result, State, Topology};
 
 /// What lab to make and keep.
 #[derive(Debug, Clone)]
@@ -45,10 +45,4 @@ pub fn down(name: &str) -> Result<Option<Report>> {
         .and_then(|_| read_report(&state.folder()).ok());
     state.remove()?;
     Ok(report)
-}
-
-/// All labs there are, by name, after removing those of killed runs.
-pub fn list() -> Result<Vec<State>> {
-    reap()?;
-    read_all()
 }

@@ -6,7 +6,7 @@
 //! [`Topology`] asked for and with the [`Report`] of what the emulator did.
 //!
 //! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
-//! removes what a killed one left ([`reap`]).
+//! removes what a killed one left ([`list`]).
 
 pub mod demo;
 mod emulator;
@@ -23,10 +23,10 @@ pub mod workload;
 
 pub use emulator::{DirectionReport, EmulatorConfig, EmulatorHandle, QueueConfig, Report, emulate};
 pub use error::Error;
-pub use keep::{UpOptions, down, list, up};
+pub use keep::{UpOptions, down, up};
 pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
 pub use namespace::{Guarded, Namespace};
-pub use registry::{ProcessId, State, missing_requirement, reap};
+pub use registry::{Labs, ProcessId, State, list, missing_requirement};
 pub use topology::{Emulation, Lab, LabOptions, Leg, Role, Side, Topology};
 pub use trace::Trace;
 pub use units::{BitsPerSecond, Bytes, Nanos, Probability};

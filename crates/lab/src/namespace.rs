@@ -7,6 +7,9 @@ use std::process::{Child, Command};
 use std::thread::{self, JoinHandle};
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 use crate::error::{command_line, run};
 use crate::registry::Record;
@@ -56,8 +59,8 @@ impl Namespace {
         command
     }
 
-    /// Starts `program` in here, to be killed with its guard, or when the calling thread ends, however that happens.
-    /// `configure` adds arguments and pipes.
+    /// Starts `program` in here, to be killed with its guard and all that it started, or on its own when the calling
+    /// thread ends, however that happens. `configure` adds arguments and pipes.
     pub fn spawn(
         &self,
         program: impl AsRef<OsStr>,
@@ -139,9 +142,9 @@ fn join_this_thread_to(name: &str) -> Result<()> {
     setns(namespace, CloneFlags::CLONE_NEWNET).map_err(Error::os(format!("enter namespace {name}")))
 }
 
-/// A child process that is killed and waited for when the guard is dropped.
+/// A child process that leads a process group, which is killed when the guard is dropped.
 #[derive(Debug)]
-pub struct Guarded(pub(crate) Child);
+pub struct Guarded(Child);
 
 impl Deref for Guarded {
     type Target = Child;
@@ -158,8 +161,19 @@ impl DerefMut for Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // Both fail only for a child that has ended.
-        let _ = self.0.kill();
+        let group = Pid::from_raw(self.0.id().cast_signed());
+        if !belongs_to_a_stranger(group) {
+            // Fails only where nobody of the group is left.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
         let _ = self.0.wait();
     }
+}
+
+/// Whether the leader has been collected and its number given to another process. While only others of the group are
+/// left, the kernel gives it to none.
+fn belongs_to_a_stranger(leader: Pid) -> bool {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let is_our_child = waitid(Id::Pid(leader), look).is_ok();
+    !is_our_child && Path::new("/proc").join(leader.to_string()).exists()
 }

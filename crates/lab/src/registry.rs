@@ -194,7 +194,8 @@ impl Record {
         check_name(&name)?;
         require("make a lab")?;
         let lock = lock()?;
-        reap_locked()?;
+        // What fails for another lab is told by the list of them, and hinders no new one.
+        list_locked()?;
         if state_file(&name).exists() {
             return Err(Error::Exists(name));
         }
@@ -255,58 +256,79 @@ impl Drop for Record {
     }
 }
 
-/// Removes what killed runs left: labs whose owner is gone. Gives their names. Every new lab does this first.
-pub fn reap() -> Result<Vec<String>> {
-    require("remove labs")?;
+/// All labs. What fails for one keeps none of the others from being seen to.
+#[derive(Debug, Default)]
+pub struct Labs {
+    /// Those there are, by name.
+    pub states: Vec<State>,
+    /// State files that cannot be read, abandoned labs that cannot be removed.
+    pub failures: Vec<Error>,
+}
+
+/// All labs there are, after removing what killed runs left: labs whose owner is gone.
+pub fn list() -> Result<Labs> {
+    require("read which labs there are")?;
     let _lock = lock()?;
-    reap_locked()
+    list_locked()
 }
 
-fn reap_locked() -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for state in read_all()? {
-        if state.is_abandoned() {
-            state.remove()?;
-            names.push(state.name);
+fn list_locked() -> Result<Labs> {
+    let mut labs = read_all()?;
+    let Labs { states, failures } = &mut labs;
+    states.retain(|state| {
+        if !state.is_abandoned() {
+            return true;
         }
-    }
-    Ok(names)
+        let removed = state.remove();
+        let stays = removed.is_err();
+        failures.extend(removed.err());
+        stays
+    });
+    Ok(labs)
 }
 
-pub(crate) fn read_all() -> Result<Vec<State>> {
+fn read_all() -> Result<Labs> {
     let folder = Path::new(FOLDER);
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(why) => return Err(Error::file("list", folder)(why)),
-    };
-    let mut states = Vec::new();
-    for entry in entries {
+    let mut labs = Labs::default();
+    for entry in fs::read_dir(folder).map_err(Error::file("list", folder))? {
         let file = entry.map_err(Error::file("list", folder))?.path();
         if file
             .extension()
             .is_some_and(|extension| extension == "json")
         {
-            match fs::read_to_string(&file) {
-                Ok(text) => states.push(
-                    serde_json::from_str(&text)
-                        .map_err(|why| Error::invalid(file.display().to_string(), why))?,
-                ),
-                // Removed by its owner in between.
-                Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
-                Err(why) => return Err(Error::file("read", &file)(why)),
+            match read_file(&file) {
+                Ok(state) => labs.states.extend(state),
+                Err(why) => labs.failures.push(why),
             }
         }
     }
-    states.sort_by(|a: &State, b: &State| a.name.cmp(&b.name));
-    Ok(states)
+    labs.states.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(labs)
 }
 
+/// None where there is no such file: a lab's owner may remove it at any time.
+fn read_file(file: &Path) -> Result<Option<State>> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(Error::file("read", file)(why)),
+    };
+    let unreadable = |why: String| {
+        let remedy = "what it is of cannot be removed; `ip netns list` shows namespaces, \
+                      and the file may be deleted";
+        Error::invalid(file.display().to_string(), format!("{why}: {remedy}"))
+    };
+    let state: State = serde_json::from_str(&text).map_err(|why| unreadable(why.to_string()))?;
+    if state_file(&state.name) != file {
+        return Err(unreadable(format!("it is of a lab named {:?}", state.name)));
+    }
+    Ok(Some(state))
+}
+
+/// Looks at no other lab's file.
 pub(crate) fn read(name: &str) -> Result<State> {
-    read_all()?
-        .into_iter()
-        .find(|state| state.name == name)
-        .ok_or_else(|| Error::Unknown(name.to_owned()))
+    check_name(name)?;
+    read_file(&state_file(name))?.ok_or_else(|| Error::Unknown(name.to_owned()))
 }
 
 fn state_file(name: &str) -> PathBuf {

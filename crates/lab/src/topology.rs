@@ -227,13 +227,12 @@ impl Lab {
             let config = lab.emulator_config(&plan);
             let emulator = match &options.emulation {
                 Emulation::Process(exe) => {
-                    EmulatorHandle::spawn_process(exe, config, &lab.state().folder())?
+                    let folder = lab.state().folder();
+                    let record = |process| lab.record.set_emulator(process);
+                    EmulatorHandle::spawn_process(exe, config, &folder, record)?
                 }
                 Emulation::Thread | Emulation::None => EmulatorHandle::spawn_thread(config)?,
             };
-            if let Some(process) = emulator.process() {
-                lab.record.set_emulator(process)?;
-            }
             lab.emulator = Some(emulator);
         }
         Ok(lab)
@@ -250,8 +249,9 @@ impl Lab {
         let mut lab = Self::build(topology.clone(), &plan, record)?;
         lab.queue_packets(&plan)?;
         let config = lab.emulator_config(&plan);
-        let emulator = EmulatorHandle::spawn_background(exe, config, &lab.state().folder())?;
-        lab.record.set_emulator(emulator)?;
+        let folder = lab.state().folder();
+        let record = |process| lab.record.set_emulator(process);
+        EmulatorHandle::spawn_background(exe, config, &folder, record)?;
         lab.record.keep()
     }
 

@@ -10,13 +10,14 @@ use std::{
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
-    EmulatorConfig, Error, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
+    EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
     UpOptions, demo,
 };
 
 use crate::{
     args::{duration, nanos},
     exit::{Exit, Failure},
+    tell::tell,
 };
 
 /// Try dwell on hosts of its own: network namespaces joined by links of known delay
@@ -110,17 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Some(report) => say(&format!("lab {name} is gone; its link emulator:\n{report}")),
             None => say(&format!("lab {name} is gone")),
         },
-        Verb::List => {
-            let labs = dwell_lab::list().map_err(told_of_list)?;
-            match labs.as_slice() {
-                [] => say("no lab is up; `dwell lab up` makes one"),
-                labs => say(&labs
-                    .iter()
-                    .map(|lab| lab.describe())
-                    .collect::<Vec<_>>()
-                    .join("\n\n")),
-            }
-        }
+        Verb::List => list(),
         Verb::Demo => {
             let options = demo::DemoOptions::new(executable()?);
             demo::demo(&options, &mut stdout(), &mut stderr())?;
@@ -131,6 +122,26 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
     }
+}
+
+fn list() -> Result<Exit, Failure> {
+    let labs = dwell_lab::list()?;
+    match labs.states.as_slice() {
+        [] => say("no lab is up; `dwell lab up` makes one")?,
+        states => say(&states
+            .iter()
+            .map(|lab| lab.describe())
+            .collect::<Vec<_>>()
+            .join("\n\n"))?,
+    };
+    for failure in &labs.failures {
+        tell(failure);
+    }
+    Ok(if labs.failures.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Incomplete
+    })
 }
 
 impl Up {
@@ -179,18 +190,6 @@ impl Up {
             seed: self.seed.wrapping_add(seed),
             ..link
         })
-    }
-}
-
-/// Listing first removes what killed runs left, and its failure speaks of that.
-fn told_of_list(error: Error) -> Error {
-    match error {
-        Error::Host { fact, remedy, .. } => Error::Host {
-            wanted: "read which labs there are",
-            fact,
-            remedy,
-        },
-        other => other,
     }
 }
 

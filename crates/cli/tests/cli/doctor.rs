@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{DWELL, Pair, Run, dwell, run, skipped, spawn};
+use crate::support::{DWELL, Pair, Run, dwell, filters, run, skipped, spawn, tool};
 use crate::wire::{capture, pings};
 
 #[test]
@@ -72,6 +73,35 @@ fn root_programs_of_others_are_shown() {
     assert!(text.contains("XDP: observe_xdp (native, id "), "{report}");
     assert!(text.contains("tcx egress: observe_tc (id "), "{report}");
     watcher.interrupt();
+}
+
+#[test]
+fn root_filters_that_a_killed_run_left_are_shown_and_removed_as_told() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("doctor-left");
+    let watcher = crate::support::watch(&pair.left, &["-i", "left0", "--attach", "clsact"]);
+    watcher.signal(Signal::SIGKILL);
+    watcher.end();
+    assert_eq!(filters(&pair.left, "left0").len(), 2);
+    let report = spawn(&pair.left, DWELL, &["doctor", "-i", "left0"]).end();
+    assert_eq!(report.status, Some(0), "{report}");
+    let shown = report.stdout.lines().map(str::trim_start);
+    let remedies: Vec<_> = shown
+        .filter_map(|line| line.strip_prefix("-> sudo tc filter del "))
+        .collect();
+    let left = "dev left0 ingress pref 1 handle 0x1 bpf";
+    assert_eq!(remedies, [left, &left.replace("ingress", "egress")]);
+    assert!(
+        report.stdout.contains("clsact ingress: observe_tc"),
+        "{report}"
+    );
+    for remedy in remedies {
+        let words: Vec<_> = remedy.split(' ').collect();
+        tool(&pair.left, "tc", &[&["filter", "del"], &words[..]].concat());
+    }
+    assert_eq!(filters(&pair.left, "left0"), Vec::<String>::new());
 }
 
 /// A copy of dwell where everybody may run it, and calls of it as nobody.

@@ -121,6 +121,66 @@ fn root_a_lab_is_up_until_it_is_taken_down() {
     );
 }
 
+/// In a mount namespace of its own, so that other tests see none of it.
+#[test]
+fn root_labs_that_cannot_be_read_or_removed_hinder_no_other() {
+    if skipped() {
+        return;
+    }
+    let name = format!("e2e-beside-{}", std::process::id());
+    // The namespace of `stuck` is a folder, which `ip netns delete` refuses.
+    let script = r#"
+        mkdir -p /run/dwell/lab /run/netns
+        mount -t tmpfs none /run/dwell/lab && mount -t tmpfs none /run/netns || exit 99
+        cd /run/dwell/lab
+        mkdir /run/netns/dwell-stuck-only
+        printf '{"schema":"dwell.lab/1","name":"trunc' > trunc.json
+        state() {
+            printf '{"schema":"dwell.lab/1","name":"%s","topology":null,"owner":{"pid":1,"start_ticks":0},"namespaces":{%s},"emulator":null}' "$1" "$2"
+        }
+        state other '' > misnamed.json
+        state stuck '"only":"dwell-stuck-only"' > stuck.json
+        state zombie '' > zombie.json
+        "$DWELL" lab up "$NAME" > /dev/null || exit 98
+        "$DWELL" lab list
+        echo "list: $?"
+        "$DWELL" lab down "$NAME"
+        echo "down: $?"
+        "$DWELL" lab down trunc
+        echo "down trunc: $?"
+        ls
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.env("DWELL", DWELL).env("NAME", &name);
+    let run = run(&mut command, b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    let told = |beginning: &str| run.stderr.matches(beginning).count();
+    assert_eq!(told("dwell: /run/dwell/lab/trunc.json: EOF"), 2, "{run}");
+    let misnamed = "dwell: /run/dwell/lab/misnamed.json: it is of a lab named \"other\"";
+    assert_eq!(told(misnamed), 1, "{run}");
+    assert_eq!(
+        told("dwell: `ip netns delete dwell-stuck-only`"),
+        1,
+        "{run}"
+    );
+    assert_eq!(run.stderr.lines().count(), 4, "{run}");
+    let lines: Vec<_> = run.stdout.lines().collect();
+    let listed = |name: &str| {
+        lines
+            .iter()
+            .any(|line| *line == name || line.starts_with(&format!("{name}:")))
+    };
+    assert!(listed(&format!("lab {name}")), "{run}");
+    assert!(listed("lab stuck"), "{run}");
+    let ends = ["list: 4", "down: 0", "down trunc: 2"];
+    for end in ends {
+        assert!(lines.contains(&end), "{end}: {run}");
+    }
+    let left = lines.rsplit(|line| *line == ends[2]).next().unwrap();
+    assert_eq!(left, ["lock", "misnamed.json", "stuck.json", "trunc.json"]);
+}
+
 #[test]
 fn root_a_triangle_whose_links_lose_everything() {
     if skipped() {

@@ -67,10 +67,14 @@ impl EmulatorHandle {
     }
 
     /// Emulates in a process of its own, `exe lab emulate --config @FILE`, that ends with this one. Its files are in
-    /// `folder`. Gives the handle once packets pass.
-    pub fn spawn_process(exe: &Path, config: EmulatorConfig, folder: &Path) -> Result<Self> {
-        let mut process = Process::start(exe, config, folder, true)?;
-        process.wait_until_running()?;
+    /// `folder`. `record` is told of the process at once. Gives the handle once packets pass.
+    pub(crate) fn spawn_process(
+        exe: &Path,
+        config: EmulatorConfig,
+        folder: &Path,
+        record: impl FnOnce(ProcessId) -> Result<()>,
+    ) -> Result<Self> {
+        let process = Process::start(exe, config, folder, true, record)?;
         Ok(Self(Some(Runner::Process(process))))
     }
 
@@ -79,23 +83,9 @@ impl EmulatorHandle {
         exe: &Path,
         config: EmulatorConfig,
         folder: &Path,
-    ) -> Result<ProcessId> {
-        let mut process = Process::start(exe, config, folder, false)?;
-        match process.wait_until_running() {
-            Ok(()) => ProcessId::of(process.child.id()),
-            Err(error) => {
-                process.end();
-                Err(error)
-            }
-        }
-    }
-
-    /// The process, where it is one of its own.
-    pub fn process(&self) -> Option<ProcessId> {
-        match &self.0 {
-            Some(Runner::Process(process)) => ProcessId::of(process.child.id()).ok(),
-            _ => None,
-        }
+        record: impl FnOnce(ProcessId) -> Result<()>,
+    ) -> Result<()> {
+        Process::start(exe, config, folder, false, record).map(drop)
     }
 
     /// Stops the emulator and gives its report.
@@ -134,7 +124,29 @@ impl Drop for EmulatorHandle {
 }
 
 impl Process {
+    /// Gives it once packets pass; where they do not, it is ended.
     fn start(
+        exe: &Path,
+        config: EmulatorConfig,
+        folder: &Path,
+        goes_with_us: bool,
+        record: impl FnOnce(ProcessId) -> Result<()>,
+    ) -> Result<Self> {
+        let mut process = Self::spawn(exe, config, folder, goes_with_us)?;
+        // Before the wait: should this process be killed in it, whoever clears up knows what to end.
+        let running = ProcessId::of(process.child.id())
+            .and_then(record)
+            .and_then(|()| process.wait_until_running());
+        match running {
+            Ok(()) => Ok(process),
+            Err(error) => {
+                process.end();
+                Err(error)
+            }
+        }
+    }
+
+    fn spawn(
         exe: &Path,
         mut config: EmulatorConfig,
         folder: &Path,

@@ -1,6 +1,8 @@
 //! What goes, when, and what stays.
 
+use std::io::{BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use dwell_lab::demo::{DemoOptions, demo};
 use dwell_lab::workload::{Ends, Ping};
 use dwell_lab::{
     Emulation, Error, Lab, LabOptions, Namespace, Nanos, ProcessId, State, Topology, UpOptions,
-    down, list, reap, up,
+    down, list, up,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -126,7 +128,7 @@ fn root_what_a_killed_owner_left_is_reaped() {
         !is_gone(next.state()),
         "a lab whose owner lives is left alone"
     );
-    reap().unwrap();
+    list().unwrap();
     assert!(
         !is_gone(next.state()),
         "a lab whose owner lives is left alone"
@@ -140,6 +142,60 @@ fn up_and_away() {
     let exe = std::env::var_os("EXE").expect("started by another test");
     let state = up(&UpOptions::new(std::env::var("NAME").unwrap(), exe)).unwrap();
     println!("made {}", serde_json::to_string(&state).unwrap());
+}
+
+#[test]
+fn root_an_emulator_whose_maker_was_killed_before_it_was_ready_is_reaped() {
+    if skipped() {
+        return;
+    }
+    let never_ready = Script::new("never-ready", "exec sleep 1000");
+    let name = format!("unready-{}", std::process::id());
+    let mut command = other_process("lifetime::up_and_away");
+    command.env("EXE", never_ready.path()).env("NAME", &name);
+    let mut maker = command.spawn().unwrap();
+    let state = || -> Option<State> {
+        let text = std::fs::read_to_string(state_file(&name)).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    eventually("the record of the emulator", || {
+        state().is_some_and(|state| state.emulator.is_some())
+    });
+    maker.kill().unwrap();
+    maker.wait().unwrap();
+    let state = state().unwrap();
+    assert!(state.emulator.unwrap().is_alive());
+    list().unwrap();
+    assert!(is_gone(&state), "{state}");
+}
+
+#[test]
+fn root_what_a_guarded_process_started_goes_with_it() {
+    if skipped() {
+        return;
+    }
+    let namespace = Namespace::create("family").unwrap();
+    for (script, leader_ends) in [
+        ("sleep 1000 & echo $!; wait", false),
+        ("sleep 1000 & echo $!", true),
+    ] {
+        let mut shell = namespace
+            .spawn("sh", |command| {
+                command.args(["-c", script]).stdout(Stdio::piped());
+            })
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let sleep = ProcessId::of(line.trim().parse().unwrap()).unwrap();
+        if leader_ends {
+            assert!(shell.wait().unwrap().success());
+        }
+        assert!(sleep.is_alive(), "{script}");
+        drop(shell);
+        eventually("the end of what the shell started", || !sleep.is_alive());
+    }
 }
 
 #[test]
@@ -157,7 +213,7 @@ fn root_a_lab_that_is_up_stays_until_it_is_down() {
     assert!(
         matches!(up(&UpOptions::new(&name, emulator.path())), Err(Error::Exists(of)) if of == name)
     );
-    assert!(list().unwrap().contains(&state));
+    assert!(list().unwrap().states.contains(&state));
     assert!(!is_gone(&state));
 
     let server = Lab::address_v4(dwell_lab::Role::Server).to_string();
@@ -192,7 +248,13 @@ fn root_an_emulator_that_cannot_start_leaves_nothing() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("no such verb"), "{error}");
-    assert!(list().unwrap().iter().all(|state| state.name != name));
+    assert!(
+        list()
+            .unwrap()
+            .states
+            .iter()
+            .all(|state| state.name != name)
+    );
     assert!(!exists(&format!("dwell-{name}-client")));
 }
 
@@ -246,6 +308,7 @@ fn root_an_interrupted_demonstration_leaves_nothing() {
     let own = format!("demo-{}-", demo.id());
     let state = list()
         .unwrap()
+        .states
         .into_iter()
         .find(|state| state.name.starts_with(&own))
         .unwrap();

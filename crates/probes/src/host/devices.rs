@@ -11,6 +11,7 @@ use libbpf_rs::libbpf_sys;
 use nix::libc;
 use serde::Serialize;
 
+use super::clsact::{self, Filter};
 use crate::Interface;
 
 /// A network interface and the programs at its hooks; `None` where the kernel
@@ -30,6 +31,10 @@ pub struct Device {
     pub tcx_ingress: Option<Vec<Attached>>,
     /// Programs at tcx egress, in their order.
     pub tcx_egress: Option<Vec<Attached>>,
+    /// BPF filters of clsact ingress.
+    pub clsact_ingress: Option<Vec<Filter>>,
+    /// BPF filters of clsact egress.
+    pub clsact_egress: Option<Vec<Filter>>,
 }
 
 /// A program that somebody has attached.
@@ -54,6 +59,8 @@ impl Device {
             native_xdp,
             tcx_ingress: tcx(interface.index, libbpf_sys::BPF_TCX_INGRESS),
             tcx_egress: tcx(interface.index, libbpf_sys::BPF_TCX_EGRESS),
+            clsact_ingress: clsact::filters(&interface.name, "ingress"),
+            clsact_egress: clsact::filters(&interface.name, "egress"),
         }
     }
 }

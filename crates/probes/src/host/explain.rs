@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::{
-    Device, Fact, Facts, Plan, State, Verdict,
+    Device, Fact, Facts, Filter, Plan, State, Verdict,
     plan::{Need, VERBS, met, remedy},
 };
 
@@ -148,6 +148,18 @@ impl Display for Report {
             let cells = hooks(device);
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &format!("{:FACT$}", device.name), &cells)?;
+            let own: Vec<_> = filters(device)
+                .filter_map(|(_, filter)| filter.remove.as_deref())
+                .collect();
+            if !own.is_empty() {
+                let lead = " ".repeat(FACT);
+                write_cells(
+                    to,
+                    &lead,
+                    &["if no dwell runs here, a killed one left its filters:"],
+                )?;
+            }
+            write_remedies(to, &own)?;
         }
         Ok(())
     }
@@ -183,6 +195,18 @@ fn hooks(device: &Device) -> Vec<String> {
             )
         }));
     }
+    for (hook, filters) in clsact(device) {
+        if filters.is_none() {
+            cells.push(format!("{hook}: could not tell"));
+        }
+    }
+    cells.extend(filters(device).map(|(hook, filter)| {
+        let name = filter.name.as_deref().unwrap_or("without a name");
+        format!(
+            "{hook}: {name} (pref {}, handle {})",
+            filter.priority, filter.handle
+        )
+    }));
     if cells.is_empty() {
         cells.push("none".into());
     }
@@ -192,6 +216,18 @@ fn hooks(device: &Device) -> Vec<String> {
         None => {}
     }
     cells
+}
+
+fn clsact(device: &Device) -> [(&'static str, &Option<Vec<Filter>>); 2] {
+    [
+        ("clsact ingress", &device.clsact_ingress),
+        ("clsact egress", &device.clsact_egress),
+    ]
+}
+
+fn filters(device: &Device) -> impl Iterator<Item = (&'static str, &Filter)> {
+    let hooks = clsact(device).into_iter();
+    hooks.flat_map(|(hook, filters)| filters.iter().flatten().map(move |filter| (hook, filter)))
 }
 
 /// A line that begins with `lead`, and as many more as the cells take.
@@ -255,6 +291,13 @@ mod tests {
                 native_xdp: Some(true),
                 tcx_ingress: None,
                 tcx_egress: Some(Vec::new()),
+                clsact_ingress: Some(vec![Filter {
+                    priority: 1,
+                    handle: "0x1".into(),
+                    name: Some("observe_tc:[12]".into()),
+                    remove: Some("sudo tc filter del".into()),
+                }]),
+                clsact_egress: None,
             }],
         }
     }
@@ -293,6 +336,12 @@ mod tests {
         assert!(text.contains("XDP: katran (native, id 7)"));
         assert!(text.contains("tcx ingress: could not tell"));
         assert!(!text.contains("tcx egress"));
+        assert!(text.contains("clsact ingress: observe_tc:[12] (pref 1, handle 0x1)"));
+        assert!(text.contains("clsact egress: could not tell"));
+        assert!(
+            text.contains("left its filters:\n    -> sudo tc filter del\n"),
+            "{text}"
+        );
     }
 
     #[test]

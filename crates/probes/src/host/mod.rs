@@ -2,6 +2,7 @@
 //! each verb; an explanation, with what to do about it.
 
 mod capabilities;
+mod clsact;
 mod devices;
 mod explain;
 mod facts;
@@ -10,6 +11,7 @@ mod probe;
 mod trials;
 
 pub(crate) use capabilities::{Capability, GRANT};
+pub use clsact::Filter;
 pub use devices::{Attached, Device};
 pub use explain::{Report, explain};
 pub use facts::{Answer, Fact, Facts};

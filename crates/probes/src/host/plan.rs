@@ -292,6 +292,8 @@ mod tests {
             native_xdp: Some(true),
             tcx_ingress: Some(Vec::new()),
             tcx_egress: Some(Vec::new()),
+            clsact_ingress: Some(Vec::new()),
+            clsact_egress: Some(Vec::new()),
         }
     }
 

@@ -77,6 +77,16 @@ fn load_rtt() -> Result<Probe, Error> {
     Probe::load(&options())
 }
 
+/// What is said where a privilege is missing.
+fn refusal_of_rtt() -> String {
+    let error = match load_rtt() {
+        Ok(_) => panic!("it was loaded without a privilege"),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("{error}");
+    error
+}
+
 #[test]
 fn root_tc_program_loads_and_nothing_stays_attached() {
     if !is_root("root_tc_program_loads_and_nothing_stays_attached") {
@@ -136,11 +146,7 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
         }
         return;
     }
-    let error = match load_rtt() {
-        Ok(_) => panic!("it was loaded without a privilege"),
-        Err(error) => error.to_string(),
-    };
-    eprintln!("{error}");
+    let error = refusal_of_rtt();
     assert!(
         error.contains("this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"),
         "{error}"
@@ -182,11 +188,7 @@ fn root_one_missing_capability_is_named_alone() {
         }
         return;
     }
-    let error = match load_rtt() {
-        Ok(_) => panic!("it was loaded without a privilege"),
-        Err(error) => error.to_string(),
-    };
-    eprintln!("{error}");
+    let error = refusal_of_rtt();
     assert!(
         error.contains("lacks CAP_NET_ADMIN;") || error.contains("lacks CAP_NET_ADMIN)"),
         "{error}"
