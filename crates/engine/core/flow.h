@@ -167,36 +167,17 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x,
 	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
-/* Which way of its buckets a flow would like: where it got it, a look-up need
- * not ask the bucket, and most do.
- */
-static __always_inline __u32 dwell_way_home(__u64 hash)
-{
-	return hash >> 32 & (DWELL_WAYS - 1);
-}
-
 /* Where a packet's flow is; flow is null if it is not there. */
 struct dwell_found {
 	struct dwell_flow *flow;
 	__u32 place;
 };
 
-static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 place,
+static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 index,
 							const struct dwell_packet *packet)
 {
-	struct dwell_found none = {}, found = {dwell_flow_at(embedder, place), place};
-
-	if (!found.flow || !dwell_same_key(&found.flow->key, &packet->key) ||
-	    found.flow->proto != packet->proto)
-		return none;
-	return found;
-}
-
-static __always_inline struct dwell_found dwell_flow_by_tag(void *embedder, __u32 index,
-							    const struct dwell_packet *packet)
-{
 	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
-	struct dwell_found none = {};
+	struct dwell_found none = {}, found;
 	__u32 way;
 
 	if (!bucket)
@@ -204,19 +185,21 @@ static __always_inline struct dwell_found dwell_flow_by_tag(void *embedder, __u3
 	way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
 	if (way >= DWELL_WAYS)
 		return none;
-	return dwell_flow_in(embedder, index * DWELL_WAYS + way, packet);
+	found.place = index * DWELL_WAYS + way;
+	found.flow = dwell_flow_at(embedder, found.place);
+	if (!found.flow || !dwell_same_key(&found.flow->key, &packet->key) ||
+	    found.flow->proto != packet->proto)
+		return none;
+	return found;
 }
 
 static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 first, __u32 second,
 							  const struct dwell_packet *packet)
 {
-	__u32 home = first * DWELL_WAYS + dwell_way_home(packet->hash);
-	struct dwell_found found = dwell_flow_in(embedder, home, packet);
+	struct dwell_found found = dwell_flow_in(embedder, first, packet);
 
 	if (!found.flow)
-		found = dwell_flow_by_tag(embedder, first, packet);
-	if (!found.flow)
-		found = dwell_flow_by_tag(embedder, second, packet);
+		found = dwell_flow_in(embedder, second, packet);
 	return found;
 }
 
@@ -278,20 +261,19 @@ static __always_inline __u32 dwell_bucket_used(const struct dwell_bucket *bucket
 	       !!(tags >> 48);
 }
 
-static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 hash,
+static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag,
 					      __u32 now_coarse, __u32 timeout_coarse)
 {
 	const struct dwell_bucket *one = dwell_bucket_at(embedder, first);
 	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
-	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap, home = dwell_way_home(hash);
-	__u64 tag = dwell_tag(hash);
+	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap;
 
 	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
 	       dwell_bucket_used(two) < dwell_bucket_used(one);
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
 		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
 		const struct dwell_bucket *bucket = other ? two : one;
-		__u32 way = (i + home) & (DWELL_WAYS - 1), rank;
+		__u32 way = i & (DWELL_WAYS - 1), rank;
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
@@ -317,8 +299,8 @@ static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
 	__sync_lock_test_and_set(&bucket->lock, 0);
 }
 
-/* Writes a new flow over way `way`, the protocol last: before it nobody finds
- * the flow. Under the bucket's lock.
+/* Writes a new flow over way `way`; nobody finds it before its tag is there.
+ * Under the bucket's lock.
  */
 static __always_inline void dwell_flow_write(struct dwell_bucket *bucket, __u32 way,
 					     struct dwell_flow *flow,
@@ -328,26 +310,17 @@ static __always_inline void dwell_flow_write(struct dwell_bucket *bucket, __u32 
 {
 	__u64 shift = 16 * way;
 
-	*(volatile __u8 *)&flow->proto = 0;
+	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
 	DWELL_BARRIER();
 	__builtin_memset(flow, 0, sizeof(*flow));
 	__builtin_memset(memories, 0, sizeof(*memories));
 	flow->key = packet->key;
+	flow->proto = packet->proto;
 	flow->opener = packet->direction;
 	flow->seen = dwell_now_coarse(clock);
 	memories->first_ns = dwell_now(clock);
 	DWELL_BARRIER();
-	*(volatile __u8 *)&flow->proto = packet->proto;
-	*(volatile __u64 *)&bucket->tags =
-		(bucket->tags & ~(0xffffULL << shift)) | dwell_tag(packet->hash) << shift;
-}
-
-/* Gives up way `way`. Under the bucket's lock. */
-static __always_inline void dwell_flow_free(struct dwell_bucket *bucket, __u32 way,
-					    struct dwell_flow *flow)
-{
-	*(volatile __u8 *)&flow->proto = 0;
-	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
+	*(volatile __u64 *)&bucket->tags = bucket->tags | dwell_tag(packet->hash) << shift;
 }
 
 #endif

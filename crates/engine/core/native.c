@@ -47,7 +47,7 @@ static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, 
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
 {
-	return dwell_vacancy_of(step->embedder, first, second, step->packet->hash,
+	return dwell_vacancy_of(step->embedder, first, second, dwell_tag(step->packet->hash),
 				dwell_now_coarse(step->clock), step->config->idle_timeout_ns >> 20);
 }
 

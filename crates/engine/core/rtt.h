@@ -116,7 +116,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_step *step, __u32 in
 			dwell_emit_flow(step, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
 		}
 		dwell_count(step, DWELL_PLACES_FREED);
-		dwell_flow_free(bucket, way, flow);
+		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
 	}
 	dwell_bucket_unlock(bucket);
 }

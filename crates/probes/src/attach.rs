@@ -4,7 +4,6 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    ptr,
 };
 
 use libbpf_rs::{Link, ProgramMut, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder, libbpf_sys};
@@ -97,6 +96,10 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
         (_, _, io::ErrorKind::PermissionDenied) => {
             "it needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
+        (Hook::Xdp, Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP), _) => {
+            "its driver takes no XDP program, or none with an MTU this large: measure at tc with \
+             `--ingress-hook tc`"
+        }
         (Hook::Xdp, ..) => {
             "another XDP program may hold the device (`dwell doctor` shows it): measure at tc \
              with `--ingress-hook tc`, which runs beside it"
@@ -110,13 +113,20 @@ fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Resul
         Hook::TcEgress => libbpf_sys::BPF_TCX_EGRESS,
         _ => libbpf_sys::BPF_TCX_INGRESS,
     };
-    // SAFETY: the program's descriptor is open; null options are the defaults.
+    // First in the row: a program before us that drops or redirects a packet
+    // would hide it.
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: libbpf_sys::BPF_F_BEFORE,
+        ..Default::default()
+    };
+    // SAFETY: the program's descriptor is open, and the options outlive the call.
     let fd = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),
             interface.index as i32,
             place,
-            ptr::null(),
+            &raw const options,
         )
     };
     if fd < 0 {

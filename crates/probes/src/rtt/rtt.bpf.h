@@ -266,15 +266,15 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 	return dwell_parse(context, data, end, where, &program.config, packet);
 }
 
-__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 hash, __u32 now_coarse)
+__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
-	return dwell_vacancy_of(0, first, second, hash, now_coarse,
+	return dwell_vacancy_of(0, first, second, tag, now_coarse,
 				program.config.idle_timeout_ns >> 20);
 }
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
 {
-	return dwell_vacancy_choose(first, second, step->packet->hash,
+	return dwell_vacancy_choose(first, second, dwell_tag(step->packet->hash),
 				    dwell_now_coarse(step->clock));
 }
 
