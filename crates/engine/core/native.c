@@ -12,11 +12,11 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 	return clock->now_ns >> 20;
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash)
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
 {
 	struct dwell_native *native = step->embedder;
 
-	return &native->stamps[(__u32)hash & native->config.stamp_mask];
+	return &native->stamps[place & native->config.stamp_mask];
 }
 
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
@@ -83,6 +83,25 @@ static __u32 interface_of(const void *data, __u32 bytes, __u32 link, __u32 inter
 	return link == DWELL_LINK_SLL2 && bytes >= 8 ? dwell_ntohl(sll2[1]) : interface;
 }
 
+/* Fetches the stamps that the packet may want while its flow is looked up: on
+ * captures of many flows both lie far away.
+ */
+static void prefetch_stamps(const struct dwell_native *native, const struct dwell_packet *packet)
+{
+	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask;
+
+	if (!packet->has_ts)
+		return;
+	__builtin_prefetch(&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, direction,
+							     packet->tsval) &
+					   mask],
+			   1);
+	__builtin_prefetch(&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP,
+							     !direction, packet->tsecr) &
+					   mask],
+			   1);
+}
+
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
 			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns)
 {
@@ -121,6 +140,7 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 		return;
 	}
 	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.seed);
+	prefetch_stamps(native, &packet);
 	dwell_flow_of(&step);
 	if (!step.flow)
 		return;

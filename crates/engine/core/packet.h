@@ -297,6 +297,9 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 		if (header < sizeof(*tcp) || header > l4_bytes)
 			return DWELL_SKIP_MALFORMED;
+		if (header == sizeof(*tcp) && !dwell_wants(config, DWELL_TCP_SEQ) &&
+		    !(tcp->flags & DWELL_TCP_RST))
+			return DWELL_SKIP_PROTOCOL;
 		packet->kind = DWELL_KIND_TCP;
 		packet->tcp_flags = tcp->flags;
 		packet->seq = dwell_ntohl(tcp->seq);
@@ -309,9 +312,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 		packet->has_ts = 0;
 		packet->has_sack = 0;
 		if (header == sizeof(*tcp))
-			return dwell_wants(config, DWELL_TCP_SEQ) || tcp->flags & DWELL_TCP_RST
-				       ? DWELL_FRAME_OK
-				       : DWELL_SKIP_PROTOCOL;
+			return DWELL_FRAME_OK;
 		if (header == sizeof(*tcp) + sizeof(struct dwell_tcp_ts_option)) {
 			DWELL_PEEK(struct dwell_tcp_ts_option, ts, l4_offset + sizeof(*tcp),
 				   DWELL_SKIP_TRUNCATED);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Times of packets that wait for their answer: one array for all flows and
- * matchers, indexed by a hash of flow, matcher, direction and identifier. A
- * flow may have as many waiting as it needs. A stamp has two places, side by
- * side; one that nobody answers is overwritten by the next that falls on it.
+ * matchers. A flow may have as many waiting as it needs; those that follow each
+ * other lie side by side, so that the next is in a cache line or page that was
+ * just used. A stamp has two places; one that nobody answers is overwritten by
+ * the next that falls on it.
  */
 #ifndef DWELL_STAMP_H
 #define DWELL_STAMP_H
@@ -12,9 +13,8 @@
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
 
-/* 48 bits of hash tell stamps apart. As up to 10 of them pick the place too, a
- * false match is as likely as one in 10^11 look-ups. 48 bits of time wrap in
- * 78 hours.
+/* 48 bits of hash tell stamps apart: one look-up in 10^14 matches falsely. 48
+ * bits of time wrap in 78 hours.
  */
 struct dwell_stamp {
 	__u32 check; /* 0: empty */
@@ -27,6 +27,17 @@ static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet,
 {
 	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction),
 			 packet->hash >> 7);
+}
+
+/* Where a stamp lies. Sequence numbers are of bytes: segments of a cache line
+ * and more do not fall on each other.
+ */
+static __always_inline __u32 dwell_stamp_place(const struct dwell_packet *packet, __u32 method,
+					       __u32 direction, __u32 id)
+{
+	__u32 base = (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1;
+
+	return base + (method == DWELL_TCP_SEQ ? id >> 6 : id);
 }
 
 static __always_inline __u32 dwell_stamp_check(__u64 hash)

@@ -33,7 +33,7 @@ struct dwell_step {
 };
 
 /* The place of a stamp, or null. */
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash);
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place);
 
 /* dwell_vacancy_of() for the packet in hand. */
 static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second);
@@ -131,24 +131,25 @@ static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *
 							     __u32 direction, __u32 id)
 {
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
-	struct dwell_waiting waiting = dwell_stamp_in(dwell_stamp_at(step, hash), hash);
+	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
+	struct dwell_waiting waiting = dwell_stamp_in(dwell_stamp_at(step, place), hash);
 
-	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, hash ^ 1), hash);
+	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, place ^ 1), hash);
 }
 
 /* Where to put a stamp: at its place, or beside it if the stamp that waits
  * there is the younger of the two.
  */
-static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u64 hash,
-							    __u64 now)
+static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u32 place,
+							    __u64 hash, __u64 now)
 {
-	struct dwell_stamp *stamp = dwell_stamp_at(step, hash), *beside;
+	struct dwell_stamp *stamp = dwell_stamp_at(step, place), *beside;
 	__u64 age;
 
 	if (!stamp || !stamp->check || dwell_stamp_in(stamp, hash).stamp)
 		return stamp;
 	age = dwell_stamp_age(stamp->check_time, now);
-	beside = dwell_stamp_at(step, hash ^ 1);
+	beside = dwell_stamp_at(step, place ^ 1);
 	if (beside && (!beside->check || dwell_stamp_age(beside->check_time, now) > age)) {
 		stamp = beside;
 		age = dwell_stamp_age(stamp->check_time, now);
@@ -162,9 +163,11 @@ static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *s
 static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id,
 					    __u32 ack)
 {
-	__u64 hash = dwell_stamp_hash(step->packet, method, step->packet->direction & 1, id);
+	__u32 direction = step->packet->direction & 1;
+	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
+	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
 	__u64 now = dwell_now(step->clock);
-	struct dwell_stamp *stamp = dwell_stamp_room(step, hash, now);
+	struct dwell_stamp *stamp = dwell_stamp_room(step, place, hash, now);
 
 	if (!stamp)
 		return;

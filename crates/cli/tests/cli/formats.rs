@@ -99,7 +99,7 @@ fn jsonl_is_an_object_a_line() {
     {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.215654321Z","src":"2001:db8::1","sport":null,"dst":"2001:db8:1::7","dport":null,"proto":"ICMPv6","id":8,"method":"icmpv6","rtt_ns":5654321,"min_rtt_ns":5654321,"packets":2,"bytes":236,"interface":null,"handshake":false}
     {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.312500000Z","src":"192.0.2.1","sport":5353,"dst":"198.51.100.7","dport":53,"proto":"UDP","method":"dns","rtt_ns":12500000,"min_rtt_ns":12500000,"packets":2,"bytes":158,"interface":null,"handshake":false}
     {"type":"rtt","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","src":"192.0.2.1","sport":50000,"dst":"198.51.100.7","dport":443,"proto":"UDP","method":"quic-handshake","rtt_ns":5900000,"min_rtt_ns":5900000,"packets":2,"bytes":2484,"interface":null,"handshake":true}
-    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","last":true,"packets":25,"bytes":4550,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"flows_opened":6,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"stamps":8,"stamps_overwritten":0,"samples":8,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
+    {"type":"rtt-status","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.405900000Z","last":true,"packets":25,"bytes":4550,"not_ip":0,"other_protocol":0,"truncated":0,"malformed":0,"fragment":0,"too_deep":0,"filtered":0,"unknown_link":0,"stray":0,"flows_opened":6,"flows_evicted":0,"flows_expired":0,"untracked":0,"contended":0,"places_freed":0,"stamps":8,"stamps_overwritten":0,"samples":8,"events_lost":0,"ambiguous":0,"spin_early":0,"spin_order":0,"backwards":0,"aggregate_other":0}
     "#);
 }
 
@@ -189,19 +189,19 @@ fn flow_events_as_text() {
     let flows = [flows, last].concat().join("\n");
     insta::assert_snapshot!(flows, @"
     03:04:05.000000Z  open                  TCP             192.0.2.1:40000 → 198.51.100.7:443
-    03:04:05.031500Z  first rtt             TCP             192.0.2.1:40000 → 198.51.100.7:443  5.50 ms
+    03:04:05.031500Z  first rtt             TCP             192.0.2.1:40000 → 198.51.100.7:443  5.50 ms by tcp-timestamp
     03:04:05.058400Z  close                 TCP             192.0.2.1:40000 → 198.51.100.7:443  fin after 58.4 ms, 2 samples, 8 packets, 828 bytes
     03:04:05.100000Z  open                  TCP             192.0.2.1:40001 → 198.51.100.7:443
-    03:04:05.131200Z  first rtt             TCP             192.0.2.1:40001 → 198.51.100.7:443  5.20 ms
+    03:04:05.131200Z  first rtt             TCP             192.0.2.1:40001 → 198.51.100.7:443  5.20 ms by tcp-seq
     03:04:05.153000Z  close                 TCP             192.0.2.1:40001 → 198.51.100.7:443  rst after 53.0 ms, 2 samples, 8 packets, 582 bytes
     03:04:05.200000Z  open                  ICMP            192.0.2.1 → 198.51.100.7 id 7
-    03:04:05.205123Z  first rtt             ICMP            192.0.2.1 → 198.51.100.7 id 7  5.12 ms
+    03:04:05.205123Z  first rtt             ICMP            192.0.2.1 → 198.51.100.7 id 7  5.12 ms by icmp
     03:04:05.210000Z  open                  ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8
-    03:04:05.215654Z  first rtt             ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  5.65 ms
+    03:04:05.215654Z  first rtt             ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  5.65 ms by icmpv6
     03:04:05.300000Z  open                  UDP             192.0.2.1:5353 → 198.51.100.7:53
-    03:04:05.312500Z  first rtt             UDP             192.0.2.1:5353 → 198.51.100.7:53  12.5 ms
+    03:04:05.312500Z  first rtt             UDP             192.0.2.1:5353 → 198.51.100.7:53  12.5 ms by dns
     03:04:05.400000Z  open                  UDP             192.0.2.1:50000 → 198.51.100.7:443
-    03:04:05.405900Z  first rtt             UDP             192.0.2.1:50000 → 198.51.100.7:443  5.90 ms
+    03:04:05.405900Z  first rtt             UDP             192.0.2.1:50000 → 198.51.100.7:443  5.90 ms by quic-handshake
     03:04:05.405900Z  close                 ICMP            192.0.2.1 → 198.51.100.7 id 7  end after 206 ms, 1 sample, 2 packets, 196 bytes
     03:04:05.405900Z  close                 ICMPv6          2001:db8::1 → 2001:db8:1::7 id 8  end after 196 ms, 1 sample, 2 packets, 236 bytes
     03:04:05.405900Z  close                 UDP             192.0.2.1:50000 → 198.51.100.7:443  end after 5.90 ms, 1 sample, 2 packets, 2484 bytes

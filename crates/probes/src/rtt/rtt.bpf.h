@@ -126,9 +126,9 @@ static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, 
 	return bpf_map_lookup_elem(&memories, &place);
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u64 hash)
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
 {
-	__u32 index = (__u32)hash & program.config.stamp_mask;
+	__u32 index = place & program.config.stamp_mask;
 
 	return bpf_map_lookup_elem(&stamps, &index);
 }
