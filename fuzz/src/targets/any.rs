@@ -280,14 +280,18 @@ fn next(address: IpAddr) -> IpAddr {
 
 /// Sees a SYN of a flow, and whether it is followed when the rules say so.
 fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpAddr, u16)) {
-    // IPv4 lies at ::ffff:0:0/96, so that an IPv6 prefix may cover it.
+    // An IPv6 prefix holds IPv4 only if it lies within ::ffff:0:0/96 itself.
+    let is_ipv4 = |address: IpAddr| address.to_canonical().is_ipv4();
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
         IpAddr::V6(v6) => u128::from(v6),
     };
     let covers = |rule: &FilterRule, (address, port): (IpAddr, u16)| {
         rule.prefix.is_none_or(|net| {
-            (number(net.network())..=number(net.broadcast())).contains(&number(address))
+            let holds_ipv4 =
+                is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
+            is_ipv4(address) == holds_ipv4
+                && (number(net.network())..=number(net.broadcast())).contains(&number(address))
         }) && (rule.ports.0..=rule.ports.1).contains(&port)
     };
     let matches = |rule: &FilterRule| covers(rule, from) || covers(rule, to);

@@ -53,7 +53,10 @@ impl FilterRule {
     pub(super) fn to_core(&self) -> abi::dwell_filter_rule {
         let (family, address, mask) = match self.prefix {
             None => (0, Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
-            Some(IpNet::V6(net)) => (6, net.network(), net.netmask()),
+            Some(IpNet::V6(net)) => {
+                let mapped = net.prefix_len() >= 96 && net.network().to_ipv4_mapped().is_some();
+                (if mapped { 4 } else { 6 }, net.network(), net.netmask())
+            }
             Some(IpNet::V4(net)) => (
                 4,
                 net.network().to_ipv6_mapped(),

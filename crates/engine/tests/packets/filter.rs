@@ -41,6 +41,7 @@ fn a_flow_is_followed_if_one_end_lies_in_an_including_rule() {
         (&["0.0.0.0/0"], true, false),
         (&["::/0"], false, true),
         (&["::/64"], false, false),
+        (&["::ffff:10.0.0.0/104"], true, false),
         (&["fd00::/16"], false, true),
         (&["fd00::2/128"], false, true),
         (&["fd00::4/126"], false, false),
