@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
@@ -47,15 +47,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file, a pipe, or with "-" standard input, and reads its header.
+    /// Opens a file and reads its header.
     ///
     /// # Errors
     ///
     /// Any [`Error`] but [`Error::Read`]: `Truncated` when the file ends within its header.
     pub fn open(path: &Path) -> Result<Reader, Error> {
-        if path.as_os_str() == "-" {
-            return Reader::from_read("standard input", Box::new(io::stdin()));
-        }
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = match opened {

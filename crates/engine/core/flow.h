@@ -8,9 +8,10 @@
  * One direction's packets are expected on one CPU at a time (as RSS and RPS
  * give it); the two directions may be on two. So each field is written by
  * packets of one direction only, and steps need no lock. Where both write (the
- * turns of the spin bit, the count of samples, why a flow is over) they are a
- * round trip apart; should they meet, an increment or an edge is lost. Admission
- * takes the bucket's lock, and gives up (counted) rather than wait.
+ * turns of the spin bit, the count of samples, why a flow is over, a connection
+ * that begins anew) they are a round trip apart; should they meet, an increment
+ * or an edge is lost. Admission and the sweep take the bucket's lock, and give up
+ * (admission counts it) rather than wait.
  */
 #ifndef DWELL_FLOW_H
 #define DWELL_FLOW_H
@@ -41,15 +42,16 @@ struct dwell_tcp_seq_state {
 	__u32 acked;
 	__u32 doubt_acked; /* as doubt_sent */
 	__u16 window;      /* of the last ACK */
-	__u8 answered;     /* DWELL_SEQ_ACKED, DWELL_SEQ_DOUBT */
+	__u8 answered;     /* DWELL_SEQ_ACKED, DOUBT, PROBE */
 	/* by the data's again */
-	__u8 sent;      /* DWELL_SEQ_NEXT, DWELL_SEQ_SYN, DWELL_SEQ_DOUBT */
-	__u64 probe_ns; /* 0: there was none */
+	__u8 sent; /* DWELL_SEQ_NEXT, SYN, DOUBT, PROBE */
+	__u64 probe_ns;
 };
 #define DWELL_SEQ_NEXT 1
 #define DWELL_SEQ_ACKED 2
 #define DWELL_SEQ_DOUBT 4
-#define DWELL_SEQ_SYN 8 /* the SYN was stamped */
+#define DWELL_SEQ_SYN 8    /* the SYN was stamped */
+#define DWELL_SEQ_PROBE 16 /* differs between `sent` and `answered`: one waits */
 
 struct dwell_spin_state {
 	__u64 edge_ns; /* when the last edge was seen */
@@ -79,7 +81,7 @@ struct dwell_side {
 /* A pair of cache lines, which is all that most packets touch. */
 struct dwell_flow {
 	struct dwell_flow_key key;
-	__u8 proto;        /* 0: nobody lives here */
+	__u8 proto;
 	__u8 opener;       /* direction of the first packet seen */
 	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
 	__u8 quic;         /* DWELL_QUIC_* */
@@ -98,7 +100,7 @@ struct dwell_flow {
 struct dwell_memory {
 	__u64 stamp_ns;     /* last stamp, for the rate limit */
 	__u32 stamp_coarse; /* the same in coarse units */
-	__u32 srtt_q10;     /* to this side, smoothed as in RFC 6298, 1,024 ns; 0 unknown */
+	__u32 srtt_q7;      /* to this side, smoothed as in RFC 6298, 128 ns; 0 unknown */
 	union {
 		struct dwell_tcp_seq_state seq;
 		struct dwell_spin_state spin;

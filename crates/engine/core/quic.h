@@ -241,11 +241,19 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 
 static __always_inline void dwell_quic(struct dwell_step *step)
 {
-	if (step->packet->quic_first & 0x80)
+	struct dwell_memories *memories;
+
+	if (step->packet->quic_first & 0x80) {
 		dwell_quic_long(step);
-	else if (dwell_wants(step->config, DWELL_QUIC_SPIN) ||
-		 dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP))
+	} else if (dwell_wants(step->config, DWELL_QUIC_SPIN) ||
+		   dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_quic_spin(step);
+	} else {
+		/* tells where the next connection begins */
+		memories = dwell_memories_of(step);
+		if (memories)
+			memories->of[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
+	}
 }
 
 #endif

@@ -83,7 +83,10 @@ static __always_inline void dwell_flow_of(struct dwell_step *step)
 	} else if (packet->may_open) {
 		found = dwell_flow_admit(step, first, second);
 	} else {
-		dwell_count(step, DWELL_SKIP_STRAY);
+		/* a short header could be any UDP */
+		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80)
+					  ? DWELL_SKIP_PROTOCOL
+					  : DWELL_SKIP_STRAY);
 	}
 	step->flow = found.flow;
 	step->place = found.place;
@@ -145,7 +148,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 			flow->side[side].packets = 0;
 			flow->side[side].bytes = 0;
 			flow->side[side].min_rtt_ns = 0;
-			memories->of[side].srtt_q10 = 0;
+			memories->of[side].srtt_q7 = 0;
 		}
 		flow->side[direction].packets = packet->segments;
 		flow->side[direction].bytes = packet->wire_bytes;
@@ -207,7 +210,7 @@ static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct
 /* The least and the smoothed round trip to this side. */
 static __always_inline void dwell_rtt_learn(struct dwell_step *step)
 {
-	__u32 direction = step->packet->direction & 1, rtt_q10;
+	__u32 direction = step->packet->direction & 1, rtt_q7;
 	struct dwell_side *side = &step->flow->side[direction];
 	struct dwell_match *match = &step->match;
 	struct dwell_memories *memories;
@@ -224,12 +227,12 @@ static __always_inline void dwell_rtt_learn(struct dwell_step *step)
 	if (!memories)
 		return;
 	memory = &memories->of[direction];
-	rtt_q10 = match->rtt_ns >> 42 ? 0xffffffff : match->rtt_ns >> 10;
-	if (!rtt_q10)
-		rtt_q10 = 1; /* 0: unknown */
-	if (memory->srtt_q10)
-		rtt_q10 = memory->srtt_q10 + (((__s64)rtt_q10 - memory->srtt_q10) >> 3);
-	memory->srtt_q10 = rtt_q10;
+	rtt_q7 = match->rtt_ns >> 39 ? 0xffffffff : match->rtt_ns >> 7;
+	if (!rtt_q7)
+		rtt_q7 = 1; /* 0: unknown */
+	if (memory->srtt_q7)
+		rtt_q7 = memory->srtt_q7 + (((__s64)rtt_q7 - memory->srtt_q7) >> 3);
+	memory->srtt_q7 = rtt_q7;
 }
 
 /* Runs the packet through its matcher; step->match and step->loop tell what it

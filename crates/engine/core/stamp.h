@@ -13,7 +13,8 @@
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
 
-/* 48 bits of hash tell stamps apart: one look-up in 10^14 matches falsely. 48
+/* 48 bits of hash tell stamps apart: one look-up in 10^14
+ * matches falsely. 48
  * bits of time wrap in 78 hours.
  */
 struct dwell_stamp {

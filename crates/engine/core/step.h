@@ -25,8 +25,9 @@ struct dwell_step {
 	struct dwell_clock *clock;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
-	__u32 place;  /* of the flow */
-	__u32 opened; /* by this packet */
+	__u32 place;   /* of the flow */
+	__u32 opened;  /* by this packet */
+	__u32 granted; /* the rate limit lets it be stamped: by two matchers, if it is a SYN */
 	void *embedder;
 	struct dwell_match match;
 	struct dwell_match loop;
@@ -86,14 +87,14 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	struct dwell_memories *memories;
 	struct dwell_memory *memory;
 
-	if (!interval && !config->rtt_rate_q8)
+	if (step->granted || (!interval && !config->rtt_rate_q8))
 		return 1;
 	memories = dwell_memories_of(step);
 	if (!memories)
 		return 0;
 	memory = &memories->of[direction];
-	if (config->rtt_rate_q8 && memories->of[!direction].srtt_q10)
-		interval = (__u64)memories->of[!direction].srtt_q10 * config->rtt_rate_q8 << 2;
+	if (config->rtt_rate_q8 && memories->of[!direction].srtt_q7)
+		interval = (__u64)memories->of[!direction].srtt_q7 * config->rtt_rate_q8 >> 1;
 	/* most are refused, and that much the cheap clock can tell */
 	now_coarse = dwell_now_coarse(step->clock);
 	idle = now_coarse - memory->stamp_coarse;
@@ -105,6 +106,7 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 		return 0;
 	memory->stamp_ns = now;
 	memory->stamp_coarse = now_coarse;
+	step->granted = 1;
 	return 1;
 }
 
@@ -137,24 +139,30 @@ static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *
 	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, place ^ 1), hash);
 }
 
-/* Where to put a stamp: at its place, or beside it if the stamp that waits
- * there is the younger of the two.
+/* Where to put a stamp: where it lies already, else at its place or beside it,
+ * over the older of the two if both are taken.
  */
 static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u32 place,
 							    __u64 hash, __u64 now)
 {
-	struct dwell_stamp *stamp = dwell_stamp_at(step, place), *beside;
+	struct dwell_stamp *stamp = dwell_stamp_at(step, place);
+	struct dwell_stamp *beside = dwell_stamp_at(step, place ^ 1);
 	__u64 age;
 
-	if (!stamp || !stamp->check || dwell_stamp_in(stamp, hash).stamp)
+	if (!stamp || !beside || dwell_stamp_in(stamp, hash).stamp)
 		return stamp;
+	if (dwell_stamp_in(beside, hash).stamp)
+		return beside;
+	if (!stamp->check)
+		return stamp;
+	if (!beside->check)
+		return beside;
 	age = dwell_stamp_age(stamp->check_time, now);
-	beside = dwell_stamp_at(step, place ^ 1);
-	if (beside && (!beside->check || dwell_stamp_age(beside->check_time, now) > age)) {
+	if (dwell_stamp_age(beside->check_time, now) > age) {
 		stamp = beside;
 		age = dwell_stamp_age(stamp->check_time, now);
 	}
-	if (stamp->check && age < 1000000000ULL)
+	if (age < 1000000000ULL)
 		dwell_count(step, DWELL_STAMPS_OVERWRITTEN);
 	return stamp;
 }

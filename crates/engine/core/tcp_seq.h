@@ -39,12 +39,13 @@ static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step,
 	theirs->answered |= DWELL_SEQ_DOUBT;
 }
 
-/* A probe waits until an ACK covers it or it is in doubt. */
+/* A probe waits until an ACK covers it. Each side tells by a bit of its own: the
+ * data turns it, the ACK turns its own after. Numbers alone would not do, for
+ * after 2 GiB they compare the other way round.
+ */
 static __always_inline int dwell_tcp_seq_waits(const struct dwell_tcp_seq_state *state)
 {
-	return state->probe_ns && !dwell_tcp_seq_doubts(state, state->probe_seq) &&
-	       (!(state->answered & DWELL_SEQ_ACKED) ||
-		dwell_after(state->probe_seq, state->acked));
+	return (state->sent ^ state->answered) & DWELL_SEQ_PROBE;
 }
 
 /* Of the bytes that a direction has sent. Where the rate limit leaves segments
@@ -63,9 +64,10 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 	const struct dwell_packet *packet = step->packet;
 	__u32 other = !(packet->direction & 1), flags = packet->tcp_flags, ack = packet->ack;
 	struct dwell_tcp_seq_state *theirs = &memories->of[other].seq;
-	int known = theirs->answered & DWELL_SEQ_ACKED, probed, clear;
+	int known = theirs->answered & DWELL_SEQ_ACKED, probed = 0, clear;
 	__u32 handshake = theirs->sent & DWELL_SEQ_SYN && !known ? DWELL_SAMPLE_HANDSHAKE : 0;
 	struct dwell_waiting waiting;
+	__u64 probe_ns = 0;
 
 	if (known && ack == theirs->acked) {
 		int duplicate = !packet->payload_bytes && packet->window == theirs->window &&
@@ -80,8 +82,14 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 	if (known && !dwell_after(ack, theirs->acked))
 		return;
 	clear = !dwell_tcp_seq_doubts(theirs, ack);
-	probed = dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack) &&
-		 !dwell_comes_late(step, theirs->probe_ns);
+	if (dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack)) {
+		/* before the bit is turned: then the data may take another probe */
+		probe_ns = *(volatile __u64 *)&theirs->probe_ns;
+		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) &&
+			 !dwell_comes_late(step, probe_ns);
+		DWELL_BARRIER();
+		theirs->answered ^= DWELL_SEQ_PROBE;
+	}
 	theirs->acked = ack;
 	theirs->window = packet->window;
 	theirs->answered |= DWELL_SEQ_ACKED;
@@ -99,7 +107,7 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
 	else if (probed)
 		dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
-				dwell_now(step->clock) - theirs->probe_ns, handshake);
+				dwell_now(step->clock) - probe_ns, handshake);
 }
 
 /* The packet's own bytes. */
@@ -142,9 +150,12 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
 	dwell_stamp_put(step, DWELL_TCP_SEQ, end, dwell_tcp_seq_turn(&step->flow->side[direction]));
 	if (syn)
 		mine->sent |= DWELL_SEQ_SYN;
-	if (!dwell_tcp_seq_waits(mine)) {
+	if (!dwell_tcp_seq_waits(mine) || dwell_tcp_seq_doubts(mine, mine->probe_seq)) {
 		mine->probe_seq = end;
 		mine->probe_ns = dwell_now(step->clock);
+		DWELL_BARRIER();
+		if (!dwell_tcp_seq_waits(mine))
+			mine->sent ^= DWELL_SEQ_PROBE;
 	}
 }
 

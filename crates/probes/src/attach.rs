@@ -148,8 +148,14 @@ fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Re
             TC_INGRESS
         });
     place.create().map_err(|error| io_error(&error))?;
-    place
-        .attach()
+    let attached = match place.attach() {
+        // A priority belongs to one kind of filter: let the kernel choose another.
+        Err(error) if io_error(&error).raw_os_error() == Some(nix::libc::EINVAL) => {
+            place.priority(0).attach()
+        }
+        other => other,
+    };
+    attached
         .map(Attachment::Clsact)
         .map_err(|error| io_error(&error))
 }

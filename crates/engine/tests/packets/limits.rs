@@ -2,7 +2,7 @@
 
 use dwell_engine::rtt::{Config, Counter, RateLimit};
 
-use crate::wire::{Run, Segment, Side, run, segment, small};
+use crate::wire::{Run, Segment, Side, client, run, segment, server, small};
 
 /// Data of `from` each millisecond, each answered after `rtt_ms`.
 fn stream(from: Side, count: u32, rtt_ms: u32) -> Vec<Segment> {
@@ -109,6 +109,21 @@ fn a_rate_in_round_trips_begins_with_its_interval() {
     );
     assert_eq!(gaps_ms(&run)[..4], [5, 5, 5, 5]);
     assert_eq!(*gaps_ms(&run).last().unwrap(), 21);
+}
+
+#[test]
+fn a_syn_waits_for_either_answer_under_a_limit_too() {
+    let config = Config {
+        include_handshake: true,
+        rate_limit: RateLimit::Interval(100_000_000),
+        ..small()
+    };
+    // the client offers timestamps, the server has none
+    let scene = [client(0.0).syn(99).ts(7, 0), server(20.0).syn(499).ack(100)];
+    assert_eq!(
+        run(&config, scene).lines(),
+        ["tcp-seq handshake to server: 20 ms at 20"]
+    );
 }
 
 #[test]

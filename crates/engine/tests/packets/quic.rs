@@ -47,6 +47,30 @@ fn an_initial_sent_again_is_answered_from_the_first() {
 }
 
 #[test]
+fn the_next_connection_of_the_same_ports_has_a_handshake_of_its_own() {
+    for methods in [&[Method::QuicHandshake][..], &Method::ALL] {
+        let config = Config {
+            methods: methods.to_vec(),
+            ..small()
+        };
+        let scene = [
+            long(0.0, Client, V1, INITIAL),
+            long(20.0, Server, V1, INITIAL),
+            short(21.0, Client, false),
+            long(5000.0, Client, V1, INITIAL),
+            long(5030.0, Server, V1, INITIAL),
+        ];
+        assert_eq!(
+            run(&config, scene).lines(),
+            [
+                "quic-handshake handshake to server: 20 ms at 20",
+                "quic-handshake handshake to server: 30 ms at 5030"
+            ]
+        );
+    }
+}
+
+#[test]
 fn version_2_numbers_its_packet_types_anew() {
     // RFC 9369 section 3.2: Retry 0, Initial 1, 0-RTT 2, Handshake 3
     assert_eq!(

@@ -208,8 +208,10 @@ impl Process {
     fn end(&mut self) {
         let pid = i32::try_from(self.child.id()).expect("process numbers fit");
         let begun = Instant::now();
-        // Not collected yet, so the number is still that of the child.
-        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        // Once it is collected, the number may be somebody else's.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
         while matches!(self.child.try_wait(), Ok(None)) {
             if begun.elapsed() > PATIENCE {
                 let _ = self.child.kill();

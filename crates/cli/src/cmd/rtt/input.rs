@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// What is read, and whether to its end.
 pub struct Input {
     pub reader: Reader,
-    /// A file is left at once when asked to stop, a pipe once it is silent.
+    /// A file is left at once when asked to stop, a pipe half a second later.
     pub is_file: bool,
     cut: Rc<Cell<bool>>,
 }

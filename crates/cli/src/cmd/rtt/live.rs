@@ -4,7 +4,7 @@ use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
     io::{IsTerminal, stderr, stdout},
-    thread,
+    mem, thread,
     time::{Duration, Instant},
 };
 
@@ -87,6 +87,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         started: Instant::now(),
         interval_started: Instant::now(),
         told: Instant::now(),
+        line_open: false,
     };
     let lost = live.watch(&stop);
     live.finish(lost)
@@ -101,6 +102,8 @@ struct Live<'a> {
     started: Instant,
     interval_started: Instant,
     told: Instant,
+    /// The line that says how it goes stands on the terminal, without its end.
+    line_open: bool,
 }
 
 impl Live<'_> {
@@ -153,7 +156,7 @@ impl Live<'_> {
         let counters = self.probe.counters()?;
         self.report.status(monotonic_ns()?, counters)?;
         if let Some(metrics) = &self.metrics {
-            metrics.status(&mut self.probe, &counters)?;
+            metrics.status(&self.probe, &counters);
         }
         self.show_life(&counters);
         Ok(())
@@ -186,9 +189,16 @@ impl Live<'_> {
         );
         if !stdout().is_terminal() || self.args.format == Format::None {
             show(format_args!("\r\x1b[K{figures}"));
+            self.line_open = true;
         } else if self.told.elapsed() >= SILENCE {
             tell(format_args!("still watching: {figures}"));
             self.told = Instant::now();
+        }
+    }
+
+    fn end_line(&mut self) {
+        if mem::take(&mut self.line_open) {
+            show("\n");
         }
     }
 
@@ -205,6 +215,7 @@ impl Live<'_> {
             if self.interfaces.is_empty() {
                 return Err(Failure::new(Exit::Incomplete, error));
             }
+            self.end_line();
             tell(format_args!("{error}; the others are still watched"));
         }
         Ok(())
@@ -213,9 +224,7 @@ impl Live<'_> {
     /// Detaches, and tells what is left to tell, whatever ended the run.
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
-        if stderr().is_terminal() && !stdout().is_terminal() {
-            show("\n");
-        }
+        self.end_line();
         let told = match is_closed(&ended) {
             true => ended,
             false => ended.and(self.tell_rest()),

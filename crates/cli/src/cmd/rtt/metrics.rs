@@ -58,13 +58,12 @@ impl Exporter {
     }
 
     /// Sets what dwell tells of itself.
-    pub fn status(&self, probe: &mut Probe, counters: &Counters) -> Result<(), Failure> {
+    pub fn status(&self, probe: &Probe, counters: &Counters) {
         self.metrics.set_counters(counters);
         let (entries, capacity) = (counters.places_taken(), probe.places());
         self.metrics.set_map("flows", Map { entries, capacity });
         for (name, runs, run_ns) in probe.run_times() {
             self.metrics.set_program(name, Program { runs, run_ns });
         }
-        Ok(())
     }
 }

@@ -48,7 +48,11 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let mut input = match Input::open(path, &stop, move || quiet.borrow_mut().flush()) {
         Ok(input) => input,
         Err(NoInput::Failed(error)) => return Err(error.into()),
-        Err(NoInput::Stopped) => return Err(interrupted(path, 0)),
+        Err(NoInput::Stopped) => {
+            let nothing = Counters::sum([]);
+            told.borrow_mut().report.finish(None, Some(nothing))?;
+            return Err(interrupted(path, 0));
+        }
     };
     let mut replay = Replay::new(args, &config, input.reader.tells_interfaces(), told);
     let read = replay.read(&mut input, &stop);
