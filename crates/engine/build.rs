@@ -3,9 +3,10 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 9] = [
+const SHARED: [&str; 11] = [
     "dwell_address",
     "dwell_counters",
+    "dwell_filter",
     "dwell_filter_rule",
     "dwell_group_key",
     "dwell_flow_event",
@@ -13,6 +14,7 @@ const SHARED: [&str; 9] = [
     "dwell_rtt_config",
     "dwell_rtt_program",
     "dwell_rtt_sample",
+    "dwell_table_config",
 ];
 
 /// Beside AddressSanitizer, which cc adds where rustc has it: what the C core

@@ -148,21 +148,32 @@ struct dwell_filter_rule {
 
 #define DWELL_FILTER_RULES 16
 
-struct dwell_rtt_config {
-	__u64 rate_limit_ns; /* least time between two stamps, a flow and direction */
+struct dwell_filter {
+	__u32 rules;   /* used entries of rule[] */
+	__u8 includes; /* at least one rule is not exclude */
+	__u8 reserved[3];
+	struct dwell_filter_rule rule[DWELL_FILTER_RULES];
+};
+
+struct dwell_table_config {
 	__u64 idle_timeout_ns;
+	__u64 seed;        /* of the flow hash */
+	__u32 bucket_mask; /* buckets of the flow table - 1 */
+	__u32 reserved;
+	struct dwell_filter filter;
+};
+
+struct dwell_rtt_config {
+	struct dwell_table_config table;
+	__u64 rate_limit_ns; /* least time between two stamps, a flow and direction */
 	__u64 spin_floor_ns; /* spin edges closer than this are rejected */
-	__u64 seed;          /* of the flow hash */
 	__u32 rtt_rate_q8; /* rate limit as a multiple of the flow's RTT, 8 fractional bits; 0 off */
 	__u32 methods;     /* bit (1 << enum dwell_method) */
-	__u32 bucket_mask;    /* buckets of the flow table - 1 */
-	__u32 stamp_mask;     /* stamps - 1 */
-	__u32 filter_rules;   /* used entries of filter[] */
-	__u8 filter_includes; /* at least one rule is not exclude */
+	__u32 stamp_mask;  /* stamps - 1 */
 	__u8 include_handshake;
 	__u8 stamp_acks; /* stamp pure ACKs too */
 	__u8 flow_events;
-	struct dwell_filter_rule filter[DWELL_FILTER_RULES];
+	__u8 reserved;
 };
 
 #endif

@@ -5,7 +5,8 @@
 #ifndef DWELL_FILTER_H
 #define DWELL_FILTER_H
 
-#include "packet.h"
+#include "base.h"
+#include "events.h"
 
 static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule,
 					     const struct dwell_address *address, __u16 port)
@@ -19,18 +20,18 @@ static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rul
 	       port <= rule->port_high;
 }
 
-static __always_inline int dwell_filter_admits(const struct dwell_rtt_config *config,
+static __always_inline int dwell_filter_admits(const struct dwell_filter *filter,
 					       const struct dwell_flow_key *key)
 {
-	int admitted = !config->filter_includes;
+	int admitted = !filter->includes;
 
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < DWELL_FILTER_RULES; i++) {
-		const struct dwell_filter_rule *rule = &config->filter[i];
+		const struct dwell_filter_rule *rule = &filter->rule[i];
 
-		if (i >= config->filter_rules)
+		if (i >= filter->rules)
 			break;
 		if (dwell_rule_covers(rule, &key->a, key->a_port) ||
 		    dwell_rule_covers(rule, &key->b, key->b_port)) {

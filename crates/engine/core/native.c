@@ -14,7 +14,7 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 
 static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
 {
-	struct dwell_native *native = step->embedder;
+	struct dwell_native *native = step->table->embedder;
 
 	return &native->stamps[place & native->config.stamp_mask];
 }
@@ -23,12 +23,12 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 {
 	struct dwell_native *native = embedder;
 
-	return &native->buckets[index & native->config.bucket_mask];
+	return &native->buckets[index & native->config.table.bucket_mask];
 }
 
 static __always_inline __u32 place_in(const struct dwell_native *native, __u32 place)
 {
-	return place & (native->config.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
+	return place & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
 }
 
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
@@ -45,31 +45,40 @@ static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, 
 	return &native->memories[place_in(native, place)];
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
+					       __u64 tag)
 {
-	return dwell_vacancy_of(step->embedder, first, second, dwell_tag(step->packet->hash),
-				dwell_now_coarse(step->clock), step->config->idle_timeout_ns >> 20);
+	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
+				table->config->idle_timeout_ns >> 20);
 }
 
-static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
+static __always_inline void dwell_emit_flow(struct dwell_table *table,
+					    const struct dwell_flow *flow,
 					    const struct dwell_memories *memories, __u32 change,
 					    __u32 detail, __u64 rtt_ns)
 {
-	struct dwell_native *native = step->embedder;
+	struct dwell_native *native = table->embedder;
 
 	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
 		dwell_fill_flow_event(&native->event[native->events++].flow, flow,
 				      memories->first_ns, change, detail, rtt_ns,
-				      dwell_now(step->clock));
+				      dwell_now(table->clock));
+}
+
+static struct dwell_table table_of(struct dwell_native *native, struct dwell_clock *clock)
+{
+	struct dwell_table table = {&native->config.table, &native->counters, clock, native};
+
+	return table;
 }
 
 static void emit_sample(struct dwell_step *step, const struct dwell_match *match)
 {
-	struct dwell_native *native = step->embedder;
+	struct dwell_native *native = step->table->embedder;
 
 	if (match->found && native->events < DWELL_NATIVE_EVENTS)
 		dwell_fill_sample(&native->event[native->events++].sample, step, match,
-				  dwell_now(step->clock));
+				  dwell_now(step->table->clock));
 }
 
 /* A capture of all interfaces (SLL2) shows a packet that is forwarded once for
@@ -109,12 +118,11 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	struct dwell_frame frame = {data, end};
 	struct dwell_clock clock = {time_ns};
 	struct dwell_packet packet;
+	struct dwell_table table = table_of(native, &clock);
 	struct dwell_step step = {
+		.table = &table,
 		.config = &native->config,
-		.counters = &native->counters,
-		.clock = &clock,
 		.packet = &packet,
-		.embedder = native,
 	};
 	dwell_where where;
 	__u32 result;
@@ -139,9 +147,9 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 		native->counters.value[result]++;
 		return;
 	}
-	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.seed);
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.table.seed);
 	prefetch_stamps(native, &packet);
-	dwell_flow_of(&step);
+	dwell_rtt_flow(&step);
 	if (!step.flow)
 		return;
 	dwell_rtt_step(&step);
@@ -152,15 +160,10 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason)
 {
 	struct dwell_clock clock = {time_ns};
-	struct dwell_step step = {
-		.config = &native->config,
-		.counters = &native->counters,
-		.clock = &clock,
-		.embedder = native,
-	};
+	struct dwell_table table = table_of(native, &clock);
 
 	native->events = 0;
-	dwell_bucket_sweep(&step, bucket, reason);
+	dwell_bucket_sweep(&table, bucket, reason);
 }
 
 __u32 dwell_native_bucket_index(__u64 value_ns)

@@ -174,7 +174,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		dwell_spin_kept(mine, first || last != direction);
 		return;
 	}
-	now = dwell_now(step->clock);
+	now = dwell_now(step->table->clock);
 	if (mine->known & DWELL_SPIN_EDGE && now - mine->edge_ns < dwell_spin_floor(step, mine)) {
 		if (mine->early < 63)
 			mine->early++;

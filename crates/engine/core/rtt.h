@@ -4,124 +4,54 @@
 #define DWELL_RTT_H
 
 #include "dns.h"
-#include "filter.h"
 #include "icmp.h"
 #include "quic.h"
 #include "tcp_seq.h"
 #include "tcp_timestamp.h"
 
-/* Gives the packet's flow a place. None if the filter or the table refuses. */
-static __always_inline struct dwell_found dwell_flow_admit(struct dwell_step *step, __u32 first,
-							   __u32 second)
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place)
 {
-	const struct dwell_packet *packet = step->packet;
-	struct dwell_found none = {}, found;
-	struct dwell_memories *memories;
-	struct dwell_bucket *bucket;
-	struct dwell_flow *flow;
-	__u32 vacancy, index, way, rank, reason;
+	struct dwell_flow *flow = dwell_flow_at(embedder, place);
 
-	if (step->config->filter_rules && !dwell_filter_admits(step->config, &packet->key)) {
-		dwell_count(step, DWELL_SKIP_FILTERED);
-		return none;
-	}
-	vacancy = dwell_vacancy_for(step, first, second);
-	index = dwell_vacancy_second(vacancy) ? second : first;
-	way = dwell_vacancy_way(vacancy);
-	rank = dwell_vacancy_rank(vacancy);
-	bucket = dwell_bucket_at(step->embedder, index);
-	found.place = index * DWELL_WAYS + way;
-	found.flow = flow = dwell_flow_at(step->embedder, found.place);
-	memories = dwell_memories_at(step->embedder, found.place);
-	if (rank == DWELL_RANK_NONE || !bucket || !flow || !memories) {
-		dwell_count(step, DWELL_FLOWS_UNTRACKED);
-		return none;
-	}
-	if (!dwell_bucket_lock(bucket)) {
-		dwell_count(step, DWELL_FLOWS_CONTENDED);
-		return none;
-	}
-	/* another CPU may have taken the place, or admitted this very flow */
-	if (dwell_vacancy_for(step, first, second) != vacancy) {
-		dwell_bucket_unlock(bucket);
-		dwell_count(step, DWELL_FLOWS_CONTENDED);
-		return none;
-	}
-	if (rank != DWELL_RANK_FREE) {
-		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
-		if (rank == DWELL_RANK_IDLE)
-			dwell_count(step, DWELL_FLOWS_EXPIRED);
-		else if (rank == DWELL_RANK_UNANSWERED)
-			dwell_count(step, DWELL_FLOWS_EVICTED);
-		else if (flow->spent)
-			reason = DWELL_CLOSE_ANSWERED;
-		if (!flow->close_reason)
-			dwell_emit_flow(step, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
-		dwell_count(step, DWELL_PLACES_FREED);
-	}
-	dwell_flow_write(bucket, way, flow, memories, packet, step->clock);
-	dwell_bucket_unlock(bucket);
-	dwell_count(step, DWELL_FLOWS_OPENED);
-	step->opened = 1;
-	return found;
+	return flow ? &flow->head : 0;
+}
+
+static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason)
+{
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
+	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+
+	if (flow && memories)
+		dwell_emit_flow(table, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
+}
+
+static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 place)
+{
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
+	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+
+	if (!flow || !memories)
+		return 0;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	__builtin_memset(memories, 0, sizeof(*memories));
+	memories->first_ns = dwell_now(table->clock);
+	return 1;
 }
 
 /* Finds the packet's flow; step->flow stays null if it has none and gets none. */
-static __always_inline void dwell_flow_of(struct dwell_step *step)
+static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	__u32 mask = step->config->bucket_mask;
-	__u32 first = dwell_bucket_first(packet->hash, mask);
-	__u32 second = dwell_bucket_second(packet->hash, mask);
-	struct dwell_found found = dwell_flow_find(step->embedder, first, second, packet);
-	__u32 now_coarse;
+	struct dwell_found found = dwell_flow_of(step->table, packet);
 
-	if (found.flow) {
-		now_coarse = dwell_now_coarse(step->clock);
-		if (found.flow->seen != now_coarse)
-			found.flow->seen = now_coarse;
-	} else if (packet->may_open) {
-		found = dwell_flow_admit(step, first, second);
-	} else {
+	if (!found.head && !packet->may_open)
 		/* a short header could be any UDP */
 		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80)
 					  ? DWELL_SKIP_PROTOCOL
 					  : DWELL_SKIP_STRAY);
-	}
-	step->flow = found.flow;
+	step->flow = (struct dwell_flow *)found.head;
 	step->place = found.place;
-}
-
-/* Frees the flows of a bucket: those that were idle for the timeout, or all of
- * them at the end of a run (DWELL_CLOSE_END).
- */
-static __always_inline void dwell_bucket_sweep(struct dwell_step *step, __u32 index, __u32 reason)
-{
-	__u32 coarse = dwell_now_coarse(step->clock);
-	__u32 timeout = step->config->idle_timeout_ns >> 20;
-	struct dwell_bucket *bucket = dwell_bucket_at(step->embedder, index);
-
-	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
-		return;
-	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		__u32 place = index * DWELL_WAYS + way, idle;
-		struct dwell_flow *flow = dwell_flow_at(step->embedder, place);
-		struct dwell_memories *memories = dwell_memories_at(step->embedder, place);
-
-		if (!flow || !memories || !(bucket->tags >> 16 * way & 0xffff))
-			continue;
-		idle = coarse - flow->seen;
-		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
-			continue;
-		if (!flow->close_reason) {
-			if (reason == DWELL_CLOSE_IDLE)
-				dwell_count(step, DWELL_FLOWS_EXPIRED);
-			dwell_emit_flow(step, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
-		}
-		dwell_count(step, DWELL_PLACES_FREED);
-		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
-	}
-	dwell_bucket_unlock(bucket);
+	step->opened = found.opened;
 }
 
 /* A flow that begins again under the same addresses and ports: what is known
@@ -138,11 +68,11 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	if (!memories)
 		return;
 	seq = &memories->of[direction].seq;
-	if (flow->close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
-		flow->close_reason = DWELL_CLOSE_NONE;
+	if (flow->head.close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
+		flow->head.close_reason = DWELL_CLOSE_NONE;
 		flow->samples = 0;
-		flow->opener = direction;
-		memories->first_ns = dwell_now(step->clock);
+		flow->head.flags = direction ? DWELL_HEAD_OPENER : 0;
+		memories->first_ns = dwell_now(step->table->clock);
 		for (int side = 0; side < 2; side++) {
 			flow->own[side] &= ~DWELL_OWN_FIN;
 			flow->side[side].packets = 0;
@@ -152,7 +82,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 		}
 		flow->side[direction].packets = packet->segments;
 		flow->side[direction].bytes = packet->wire_bytes;
-		dwell_emit_flow(step, flow, memories, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		dwell_emit_flow(step->table, flow, memories, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 		seq->sent = 0;
 	}
 	/* a SYN that is sent again has the number of the first */
@@ -188,10 +118,10 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 		}
 		if (flags & DWELL_TCP_RST)
 			reason = DWELL_CLOSE_RST;
-		if (reason && !flow->close_reason) {
-			flow->close_reason = reason;
-			dwell_emit_flow(step, flow, dwell_memories_of(step), DWELL_FLOW_CLOSE,
-					reason, 0);
+		if (reason && !flow->head.close_reason) {
+			flow->head.close_reason = reason;
+			dwell_emit_flow(step->table, flow, dwell_memories_of(step),
+					DWELL_FLOW_CLOSE, reason, 0);
 		}
 	}
 }
@@ -203,7 +133,7 @@ static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct
 
 	dwell_count(step, DWELL_SAMPLES);
 	if (!flow->samples++)
-		dwell_emit_flow(step, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT,
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT,
 				match->method, match->rtt_ns);
 }
 
@@ -241,12 +171,16 @@ static __always_inline void dwell_rtt_learn(struct dwell_step *step)
 static __always_inline void dwell_rtt_step(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_side *side = &step->flow->side[packet->direction & 1];
+	struct dwell_flow *flow = step->flow;
+	struct dwell_side *side = &flow->side[packet->direction & 1];
 
 	side->packets += packet->segments;
 	side->bytes += packet->wire_bytes;
+	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) &&
+	    flow->side[!(packet->direction & 1)].packets)
+		flow->head.flags |= DWELL_HEAD_SETTLED;
 	if (dwell_unlikely(step->opened))
-		dwell_emit_flow(step, step->flow, dwell_memories_of(step), DWELL_FLOW_OPEN,
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_OPEN,
 				DWELL_CLOSE_NONE, 0);
 
 	switch (packet->kind) {
@@ -301,20 +235,20 @@ static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event
 						  __u32 change, __u32 detail, __u64 rtt_ns,
 						  __u64 now_ns)
 {
-	int opener = flow->opener & 1;
+	int opener = flow->head.flags & DWELL_HEAD_OPENER;
 
 	event->event = DWELL_EVENT_FLOW;
 	event->change = change;
-	event->proto = flow->proto;
+	event->proto = flow->head.proto;
 	event->detail = detail;
-	event->interface = flow->key.interface;
+	event->interface = flow->head.key.interface;
 	event->time_ns = now_ns;
 	event->rtt_ns = rtt_ns;
 	event->first_ns = first_ns;
-	event->src = opener ? flow->key.b : flow->key.a;
-	event->dst = opener ? flow->key.a : flow->key.b;
-	event->src_port = opener ? flow->key.b_port : flow->key.a_port;
-	event->dst_port = opener ? flow->key.a_port : flow->key.b_port;
+	event->src = opener ? flow->head.key.b : flow->head.key.a;
+	event->dst = opener ? flow->head.key.a : flow->head.key.b;
+	event->src_port = opener ? flow->head.key.b_port : flow->head.key.a_port;
+	event->dst_port = opener ? flow->head.key.a_port : flow->head.key.b_port;
 	event->samples = flow->samples;
 	event->packets = flow->side[0].packets + flow->side[1].packets;
 	event->bytes = flow->side[0].bytes + flow->side[1].bytes;

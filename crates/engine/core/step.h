@@ -20,15 +20,13 @@ struct dwell_match {
  * full loop of the spin bit.
  */
 struct dwell_step {
+	struct dwell_table *table;
 	const struct dwell_rtt_config *config;
-	struct dwell_counters *counters;
-	struct dwell_clock *clock;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
 	__u32 place;   /* of the flow */
 	__u32 opened;  /* by this packet */
 	__u32 granted; /* the rate limit lets it be stamped: by two matchers, if it is a SYN */
-	void *embedder;
 	struct dwell_match match;
 	struct dwell_match loop;
 };
@@ -36,16 +34,14 @@ struct dwell_step {
 /* The place of a stamp, or null. */
 static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place);
 
-/* dwell_vacancy_of() for the packet in hand. */
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second);
-
-static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
+static __always_inline void dwell_emit_flow(struct dwell_table *table,
+					    const struct dwell_flow *flow,
 					    const struct dwell_memories *memories, __u32 change,
 					    __u32 detail, __u64 rtt_ns);
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {
-	step->counters->value[counter]++;
+	dwell_tally(step->table, counter);
 }
 
 /* The flow's less used half; not null for a flow that has a place, which the
@@ -53,7 +49,7 @@ static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
  */
 static __always_inline struct dwell_memories *dwell_memories_of(struct dwell_step *step)
 {
-	return dwell_memories_at(step->embedder, step->place);
+	return dwell_memories_at(step->table->embedder, step->place);
 }
 
 /* Without an answer for this long, TCP sends again (RFC 6298 section 2). */
@@ -71,7 +67,7 @@ static __always_inline int dwell_comes_late(struct dwell_step *step, __u64 sent_
 	if (step->flow->side[packet->direction & 1].packets != packet->segments ||
 	    packet->tcp_flags & DWELL_TCP_SYN)
 		return 0;
-	age = dwell_stamp_age(sent_ns, dwell_now(step->clock));
+	age = dwell_stamp_age(sent_ns, dwell_now(step->table->clock));
 	return age > DWELL_TCP_PATIENCE_NS && !dwell_is_backwards(age);
 }
 
@@ -96,12 +92,12 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	if (config->rtt_rate_q8 && memories->of[!direction].srtt_q7)
 		interval = (__u64)memories->of[!direction].srtt_q7 * config->rtt_rate_q8 >> 1;
 	/* most are refused, and that much the cheap clock can tell */
-	now_coarse = dwell_now_coarse(step->clock);
+	now_coarse = dwell_now_coarse(step->table->clock);
 	idle = now_coarse - memory->stamp_coarse;
 	if (memory->stamp_ns && !dwell_is_future(idle) &&
 	    idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
 		return 0;
-	now = dwell_now(step->clock);
+	now = dwell_now(step->table->clock);
 	if (memory->stamp_ns && now - memory->stamp_ns < interval)
 		return 0;
 	memory->stamp_ns = now;
@@ -174,7 +170,7 @@ static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 metho
 	__u32 direction = step->packet->direction & 1;
 	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
-	__u64 now = dwell_now(step->clock);
+	__u64 now = dwell_now(step->table->clock);
 	struct dwell_stamp *stamp = dwell_stamp_room(step, place, hash, now);
 
 	if (!stamp)
@@ -203,7 +199,7 @@ static __always_inline void dwell_stamp_take(struct dwell_step *step,
 {
 	waiting->stamp->check = 0;
 	dwell_match_set(step, &step->match, method,
-			dwell_stamp_age(waiting->time_ns, dwell_now(step->clock)), flags);
+			dwell_stamp_age(waiting->time_ns, dwell_now(step->table->clock)), flags);
 }
 
 #endif

@@ -107,7 +107,7 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
 	else if (probed)
 		dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
-				dwell_now(step->clock) - probe_ns, handshake);
+				dwell_now(step->table->clock) - probe_ns, handshake);
 }
 
 /* The packet's own bytes. */
@@ -152,7 +152,7 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
 		mine->sent |= DWELL_SEQ_SYN;
 	if (!dwell_tcp_seq_waits(mine) || dwell_tcp_seq_doubts(mine, mine->probe_seq)) {
 		mine->probe_seq = end;
-		mine->probe_ns = dwell_now(step->clock);
+		mine->probe_ns = dwell_now(step->table->clock);
 		DWELL_BARRIER();
 		if (!dwell_tcp_seq_waits(mine))
 			mine->sent ^= DWELL_SEQ_PROBE;

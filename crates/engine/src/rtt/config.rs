@@ -72,17 +72,19 @@ impl Config {
     /// [`FilterRule::parse_all`] sees to that.
     pub fn to_core(&self) -> abi::dwell_rtt_config {
         let mut core = abi::dwell_rtt_config {
-            idle_timeout_ns: self.idle_timeout_ns,
+            table: abi::dwell_table_config {
+                idle_timeout_ns: self.idle_timeout_ns,
+                seed: self.seed,
+                bucket_mask: self.buckets() - 1,
+                filter: FilterRule::all_to_core(&self.filter),
+                ..Default::default()
+            },
             spin_floor_ns: self.spin_floor_ns,
-            seed: self.seed,
             methods: self
                 .methods
                 .iter()
                 .fold(0, |bits, method| bits | 1 << *method as u32),
-            bucket_mask: self.buckets() - 1,
             stamp_mask: self.stamps() - 1,
-            filter_rules: self.filter.len() as u32,
-            filter_includes: self.filter.iter().any(|rule| !rule.exclude).into(),
             include_handshake: self.include_handshake.into(),
             stamp_acks: self.stamp_acks.into(),
             flow_events: self.flow_events.into(),
@@ -94,9 +96,6 @@ impl Config {
                 core.rate_limit_ns = ns;
                 core.rtt_rate_q8 = ((multiple * 256.0).round() as u32).max(1);
             }
-        }
-        for (slot, rule) in core.filter.iter_mut().zip(&self.filter) {
-            *slot = rule.to_core();
         }
         core
     }

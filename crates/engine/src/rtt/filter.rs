@@ -50,7 +50,20 @@ impl FilterRule {
         rules.iter().map(|rule| rule.as_ref().parse()).collect()
     }
 
-    pub(super) fn to_core(&self) -> abi::dwell_filter_rule {
+    /// The rules in the core's terms.
+    pub(crate) fn all_to_core(rules: &[FilterRule]) -> abi::dwell_filter {
+        let mut core = abi::dwell_filter {
+            rules: rules.len() as u32,
+            includes: rules.iter().any(|rule| !rule.exclude).into(),
+            ..Default::default()
+        };
+        for (slot, rule) in core.rule.iter_mut().zip(rules) {
+            *slot = rule.to_core();
+        }
+        core
+    }
+
+    fn to_core(&self) -> abi::dwell_filter_rule {
         let (family, address, mask) = match self.prefix {
             None => (0, Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED),
             Some(IpNet::V6(net)) => {

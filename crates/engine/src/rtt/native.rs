@@ -78,16 +78,16 @@ impl Tracker {
             return;
         }
         self.sweep_due_ns = time_ns.saturating_add(PERIOD_NS);
-        let buckets = self.native.config.bucket_mask + 1;
+        let buckets = self.native.config.table.bucket_mask + 1;
         for _ in 0..buckets.div_ceil(16) {
             self.sweep_bucket(self.sweep_next, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
-            self.sweep_next = (self.sweep_next + 1) & self.native.config.bucket_mask;
+            self.sweep_next = (self.sweep_next + 1) & self.native.config.table.bucket_mask;
         }
     }
 
     /// Closes all flows: the packets have come to an end.
     pub fn finish(&mut self, time_ns: u64, mut emit: impl FnMut(Event)) {
-        for bucket in 0..=self.native.config.bucket_mask {
+        for bucket in 0..=self.native.config.table.bucket_mask {
             self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_END, &mut emit);
         }
     }

@@ -153,14 +153,15 @@ static __noinline int emit_flow(const struct dwell_flow *flow,
 	return 0;
 }
 
-static __always_inline void dwell_emit_flow(struct dwell_step *step, const struct dwell_flow *flow,
+static __always_inline void dwell_emit_flow(struct dwell_table *table,
+					    const struct dwell_flow *flow,
 					    const struct dwell_memories *memories, __u32 change,
 					    __u32 detail, __u64 rtt_ns)
 {
 	if (!program.config.flow_events)
 		return;
-	if (emit_flow(flow, memories, change | detail << 8, rtt_ns, dwell_now(step->clock)))
-		dwell_count(step, DWELL_EVENTS_LOST);
+	if (emit_flow(flow, memories, change | detail << 8, rtt_ns, dwell_now(table->clock)))
+		dwell_tally(table, DWELL_EVENTS_LOST);
 }
 
 static __always_inline void emit_sample(struct dwell_step *step, const struct dwell_match *match)
@@ -171,7 +172,7 @@ static __always_inline void emit_sample(struct dwell_step *step, const struct dw
 		dwell_count(step, DWELL_EVENTS_LOST);
 		return;
 	}
-	dwell_fill_sample(sample, step, match, dwell_now(step->clock));
+	dwell_fill_sample(sample, step, match, dwell_now(step->table->clock));
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
@@ -269,44 +270,45 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 __noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
 	return dwell_vacancy_of(0, first, second, tag, now_coarse,
-				program.config.idle_timeout_ns >> 20);
+				program.config.table.idle_timeout_ns >> 20);
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_step *step, __u32 first, __u32 second)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
+					       __u64 tag)
 {
-	return dwell_vacancy_choose(first, second, dwell_tag(step->packet->hash),
-				    dwell_now_coarse(step->clock));
+	return dwell_vacancy_choose(first, second, tag, dwell_now_coarse(table->clock));
 }
 
 static __always_inline void observe(dwell_context *context, __u32 link)
 {
 	struct dwell_clock clock = {program.replay ? dwell_context_time(context) : 0};
+	struct dwell_table table = {&program.config.table, 0, &clock};
 	struct dwell_packet packet = {};
 	struct dwell_step step = {};
 	__u32 zero = 0, result;
 
+	step.table = &table;
 	step.config = &program.config;
-	step.clock = &clock;
 	step.packet = &packet;
-	step.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!step.counters)
+	table.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!table.counters)
 		return;
 	packet.wire_bytes = dwell_context_wire_bytes(context);
 	packet.segments = dwell_context_segments(context);
 	packet.key.interface = dwell_context_interface(context);
-	step.counters->value[DWELL_SEEN_PACKETS] += packet.segments;
-	step.counters->value[DWELL_SEEN_BYTES] += packet.wire_bytes;
+	table.counters->value[DWELL_SEEN_PACKETS] += packet.segments;
+	table.counters->value[DWELL_SEEN_BYTES] += packet.wire_bytes;
 
 	result = read_packet(context, link, &packet);
 	if (dwell_unlikely(result == DWELL_SKIP_TRUNCATED) && DWELL_LINEARIZE(context))
 		result = read_packet(context, link, &packet);
 	if (result != DWELL_FRAME_OK) {
 		if (result < DWELL_COUNTERS)
-			step.counters->value[result]++;
+			table.counters->value[result]++;
 		return;
 	}
-	packet.hash = dwell_key_hash(&packet.key, packet.proto, program.config.seed);
-	dwell_flow_of(&step);
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, program.config.table.seed);
+	dwell_rtt_flow(&step);
 	if (!step.flow)
 		return;
 	dwell_rtt_step(&step);

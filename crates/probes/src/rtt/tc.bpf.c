@@ -43,14 +43,12 @@ static long sweep_one(__u32 index, void *context)
 {
 	struct sweep *sweep = context;
 	struct dwell_clock clock = {};
-	struct dwell_step step = {};
+	struct dwell_table table = {&program.config.table, 0, &clock};
 	__u32 zero = 0;
 
-	step.config = &program.config;
-	step.clock = &clock;
-	step.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (step.counters)
-		dwell_bucket_sweep(&step, sweep->first + index, sweep->reason);
+	table.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (table.counters)
+		dwell_bucket_sweep(&table, sweep->first + index, sweep->reason);
 	return 0;
 }
 
