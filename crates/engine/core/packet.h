@@ -248,6 +248,40 @@ static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const
 	return DWELL_WHERE_ERROR(DWELL_SKIP_DEPTH);
 }
 
+/* The addresses, and the length of what IP carries. Returns 0, or the counter
+ * that says why not.
+ */
+static __always_inline __u32 dwell_parse_ip(const void *data, const void *end, dwell_where where,
+					    __u32 wire_bytes, struct dwell_address *src,
+					    struct dwell_address *dst, __u32 *l4_bytes)
+{
+	__u32 ip_offset = dwell_where_ip(where), l4_offset = dwell_where_l4(where), bytes;
+
+	if (ip_offset > DWELL_MAX_OFFSET || l4_offset > 2 * DWELL_MAX_OFFSET)
+		return DWELL_SKIP_DEPTH;
+	if (dwell_where_version(where) == 4) {
+		DWELL_PEEK(struct dwell_ipv4, ip, ip_offset, DWELL_SKIP_TRUNCATED);
+		bytes = dwell_ntohs(ip->total_length);
+		if (!bytes) /* segmentation offload: longer than the field can say */
+			bytes = wire_bytes - ip_offset;
+		src->low = (__u64)ip->src << 32 | 0xffff0000;
+		dst->low = (__u64)ip->dst << 32 | 0xffff0000;
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, ip_offset, DWELL_SKIP_TRUNCATED);
+		bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
+		if (bytes == sizeof(*ip6)) /* jumbogram */
+			bytes = wire_bytes - ip_offset;
+		src->high = ip6->src_high;
+		src->low = ip6->src_low;
+		dst->high = ip6->dst_high;
+		dst->low = ip6->dst_low;
+	}
+	if (bytes > wire_bytes - ip_offset || bytes < l4_offset - ip_offset)
+		return DWELL_SKIP_MALFORMED;
+	*l4_bytes = bytes - (l4_offset - ip_offset);
+	return 0;
+}
+
 /* Reads the packet that dwell_locate_* found. Returns DWELL_FRAME_OK, or the
  * counter that names why it is of no use. `segments`, `wire_bytes` and
  * `key.interface` are the caller's to set before.
@@ -256,36 +290,15 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 					 dwell_where where, const struct dwell_rtt_config *config,
 					 struct dwell_packet *packet)
 {
-	__u32 ip_offset = dwell_where_ip(where), l4_offset = dwell_where_l4(where), l4_bytes;
+	__u32 l4_offset = dwell_where_l4(where), l4_bytes, failed;
 	struct dwell_address src = {}, dst = {};
 	__u8 proto = dwell_where_proto(where);
 
-	if (ip_offset > DWELL_MAX_OFFSET || l4_offset > 2 * DWELL_MAX_OFFSET)
+	failed = dwell_parse_ip(data, end, where, packet->wire_bytes, &src, &dst, &l4_bytes);
+	if (failed)
+		return failed;
+	if (l4_offset > 2 * DWELL_MAX_OFFSET)
 		return DWELL_SKIP_DEPTH;
-	if (dwell_where_version(where) == 4) {
-		DWELL_PEEK(struct dwell_ipv4, ip, ip_offset, DWELL_SKIP_TRUNCATED);
-		l4_bytes = dwell_ntohs(ip->total_length);
-		if (!l4_bytes) /* segmentation offload: longer than the field can say */
-			l4_bytes = packet->wire_bytes - ip_offset;
-		if (l4_bytes > packet->wire_bytes - ip_offset)
-			return DWELL_SKIP_MALFORMED;
-		src.low = (__u64)ip->src << 32 | 0xffff0000;
-		dst.low = (__u64)ip->dst << 32 | 0xffff0000;
-	} else {
-		DWELL_PEEK(struct dwell_ipv6, ip6, ip_offset, DWELL_SKIP_TRUNCATED);
-		l4_bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
-		if (l4_bytes == sizeof(*ip6)) /* jumbogram */
-			l4_bytes = packet->wire_bytes - ip_offset;
-		if (l4_bytes > packet->wire_bytes - ip_offset)
-			return DWELL_SKIP_MALFORMED;
-		src.high = ip6->src_high;
-		src.low = ip6->src_low;
-		dst.high = ip6->dst_high;
-		dst.low = ip6->dst_low;
-	}
-	if (l4_bytes < l4_offset - ip_offset)
-		return DWELL_SKIP_MALFORMED;
-	l4_bytes -= l4_offset - ip_offset;
 	packet->proto = proto;
 
 	if (proto == DWELL_PROTO_TCP) {
