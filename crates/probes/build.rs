@@ -29,6 +29,8 @@ fn main() {
                 &multiarch,
                 "-I",
                 &core,
+                "-I",
+                "src/bpf",
             ])
             .build()
             .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));

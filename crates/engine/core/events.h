@@ -25,6 +25,19 @@ struct dwell_flow_key {
 	__u32 interface;
 };
 
+/* What tells the packets of a flow. The identifiers lie in the ports, of which
+ * there are none then.
+ */
+enum dwell_key_kind {
+	DWELL_KEY_AUTO, /* whatever the packet is: the most telling below */
+	DWELL_KEY_5TUPLE,
+	DWELL_KEY_IP_PAIR,   /* addresses and protocol: fragments, unknown transports */
+	DWELL_KEY_ESP,       /* security parameter index */
+	DWELL_KEY_WIREGUARD, /* receiver index */
+	DWELL_KEY_QUIC_CID,  /* destination connection ID */
+	DWELL_KEY_OUTER,     /* addresses of the outermost IP header */
+};
+
 enum dwell_method {
 	DWELL_TCP_TIMESTAMP,
 	DWELL_TCP_SEQ,

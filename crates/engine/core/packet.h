@@ -12,6 +12,8 @@ enum dwell_kind {
 	DWELL_KIND_ICMP, /* echo request or reply, either family */
 	DWELL_KIND_DNS,
 	DWELL_KIND_QUIC,
+	DWELL_KIND_UDP, /* the next two only where matchers do not matter */
+	DWELL_KIND_OTHER,
 };
 
 struct dwell_packet {
@@ -20,6 +22,7 @@ struct dwell_packet {
 	__u32 wire_bytes;
 	__u32 segments; /* packets on the wire: a GSO packet is several */
 	__u32 payload_bytes;
+	__u32 ip_bytes;
 	__u8 proto;     /* IPPROTO_* */
 	__u8 direction; /* 0: key.a sent it */
 	__u8 kind;      /* enum dwell_kind */
@@ -29,6 +32,7 @@ struct dwell_packet {
 	__u8 is_answer;  /* echo reply, DNS response */
 	__u8 quic_first; /* first byte of the first QUIC header */
 	__u8 may_open;   /* a flow may begin with this packet */
+	__u8 key_kind;   /* enum dwell_key_kind */
 	__u16 window;
 	__u32 seq; /* TCP; ICMP: echo sequence */
 	__u32 ack;

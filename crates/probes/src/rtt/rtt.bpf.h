@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The passive RTT program: the core's steps over BPF maps. Included by one
- * file a hook, which defines dwell_context (the hook's context),
- * dwell_context_wire_bytes(), dwell_context_segments(),
- * dwell_context_interface(), dwell_context_time() and DWELL_LINEARIZE().
+ * file a hook, after that hook's context (hook_*.bpf.h).
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-/* From kernels newer than the build machine's headers may be. */
-#ifndef BPF_F_MMAPABLE
-#define BPF_F_MMAPABLE (1U << 10)
-#endif
-
-#define DWELL_FRAME dwell_context
-__u64 dwell_walk_step(dwell_context *context, __u64 walk);
-__u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop);
-__u32 dwell_dns_question(dwell_context *context, __u32 offset);
+#include "frame.bpf.h"
 
 #include "aggregate.h"
 #include "histogram.h"
 #include "rtt.h"
-
-char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* Alone in its section, so that user space can write it whole. Constant from
  * load on, and the verifier drops the code of what is switched off; not const
@@ -29,17 +14,12 @@ char _license[] SEC("license") = "Dual BSD/GPL";
  */
 SEC(".rodata.program") struct dwell_rtt_program program = {};
 
+#define DWELL_TABLE program.config.table
+#include "table.bpf.h"
+
 /* Which half of the histograms is written: user space reads the other. */
 SEC(".data.generation") __u32 generation = 0;
 SEC(".data.groups_used") __u32 groups_used = 1; /* group 0 is `other` */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct dwell_bucket);
-	__uint(max_entries, 1);
-} buckets SEC(".maps");
 
 /* Mappable arrays start on a page: no flow lies across more cache lines than
  * it must.
@@ -69,18 +49,6 @@ struct {
 } stamps SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, struct dwell_counters);
-	__uint(max_entries, 1);
-} counters SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 22);
-} events SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct dwell_group_key);
 	__type(value, __u32);
@@ -93,28 +61,6 @@ struct {
 	__type(value, struct dwell_histogram);
 	__uint(max_entries, 1);
 } histograms SEC(".maps");
-
-static __always_inline __u64 dwell_now(struct dwell_clock *clock)
-{
-	if (!clock->now_ns)
-		clock->now_ns = bpf_ktime_get_ns();
-	return clock->now_ns;
-}
-
-static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
-{
-	if (program.replay)
-		return clock->now_ns >> 20;
-	/* the cheapest clock there is, a nanosecond */
-	if (program.jiffy_ns)
-		return bpf_jiffies64() * program.jiffy_ns >> 20;
-	return bpf_ktime_get_coarse_ns() >> 20;
-}
-
-static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
-{
-	return bpf_map_lookup_elem(&buckets, &index);
-}
 
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
 {
@@ -232,11 +178,6 @@ static __always_inline void deliver(struct dwell_step *step, const struct dwell_
 /* Global functions, so that the verifier walks their loops once and on their
  * own.
  */
-__noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
-{
-	return dwell_walk_on((void *)(long)context->data, (void *)(long)context->data_end, walk);
-}
-
 __noinline __u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop)
 {
 	return dwell_tcp_option_in((void *)(long)context->data, (void *)(long)context->data_end, at,
@@ -265,18 +206,6 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 	if (dwell_unlikely(dwell_where_error(where)))
 		return dwell_where_error(where);
 	return dwell_parse(context, data, end, where, &program.config, packet);
-}
-
-__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
-{
-	return dwell_vacancy_of(0, first, second, tag, now_coarse,
-				program.config.table.idle_timeout_ns >> 20);
-}
-
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
-					       __u64 tag)
-{
-	return dwell_vacancy_choose(first, second, tag, dwell_now_coarse(table->clock));
 }
 
 static __always_inline void observe(dwell_context *context, __u32 link)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every program with a flow table has: its license, buckets, counters, the
+ * ring buffer, the clock. Included after `program`, whose `jiffy_ns` and
+ * `replay` the clock reads, and DWELL_TABLE, its table's configuration.
+ */
+
+/* From kernels newer than the build machine's headers may be. */
+#ifndef BPF_F_MMAPABLE
+#define BPF_F_MMAPABLE (1U << 10)
+#endif
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_bucket);
+	__uint(max_entries, 1);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_counters);
+	__uint(max_entries, 1);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock)
+{
+	if (!clock->now_ns)
+		clock->now_ns = bpf_ktime_get_ns();
+	return clock->now_ns;
+}
+
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
+{
+	if (program.replay)
+		return clock->now_ns >> 20;
+	/* the cheapest clock there is, a nanosecond */
+	if (program.jiffy_ns)
+		return bpf_jiffies64() * program.jiffy_ns >> 20;
+	return bpf_ktime_get_coarse_ns() >> 20;
+}
+
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
+{
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+/* Global functions, so that the verifier walks their loops once and on their
+ * own.
+ */
+__noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
+{
+	return dwell_walk_on((void *)(long)context->data, (void *)(long)context->data_end, walk);
+}
+
+__noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
+{
+	return dwell_vacancy_of(0, first, second, tag, now_coarse,
+				DWELL_TABLE.idle_timeout_ns >> 20);
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
+					       __u64 tag)
+{
+	return dwell_vacancy_choose(first, second, tag, dwell_now_coarse(table->clock));
+}
