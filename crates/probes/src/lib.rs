@@ -7,6 +7,7 @@ pub mod host;
 mod interface;
 mod load;
 pub mod rtt;
+mod vantage;
 
 pub use attach::{Hook, TcHookKind};
 pub use error::Error;

@@ -138,7 +138,7 @@ fn root_without_privilege_each_verb_says_what_it_lacks() {
     let Some(nobody) = Nobody::new() else { return };
     let live = nobody.run(&["rtt", "-i", "lo"]);
     assert_eq!((live.status, live.stdout.as_str()), (Some(3), ""), "{live}");
-    let wanted = "dwell: cannot load the RTT program for tc: ";
+    let wanted = "dwell: cannot load the RTT program: ";
     let lacking = "(this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); use sudo, or once: \
                    sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"\n";
     assert!(live.stderr.starts_with(wanted), "{live}");

@@ -1,11 +1,6 @@
 //! Passive round-trip times in the kernel.
 
-use std::{
-    cell::RefCell,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::AsFd,
-    rc::Rc,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dwell_engine::{
     abi,
@@ -13,39 +8,26 @@ use dwell_engine::{
     measure::{Event, Method},
     rtt::{Aggregate, Config, Counters, Group, GroupKey, Prefix},
 };
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ProgramInput, RingBuffer, RingBufferBuilder,
-};
-use nix::time::{ClockId, clock_getres};
+use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
-    Error, Hook, Interface, TcHookKind,
-    attach::{Attachment, attach},
-    error::io_error,
-    load,
+    Error, Hook, Interface, TcHookKind, load,
+    vantage::{Spec, Vantage, failed, jiffy_ns, read_percpu},
 };
 
-const TC: &str = "the RTT program for tc";
-const XDP: &str = "the RTT program for XDP";
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
-/// Maps that both programs use: one table, whichever hook saw the packet.
-const SHARED_MAPS: [&str; 10] = [
-    "buckets",
+/// Maps that the programs at both hooks use.
+const SHARED_MAPS: [&str; 7] = [
     "flows",
     "memories",
     "stamps",
-    "counters",
-    "events",
     "groups",
     "histograms",
     GENERATION,
     GROUPS_USED,
 ];
-/// Buckets whose flow events are sure to fit into the ring buffer: less than
-/// half of it.
-const SWEPT_AT_ONCE: u32 = 4096;
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
 
@@ -99,51 +81,37 @@ fn octets(address: IpAddr) -> Vec<u8> {
 
 /// The loaded program. Dropping it detaches and unloads everything.
 pub struct Probe {
-    options: Options,
-    attachments: Vec<Attachment>,
-    ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<Event>>>,
-    unreadable: Rc<RefCell<u64>>,
-    tc: Object,
-    xdp: Option<Object>,
+    vantage: Vantage<Event>,
+    aggregate: Option<Aggregate>,
     generation: u32,
 }
 
 impl Probe {
     /// Loads the programs. Nothing is attached yet.
     pub fn load(options: &Options) -> Result<Probe, Error> {
-        let mut tc = load_object(TC, TC_OBJECT, options, None)?;
-        let xdp = (options.ingress == Hook::Xdp)
-            .then(|| load_object(XDP, XDP_OBJECT, options, Some(&mut tc)))
-            .transpose()?;
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let unreadable = Rc::new(RefCell::new(0));
-        let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
-        let events = load::map(&mut tc, "events");
-        let mut builder = RingBufferBuilder::new();
-        let ring_error = |error: libbpf_rs::Error| Error::Map {
-            operation: "read",
-            map: "events",
-            io: io_error(&error),
+        let program = options.to_program();
+        let buckets = options.config.buckets();
+        let places = buckets * abi::DWELL_WAYS;
+        let spec = Spec {
+            what: "the RTT program",
+            tc: TC_OBJECT,
+            xdp: XDP_OBJECT,
+            ingress: options.ingress,
+            kind: options.tc,
+            program: program.as_bytes(),
+            buckets,
+            sizes: &[
+                ("flows", places),
+                ("memories", places),
+                ("stamps", options.config.stamps()),
+                ("groups", program.max_groups),
+                ("histograms", 2 * program.max_groups),
+            ],
+            shared: &SHARED_MAPS,
         };
-        builder
-            .add(&events, move |bytes| {
-                match Event::from_kernel(bytes) {
-                    Some(event) => queue.borrow_mut().push(event),
-                    None => *strange.borrow_mut() += 1,
-                }
-                0
-            })
-            .map_err(ring_error)?;
-        let ring = builder.build().map_err(ring_error)?;
         Ok(Probe {
-            options: options.clone(),
-            attachments: Vec::new(),
-            ring,
-            arrived,
-            unreadable,
-            tc,
-            xdp,
+            vantage: Vantage::load(&spec, Event::from_kernel)?,
+            aggregate: options.aggregate,
             generation: 0,
         })
     }
@@ -151,88 +119,41 @@ impl Probe {
     /// Watches both directions of an interface; of loopback one, as its
     /// packets pass twice.
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
-        let name = if interface.has_link_header() {
-            "observe_tc"
-        } else {
-            "observe_tc_raw"
-        };
-        let program = load::program(&self.tc, name);
-        let ingress = match &self.xdp {
-            Some(xdp) => attach(
-                &load::program(xdp, "observe_xdp"),
-                interface,
-                Hook::Xdp,
-                self.options.tc,
-            )?,
-            None => attach(&program, interface, Hook::TcIngress, self.options.tc)?,
-        };
-        self.attachments.push(ingress);
-        if !interface.is_loopback() {
-            self.attachments.push(attach(
-                &program,
-                interface,
-                Hook::TcEgress,
-                self.options.tc,
-            )?);
-        }
-        Ok(())
+        self.vantage.attach(interface, !interface.is_loopback())
     }
 
     /// Stops watching. What was measured can still be read.
     pub fn detach(&mut self) {
-        self.attachments.clear();
+        self.vantage.detach();
     }
 
     /// Hands on the events that have arrived, in the order of the kernel's
     /// ring buffer. The kernel wakes nobody: call it often enough that the
     /// ring (4 MiB, some 43,000 events) does not fill.
-    pub fn drain(&mut self, mut emit: impl FnMut(Event)) -> Result<(), Error> {
-        self.consume()?;
-        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
-        Ok(())
-    }
-
-    fn consume(&self) -> Result<(), Error> {
-        self.ring.consume().map_err(|error| Error::Map {
-            operation: "read",
-            map: "events",
-            io: io_error(&error),
-        })
+    pub fn drain(&mut self, emit: impl FnMut(Event)) -> Result<(), Error> {
+        self.vantage.drain(emit)
     }
 
     /// What was counted so far, over all CPUs.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let cpus = read_percpu(&load::map(&mut self.tc, "counters"), "counters", 0)?;
-        Ok(Counters::sum(
-            cpus.iter()
-                .filter_map(|bytes| abi::dwell_counters::read_from_prefix(bytes).ok())
-                .map(|(counters, _)| counters)
-                .collect::<Vec<_>>()
-                .iter(),
-        ))
+        self.vantage.counters()
     }
 
     /// Ends an interval: the groups that had samples in it. Programs that run
     /// meanwhile count into the other half of the histograms.
     pub fn take_groups(&mut self) -> Result<Vec<Group>, Error> {
-        let Some(aggregate) = self.options.aggregate else {
+        let Some(aggregate) = self.aggregate else {
             return Ok(Vec::new());
         };
         let past = self.generation;
-        let write_error = |map| {
-            move |error: libbpf_rs::Error| Error::Map {
-                operation: "write",
-                map,
-                io: io_error(&error),
-            }
-        };
-        load::map(&mut self.tc, GENERATION)
+        self.vantage
+            .map(GENERATION)
             .update(&[0; 4], &(1 - past).to_ne_bytes(), MapFlags::ANY)
-            .map_err(write_error(GENERATION))?;
+            .map_err(failed("write", GENERATION))?;
         self.generation = 1 - past;
         load::wait_for_running_programs();
 
-        let keys = load::map(&mut self.tc, "groups");
+        let keys = self.vantage.map("groups");
         let mut groups = vec![(0, None)];
         for key in keys.keys() {
             let Ok(Some(index)) = keys.lookup(&key, MapFlags::ANY) else {
@@ -246,7 +167,7 @@ impl Probe {
             };
             groups.push((u32::from_ne_bytes(index), Some(key)));
         }
-        let histograms = load::map(&mut self.tc, "histograms");
+        let histograms = self.vantage.map("histograms");
         let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus()?];
         let mut taken = Vec::new();
         for (index, key) in groups {
@@ -262,7 +183,7 @@ impl Probe {
             }
             histograms
                 .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
-                .map_err(write_error("histograms"))?;
+                .map_err(failed("write", "histograms"))?;
             taken.push(Group { key, histogram });
         }
         taken.sort_by_key(|group| group.key);
@@ -271,140 +192,36 @@ impl Probe {
 
     /// Places in the flow table.
     pub fn places(&self) -> u64 {
-        u64::from(self.options.config.buckets() * abi::DWELL_WAYS)
+        self.vantage.places()
     }
 
     /// How often each program ran and for how many nanoseconds, if the kernel
     /// keeps count (sysctl kernel.bpf_stats_enabled).
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
-        let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
-        tc.into_iter()
-            .chain([("observe_xdp", self.xdp.as_ref())])
-            .filter_map(|(name, object)| {
-                let (runs, ns) = load::run_time(&load::program(object?, name))?;
-                (runs > 0).then_some((name, runs, ns))
-            })
-            .collect()
+        self.vantage.run_times()
     }
 
     /// Closes idle flows, so that those who follow flow events hear of it.
     pub fn sweep(&mut self) -> Result<(), Error> {
-        self.sweep_all(abi::DWELL_CLOSE_IDLE)
+        self.vantage.sweep(abi::DWELL_CLOSE_IDLE)
     }
 
     /// Closes all flows: the run is over.
     pub fn finish(&mut self) -> Result<(), Error> {
-        self.sweep_all(abi::DWELL_CLOSE_END)
-    }
-
-    fn sweep_all(&mut self, reason: u32) -> Result<(), Error> {
-        for first in (0..self.options.config.buckets()).step_by(SWEPT_AT_ONCE as usize) {
-            self.consume()?;
-            let buckets = SWEPT_AT_ONCE.min(self.options.config.buckets() - first);
-            let mut context = [0; SK_BUFF_BYTES];
-            for (at, word) in [
-                (SK_BUFF_MARK, reason),
-                (SK_BUFF_CB, first),
-                (SK_BUFF_CB + 4, buckets),
-            ] {
-                context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-            }
-            self.run("sweep", &[0; 64], &mut context)?;
-        }
-        Ok(())
+        self.vantage.sweep(abi::DWELL_CLOSE_END)
     }
 
     /// Events that could not be read: always 0 unless kernel and user space
     /// come from different builds.
     pub fn unreadable_events(&self) -> u64 {
-        *self.unreadable.borrow()
+        self.vantage.unreadable_events()
     }
 
     /// Runs the program over one packet as if it had passed at `time_ns`
     /// (BPF_PROG_TEST_RUN). The program must be loaded with `replay`.
     pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
-        let mut context = [0; SK_BUFF_BYTES];
-        context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
-        self.run("observe_tc", data, &mut context)
+        self.vantage.replay_packet(data, time_ns)
     }
-
-    fn run(&mut self, name: &str, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
-        load::program(&self.tc, name)
-            .test_run(ProgramInput {
-                data_in: Some(data),
-                context_in: Some(context),
-                ..Default::default()
-            })
-            .map(drop)
-            .map_err(|error| Error::Run(io_error(&error)))
-    }
-}
-
-/// The kernel's tick: the resolution of its coarse clock. 0 if it does not say.
-fn jiffy_ns() -> u32 {
-    clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
-        .ok()
-        .filter(|tick| tick.tv_sec() == 0)
-        .and_then(|tick| u32::try_from(tick.tv_nsec()).ok())
-        .unwrap_or(0)
-}
-
-/// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
-const SK_BUFF_BYTES: usize = 192;
-const SK_BUFF_MARK: usize = 8;
-const SK_BUFF_CB: usize = 48;
-const SK_BUFF_TSTAMP: usize = 152;
-
-fn load_object(
-    what: &'static str,
-    bytes: &[u8],
-    options: &Options,
-    shared: Option<&mut Object>,
-) -> Result<Object, Error> {
-    let mut object = load::open(what, bytes)?;
-    let program = options.to_program();
-    let sizes = [
-        ("buckets", options.config.buckets()),
-        ("flows", options.config.buckets() * abi::DWELL_WAYS),
-        ("memories", options.config.buckets() * abi::DWELL_WAYS),
-        ("stamps", options.config.stamps()),
-        ("groups", program.max_groups),
-        ("histograms", 2 * program.max_groups),
-    ];
-    for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        let failed = |error: libbpf_rs::Error| Error::Map {
-            operation: "size",
-            map: "rtt",
-            io: io_error(&error),
-        };
-        if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
-            map.set_max_entries(*entries).map_err(failed)?;
-        }
-        if name.ends_with(".rodata.program") {
-            map.set_initial_value(program.as_bytes()).map_err(failed)?;
-        }
-    }
-    if let Some(other) = shared {
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            let Some(name) = SHARED_MAPS.iter().find(|shared| **shared == name) else {
-                continue;
-            };
-            let handle =
-                MapHandle::try_from(&load::map(other, name)).map_err(|error| Error::Map {
-                    operation: "share",
-                    map: name,
-                    io: io_error(&error),
-                })?;
-            map.reuse_fd(handle.as_fd()).map_err(|error| Error::Map {
-                operation: "share",
-                map: name,
-                io: io_error(&error),
-            })?;
-        }
-    }
-    load::load(what, object)
 }
 
 fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
@@ -429,19 +246,5 @@ fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
 }
 
 fn cpus() -> Result<usize, Error> {
-    libbpf_rs::num_possible_cpus().map_err(|error| Error::Map {
-        operation: "size",
-        map: "histograms",
-        io: io_error(&error),
-    })
-}
-
-fn read_percpu(map: &dyn MapCore, name: &'static str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
-    map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-        .map(Option::unwrap_or_default)
-        .map_err(|error| Error::Map {
-            operation: "read",
-            map: name,
-            io: io_error(&error),
-        })
+    libbpf_rs::num_possible_cpus().map_err(failed("size", "histograms"))
 }

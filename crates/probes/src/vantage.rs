@@ -1,0 +1,291 @@
+//! A vantage point: programs with a flow table, loaded, attached, and read.
+
+use std::{cell::RefCell, os::fd::AsFd, rc::Rc};
+
+use dwell_engine::{abi, rtt::Counters};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapMut, Object, ProgramInput, RingBuffer, RingBufferBuilder,
+};
+use nix::time::{ClockId, clock_getres};
+use zerocopy::FromBytes;
+
+use crate::{
+    Error, Hook, Interface, TcHookKind,
+    attach::{Attachment, attach},
+    error::io_error,
+    load,
+};
+
+/// Buckets whose events are sure to fit into half the ring buffer (4 MiB), at up
+/// to 512 bytes a flow.
+const SWEPT_AT_ONCE: u32 = 1024;
+
+/// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
+const SK_BUFF_BYTES: usize = 192;
+const SK_BUFF_MARK: usize = 8;
+const SK_BUFF_CB: usize = 48;
+const SK_BUFF_TSTAMP: usize = 152;
+
+/// What to load: an object a hook, with the programs `observe_tc`,
+/// `observe_tc_raw` and `sweep`, or `observe_xdp`.
+pub(crate) struct Spec<'a> {
+    /// What error messages call it.
+    pub what: &'static str,
+    pub tc: &'static [u8],
+    pub xdp: &'static [u8],
+    /// Where to watch packets that come in.
+    pub ingress: Hook,
+    /// How to attach at tc.
+    pub kind: TcHookKind,
+    /// Written whole into `.rodata.program`.
+    pub program: &'a [u8],
+    /// Buckets of the flow table.
+    pub buckets: u32,
+    /// Entries of the other maps.
+    pub sizes: &'a [(&'static str, u32)],
+    /// Maps that both objects use, beside `buckets`, `counters` and `events`:
+    /// one table, whichever hook saw the packet.
+    pub shared: &'a [&'static str],
+}
+
+/// Loaded programs. Dropping it detaches and unloads everything.
+pub(crate) struct Vantage<E> {
+    attachments: Vec<Attachment>,
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<Vec<E>>>,
+    unreadable: Rc<RefCell<u64>>,
+    tc: Object,
+    xdp: Option<Object>,
+    kind: TcHookKind,
+    buckets: u32,
+}
+
+impl<E: 'static> Vantage<E> {
+    /// Loads the programs. Nothing is attached yet.
+    pub fn load(
+        spec: &Spec<'_>,
+        decode: impl Fn(&[u8]) -> Option<E> + 'static,
+    ) -> Result<Vantage<E>, Error> {
+        let mut tc = load_object(spec, spec.tc, None)?;
+        let xdp = (spec.ingress == Hook::Xdp)
+            .then(|| load_object(spec, spec.xdp, Some(&mut tc)))
+            .transpose()?;
+        let arrived = Rc::new(RefCell::new(Vec::new()));
+        let unreadable = Rc::new(RefCell::new(0));
+        let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
+        let events = load::map(&mut tc, "events");
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&events, move |bytes| {
+                match decode(bytes) {
+                    Some(event) => queue.borrow_mut().push(event),
+                    None => *strange.borrow_mut() += 1,
+                }
+                0
+            })
+            .map_err(failed("read", "events"))?;
+        let ring = builder.build().map_err(failed("read", "events"))?;
+        Ok(Vantage {
+            attachments: Vec::new(),
+            ring,
+            arrived,
+            unreadable,
+            tc,
+            xdp,
+            kind: spec.kind,
+            buckets: spec.buckets,
+        })
+    }
+
+    /// Watches what comes in at an interface; with `both`, what goes out too.
+    pub fn attach(&mut self, interface: &Interface, both: bool) -> Result<(), Error> {
+        let name = if interface.has_link_header() {
+            "observe_tc"
+        } else {
+            "observe_tc_raw"
+        };
+        let program = load::program(&self.tc, name);
+        let ingress = match &self.xdp {
+            Some(xdp) => attach(
+                &load::program(xdp, "observe_xdp"),
+                interface,
+                Hook::Xdp,
+                self.kind,
+            )?,
+            None => attach(&program, interface, Hook::TcIngress, self.kind)?,
+        };
+        self.attachments.push(ingress);
+        if both {
+            self.attachments
+                .push(attach(&program, interface, Hook::TcEgress, self.kind)?);
+        }
+        Ok(())
+    }
+
+    /// Stops watching. What was measured can still be read.
+    pub fn detach(&mut self) {
+        self.attachments.clear();
+    }
+
+    /// Hands on the events that have arrived, in the order of the kernel's
+    /// ring buffer.
+    pub fn drain(&mut self, mut emit: impl FnMut(E)) -> Result<(), Error> {
+        self.consume()?;
+        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
+        Ok(())
+    }
+
+    fn consume(&self) -> Result<(), Error> {
+        self.ring.consume().map_err(failed("read", "events"))
+    }
+
+    /// What was counted so far, over all CPUs.
+    pub fn counters(&mut self) -> Result<Counters, Error> {
+        let cpus = read_percpu(&load::map(&mut self.tc, "counters"), "counters", 0)?;
+        Ok(Counters::sum(
+            cpus.iter()
+                .filter_map(|bytes| abi::dwell_counters::read_from_prefix(bytes).ok())
+                .map(|(counters, _)| counters)
+                .collect::<Vec<_>>()
+                .iter(),
+        ))
+    }
+
+    /// A map of the programs. The name is one of our own.
+    pub fn map(&mut self, name: &str) -> MapMut<'_> {
+        load::map(&mut self.tc, name)
+    }
+
+    /// Places in the flow table.
+    pub fn places(&self) -> u64 {
+        u64::from(self.buckets * abi::DWELL_WAYS)
+    }
+
+    /// How often each program ran and for how many nanoseconds, if the kernel
+    /// keeps count (sysctl kernel.bpf_stats_enabled).
+    pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
+        let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
+        tc.into_iter()
+            .chain([("observe_xdp", self.xdp.as_ref())])
+            .filter_map(|(name, object)| {
+                let (runs, ns) = load::run_time(&load::program(object?, name))?;
+                (runs > 0).then_some((name, runs, ns))
+            })
+            .collect()
+    }
+
+    /// Runs `sweep` over the whole table, with this reason.
+    pub fn sweep(&mut self, reason: u32) -> Result<(), Error> {
+        for first in (0..self.buckets).step_by(SWEPT_AT_ONCE as usize) {
+            self.consume()?;
+            let buckets = SWEPT_AT_ONCE.min(self.buckets - first);
+            let mut context = [0; SK_BUFF_BYTES];
+            for (at, word) in [
+                (SK_BUFF_MARK, reason),
+                (SK_BUFF_CB, first),
+                (SK_BUFF_CB + 4, buckets),
+            ] {
+                context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+            }
+            self.run("sweep", &[0; 64], &mut context)?;
+        }
+        Ok(())
+    }
+
+    /// Events that could not be read: always 0 unless kernel and user space
+    /// come from different builds.
+    pub fn unreadable_events(&self) -> u64 {
+        *self.unreadable.borrow()
+    }
+
+    /// Runs the program over one packet as if it had passed at `time_ns`
+    /// (BPF_PROG_TEST_RUN). It must be loaded with `replay`.
+    pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
+        let mut context = [0; SK_BUFF_BYTES];
+        context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
+        self.run("observe_tc", data, &mut context)
+    }
+
+    fn run(&mut self, name: &str, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
+        load::program(&self.tc, name)
+            .test_run(ProgramInput {
+                data_in: Some(data),
+                context_in: Some(context),
+                ..Default::default()
+            })
+            .map(drop)
+            .map_err(|error| Error::Run(io_error(&error)))
+    }
+}
+
+/// The kernel's tick: the resolution of its coarse clock. 0 if it does not say.
+pub(crate) fn jiffy_ns() -> u32 {
+    clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
+        .ok()
+        .filter(|tick| tick.tv_sec() == 0)
+        .and_then(|tick| u32::try_from(tick.tv_nsec()).ok())
+        .unwrap_or(0)
+}
+
+/// Makes an error of what was to be done with a map.
+pub(crate) fn failed(
+    operation: &'static str,
+    map: &'static str,
+) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |error| Error::Map {
+        operation,
+        map,
+        io: io_error(&error),
+    }
+}
+
+pub(crate) fn read_percpu(
+    map: &dyn MapCore,
+    name: &'static str,
+    index: u32,
+) -> Result<Vec<Vec<u8>>, Error> {
+    map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+        .map(Option::unwrap_or_default)
+        .map_err(failed("read", name))
+}
+
+fn load_object(
+    spec: &Spec<'_>,
+    bytes: &[u8],
+    shared: Option<&mut Object>,
+) -> Result<Object, Error> {
+    let mut object = load::open(spec.what, bytes)?;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let entries = match name.as_str() {
+            "buckets" => Some(spec.buckets),
+            name => spec
+                .sizes
+                .iter()
+                .find(|(sized, _)| *sized == name)
+                .map(|(_, entries)| *entries),
+        };
+        if let Some(entries) = entries {
+            map.set_max_entries(entries)
+                .map_err(failed("size", "flow table"))?;
+        }
+        if name.ends_with(".rodata.program") {
+            map.set_initial_value(spec.program)
+                .map_err(failed("write", "configuration"))?;
+        }
+    }
+    if let Some(other) = shared {
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let all = ["buckets", "counters", "events"];
+            let Some(name) = all.iter().chain(spec.shared).find(|one| **one == name) else {
+                continue;
+            };
+            let handle =
+                MapHandle::try_from(&load::map(other, name)).map_err(failed("share", name))?;
+            map.reuse_fd(handle.as_fd())
+                .map_err(failed("share", name))?;
+        }
+    }
+    load::load(spec.what, object)
+}
