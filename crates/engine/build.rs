@@ -3,8 +3,15 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 11] = [
+const SHARED: [&str; 18] = [
     "dwell_address",
+    "dwell_arrival",
+    "dwell_epoch",
+    "dwell_epoch_mode",
+    "dwell_epoch_track",
+    "dwell_response_config",
+    "dwell_response_event",
+    "dwell_response_program",
     "dwell_counters",
     "dwell_filter",
     "dwell_filter_rule",
@@ -54,6 +61,8 @@ fn main() {
     cc::Build::new()
         .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
         .file(core.join("native.c"))
+        .file(core.join("response_native.c"))
+        .file(core.join("seat_native.c"))
         .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
@@ -66,12 +75,14 @@ fn main() {
 
     bindgen::Builder::default()
         .header(core.join("native.h").display().to_string())
-        .allowlist_function("dwell_native_.*")
+        .header(core.join("response_native.h").display().to_string())
+        .header(core.join("seat_native.h").display().to_string())
+        .allowlist_function("dwell_(native|seats)_.*")
         .allowlist_type(
-            "dwell_(native|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+            "dwell_(native|seats|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_var("DWELL_.*")
-        .opaque_type("dwell_(bucket|flow|memories|stamp)")
+        .opaque_type("dwell_(bucket|flow|memories|seat|stamp)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)

@@ -4,9 +4,11 @@ use std::{env, path::PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("src/rtt/tc.bpf.c", "rtt_tc.bpf.o"),
     ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
+    ("src/response/tc.bpf.c", "response_tc.bpf.o"),
+    ("src/response/xdp.bpf.c", "response_xdp.bpf.o"),
     ("src/host/trials.bpf.c", "trials.bpf.o"),
 ];
 

@@ -53,6 +53,7 @@ enum dwell_method {
 enum dwell_event_type {
 	DWELL_EVENT_SAMPLE,
 	DWELL_EVENT_FLOW,
+	DWELL_EVENT_RESPONSE,
 };
 
 enum dwell_flow_change {
@@ -122,7 +123,8 @@ enum dwell_counter {
 	DWELL_SKIP_FRAGMENT,
 	DWELL_SKIP_DEPTH, /* more nested headers than are looked through */
 	DWELL_SKIP_FILTERED,
-	DWELL_SKIP_LINK,  /* link type that is not known */
+	DWELL_SKIP_LINK,   /* link type that is not known */
+	DWELL_SKIP_SERVER, /* response: the server's, which tells nothing */
 	DWELL_SKIP_STRAY, /* of no flow that is known, and begins none: an answer to nothing seen */
 	DWELL_FLOWS_OPENED,
 	DWELL_FLOWS_EVICTED,   /* closed before their idle timeout */

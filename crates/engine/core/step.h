@@ -41,7 +41,7 @@ static __always_inline void dwell_emit_flow(struct dwell_table *table,
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {
-	dwell_tally(step->table, counter);
+	dwell_table_count(step->table, counter);
 }
 
 /* The flow's less used half; not null for a flow that has a place, which the

@@ -58,7 +58,7 @@ static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 pl
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
 					       __u64 tag);
 
-static __always_inline void dwell_tally(struct dwell_table *table, __u32 counter)
+static __always_inline void dwell_table_count(struct dwell_table *table, __u32 counter)
 {
 	table->counters->value[counter]++;
 }
@@ -268,7 +268,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	__u32 vacancy, index, rank, reason;
 
 	if (!dwell_filter_admits(&table->config->filter, &packet->key)) {
-		dwell_tally(table, DWELL_SKIP_FILTERED);
+		dwell_table_count(table, DWELL_SKIP_FILTERED);
 		return none;
 	}
 	vacancy = dwell_vacancy_for(table, first, second, tag);
@@ -278,36 +278,36 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	found.place = index * DWELL_WAYS + dwell_vacancy_way(vacancy);
 	found.head = dwell_head_at(table->embedder, found.place);
 	if (rank == DWELL_RANK_NONE || !bucket || !found.head) {
-		dwell_tally(table, DWELL_FLOWS_UNTRACKED);
+		dwell_table_count(table, DWELL_FLOWS_UNTRACKED);
 		return none;
 	}
 	if (!dwell_bucket_lock(bucket)) {
-		dwell_tally(table, DWELL_FLOWS_CONTENDED);
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
 	}
 	/* another CPU may have taken the place, or admitted this very flow */
 	if (dwell_vacancy_for(table, first, second, tag) != vacancy) {
 		dwell_bucket_unlock(bucket);
-		dwell_tally(table, DWELL_FLOWS_CONTENDED);
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
 	}
 	if (rank != DWELL_RANK_FREE) {
 		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
 		if (rank == DWELL_RANK_IDLE)
-			dwell_tally(table, DWELL_FLOWS_EXPIRED);
+			dwell_table_count(table, DWELL_FLOWS_EXPIRED);
 		else if (rank == DWELL_RANK_UNSETTLED)
-			dwell_tally(table, DWELL_FLOWS_EVICTED);
+			dwell_table_count(table, DWELL_FLOWS_EVICTED);
 		else if (found.head->flags & DWELL_HEAD_SPENT)
 			reason = DWELL_CLOSE_ANSWERED;
 		if (!found.head->close_reason)
 			dwell_place_over(table, found.place, reason);
-		dwell_tally(table, DWELL_PLACES_FREED);
+		dwell_table_count(table, DWELL_PLACES_FREED);
 	}
 	found.opened = dwell_flow_write(table, bucket, found.place, packet);
 	dwell_bucket_unlock(bucket);
 	if (!found.opened)
 		return none;
-	dwell_tally(table, DWELL_FLOWS_OPENED);
+	dwell_table_count(table, DWELL_FLOWS_OPENED);
 	return found;
 }
 
@@ -351,10 +351,10 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 			continue;
 		if (!head->close_reason) {
 			if (reason == DWELL_CLOSE_IDLE)
-				dwell_tally(table, DWELL_FLOWS_EXPIRED);
+				dwell_table_count(table, DWELL_FLOWS_EXPIRED);
 			dwell_place_over(table, place, reason);
 		}
-		dwell_tally(table, DWELL_PLACES_FREED);
+		dwell_table_count(table, DWELL_PLACES_FREED);
 		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
 	}
 	dwell_bucket_unlock(bucket);

@@ -9,4 +9,6 @@ pub mod abi;
 pub mod histogram;
 pub mod measure;
 pub mod observe;
+pub mod response;
 pub mod rtt;
+mod table;

@@ -287,7 +287,7 @@ impl FlowEvent {
     }
 }
 
-fn endpoint(raw: abi::dwell_address, port: u16) -> Endpoint {
+pub(crate) fn endpoint(raw: abi::dwell_address, port: u16) -> Endpoint {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&raw.high.to_ne_bytes());
     bytes[8..].copy_from_slice(&raw.low.to_ne_bytes());

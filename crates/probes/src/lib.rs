@@ -6,6 +6,7 @@ mod error;
 pub mod host;
 mod interface;
 mod load;
+pub mod response;
 pub mod rtt;
 mod vantage;
 

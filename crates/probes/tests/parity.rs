@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+mod support;
 
-use dwell_capture::Reader;
+use std::io::ErrorKind;
+
 use dwell_engine::{
     measure::Event,
     observe::Observation,
@@ -19,27 +17,8 @@ use dwell_probes::{
     rtt::{Options, Probe},
 };
 
-/// Times and bytes.
-type Packets = Vec<(u64, Vec<u8>)>;
 /// Events, and all counters.
 type Run = (Vec<Event>, Vec<u64>);
-
-/// Packets of an Ethernet capture, filled up with zeros to their length on the
-/// wire: the kernel takes whole packets only.
-fn packets(path: &Path) -> Packets {
-    let mut packets = Vec::new();
-    let Ok(mut reader) = Reader::open(path) else {
-        return packets;
-    };
-    while let Ok(Some(packet)) = reader.next_packet() {
-        let mut data = packet.data.to_vec();
-        data.resize(packet.wire_len.max(14) as usize, 0);
-        if packet.link.0 == 1 && data.len() < 60_000 {
-            packets.push((packet.time_ns, data));
-        }
-    }
-    packets
-}
 
 fn natively(config: &Config, packets: &[(u64, Vec<u8>)]) -> Run {
     let mut tracker = Tracker::new(config);
@@ -65,7 +44,7 @@ fn natively(config: &Config, packets: &[(u64, Vec<u8>)]) -> Run {
 }
 
 /// Also gives back the packets, without those that the kernel would not build.
-fn in_the_kernel(config: &Config, mut packets: Packets) -> (Run, Packets) {
+fn in_the_kernel(config: &Config, mut packets: support::Packets) -> (Run, support::Packets) {
     let mut probe = Probe::load(&Options {
         config: config.clone(),
         report: true,
@@ -92,33 +71,13 @@ fn in_the_kernel(config: &Config, mut packets: Packets) -> (Run, Packets) {
     ((events, counters), packets)
 }
 
-fn captures() -> Vec<PathBuf> {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let shared = crate_folder.join("../../../shared/captures");
-    if !shared.exists() {
-        eprintln!("the folder of third-party captures is not here: only our own are compared");
-    }
-    let mut files = Vec::new();
-    for folder in [
-        crate_folder.join("../../tests/captures"),
-        shared.clone(),
-        shared.join("nasty"),
-    ] {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    files
-}
-
 #[test]
 fn root_kernel_and_native_give_the_same_samples() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: loading BPF programs needs root");
         return;
     }
-    let files = captures();
+    let files = support::captures();
     let config = Config {
         include_handshake: true,
         flow_events: true,
@@ -127,7 +86,7 @@ fn root_kernel_and_native_give_the_same_samples() {
     };
     let mut compared = 0;
     for file in files {
-        let packets = packets(&file);
+        let packets = support::packets(&file);
         if packets.is_empty() {
             continue;
         }

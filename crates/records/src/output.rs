@@ -2,7 +2,7 @@
 
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
-use crate::{Format, Interval, Sink, SinkError, Source, Status, Summary};
+use crate::{Format, Interval, Response, Sink, SinkError, Source, Status, Summary};
 
 /// Where records go, and how. After an error nothing more is written.
 pub struct Output {
@@ -45,6 +45,11 @@ impl Output {
         self.write(|format, source, out| format.flow(event, source, out))
     }
 
+    /// Writes an epoch of a flow.
+    pub fn response(&mut self, response: &Response<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.response(response, source, out))
+    }
+
     /// Writes the groups of an interval.
     pub fn interval(&mut self, interval: &Interval<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.interval(interval, source, out))
@@ -58,6 +63,14 @@ impl Output {
     /// Writes what was counted.
     pub fn status(&mut self, status: &Status) -> Result<(), SinkError> {
         self.write(|format, source, out| format.status(status, source, out))
+    }
+
+    /// Writes lines that no format has a say in.
+    pub fn lines(&mut self, write: impl FnOnce(&mut String)) -> Result<(), SinkError> {
+        let mut lines = String::new();
+        write(&mut lines);
+        self.sink
+            .record(|out| out.extend_from_slice(lines.as_bytes()))
     }
 
     /// Hands on what is still in the buffer: at the end of each interval, and of the run.

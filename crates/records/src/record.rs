@@ -1,7 +1,7 @@
 //! Records that the engine does not make: of an interval, and of a run.
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
-use dwell_engine::{histogram::Histogram, rtt::Counters};
+use dwell_engine::{histogram::Histogram, response::Record, rtt::Counters};
 use serde::Serialize;
 
 /// An interval that is over, with the groups that had samples in it.
@@ -22,6 +22,36 @@ impl<'a> Interval<'a> {
         let groups = self.groups;
         let keyed = groups.iter().filter(|group| group.key.is_some());
         keyed.chain(groups.iter().filter(|group| group.key.is_none()))
+    }
+}
+
+/// An epoch of a flow, and what was made of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// What was seen.
+    pub record: &'a Record,
+    /// The estimate, if there is one.
+    pub response_ns: Option<u64>,
+    /// The gap between batches, where the method knows one.
+    pub ibg_ns: Option<u64>,
+    /// Responses or batches that the estimate is made of.
+    pub batches: u64,
+    /// How it was made.
+    pub method: Option<&'a str>,
+    /// Which latencies it is the mean of: "all" or "causal".
+    pub truth: Option<&'a str>,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// Why it should not be believed.
+    pub reason: Option<&'a str>,
+    /// The modes that it came from are wanted too.
+    pub show_modes: bool,
+}
+
+impl Response<'_> {
+    /// True if there is an estimate, and nothing speaks against it.
+    pub fn is_valid(&self) -> bool {
+        self.response_ns.is_some() && self.reason.is_none()
     }
 }
 

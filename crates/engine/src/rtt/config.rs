@@ -1,6 +1,6 @@
 //! What to measure, in the terms of a user, and as the core wants it.
 
-use crate::{abi, measure::Method, rtt::FilterRule};
+use crate::{abi, measure::Method, rtt::FilterRule, table};
 
 /// How often a flow may be sampled, in each direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,11 +56,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Buckets of the flow table: a power of two with a quarter more places
-    /// than `max_flows`, so that two full buckets for one flow stay rare.
+    /// Buckets of the flow table.
     pub fn buckets(&self) -> u32 {
-        let places = self.max_flows.clamp(4, 1 << 24) / 4 * 5;
-        places.next_power_of_two() / abi::DWELL_WAYS
+        table::buckets(self.max_flows)
     }
 
     /// Places for stamps: a power of two, four for each flow.
@@ -68,17 +66,15 @@ impl Config {
         self.max_flows.clamp(16_384, 1 << 24).next_power_of_two() * 4
     }
 
-    /// The same in the core's terms. At most `DWELL_FILTER_RULES` rules fit;
-    /// [`FilterRule::parse_all`] sees to that.
+    /// The same in the core's terms.
     pub fn to_core(&self) -> abi::dwell_rtt_config {
         let mut core = abi::dwell_rtt_config {
-            table: abi::dwell_table_config {
-                idle_timeout_ns: self.idle_timeout_ns,
-                seed: self.seed,
-                bucket_mask: self.buckets() - 1,
-                filter: FilterRule::all_to_core(&self.filter),
-                ..Default::default()
-            },
+            table: table::to_core(
+                &self.filter,
+                self.max_flows,
+                self.idle_timeout_ns,
+                self.seed,
+            ),
             spin_floor_ns: self.spin_floor_ns,
             methods: self
                 .methods

@@ -3,7 +3,7 @@
 
 use zerocopy::IntoBytes;
 
-use crate::{abi, measure::Event, observe::Observation, rtt::Config};
+use crate::{abi, measure::Event, observe::Observation, rtt::Config, table};
 
 /// Follows flows and measures their round trips. The same C steps run in the
 /// kernel.
@@ -25,10 +25,16 @@ unsafe impl Send for Tracker {}
 impl Tracker {
     /// Memory is set aside for `max_flows` at once, and used as flows come.
     pub fn new(config: &Config) -> Tracker {
-        let mut buckets = zeroed::<abi::dwell_bucket>(config.buckets());
-        let mut flows = zeroed::<abi::dwell_flow>(config.buckets() * abi::DWELL_WAYS);
-        let mut memories = zeroed::<abi::dwell_memories>(config.buckets() * abi::DWELL_WAYS);
-        let mut stamps = zeroed::<abi::dwell_stamp>(config.stamps());
+        let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_bucket>());
+        let mut flows = table::zeroed(
+            config.buckets() * abi::DWELL_WAYS,
+            size_of::<abi::dwell_flow>(),
+        );
+        let mut memories = table::zeroed(
+            config.buckets() * abi::DWELL_WAYS,
+            size_of::<abi::dwell_memories>(),
+        );
+        let mut stamps = table::zeroed(config.stamps(), size_of::<abi::dwell_stamp>());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
             buckets: buckets.as_mut_ptr().cast(),
@@ -121,13 +127,6 @@ impl Tracker {
     }
 }
 
-/// Memory for `count` objects of the core that start as zeros; the system maps
-/// it page by page as it is touched.
-fn zeroed<T>(count: u32) -> Vec<u64> {
-    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 8) };
-    vec![0; count as usize * size_of::<T>() / 8]
-}
-
 /// What was seen, and why packets, flows or matches were not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters([u64; abi::DWELL_COUNTERS as usize]);
@@ -196,6 +195,8 @@ counters! {
     Filtered = DWELL_SKIP_FILTERED, "filtered";
     /// The link type is not known.
     UnknownLink = DWELL_SKIP_LINK, "unknown_link";
+    /// Packets of servers, where only those of clients count.
+    Server = DWELL_SKIP_SERVER, "server";
     /// An answer to nothing that was seen.
     Stray = DWELL_SKIP_STRAY, "stray";
     /// Flows that were given a place.

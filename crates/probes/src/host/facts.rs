@@ -153,6 +153,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ping", "sudo apt-get install iputils-ping"),
     ("dnsmasq", "sudo apt-get install dnsmasq-base"),
     ("dig", "sudo apt-get install bind9-dnsutils"),
+    ("memcached", "sudo apt-get install memcached"),
+    ("tcpdump", "sudo apt-get install tcpdump"),
 ];
 
 impl Fact {

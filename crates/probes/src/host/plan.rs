@@ -100,6 +100,8 @@ const TRAFFIC_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Program("ping")], serves: "ICMP traffic", without: Without::Degraded("no ICMP traffic") },
     Need { any_of: &[Fact::Program("dnsmasq")], serves: "answers DNS queries", without: Without::Degraded("no DNS traffic") },
     Need { any_of: &[Fact::Program("dig")], serves: "sends DNS queries", without: Without::Degraded("no DNS traffic") },
+    Need { any_of: &[Fact::Program("memcached")], serves: "answers reads and writes", without: Without::Degraded("no load of memcached") },
+    Need { any_of: &[Fact::Program("tcpdump")], serves: "captures loads", without: Without::Degraded("no captures of loads") },
 ];
 
 fn holds_xdp(device: &Device) -> Option<String> {

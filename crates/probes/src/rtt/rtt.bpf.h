@@ -107,7 +107,7 @@ static __always_inline void dwell_emit_flow(struct dwell_table *table,
 	if (!program.config.flow_events)
 		return;
 	if (emit_flow(flow, memories, change | detail << 8, rtt_ns, dwell_now(table->clock)))
-		dwell_tally(table, DWELL_EVENTS_LOST);
+		dwell_table_count(table, DWELL_EVENTS_LOST);
 }
 
 static __always_inline void emit_sample(struct dwell_step *step, const struct dwell_match *match)

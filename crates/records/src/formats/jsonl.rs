@@ -14,8 +14,8 @@ use dwell_engine::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::Format;
-use crate::{Distribution, Interval, Prefix, Source, Status, Summary, Timestamps};
+use super::{Format, response};
+use crate::{Distribution, Interval, Prefix, Response, Source, Status, Summary, Timestamps};
 
 /// Name and version of the objects' schema. The version changes if a key is
 /// removed or changes its meaning, not if one is added.
@@ -69,6 +69,10 @@ impl Format for Jsonl {
             interface: source.interfaces.label(event.interface),
         };
         line(&object, out);
+    }
+
+    fn response(&mut self, response: &Response<'_>, source: &Source, out: &mut Vec<u8>) {
+        response::jsonl(response, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@
 mod jsonl;
 mod latency;
 mod ppviz;
+mod response;
 mod table;
 mod text;
 
@@ -13,7 +14,7 @@ pub use latency::Latency;
 pub use ppviz::Ppviz;
 pub use text::{Text, counted};
 
-use crate::{Interval, Source, Status, Summary};
+use crate::{Interval, Response, Source, Status, Summary};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -23,6 +24,9 @@ pub trait Format: Send {
 
     /// A change in the life of a flow.
     fn flow(&mut self, _event: &FlowEvent, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// An epoch of a flow.
+    fn response(&mut self, _response: &Response<'_>, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}

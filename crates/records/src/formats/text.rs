@@ -11,8 +11,8 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use super::{Format, Latency, table};
-use crate::{Interval, Source, Summary, Timestamps};
+use super::{Format, Latency, response, table};
+use crate::{Interval, Response, Source, Summary, Timestamps};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -76,6 +76,10 @@ impl Format for Text {
             ),
         }
         end_line(event.interface, source, out);
+    }
+
+    fn response(&mut self, response: &Response<'_>, source: &Source, out: &mut Vec<u8>) {
+        response::text(response, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
@@ -261,6 +265,6 @@ mod tests {
     fn one_of_a_kind_is_singular() {
         let mut raw = abi::dwell_counters::default();
         raw.value.fill(1);
-        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw])), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 stray, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other");
+        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw])), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 server, 1 stray, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other");
     }
 }

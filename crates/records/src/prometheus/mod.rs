@@ -209,6 +209,7 @@ fn place(counter: Counter) -> Place {
         | Counter::TooDeep
         | Counter::Filtered
         | Counter::UnknownLink
+        | Counter::Server
         | Counter::Stray => skipped,
         Counter::FlowsOpened => one("dwell_flows_opened_total", "Flows that got a place."),
         Counter::FlowsEvicted => one(

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What kernel and user space share for `dwell response`. */
+#ifndef DWELL_RESPONSE_EVENT_H
+#define DWELL_RESPONSE_EVENT_H
+
+#include "events.h"
+#include "response_types.h"
+
+/* An epoch of a flow, as it is handed on. */
+struct dwell_response_event {
+	__u8 event; /* DWELL_EVENT_RESPONSE */
+	__u8 proto;
+	__u8 key_kind; /* enum dwell_key_kind */
+	__u8 visible;  /* enum dwell_visible: of the newest packet */
+	__u32 interface;
+	struct dwell_address src; /* the client */
+	struct dwell_address dst;
+	__u16 src_port; /* 0 where the key has no ports */
+	__u16 dst_port;
+	__u32 id; /* SPI, receiver index; 0 where the key has none */
+	struct dwell_epoch epoch;
+};
+
+/* What the program is told at load. */
+struct dwell_response_program {
+	struct dwell_table_config table;
+	struct dwell_response_config response;
+	struct dwell_filter servers; /* whose packets are answers; empty: told by ports */
+	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
+	__u8 replay;                 /* packets bring their time, as in a capture */
+	__u8 key_kind;               /* enum dwell_key_kind that is wanted */
+	__u8 reserved[2];
+};
+
+#endif

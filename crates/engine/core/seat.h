@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* `dwell response` on a flow table: whose packets count, what happens as
+ * epochs and flows end.
+ */
+#ifndef DWELL_SEAT_H
+#define DWELL_SEAT_H
+
+#include "arrival.h"
+#include "response.h"
+#include "response_event.h"
+#include "table.h"
+
+/* One flow. Its packets may come on several CPUs at once: the lock is tried for
+ * a while, and then the packet is given up, and counted.
+ */
+struct dwell_seat {
+	struct dwell_head head;
+	__u32 lock;
+	__u8 client; /* direction of the client's packets */
+	__u8 key_kind;
+	__u8 visible; /* enum dwell_visible */
+	__u8 reserved;
+	union dwell_response_state state; /* the last: of the estimator's size */
+};
+
+static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place);
+
+/* Room for a record, and its way out. */
+static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table);
+static __always_inline void dwell_seat_emit(struct dwell_table *table,
+					    struct dwell_response_event *record);
+static __always_inline const struct dwell_response_program *dwell_seat_program(
+	struct dwell_table *table);
+
+/* dwell_response_step() and dwell_response_end(), or calls of them. */
+static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
+					      const struct dwell_arrival *arrival,
+					      struct dwell_response_event *record);
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
+					    __u64 now_ns, struct dwell_response_event *record);
+
+#define DWELL_SEAT_TRIES 64
+
+static __always_inline int dwell_seat_lock(struct dwell_seat *seat)
+{
+	for (int i = 0; i < DWELL_SEAT_TRIES; i++)
+		if (__sync_val_compare_and_swap(&seat->lock, 0, 1) == 0)
+			return 1;
+	return 0;
+}
+
+static __always_inline void dwell_seat_unlock(struct dwell_seat *seat)
+{
+	__sync_lock_test_and_set(&seat->lock, 0);
+}
+
+static __always_inline void dwell_seat_tell(struct dwell_table *table,
+					    const struct dwell_seat *seat,
+					    struct dwell_response_event *record)
+{
+	const struct dwell_flow_key *key = &seat->head.key;
+	int from_b = seat->client & 1,
+	    has_id = seat->key_kind == DWELL_KEY_ESP || seat->key_kind == DWELL_KEY_WIREGUARD;
+
+	record->event = DWELL_EVENT_RESPONSE;
+	record->proto = seat->head.proto;
+	record->key_kind = seat->key_kind;
+	record->visible = seat->visible;
+	record->interface = key->interface;
+	record->src = from_b ? key->b : key->a;
+	record->dst = from_b ? key->a : key->b;
+	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
+	record->dst_port = has_id ? 0 : from_b ? key->a_port : key->b_port;
+	record->id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
+	dwell_table_count(table, DWELL_SAMPLES);
+	dwell_seat_emit(table, record);
+}
+
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place)
+{
+	struct dwell_seat *seat = dwell_seat_at(embedder, place);
+
+	return seat ? &seat->head : 0;
+}
+
+static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason)
+{
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+	struct dwell_response_event *record = dwell_seat_record(table);
+
+	(void)reason;
+	if (seat && record && dwell_seat_close(table, seat, ~0ULL, record))
+		dwell_seat_tell(table, seat, record);
+}
+
+static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 place)
+{
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+
+	if (!seat)
+		return 0;
+	__builtin_memset(seat, 0, sizeof(*seat));
+	return 1;
+}
+
+static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
+					     const struct dwell_packet *packet, __u64 now_ns)
+{
+	arrival->time_ns = now_ns;
+	arrival->bytes = packet->ip_bytes;
+	arrival->payload_bytes = packet->payload_bytes;
+	arrival->seq = packet->seq;
+	arrival->ack = packet->ack;
+	arrival->tcp_flags = packet->tcp_flags;
+	arrival->segments = packet->segments;
+	arrival->visible = DWELL_VISIBLE_NONE;
+	if (packet->kind == DWELL_KIND_TCP)
+		arrival->visible = DWELL_VISIBLE_TCP;
+	else if (packet->kind == DWELL_KIND_UDP && packet->key_kind == DWELL_KEY_5TUPLE)
+		arrival->visible = DWELL_VISIBLE_UDP;
+}
+
+/* One parsed packet through look-up and estimator. */
+static __always_inline void dwell_seat_step(struct dwell_table *table,
+					    const struct dwell_packet *packet)
+{
+	const struct dwell_response_program *program = dwell_seat_program(table);
+	struct dwell_found found = dwell_flow_of(table, packet);
+	struct dwell_seat *seat = (struct dwell_seat *)found.head;
+	struct dwell_response_event *record;
+	struct dwell_arrival arrival = {};
+
+	if (!seat) {
+		if (!packet->may_open)
+			dwell_table_count(table, DWELL_SKIP_STRAY);
+		return;
+	}
+	if (found.opened) {
+		seat->client = dwell_client_direction(&program->servers, packet);
+		seat->key_kind = packet->key_kind;
+	}
+	if ((packet->direction & 1) != seat->client) {
+		dwell_table_count(table, DWELL_SKIP_SERVER);
+		return;
+	}
+	record = dwell_seat_record(table);
+	dwell_arrival_of(&arrival, packet, dwell_now(table->clock));
+	if (!record || !dwell_seat_lock(seat)) {
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+		return;
+	}
+	seat->visible = arrival.visible;
+	if (dwell_seat_advance(table, seat, &arrival, record))
+		dwell_seat_tell(table, seat, record);
+	if (seat->state.clock.packets > 3)
+		seat->head.flags |= DWELL_HEAD_SETTLED;
+	dwell_seat_unlock(seat);
+}
+
+/* Ends the epochs of a bucket that are over, then frees idle flows; with
+ * DWELL_CLOSE_END all.
+ */
+static __always_inline void dwell_seat_sweep(struct dwell_table *table, __u32 index, __u32 reason)
+{
+	struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
+	struct dwell_response_event *record = dwell_seat_record(table);
+
+	if (!bucket || !record || !bucket->tags)
+		return;
+	for (__u32 way = 0; way < DWELL_WAYS; way++) {
+		struct dwell_seat *seat = dwell_seat_at(table->embedder, index * DWELL_WAYS + way);
+
+		if (!seat || !(bucket->tags >> 16 * way & 0xffff) || !dwell_seat_lock(seat))
+			continue;
+		if (dwell_seat_close(table, seat, dwell_now(table->clock), record))
+			dwell_seat_tell(table, seat, record);
+		dwell_seat_unlock(seat);
+	}
+	dwell_bucket_sweep(table, index, reason);
+}
+
+/* The packet that dwell_locate_plain() or dwell_locate_any() found. */
+static __always_inline dwell_where dwell_seat_locate(DWELL_FRAME *frame, const void *data,
+						     const void *end, __u32 link, __u32 key_kind)
+{
+	dwell_where where = 0;
+
+	if (key_kind != DWELL_KEY_OUTER)
+		where = dwell_locate_plain(data, end, link);
+	return where ? where
+		     : dwell_locate_any(frame, data, end, link, key_kind == DWELL_KEY_OUTER);
+}
+
+#endif

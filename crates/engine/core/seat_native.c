@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "seat_native.h"
+#include "seat.h"
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock)
+{
+	return clock->now_ns;
+}
+
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
+{
+	return clock->now_ns >> 20;
+}
+
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
+{
+	struct dwell_seats *seats = embedder;
+
+	return &seats->buckets[index & seats->program.table.bucket_mask];
+}
+
+static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
+{
+	struct dwell_seats *seats = embedder;
+
+	return &seats->seats[place &
+			     (seats->program.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1)];
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
+					       __u64 tag)
+{
+	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
+				table->config->idle_timeout_ns >> 20);
+}
+
+static __always_inline const struct dwell_response_program *dwell_seat_program(
+	struct dwell_table *table)
+{
+	struct dwell_seats *seats = table->embedder;
+
+	return &seats->program;
+}
+
+static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)
+{
+	struct dwell_seats *seats = table->embedder;
+
+	return seats->events < DWELL_SEAT_EVENTS ? &seats->event[seats->events] : 0;
+}
+
+static __always_inline void dwell_seat_emit(struct dwell_table *table,
+					    struct dwell_response_event *record)
+{
+	struct dwell_seats *seats = table->embedder;
+
+	(void)record;
+	seats->events++;
+}
+
+static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
+					      const struct dwell_arrival *arrival,
+					      struct dwell_response_event *record)
+{
+	return dwell_response_step(&seat->state, &dwell_seat_program(table)->response, arrival,
+				   &record->epoch);
+}
+
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
+					    __u64 now_ns, struct dwell_response_event *record)
+{
+	return dwell_response_end(&seat->state, &dwell_seat_program(table)->response, now_ns,
+				  &record->epoch);
+}
+
+static struct dwell_table table_of(struct dwell_seats *seats, struct dwell_clock *clock)
+{
+	struct dwell_table table = {&seats->program.table, &seats->counters, clock, seats};
+
+	return table;
+}
+
+__u32 dwell_seats_stride(void)
+{
+	return sizeof(struct dwell_seat);
+}
+
+void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes,
+			__u32 link, __u32 interface, __u64 time_ns)
+{
+	const void *end = (const char *)data + bytes;
+	struct dwell_frame frame = {data, end};
+	struct dwell_clock clock = {time_ns};
+	struct dwell_table table = table_of(seats, &clock);
+	struct dwell_packet packet;
+	dwell_where where;
+	__u32 result;
+
+	seats->events = 0;
+	seats->counters.value[DWELL_SEEN_PACKETS]++;
+	seats->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
+	where = dwell_seat_locate(&frame, data, end, link, seats->program.key_kind);
+	result = dwell_where_error(where);
+	if (result) {
+		seats->counters.value[result]++;
+		return;
+	}
+	__builtin_memset(&packet, 0, sizeof(packet));
+	packet.wire_bytes = wire_bytes;
+	packet.segments = 1;
+	packet.key.interface = interface;
+	result = dwell_arrival_parse(data, end, where, seats->program.key_kind, &packet);
+	if (result != DWELL_FRAME_OK) {
+		seats->counters.value[result]++;
+		return;
+	}
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, seats->program.table.seed);
+	dwell_seat_step(&table, &packet);
+}
+
+void dwell_seats_sweep(struct dwell_seats *seats, __u32 bucket, __u64 time_ns, __u32 reason)
+{
+	struct dwell_clock clock = {time_ns};
+	struct dwell_table table = table_of(seats, &clock);
+
+	seats->events = 0;
+	dwell_seat_sweep(&table, bucket, reason);
+}

@@ -1,0 +1,197 @@
+//! From an epoch's record to an estimate, and how far to believe it.
+
+use std::fmt;
+
+use crate::{
+    abi,
+    response::{Config, Epoch, modes::from_modes, tracks},
+};
+
+/// Which responses an estimate is the mean of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// All that ended in the epoch.
+    All,
+    /// Those whose arrival triggers the next request.
+    Causal,
+}
+
+impl Truth {
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Truth::All => "all",
+            Truth::Causal => "causal",
+        }
+    }
+}
+
+/// How an estimate was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Modes of gaps (Algorithm 2 of the paper).
+    Modes,
+    /// A fixed threshold of gaps (Algorithm 1).
+    Gap,
+    /// The TCP handshake.
+    SynAck,
+    /// A threshold found in the logarithms of gaps.
+    LogGap,
+    /// From a request to the one sent for its response.
+    Lag,
+    /// Runs of ACK progress.
+    AckRuns,
+    /// The same where ACKs are told by their size.
+    SizeRuns,
+}
+
+impl Method {
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Modes => "modes",
+            Method::Gap => "gap",
+            Method::SynAck => "syn-ack",
+            Method::LogGap => "log-gap",
+            Method::Lag => "lag",
+            Method::AckRuns => "ack-runs",
+            Method::SizeRuns => "size-runs",
+        }
+    }
+
+    /// Which responses its estimates are the mean of.
+    pub fn truth(self) -> Truth {
+        match self {
+            Method::Lag | Method::AckRuns | Method::SizeRuns => Truth::All,
+            Method::Modes | Method::Gap | Method::SynAck | Method::LogGap => Truth::Causal,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why an estimate is not to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Fewer responses or batches than a mean can be made of.
+    TooFew,
+    /// The client sends when it wants, not when a response comes.
+    ThinkTime,
+    /// Requests come like clockwork.
+    TimerDriven,
+    /// Full packets clocked by the ACKs of the other side.
+    BulkUpload,
+    /// The same without headers: the sender spaces its packets, or something does.
+    Paced,
+    /// Responses come in several pieces with pauses between.
+    Staggered,
+    /// Most ACKs are repeated: what they acknowledge tells of losses, not of ends.
+    Lossy,
+    /// Ends do not fit requests in either way: several things are under way, and
+    /// nothing tells them apart.
+    Multiplexed,
+}
+
+impl Reason {
+    /// In words, for output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::TooFew => "too few batches",
+            Reason::ThinkTime => "think time",
+            Reason::TimerDriven => "timer",
+            Reason::BulkUpload => "bulk upload",
+            Reason::Paced => "paced packets",
+            Reason::Staggered => "staggered responses",
+            Reason::Lossy => "lossy path",
+            Reason::Multiplexed => "multiplexed",
+        }
+    }
+}
+
+/// An estimate of one flow in one epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// How it was made.
+    pub method: Method,
+    /// Which responses it is the mean of.
+    pub truth: Truth,
+    /// The mean. None without any response; not to be used if there is a `reason`.
+    pub response_ns: Option<u64>,
+    /// The mean of the causal responses, where it can be told.
+    pub causal_ns: Option<u64>,
+    /// The mean gap between batches, where there are batches.
+    pub ibg_ns: Option<u64>,
+    /// Responses or batches that the estimate is the mean of.
+    pub batches: u64,
+    /// 0 to 1: how well what was seen agrees with what the method assumes.
+    pub confidence: f64,
+    /// Why it is not valid.
+    pub reason: Option<Reason>,
+}
+
+impl Estimate {
+    /// Whether it may be believed.
+    pub fn is_valid(&self) -> bool {
+        self.response_ns.is_some() && self.reason.is_none()
+    }
+
+    pub(super) fn new(method: Method, mean: Option<tracks::Mean>, doubt: f64) -> Estimate {
+        let batches = mean.map_or(0, |mean| mean.count);
+        Estimate {
+            method,
+            truth: method.truth(),
+            response_ns: mean.map(|mean| mean.ns.round() as u64),
+            causal_ns: None,
+            ibg_ns: None,
+            batches: batches.into(),
+            confidence: sureness(batches) * (1.0 - doubt.clamp(0.0, 1.0)),
+            reason: (batches < LEAST_BATCHES).then_some(Reason::TooFew),
+        }
+    }
+}
+
+/// A mean of fewer is an anecdote.
+const LEAST_BATCHES: u32 = 2;
+
+/// How much a count alone lets one believe.
+fn sureness(count: u32) -> f64 {
+    f64::from(count) / (f64::from(count) + 1.0)
+}
+
+/// Makes an estimate of an epoch's record.
+pub fn estimate(config: &Config, epoch: &Epoch) -> Estimate {
+    match u32::from(epoch.estimator) {
+        abi::DWELL_ESTIMATE_PIRATE => by_modes(config, epoch),
+        abi::DWELL_ESTIMATE_GAP => {
+            Estimate::new(Method::Gap, tracks::mean(epoch.gaps_ns, epoch.gaps), 0.0)
+        }
+        abi::DWELL_ESTIMATE_SYN_ACK => by_handshake(epoch),
+        _ => super::auto::by_what_it_shows(epoch),
+    }
+}
+
+fn by_modes(config: &Config, epoch: &Epoch) -> Estimate {
+    let found = from_modes(config, epoch);
+    let mean = found.map(|found| tracks::Mean {
+        ns: found.response_ns,
+        count: found.batches,
+    });
+    let seen = f64::from(epoch.gaps + epoch.discarded).max(1.0);
+    Estimate {
+        ibg_ns: found.map(|found| found.ibg_ns.round() as u64),
+        ..Estimate::new(Method::Modes, mean, f64::from(epoch.discarded) / seen)
+    }
+}
+
+/// One sample is all there is of a connection.
+fn by_handshake(epoch: &Epoch) -> Estimate {
+    let mean = tracks::mean(epoch.handshake_ns, u32::from(epoch.handshake_ns > 0));
+    Estimate {
+        reason: mean.is_none().then_some(Reason::TooFew),
+        ..Estimate::new(Method::SynAck, mean, 0.0)
+    }
+}

@@ -1,0 +1,18 @@
+//! Response latency from the client's packets alone.
+//!
+//! The core steps each packet of a flow and leaves a record of each epoch
+//! ([`Epoch`]); [`estimate()`] makes a latency of it, and says how far to
+//! believe it.
+
+mod auto;
+mod config;
+mod estimate;
+mod modes;
+mod native;
+mod tracker;
+mod tracks;
+
+pub use config::{Config, Epsilon, Estimator, Rto};
+pub use estimate::{Estimate, Method, Reason, Truth, estimate};
+pub use native::{Epoch, Flow, brief_edges};
+pub use tracker::{Key, Record, Tracker, Watch};

@@ -1,0 +1,150 @@
+//! Borders of epochs, and clocks that misbehave.
+
+use dwell_engine::{
+    abi,
+    response::{Config, Estimator, Flow, Method, estimate},
+};
+
+use crate::support::{MS, SECOND, START, epochs, sealed, syn, tcp};
+
+fn second(estimator: Estimator) -> Config {
+    Config {
+        estimator,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn states_are_as_small_as_promised() {
+    assert!(size_of::<abi::dwell_pirate_state>() <= 154);
+    assert!(size_of::<abi::dwell_auto_state>() <= 256);
+}
+
+#[test]
+fn a_gap_over_the_border_belongs_to_the_later_epoch() {
+    let config = second(Estimator::Pirate);
+    let packets = [900, 950, 1050].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&config, &packets);
+    assert_eq!(ended.len(), 2);
+    assert_eq!((ended[0].start_ns, ended[0].packets), (START, 2));
+    assert_eq!((ended[0].gaps, ended[0].gaps_ns), (1, 50 * MS));
+    assert_eq!((ended[1].start_ns, ended[1].packets), (START + SECOND, 1));
+    assert_eq!((ended[1].gaps, ended[1].gaps_ns), (1, 100 * MS));
+}
+
+#[test]
+fn epochs_without_packets_leave_no_record() {
+    let packets = [0, 5500].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&second(Estimator::Pirate), &packets);
+    let starts: Vec<u64> = ended.iter().map(|epoch| epoch.start_ns - START).collect();
+    assert_eq!(starts, [0, 5 * SECOND]);
+}
+
+#[test]
+fn the_clock_ends_an_epoch_only_when_it_is_over() {
+    for estimator in [
+        Estimator::Auto,
+        Estimator::Pirate,
+        Estimator::Gap(MS),
+        Estimator::SynAck,
+    ] {
+        let mut flow = Flow::new(&second(estimator));
+        assert!(flow.end(u64::MAX).is_none());
+        assert!(flow.step(&sealed(START + 10, 300)).is_none());
+        assert!(flow.end(START + SECOND - 1).is_none());
+        assert_eq!(flow.end(START + SECOND).unwrap().packets, 1);
+        assert!(flow.end(u64::MAX).is_none());
+        assert!(flow.step(&sealed(START + SECOND + 1, 300)).is_none());
+        assert_eq!(flow.end(u64::MAX).unwrap().start_ns, START + SECOND);
+    }
+}
+
+#[test]
+fn a_packet_that_is_late_makes_no_gap() {
+    let config = second(Estimator::Pirate);
+    let packets = [10, 30, 20, 40].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&config, &packets);
+    assert_eq!(
+        (ended[0].packets, ended[0].gaps, ended[0].gaps_ns),
+        (4, 2, 30 * MS)
+    );
+}
+
+#[test]
+fn a_late_packet_of_the_last_epoch_is_counted_in_this_one() {
+    let packets = [990, 1010, 995, 1020].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&second(Estimator::Pirate), &packets);
+    let packets: Vec<u32> = ended.iter().map(|epoch| epoch.packets).collect();
+    assert_eq!(packets, [1, 3]);
+}
+
+#[test]
+fn a_clock_set_back_begins_anew() {
+    for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(MS)] {
+        let times = [0, 10, 20, 30].map(|ms| START + ms * MS);
+        let before = times.map(|time_ns| sealed(time_ns, 300));
+        let after = times.map(|time_ns| sealed(time_ns - 500 * SECOND, 300));
+        let ended = epochs(&second(estimator), &[before, after].concat());
+        assert_eq!(ended.len(), 2);
+        assert_eq!(ended[1].start_ns, START - 500 * SECOND);
+        assert_eq!((ended[0].gaps, ended[1].gaps), (3, 3), "{estimator:?}");
+        assert!(ended[1].gaps_ns <= 30 * MS);
+    }
+}
+
+#[test]
+fn a_clock_set_forward_is_idle_time() {
+    let times = [0, 10, 20, 100_020, 100_030].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&second(Estimator::Pirate), &times);
+    assert_eq!(
+        (ended[1].gaps, ended[1].idle, ended[1].gaps_ns),
+        (1, 1, 10 * MS)
+    );
+    let ended = epochs(&second(Estimator::Auto), &times);
+    assert_eq!(ended[1].gaps, 1);
+    assert!(ended[1].gaps_ns.abs_diff(10 * MS) < 256); // in ticks
+    assert!(ended[1].all_ns <= 30 * MS);
+}
+
+#[test]
+fn the_handshake_is_one_sample_a_connection() {
+    let config = second(Estimator::SynAck);
+    let packets = [
+        syn(START, 0),
+        tcp(START + 30 * MS, 1, 0, 1),
+        tcp(START + 90 * MS, 1, 300, 1),
+    ];
+    let made = estimate(&config, &epochs(&config, &packets)[0]);
+    assert_eq!(
+        (made.method, made.response_ns),
+        (Method::SynAck, Some(30 * MS))
+    );
+    assert!(made.is_valid());
+    let again = [
+        syn(START, 0),
+        syn(START + SECOND / 2, 0),
+        tcp(START + 530 * MS, 1, 0, 1),
+    ];
+    let made = estimate(&config, &epochs(&config, &again)[0]);
+    assert_eq!(made.response_ns, None);
+}
+
+#[test]
+fn auto_tells_the_handshake_too() {
+    let packets = [syn(START, 0), tcp(START + 30 * MS, 1, 0, 1)];
+    let epoch = epochs(&second(Estimator::Auto), &packets)[0];
+    assert!(epoch.handshake_ns.abs_diff(30 * MS) < 20_000);
+    assert_eq!(epoch.begun, 1);
+}
+
+#[test]
+fn a_response_just_before_the_border_counts_before_it() {
+    // the run of ACKs ends at 995 ms; nothing follows until 1100 ms
+    let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+    packets.push(tcp(START + 900 * MS, 1, 300, 1));
+    packets.push(tcp(START + 995 * MS, 301, 0, 5001));
+    packets.push(tcp(START + 1100 * MS, 301, 300, 5001));
+    let ended = epochs(&second(Estimator::Auto), &packets);
+    assert_eq!((ended[0].all, ended[0].all_ns.div_ceil(MS)), (1, 95));
+    assert_eq!(ended[1].all, 0);
+}

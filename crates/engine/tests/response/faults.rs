@@ -1,0 +1,138 @@
+//! What is not to be believed says so.
+
+use dwell_engine::{
+    abi::dwell_arrival,
+    response::{Config, Estimate, Reason, estimate},
+};
+
+use crate::support::{MS, START, US, epochs, sealed, syn, tcp};
+
+#[track_caller]
+fn assert_fault(packets: &[dwell_arrival], reason: Reason) -> Estimate {
+    let config = Config::default();
+    let ended = epochs(&config, packets);
+    let made = estimate(&config, &ended[ended.len() / 2]);
+    assert_eq!(
+        made.reason,
+        Some(reason),
+        "{made:?}\n{:?}",
+        ended[ended.len() / 2]
+    );
+    assert!(!made.is_valid());
+    made
+}
+
+#[test]
+fn an_upload_clocked_by_acks() {
+    let packets: Vec<_> = (0..2000u32)
+        .map(|i| tcp(START + u64::from(i) * MS, 1 + 1448 * i, 1448, 1))
+        .collect();
+    assert_fault(&packets, Reason::BulkUpload);
+}
+
+#[test]
+fn a_stream_that_is_paced() {
+    let packets: Vec<_> = (0..2000).map(|i| sealed(START + i * MS, 1500)).collect();
+    assert_fault(&packets, Reason::Paced);
+}
+
+#[test]
+fn a_timer() {
+    let packets: Vec<_> = (0..200).map(|i| sealed(START + i * 10 * MS, 300)).collect();
+    let made = assert_fault(&packets, Reason::TimerDriven);
+    assert!(made.response_ns.unwrap().abs_diff(10 * MS) < US);
+}
+
+/// Answers come after `service_ns`, the next request `think_ns` later.
+fn one_by_one(service_ns: u64, think_ns: u64) -> Vec<dwell_arrival> {
+    let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+    let mut now = START + 2 * MS;
+    for i in 0..200u32 {
+        packets.push(tcp(now, 1 + 300 * i, 300, 1 + 5000 * i));
+        now += service_ns;
+        packets.push(tcp(now, 301 + 300 * i, 0, 5001 + 5000 * i));
+        now += think_ns;
+    }
+    packets
+}
+
+#[test]
+fn a_client_that_mostly_thinks() {
+    let made = assert_fault(&one_by_one(MS, 20 * MS), Reason::ThinkTime);
+    assert!(made.response_ns.unwrap().abs_diff(MS) < US);
+}
+
+#[test]
+fn a_client_that_thinks_a_little_is_fine() {
+    let config = Config::default();
+    let epoch = epochs(&config, &one_by_one(10 * MS, 2 * MS))[1];
+    let made = estimate(&config, &epoch);
+    assert!(made.is_valid(), "{made:?}");
+    assert!(made.response_ns.unwrap().abs_diff(10 * MS) < 2 * US);
+}
+
+#[test]
+fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
+    // every other response is so small that only the next request, 10 ms later,
+    // acknowledges it
+    let (mut packets, mut now) = (
+        vec![syn(START, 0), tcp(START + MS, 1, 0, 1)],
+        START + 2 * MS,
+    );
+    for i in 0..150u32 {
+        packets.push(tcp(now, 1 + 300 * i, 300, 1 + 5000 * i));
+        if i % 2 == 0 {
+            packets.push(tcp(now + 5 * MS, 301 + 300 * i, 0, 5001 + 5000 * i));
+        }
+        now += 15 * MS;
+    }
+    let config = Config::default();
+    let epoch = epochs(&config, &packets)[1];
+    let made = estimate(&config, &epoch);
+    assert!(
+        made.response_ns.unwrap().abs_diff(5 * MS) < 2 * US,
+        "{made:?}"
+    );
+    assert!(epoch.hidden > 20 && made.confidence < 0.8);
+}
+
+#[test]
+fn responses_in_pieces() {
+    let mut packets = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+    let (mut now, mut ack) = (START + 2 * MS, 1);
+    for i in 0..200u32 {
+        packets.push(tcp(now, 1 + 300 * i, 300, ack));
+        for _ in 0..3 {
+            now += 3 * MS;
+            ack += 5000;
+            packets.push(tcp(now, 301 + 300 * i, 0, ack));
+        }
+        now += 10 * US;
+    }
+    assert_fault(&packets, Reason::Staggered);
+}
+
+#[test]
+fn repeated_acks() {
+    let mut packets = one_by_one(10 * MS, 10 * US);
+    let acks: Vec<_> = packets
+        .iter()
+        .filter(|packet| packet.payload_bytes == 0)
+        .copied()
+        .collect();
+    for ack in acks {
+        packets.extend((1..5).map(|i| dwell_arrival {
+            time_ns: ack.time_ns + i,
+            ..ack
+        }));
+    }
+    packets.sort_by_key(|packet| packet.time_ns);
+    assert_fault(&packets, Reason::Lossy);
+}
+
+#[test]
+fn too_few() {
+    assert_fault(&[tcp(START, 1, 300, 1)], Reason::TooFew);
+    let few = &one_by_one(10 * MS, 10 * US)[..5];
+    assert_fault(few, Reason::TooFew);
+}

@@ -1,0 +1,12 @@
+//! Response latency: the modes of the paper, epochs, and estimates of synthetic
+//! workloads whose truth is known.
+
+#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+
+mod captures;
+mod epochs;
+mod faults;
+mod modes;
+mod simulation;
+mod support;
+mod workloads;

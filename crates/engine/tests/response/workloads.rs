@@ -1,0 +1,230 @@
+//! Estimates of workloads whose truth is known. Bounds are of errors an epoch.
+
+use dwell_engine::{
+    abi,
+    response::{Config, Epoch, Estimate, Method, Truth, estimate},
+};
+
+use crate::{
+    simulation::{Client, Response, Server, Traffic, Workload, simulate},
+    support::{MS, SECOND, US, epochs},
+};
+
+fn truth(traffic: &Traffic, epoch: &Epoch, which: Truth) -> Option<f64> {
+    let ends = epoch.start_ns..epoch.start_ns + epoch.epoch_ns;
+    let counts = |r: &&Response| ends.contains(&r.done_ns) && (which == Truth::All || r.causal);
+    let of: Vec<f64> = traffic
+        .responses
+        .iter()
+        .filter(counts)
+        .map(|r| r.latency_ns as f64)
+        .collect();
+    (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+}
+
+/// Relative errors of valid estimates, sorted by size, and their methods.
+fn errors(traffic: &Traffic) -> (Vec<f64>, Vec<Estimate>) {
+    let config = Config::default();
+    let mut ended = epochs(&config, &traffic.packets);
+    ended.pop(); // cut short
+    let (mut errors, mut made) = (Vec::new(), Vec::new());
+    for epoch in &ended {
+        let estimate = estimate(&config, epoch);
+        let truth = truth(traffic, epoch, estimate.truth);
+        if let (true, Some(ns), Some(truth)) = (estimate.is_valid(), estimate.response_ns, truth) {
+            errors.push((ns as f64 / truth - 1.0).abs());
+            made.push(estimate);
+        }
+    }
+    assert!(
+        made.len() + 1 >= ended.len(),
+        "{} of {} epochs",
+        made.len(),
+        ended.len()
+    );
+    errors.sort_by(f64::total_cmp);
+    (errors, made)
+}
+
+#[track_caller]
+fn assert_within(workload: Workload, median: f64, nine_in_ten: f64) -> Vec<Estimate> {
+    let (errors, made) = errors(&simulate(workload, 30 * SECOND));
+    let got = (errors[errors.len() / 2], errors[errors.len() * 9 / 10]);
+    assert!(
+        got.0 <= median && got.1 <= nine_in_ten,
+        "{workload:?}: {got:?}"
+    );
+    made
+}
+
+#[test]
+fn one_outstanding() {
+    for client in [Client::Batch, Client::Window, Client::Page] {
+        for seed in 1..4 {
+            assert_within(
+                Workload {
+                    seed,
+                    ..Workload::new(client, 1)
+                },
+                0.001,
+                0.001,
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_with_four_outstanding() {
+    for seed in 1..4 {
+        let made = assert_within(
+            Workload {
+                seed,
+                ..Workload::new(Client::Page, 4)
+            },
+            0.006,
+            0.03,
+        );
+        assert!(
+            made.iter()
+                .all(|made| made.method == Method::AckRuns && made.confidence > 0.9)
+        );
+    }
+}
+
+#[test]
+fn pages_with_sixteen_outstanding() {
+    assert_within(Workload::new(Client::Page, 16), 0.02, 0.05);
+}
+
+#[test]
+fn pages_of_a_client_that_thinks() {
+    let workload = Workload {
+        think_ns: 20 * MS,
+        ..Workload::new(Client::Page, 4)
+    };
+    assert_within(workload, 0.006, 0.03);
+}
+
+#[test]
+fn batches() {
+    for depth in [4, 8, 16] {
+        assert_within(Workload::new(Client::Batch, depth), 0.02, 0.05);
+    }
+}
+
+#[test]
+fn a_window_that_is_kept_full_is_measured_by_its_own_requests() {
+    for depth in [4, 8, 16] {
+        let made = assert_within(Workload::new(Client::Window, depth), 0.001, 0.002);
+        assert!(made.iter().skip(1).all(|made| made.method == Method::Lag));
+    }
+}
+
+#[test]
+fn a_server_that_answers_several_at_once() {
+    let server = Server::Concurrent;
+    assert_within(
+        Workload {
+            server,
+            ..Workload::new(Client::Batch, 4)
+        },
+        0.06,
+        0.1,
+    );
+    // ends that come at once, without a pause between pages, are the worst case
+    let made = assert_within(
+        Workload {
+            server,
+            ..Workload::new(Client::Page, 4)
+        },
+        0.2,
+        0.35,
+    );
+    let sure: f64 = made.iter().map(|made| made.confidence).sum::<f64>() / made.len() as f64;
+    assert!(sure < 0.9, "{sure}");
+}
+
+#[test]
+fn a_way_of_ten_milliseconds() {
+    let workload = Workload {
+        rtt_ns: 10 * MS,
+        ..Workload::new(Client::Page, 4)
+    };
+    assert_within(workload, 0.01, 0.03);
+}
+
+#[test]
+fn causal_responses_of_batches_are_the_last_ones() {
+    let config = Config::default();
+    let traffic = simulate(Workload::new(Client::Batch, 4), 10 * SECOND);
+    for epoch in &epochs(&config, &traffic.packets)[1..9] {
+        let made = estimate(&config, epoch);
+        let causal = truth(&traffic, epoch, Truth::Causal).unwrap();
+        let all = truth(&traffic, epoch, Truth::All).unwrap();
+        assert!(causal > 1.3 * all);
+        assert!((made.causal_ns.unwrap() as f64 / causal - 1.0).abs() < 0.05);
+    }
+}
+
+/// The same packets as an encrypted tunnel shows them.
+fn seal(traffic: &mut Traffic) {
+    for packet in &mut traffic.packets {
+        *packet = abi::dwell_arrival {
+            time_ns: packet.time_ns,
+            bytes: packet.bytes,
+            segments: 1,
+            ..Default::default()
+        };
+    }
+}
+
+#[test]
+fn without_headers_size_tells_requests_from_acks() {
+    for client in [Client::Page, Client::Batch] {
+        let mut traffic = simulate(Workload::new(client, 4), 30 * SECOND);
+        seal(&mut traffic);
+        let (errors, made) = errors(&traffic);
+        assert!(errors[errors.len() / 2] < 0.03, "{client:?} {errors:?}");
+        assert!(made.iter().all(|made| made.method == Method::SizeRuns));
+    }
+}
+
+#[test]
+fn without_acks_only_gaps_are_left_and_confidence_is_low() {
+    let mut traffic = simulate(Workload::new(Client::Batch, 4), 30 * SECOND);
+    seal(&mut traffic);
+    traffic.packets.retain(|packet| packet.bytes > 160);
+    let (errors, made) = errors(&traffic);
+    assert!(errors[errors.len() * 9 / 10] < 0.01, "{errors:?}");
+    for made in made {
+        assert_eq!((made.method, made.truth), (Method::LogGap, Truth::Causal));
+        assert!(made.confidence <= 0.5);
+    }
+}
+
+#[test]
+fn lost_order_costs_little() {
+    let mut traffic = simulate(Workload::new(Client::Page, 4), 30 * SECOND);
+    for (i, packet) in traffic.packets.iter_mut().enumerate() {
+        packet.time_ns += if i % 4 == 1 { 0 } else { 2500 * US };
+    }
+    traffic.packets.sort_by_key(|packet| packet.time_ns);
+    let (errors, _) = errors(&traffic);
+    assert!(errors[errors.len() / 2] < 0.05, "{errors:?}");
+}
+
+#[test]
+fn packets_seen_twice_change_little() {
+    let mut traffic = simulate(Workload::new(Client::Page, 4), 30 * SECOND);
+    traffic.packets = traffic
+        .packets
+        .iter()
+        .flat_map(|packet| [*packet, *packet])
+        .collect();
+    let config = Config::default();
+    for epoch in &epochs(&config, &traffic.packets)[1..29] {
+        let truth = truth(&traffic, epoch, Truth::All).unwrap();
+        let ns = estimate(&config, epoch).response_ns.unwrap();
+        assert!((ns as f64 / truth - 1.0).abs() < 0.1);
+    }
+}

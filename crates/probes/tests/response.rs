@@ -1,0 +1,118 @@
+//! The same packets through the kernel (BPF_PROG_TEST_RUN) and through the
+//! native core must leave the same epochs, mode by mode.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use dwell_engine::{
+    observe::Observation,
+    response::{Config, Estimator, Record, Tracker, Watch},
+    rtt::Counter,
+};
+use dwell_probes::{
+    Error, Hook, TcHookKind,
+    response::{Options, Probe},
+};
+use zerocopy::IntoBytes;
+
+/// Epochs as text, and all counters.
+type Run = (Vec<String>, Vec<u64>);
+
+fn line(record: &Record) -> String {
+    format!(
+        "{} {} {} {:?} {:?} {:x?}",
+        record.src,
+        record.dst,
+        record.protocol,
+        record.key,
+        record.id,
+        record.epoch.as_bytes()
+    )
+}
+
+fn watch(estimator: Estimator) -> Watch {
+    Watch {
+        config: Config {
+            estimator,
+            epoch_ns: 100_000_000,
+            ..Config::default()
+        },
+        max_flows: 256,
+        ..Watch::default()
+    }
+}
+
+fn natively(watch: &Watch, packets: &[(u64, Vec<u8>)]) -> Run {
+    let mut tracker = Tracker::new(watch);
+    let mut lines = Vec::new();
+    for (time_ns, data) in packets {
+        let packet = Observation {
+            time_ns: *time_ns,
+            interface: 1,
+            link: 1,
+            data,
+            wire_len: data.len() as u32,
+        };
+        tracker.observe(&packet, |record| lines.push(line(&record)));
+    }
+    let counters = tracker.counters();
+    (
+        lines,
+        Counter::ALL.map(|counter| counters.get(counter)).to_vec(),
+    )
+}
+
+/// Also gives back the packets, without those that the kernel would not build.
+fn in_the_kernel(watch: &Watch, packets: &mut Vec<(u64, Vec<u8>)>) -> Run {
+    let mut probe = Probe::load(&Options {
+        watch: watch.clone(),
+        ingress: Hook::TcIngress,
+        tc: TcHookKind::Auto,
+        replay: true,
+    })
+    .unwrap();
+    let mut lines = Vec::new();
+    packets.retain(|(time_ns, data)| {
+        let built = match probe.replay_packet(data, *time_ns) {
+            Err(Error::Run(io)) if io.kind() == std::io::ErrorKind::InvalidInput => false,
+            result => result.map(|()| true).unwrap(),
+        };
+        probe.drain(|record| lines.push(line(&record))).unwrap();
+        built
+    });
+    let counters = probe.counters().unwrap();
+    (
+        lines,
+        Counter::ALL.map(|counter| counters.get(counter)).to_vec(),
+    )
+}
+
+#[test]
+fn root_kernel_and_native_leave_the_same_epochs() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: loading BPF programs needs root");
+        return;
+    }
+    // one after the other: between captures the clock is set
+    let mut packets: Vec<_> = support::captures()
+        .iter()
+        .flat_map(|file| support::packets(file))
+        .collect();
+    for estimator in [
+        Estimator::Auto,
+        Estimator::Pirate,
+        Estimator::Gap(300_000),
+        Estimator::SynAck,
+    ] {
+        let watch = watch(estimator);
+        let kernel = in_the_kernel(&watch, &mut packets);
+        let native = natively(&watch, &packets);
+        for (index, (native, kernel)) in native.0.iter().zip(&kernel.0).enumerate() {
+            assert_eq!(native, kernel, "epoch {index}, {estimator:?}");
+        }
+        assert_eq!(native.0.len(), kernel.0.len(), "{estimator:?}");
+        assert_eq!(native.1, kernel.1, "counters, {estimator:?}");
+        assert!(native.0.len() > 20, "{} epochs compared", native.0.len());
+    }
+}
