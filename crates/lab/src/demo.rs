@@ -6,13 +6,13 @@ mod table;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::signals::Signals;
 use crate::workload::{Bulk, Dns, Ends, Ping, PingPong, Quic};
 use crate::{
     BitsPerSecond, Bytes, Emulation, Error, Guarded, Lab, LabOptions, Nanos, Report, Result, Side,
@@ -279,45 +279,5 @@ impl Watcher {
         // Its outputs end with it.
         drop(self.process);
         Ok(self.collector.finish())
-    }
-}
-
-/// Notes a request to stop, for as long as it lives.
-struct Signals {
-    stop: Arc<AtomicBool>,
-    registered: Vec<signal_hook::SigId>,
-}
-
-impl Signals {
-    fn watch() -> Result<Self> {
-        let mut signals = Self {
-            stop: Arc::new(AtomicBool::new(false)),
-            registered: Vec::new(),
-        };
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            let id = signal_hook::flag::register(signal, Arc::clone(&signals.stop))
-                .map_err(Error::io("watch for signals"))?;
-            signals.registered.push(id);
-        }
-        Ok(signals)
-    }
-
-    fn pause(&self, duration: Duration) -> Result<()> {
-        let begun = Instant::now();
-        while begun.elapsed() < duration {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            signal_hook::low_level::unregister(id);
-        }
     }
 }

@@ -16,6 +16,7 @@ mod link;
 mod namespace;
 mod nfqueue;
 mod registry;
+mod signals;
 mod topology;
 mod trace;
 mod units;

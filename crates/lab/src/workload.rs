@@ -5,9 +5,13 @@
 
 mod dns;
 mod icmp;
+pub mod load;
+mod memcached;
 mod quic;
 mod tcp;
+pub mod web;
 
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +80,16 @@ fn output(
     stop: &AtomicBool,
 ) -> Result<String> {
     require(program)?;
+    collect(namespace, program.as_ref(), arguments, stop)
+}
+
+/// The same for a program that is known to exist.
+fn collect(
+    namespace: &Namespace,
+    program: &OsStr,
+    arguments: &[String],
+    stop: &AtomicBool,
+) -> Result<String> {
     let mut line = String::new();
     let mut child = namespace.spawn(program, |command| {
         command
@@ -136,6 +150,18 @@ fn serve(
     port: u16,
 ) -> Result<Guarded> {
     require(program)?;
+    listen(namespace, program.as_ref(), configure, table, port)
+}
+
+/// The same for a program that is known to exist.
+fn listen(
+    namespace: &Namespace,
+    program: &OsStr,
+    configure: impl FnOnce(&mut Command),
+    table: &'static str,
+    port: u16,
+) -> Result<Guarded> {
+    let name = program.to_string_lossy();
     let mut child = namespace.spawn(program, |command| {
         command
             .stdin(Stdio::null())
@@ -150,18 +176,18 @@ fn serve(
         }
         if let Some(status) = child
             .try_wait()
-            .map_err(Error::io(format!("wait for {program}")))?
+            .map_err(Error::io(format!("wait for {name}")))?
         {
             let stderr = "it ended before it listened".to_owned();
             return Err(Error::Command {
-                command: program.to_owned(),
+                command: name.into_owned(),
                 status: status.to_string(),
                 stderr,
             });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(Error::Timeout(format!("the start of {program}")))
+    Err(Error::Timeout(format!("the start of {name}")))
 }
 
 /// Whether the calling thread's namespace has a socket of its own at that port: `table` is `tcp` or `udp`.
@@ -179,11 +205,13 @@ fn is_bound(table: &str, port: u16) -> bool {
 }
 
 /// The programs of the workloads, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("iperf3", "Install the package iperf3."),
     ("ping", "Install the package iputils-ping."),
     ("dnsmasq", "Install the package dnsmasq-base."),
     ("dig", "Install the package bind9-dnsutils."),
+    ("memcached", "Install the package memcached."),
+    ("tcpdump", "Install the package tcpdump."),
 ];
 
 fn require(program: &'static str) -> Result<()> {

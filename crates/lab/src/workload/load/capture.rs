@@ -1,0 +1,107 @@
+//! tcpdump at the vantage point.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::find_program;
+use crate::signals::Signals;
+use crate::workload::{PATIENCE, require};
+use crate::{Error, Guarded, Namespace, Result};
+
+/// How long tcpdump may keep packets before it sees them, and a little more.
+const SETTLES: Duration = Duration::from_millis(1_300);
+
+/// A running capture of what comes from the client.
+pub(super) struct Capture {
+    process: Guarded,
+    said: BufReader<ChildStderr>,
+}
+
+impl Capture {
+    /// Starts it, and waits until it captures: 128 bytes a packet, times in nanoseconds.
+    pub(super) fn start(vantage: &Namespace, file: &Path) -> Result<Self> {
+        require("tcpdump")?;
+        let program = find_program("tcpdump").unwrap_or_else(|| "tcpdump".into());
+        let mut process = vantage.spawn(program, |command| {
+            // The buffer is in KiB. As root, so that it may write where root may.
+            command
+                .args([
+                    "-i", "client0", "-n", "-B", "65536", "-s", "128", "-Z", "root",
+                ])
+                .args(["--time-stamp-precision=nano", "-w"])
+                .arg(file)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+        })?;
+        let stderr = process.stderr.take();
+        let stderr = stderr.ok_or_else(|| Error::invalid("tcpdump", "it has no standard error"))?;
+        let mut capture = Self {
+            process,
+            said: BufReader::new(stderr),
+        };
+        let mut said = String::new();
+        while !said.contains("listening on") {
+            if capture.read_line(&mut said)? == 0 {
+                return Err(Error::Command {
+                    command: "tcpdump".to_owned(),
+                    status: "it ended before it captured".to_owned(),
+                    stderr: said.trim().to_owned(),
+                });
+            }
+        }
+        Ok(capture)
+    }
+
+    fn read_line(&mut self, said: &mut String) -> Result<usize> {
+        self.said
+            .read_line(said)
+            .map_err(Error::io("read what tcpdump says"))
+    }
+
+    /// Ends it when it has written what came, and gives the number of packets that it missed.
+    pub(super) fn finish(mut self, signals: &Signals) -> Result<u64> {
+        signals.pause(SETTLES)?;
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        // Not collected yet, so the number is still that of the child.
+        kill(pid, Signal::SIGINT).map_err(Error::os("interrupt tcpdump"))?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let ended = self.process.try_wait();
+            if ended.map_err(Error::io("wait for tcpdump"))?.is_some() {
+                let mut said = String::new();
+                while self.read_line(&mut said)? > 0 {}
+                return missed(&said);
+            }
+            signals.pause(Duration::from_millis(5))?;
+        }
+        Err(Error::Timeout("the end of tcpdump".to_owned()))
+    }
+}
+
+fn missed(said: &str) -> Result<u64> {
+    let count = said.lines().find_map(|line| {
+        let (count, rest) = line.split_once(' ')?;
+        rest.contains("dropped by kernel")
+            .then(|| count.parse().ok())?
+    });
+    count.ok_or_else(|| Error::invalid("what tcpdump says", said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_packets_are_those_the_kernel_dropped() {
+        let said =
+            "120 packets captured\n123 packets received by filter\n3 packets dropped by kernel\n";
+        assert_eq!(missed(said).unwrap(), 3);
+        assert!(missed("tcpdump: cannot write\n").is_err());
+    }
+}
