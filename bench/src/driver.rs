@@ -2,10 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use dwell_engine::rtt::{Counter, Counters};
-use dwell_probes::{
-    Hook,
-    rtt::{Options, Probe},
-};
+use dwell_probes::{Hook, response, rtt};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 
 use crate::kernel_objects;
@@ -29,10 +26,35 @@ pub enum Rewrite {
     Pairs,
 }
 
-/// The RTT program and an empty one, run over the same packets.
+/// The program under test.
+pub enum Tested {
+    /// Passive round-trip times.
+    Rtt(rtt::Probe),
+    /// Response latency.
+    Response(response::Probe),
+}
+
+impl Tested {
+    fn discard(&mut self) -> Result<()> {
+        match self {
+            Tested::Rtt(probe) => probe.drain(drop)?,
+            Tested::Response(probe) => probe.drain(drop)?,
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters> {
+        Ok(match self {
+            Tested::Rtt(probe) => probe.counters()?,
+            Tested::Response(probe) => probe.counters()?,
+        })
+    }
+}
+
+/// The program under test and an empty one, run over the same packets.
 pub struct Driver {
     object: Object,
-    probe: Probe,
+    tested: Tested,
     xdp: bool,
     rewrite: Rewrite,
     flows: u32,
@@ -41,15 +63,15 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Loads the program under test; that for XDP if `options` ask for it.
-    pub fn new(options: &Options, rewrite: Rewrite, flows: u32) -> Result<Driver> {
+    /// Runs a program, which is loaded for `ingress`.
+    pub fn new(tested: Tested, ingress: Hook, rewrite: Rewrite, flows: u32) -> Result<Driver> {
         Ok(Driver {
             object: ObjectBuilder::default()
                 .open_memory(OBJECT)
                 .and_then(libbpf_rs::OpenObject::load)
                 .context("cannot load the benchmark's driver")?,
-            probe: Probe::load(options)?,
-            xdp: options.ingress == Hook::Xdp,
+            tested,
+            xdp: ingress == Hook::Xdp,
             rewrite,
             flows,
             seen: [0; 2],
@@ -97,7 +119,7 @@ impl Driver {
             if matches!(ran.return_value.cast_signed(), -2 | 0) {
                 bail!("the driver did not reach the program under test");
             }
-            self.probe.drain(drop)?;
+            self.tested.discard()?;
             self.seen[which] += u64::from(repeat);
             total_ns += ran.duration.as_nanos() as f64 * f64::from(repeat);
             left -= repeat;
@@ -107,7 +129,7 @@ impl Driver {
 
     /// What the program under test has counted: whether it did what the row says.
     pub fn counters(&mut self) -> Result<Counters> {
-        Ok(self.probe.counters()?)
+        self.tested.counters()
     }
 
     /// Of its packets, the share that one of its counters counted.

@@ -5,21 +5,27 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use dwell_bench::{
-    driver::{Driver, Rewrite},
+    driver::{Driver, Rewrite, Tested},
     figures::{least, median},
     pin,
     stop::Stop,
 };
 use dwell_engine::{
     measure::Method,
+    response::{self, Estimator, Watch},
     rtt::{Aggregate, Config, Counter, RateLimit},
 };
-use dwell_probes::{Hook, TcHookKind, rtt::Options};
+use dwell_probes::{
+    Hook, TcHookKind,
+    response::{Options as ResponseOptions, Probe as ResponseProbe},
+    rtt::{Options, Probe},
+};
 use etherparse::{PacketBuilder, TcpOptionElement};
 
 const ROUNDS: usize = 21;
 const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 3] = [1, 10_000, 100_000];
+const RESPONSE_FLOWS: [u32; 3] = [1, 1_000, 100_000];
 
 fn main() -> ExitCode {
     Stop::heeded_by(run)
@@ -50,18 +56,73 @@ ePPing: medians published for it, measured the same way on another day: its rati
             }
         }
     }
+    responses(stop)
+}
+
+/// What the response program costs a packet at XDP: requests of many clients.
+fn responses(stop: &Stop) -> Result<()> {
+    println!("\nResponse latency at XDP, each packet a request");
+    println!(
+        "{:<43}{:>8}{:>7}{:>8}",
+        "estimator", "flows", "least", "median"
+    );
+    for (name, estimator) in [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)] {
+        for flows in RESPONSE_FLOWS {
+            stop.check()?;
+            let probe = ResponseProbe::load(&ResponseOptions {
+                watch: Watch {
+                    config: response::Config {
+                        estimator,
+                        ..response::Config::default()
+                    },
+                    ..Watch::default()
+                },
+                ingress: Hook::Xdp,
+                tc: TcHookKind::Auto,
+                replay: false,
+            })?;
+            let tested = Tested::Response(probe);
+            let mut driver = Driver::new(tested, Hook::Xdp, Rewrite::Stream, flows)?;
+            let above = rounds(&mut driver, &tcp_plain(), flows)?;
+            println!(
+                "{name:<43}{flows:>8}{:>7.0}{:>8.0}",
+                least(&above),
+                median(&above)
+            );
+            tell_losses(&mut driver)?;
+        }
+    }
+    Ok(())
+}
+
+fn rounds(driver: &mut Driver, packet: &[u8], flows: u32) -> Result<Vec<f64>> {
+    // Each flow gets its place, and the caches and predictors what they learn from it.
+    driver.program_ns(packet, PACKETS.max(3 * flows))?;
+    let mut above = Vec::new();
+    for _ in 0..ROUNDS {
+        let empty = driver.empty_ns(packet, PACKETS)?;
+        above.push(driver.program_ns(packet, PACKETS)? - empty);
+    }
+    Ok(above)
+}
+
+fn tell_losses(driver: &mut Driver) -> Result<()> {
+    let counters = driver.counters()?;
+    let lost = counters.get(Counter::EventsLost);
+    if lost > 0 {
+        println!("  {lost} records found the ring buffer full: the figure above is too low");
+    }
+    let untracked = counters.get(Counter::Untracked);
+    if untracked > 0 {
+        println!("  {untracked} packets found no place in the flow table");
+    }
     Ok(())
 }
 
 fn measure(row: &Row, flows: u32, epping: u32) -> Result<()> {
-    let mut driver = Driver::new(&row.options(), row.rewrite, flows)?;
-    // Each flow gets its place, and the caches and predictors what they learn from it.
-    driver.program_ns(&row.packet, PACKETS.max(3 * flows))?;
-    let mut above = Vec::new();
-    for _ in 0..ROUNDS {
-        let empty = driver.empty_ns(&row.packet, PACKETS)?;
-        above.push(driver.program_ns(&row.packet, PACKETS)? - empty);
-    }
+    let tested = Tested::Rtt(Probe::load(&row.options())?);
+    let mut driver = Driver::new(tested, row.hook, row.rewrite, flows)?;
+    let above = rounds(&mut driver, &row.packet, flows)?;
     let ns = median(&above);
     let (published, ratio) = match epping {
         0 => ("-".to_owned(), "-".to_owned()),
@@ -77,15 +138,7 @@ fn measure(row: &Row, flows: u32, epping: u32) -> Result<()> {
         share(driver.share(Counter::Stamps)?),
         share(driver.share(Counter::Samples)?),
     );
-    let lost = driver.counters()?.get(Counter::EventsLost);
-    if lost > 0 {
-        println!("  {lost} samples found the ring buffer full: the figure above is too low");
-    }
-    let untracked = driver.counters()?.get(Counter::Untracked);
-    if untracked > 0 {
-        println!("  {untracked} packets found no place in the flow table");
-    }
-    Ok(())
+    tell_losses(&mut driver)
 }
 
 fn share(share: f64) -> String {

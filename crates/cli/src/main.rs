@@ -9,6 +9,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod source;
 mod stop;
 mod tell;
 

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod lab;
+mod response;
 mod rtt;
 
 use clap::Subcommand;
@@ -12,6 +13,7 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Rtt(Box<rtt::Args>),
+    Response(Box<response::Args>),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -21,6 +23,7 @@ impl Verb {
     pub fn run(self) -> Result<Exit, Failure> {
         match self {
             Verb::Rtt(args) => rtt::run(&args),
+            Verb::Response(args) => response::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         }

@@ -35,6 +35,16 @@ fn lab_up_help() {
 }
 
 #[test]
+fn lab_load_web_help() {
+    insta::assert_snapshot!(help(&["lab", "load", "web", "--help"]));
+}
+
+#[test]
+fn response_help() {
+    insta::assert_snapshot!(help(&["response", "--help"]));
+}
+
+#[test]
 fn no_line_of_any_help_is_wider_than_the_terminal() {
     for verb in [
         &["--help"][..],
@@ -44,6 +54,11 @@ fn no_line_of_any_help_is_wider_than_the_terminal() {
         &["doctor", "--help"],
         &["lab", "--help"],
         &["lab", "up", "--help"],
+        &["lab", "load", "web", "--help"],
+        &["lab", "load", "memcached", "--help"],
+        &["lab", "response", "--help"],
+        &["response", "--help"],
+        &["response", "-h"],
     ] {
         for line in help(verb).lines() {
             assert!(line.chars().count() <= 100, "{verb:?}: {line}");

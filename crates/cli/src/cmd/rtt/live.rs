@@ -11,16 +11,16 @@ use std::{
 use anyhow::anyhow;
 use dwell_engine::rtt::{Counter, Counters};
 use dwell_probes::{
-    Hook, Interface,
+    Hook,
     rtt::{Options, Probe},
 };
-use dwell_records::{Clock, Source, counted};
-use nix::time::{ClockId, clock_gettime};
+use dwell_records::counted;
 
 use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
+    source::{Interfaces, clock, monotonic_ns},
     stop::Stop,
     tell::{show, tell},
 };
@@ -40,26 +40,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             args.interval
         )));
     }
-    let mut interfaces = Vec::new();
-    for name in &args.interface {
-        let interface = Interface::find(name)?;
-        if args.ingress() == Hook::Xdp && !interface.has_link_header() {
-            return Err(Failure::usage(anyhow!(
-                "'{name}' has no Ethernet header, which the XDP program wants: leave out \
-                 --ingress-hook xdp"
-            )));
-        }
-        if !interfaces.contains(&interface) {
-            interfaces.push(interface);
-        }
+    let interfaces = Interfaces::find(&args.interface)?;
+    if args.ingress() == Hook::Xdp {
+        interfaces.require_link_headers("--ingress-hook xdp")?;
     }
-    let mut source = Source {
-        clock: clock()?,
-        ..Source::default()
-    };
-    for interface in &interfaces {
-        source.interfaces.insert(interface.index, &interface.name);
-    }
+    let source = interfaces.source()?;
     let names = source.interfaces.clone();
     let report = Report::new(args, source)?;
     let metrics = args
@@ -75,7 +60,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         replay: false,
     })?;
     let stop = Stop::listen(args.duration)?;
-    for interface in &interfaces {
+    for interface in interfaces.iter() {
         probe.attach(interface)?;
     }
     let mut live = Live {
@@ -98,7 +83,7 @@ struct Live<'a> {
     probe: Probe,
     report: Report,
     metrics: Option<Exporter>,
-    interfaces: Vec<Interface>,
+    interfaces: Interfaces,
     started: Instant,
     interval_started: Instant,
     told: Instant,
@@ -196,35 +181,15 @@ impl Live<'_> {
         }
     }
 
-    fn end_line(&mut self) {
-        if mem::take(&mut self.line_open) {
-            show("\n");
-        }
-    }
-
     fn look_for_interfaces(&mut self) -> Result<(), Failure> {
-        let gone: Vec<_> = self
-            .interfaces
-            .iter()
-            .filter(|interface| !interface.exists())
-            .cloned()
-            .collect();
-        for interface in &gone {
-            self.interfaces.retain(|other| other != interface);
-            let error = anyhow!("interface '{}' is gone", interface.name);
-            if self.interfaces.is_empty() {
-                return Err(Failure::new(Exit::Incomplete, error));
-            }
-            self.end_line();
-            tell(format_args!("{error}; the others are still watched"));
-        }
-        Ok(())
+        let open = &mut self.line_open;
+        self.interfaces.look(|| end_line(open))
     }
 
     /// Detaches, and tells what is left to tell, whatever ended the run.
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
-        self.end_line();
+        end_line(&mut self.line_open);
         let told = match is_closed(&ended) {
             true => ended,
             false => ended.and(self.tell_rest()),
@@ -268,23 +233,13 @@ impl Live<'_> {
     }
 }
 
+fn end_line(open: &mut bool) {
+    if mem::take(open) {
+        show("\n");
+    }
+}
+
 /// Whoever read the results has seen enough.
 fn is_closed(ended: &Result<(), Failure>) -> bool {
     matches!(ended, Err(failure) if failure.exit == Exit::Done)
-}
-
-fn clock() -> Result<Clock, Failure> {
-    let unix = read_clock(ClockId::CLOCK_REALTIME)?;
-    Ok(Clock::with_offset(
-        unix - read_clock(ClockId::CLOCK_MONOTONIC)?,
-    ))
-}
-
-fn monotonic_ns() -> Result<u64, Failure> {
-    read_clock(ClockId::CLOCK_MONOTONIC).map(|ns| u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-fn read_clock(clock: ClockId) -> Result<i128, Failure> {
-    let time = clock_gettime(clock).map_err(|error| Failure::new(Exit::Host, error))?;
-    Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
 }

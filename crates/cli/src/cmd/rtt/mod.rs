@@ -1,6 +1,5 @@
 //! `dwell rtt`: passive round-trip times, live or from a capture.
 
-mod input;
 mod live;
 mod metrics;
 mod replay;

@@ -1,41 +1,21 @@
 //! From a capture.
 
-use std::{
-    borrow::Cow,
-    cell::RefCell,
-    collections::BTreeSet,
-    io::{IsTerminal, stderr},
-    path::Path,
-    rc::Rc,
-};
+use std::{cell::RefCell, path::Path, rc::Rc};
 
-use anyhow::anyhow;
-use dwell_capture::{LinkType, Packet, Reader};
 use dwell_engine::{
     measure::Event,
-    observe::{Observation, knows_link},
-    rtt::{Config, Counter, Counters, Groups, Tracker},
+    observe::Observation,
+    rtt::{Config, Counters, Groups, Tracker},
 };
-use dwell_records::{Interfaces, SinkError, Source, counted};
-use indicatif::{ProgressBar, ProgressStyle};
+use dwell_records::{SinkError, Source};
 
-use super::{
-    Args,
-    input::{Input, NoInput},
-    report::Report,
-};
+use super::{Args, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
+    source::{Capture, NoInput, interrupted},
     stop::Stop,
 };
-
-/// Files from this size on show their progress.
-const PROGRESS_BYTES: u64 = 8 << 20;
-/// Interfaces that are called by name; those of later sections by number.
-const MAX_NAMES: u32 = 65_536;
-/// Packets between two steps of the progress bar.
-const STRIDE: u64 = 4096;
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
@@ -45,8 +25,8 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         failed: None,
     }));
     let quiet = Rc::clone(&told);
-    let mut input = match Input::open(path, &stop, move || quiet.borrow_mut().flush()) {
-        Ok(input) => input,
+    let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().flush()) {
+        Ok(capture) => capture,
         Err(NoInput::Failed(error)) => return Err(error.into()),
         Err(NoInput::Stopped) => {
             let nothing = Counters::sum([]);
@@ -54,30 +34,15 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
             return Err(interrupted(path, 0));
         }
     };
-    let mut replay = Replay::new(args, &config, input.reader.tells_interfaces(), told);
-    let read = replay.read(&mut input, &stop);
-    let counters = replay.finish()?;
-    if input.is_cut() {
-        return Err(interrupted(path, input.reader.packets()));
-    }
-    read?;
-    replay.tell_unknown_links(path, &counters)
-}
-
-fn interrupted(path: &Path, packets: u64) -> Failure {
-    let error = anyhow!(
-        "interrupted: the results are of the first {} of {}",
-        counted(packets, "packets"),
-        name_of(path)
+    let names = Rc::clone(&told);
+    let mut replay = Replay::new(args, &config, told);
+    let read = capture.read(
+        &stop,
+        |name| names.borrow_mut().report.set_source(name),
+        |packet| replay.observe(packet),
     );
-    Failure::new(Exit::Incomplete, error)
-}
-
-fn name_of(path: &Path) -> Cow<'_, str> {
-    match path.as_os_str() == "-" {
-        true => Cow::Borrowed("standard input"),
-        false => path.to_string_lossy(),
-    }
+    let counters = replay.finish()?;
+    capture.verdict(read, &counters)
 }
 
 /// Output, which the input flushes when it has to wait.
@@ -114,60 +79,24 @@ struct Replay {
     /// Somebody wants to hear of flows that fall silent.
     sweep: bool,
     last_ns: Option<u64>,
-    tells_interfaces: bool,
-    /// Of the last packet.
-    interface: Option<u32>,
-    unknown_links: BTreeSet<LinkType>,
     told: Rc<RefCell<Told>>,
 }
 
 impl Replay {
-    fn new(
-        args: &Args,
-        config: &Config,
-        tells_interfaces: bool,
-        told: Rc<RefCell<Told>>,
-    ) -> Replay {
+    fn new(args: &Args, config: &Config, told: Rc<RefCell<Told>>) -> Replay {
         Replay {
             tracker: Tracker::new(config),
             groups: args.aggregate.then(|| Groups::new(args.aggregation())),
             intervals: Intervals::new(nanos(args.interval)),
             sweep: args.flow_events,
             last_ns: None,
-            tells_interfaces,
-            interface: None,
-            unknown_links: BTreeSet::new(),
             told,
         }
     }
 
-    /// Until the capture ends, its results cannot be written, or a signal comes.
-    fn read(&mut self, input: &mut Input, stop: &Stop) -> Result<(), dwell_capture::Error> {
-        let progress = Progress(progress(&input.reader));
-        while let Some(packet) = input.reader.next_packet()? {
-            if !knows_link(packet.link.0) {
-                self.unknown_links.insert(packet.link);
-            }
-            self.observe(&packet);
-            if self.told.borrow().failed.is_some() {
-                break;
-            }
-            if input.is_file && stop.is_asked() {
-                input.cut();
-                break;
-            }
-            if input.reader.packets().is_multiple_of(STRIDE) {
-                progress.0.set_position(input.reader.position());
-            }
-        }
-        Ok(())
-    }
-
-    fn observe(&mut self, packet: &Packet<'_>) {
+    /// False if results cannot be written any more.
+    fn observe(&mut self, packet: &Observation<'_>) -> bool {
         let told = &mut *self.told.borrow_mut();
-        if self.interface.replace(packet.interface) != Some(packet.interface) {
-            name_interface(&mut told.report, packet, self.tells_interfaces);
-        }
         if let Some(groups) = &mut self.groups
             && let Some(end_ns) = self.intervals.end(packet.time_ns)
         {
@@ -187,15 +116,9 @@ impl Replay {
         if self.sweep {
             self.tracker.sweep(packet.time_ns, &mut tell);
         }
-        let observation = Observation {
-            time_ns: packet.time_ns,
-            interface: packet.interface,
-            link: packet.link.0,
-            data: packet.data,
-            wire_len: packet.wire_len,
-        };
-        self.tracker.observe(&observation, tell);
+        self.tracker.observe(packet, tell);
         self.last_ns = Some(packet.time_ns);
+        told.failed.is_none()
     }
 
     fn finish(&mut self) -> Result<Counters, Failure> {
@@ -226,39 +149,6 @@ impl Replay {
         }
         Ok(counters)
     }
-
-    fn tell_unknown_links(&self, path: &Path, counters: &Counters) -> Result<Exit, Failure> {
-        if self.unknown_links.is_empty() {
-            return Ok(Exit::Done);
-        }
-        let names: Vec<_> = self.unknown_links.iter().map(LinkType::to_string).collect();
-        let skipped = counters.get(Counter::UnknownLink);
-        let error = anyhow!(
-            "{}: {skipped} of {} packets have a link type that is not known: {}; capture on \
-             another interface, or convert it with a tool that knows it",
-            name_of(path),
-            counters.get(Counter::Packets),
-            names.join(", ")
-        );
-        let all = skipped == counters.get(Counter::Packets);
-        Err(Failure::new(
-            if all { Exit::Usage } else { Exit::Incomplete },
-            error,
-        ))
-    }
-}
-
-/// Classic pcap does not tell interfaces apart, unless each packet does.
-fn name_interface(report: &mut Report, packet: &Packet<'_>, tells_interfaces: bool) {
-    report.set_source(|source| match packet.interface_name {
-        Some(name) if packet.interface < MAX_NAMES => {
-            source.interfaces.insert(packet.interface, name);
-        }
-        None if !tells_interfaces && packet.link != LinkType::LINUX_SLL2 => {
-            source.interfaces = Interfaces::unknown();
-        }
-        _ => {}
-    });
 }
 
 /// They follow each other from the first packet on, in the capture's own time; one without a
@@ -292,29 +182,6 @@ impl Intervals {
             return None;
         }
         Some(start.saturating_add(self.length_ns))
-    }
-}
-
-/// Removed from the terminal whatever ends the reading.
-struct Progress(ProgressBar);
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-fn progress(reader: &Reader) -> ProgressBar {
-    match reader.size() {
-        Some(size) if size >= PROGRESS_BYTES && stderr().is_terminal() => {
-            let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-            let bar = ProgressBar::new(size);
-            match ProgressStyle::with_template(style) {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        }
-        _ => ProgressBar::hidden(),
     }
 }
 

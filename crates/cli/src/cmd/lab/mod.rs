@@ -1,5 +1,7 @@
 //! `dwell lab`: hosts made of network namespaces, with links of known delay.
 
+mod load;
+
 use std::{
     env,
     io::{Write, stderr, stdout},
@@ -12,6 +14,7 @@ use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
     EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
     UpOptions, demo,
+    workload::load::{PartConfig, run_part},
 };
 
 use crate::{
@@ -27,6 +30,10 @@ Examples:
   sudo dwell lab demo                       traffic of known round-trip time, and what dwell says
   sudo dwell lab up                         a client, a vantage point and a server to play with
   sudo dwell lab up --rate 10M --queue 100  the same behind a slow link with a short queue
+  sudo dwell lab load web --truth t.jsonl --pcap p.pcap
+                                            requests, and when each was sent and answered
+  sudo dwell lab response web --connections 8 --rate 800
+                                            the same, and how near `dwell response` comes
   sudo dwell lab list
   sudo dwell lab down")]
 pub struct Args {
@@ -48,6 +55,19 @@ enum Verb {
     List,
     /// Send real traffic over links of known delay and show what `dwell rtt` measures
     Demo,
+    /// Send requests past a vantage point that no answer passes, and log what the client knows
+    Load {
+        #[command(subcommand)]
+        load: Box<load::Load>,
+    },
+    Response(Box<load::Response>),
+    /// Be the server or the client of a load
+    #[command(hide = true)]
+    LoadPart {
+        /// JSON
+        #[arg(long)]
+        config: PartConfig,
+    },
     /// Emulate links: what a lab runs for itself
     #[command(hide = true)]
     Emulate {
@@ -117,6 +137,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             demo::demo(&options, &mut stdout(), &mut stderr())?;
             Ok(Exit::Done)
         }
+        Verb::Load { load } => load::run(load),
+        Verb::Response(response) => load::respond(response),
+        Verb::LoadPart { config } => say(&run_part(config)?),
         Verb::Emulate { config } => {
             dwell_lab::emulate(config)?;
             Ok(Exit::Done)
@@ -183,13 +206,17 @@ impl Up {
                 .map_err(Failure::usage)?,
             queue: Some(QueueLimit::Packets(self.queue)),
             loss: self.loss.unwrap_or_default(),
-            reorder: self.reorder.map(|probability| Reorder {
-                probability,
-                extra_ns: Nanos(5_000_000),
-            }),
+            reorder: self.reorder.map(reorder),
             seed: self.seed.wrapping_add(seed),
             ..link
         })
+    }
+}
+
+fn reorder(probability: Probability) -> Reorder {
+    Reorder {
+        probability,
+        extra_ns: Nanos(5_000_000),
     }
 }
 

@@ -1,0 +1,363 @@
+//! `dwell lab load`: traffic whose client knows the truth about each request.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Subcommand, ValueEnum};
+use dwell_lab::{
+    BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Topology,
+    workload::{
+        load::{Kind, LoadOptions, Mode, ResponseOptions, Think, load},
+        web::{Discipline, ServiceModel},
+    },
+};
+
+use super::{executable, rate, reorder, say, share};
+use crate::{
+    args::{duration, nanos, positive_duration},
+    exit::{Exit, Failure},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Load {
+    /// HTTP/1.1 with persistent connections and pipelining
+    Web(Web),
+    /// Reads and writes of memcached, one of each on average, values of 40 to 10,000 bytes
+    Memcached(Memcached),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Web {
+    /// Page: a document, what it names, and so on. Batch: wait for all answers before the next.
+    /// Window: one more request for each answer, without rate and think time
+    #[arg(long, value_enum, default_value_t = Pattern::Page)]
+    mode: Pattern,
+    /// How the server works on the requests of a connection; it answers in their order
+    #[arg(long, value_enum, default_value_t = Order::InOrder)]
+    discipline: Order,
+    /// Service times. Constant: 5 ms. Uniform: 1 to 20 ms. Trace: as on a machine with other work
+    #[arg(long, value_enum, default_value_t = Service::Uniform)]
+    service: Service,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Requests of a connection that may be outstanding [default: 4, memcached: 1]
+    #[arg(long, value_name = "REQUESTS", value_parser = positive)]
+    depth: Option<usize>,
+    /// Connections of the client [default: 200, memcached: 10]
+    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    connections: Option<usize>,
+    /// Threads of the client, which share its connections
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = positive)]
+    threads: usize,
+    /// Requests a second of all connections together, or `max`. With several, as in 500,1000,2000, a run
+    /// each; its files are named FILE-RATE
+    #[arg(long, value_name = "RATE", default_value = "2000", value_delimiter = ',', value_parser = Requests::parse)]
+    rate: Vec<Requests>,
+    /// Pause after the last answer of a page or batch: 20ms, or exp:20ms for a random one of that mean
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    think: Think,
+    /// Write requests that may go at the same time in one piece
+    #[arg(long)]
+    coalesce: bool,
+    /// For how long requests are sent
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
+    duration: Duration,
+    /// Seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// File for what the client knows of each request: JSON Lines, times of CLOCK_MONOTONIC
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// File for the packets at the vantage point
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    #[command(flatten)]
+    network: Network,
+}
+
+#[derive(Debug, clap::Args)]
+struct Network {
+    /// Round trip of the network: a quarter of it to the vantage point, a quarter on, half back
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
+    rtt: Duration,
+    /// Share of packets lost on the way to the vantage point, 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    loss: Option<Probability>,
+    /// Share of packets held 5 ms longer on the way to the vantage point, 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    reorder: Option<Probability>,
+    /// Rate of the way to the vantage point, and of the way back: 10M, 1G. 1000 packets may wait
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    bottleneck: Option<u64>,
+    /// Share of the bottleneck that other traffic takes each way, 0 to 0.95
+    #[arg(long, value_name = "SHARE", value_parser = cross, requires = "bottleneck")]
+    cross: Option<f64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Memcached {
+    /// Batch: wait for all answers before the next. Window: one more request for each answer
+    #[arg(long, value_enum, default_value_t = Flow::Batch)]
+    mode: Flow,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Flow {
+    Batch,
+    Window,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Pattern {
+    Page,
+    Batch,
+    Window,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Order {
+    InOrder,
+    Concurrent,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Service {
+    Constant,
+    Uniform,
+    Trace,
+}
+
+/// Requests a second; None for as many as it goes.
+#[derive(Debug, Clone, Copy)]
+struct Requests(Option<f64>);
+
+/// Run a load, and `dwell response` where its requests pass; print how near the estimates came
+#[derive(Debug, clap::Args)]
+pub struct Response {
+    #[command(subcommand)]
+    load: Load,
+    /// How to estimate
+    #[arg(long, global = true, default_value = "auto", value_parser = ["auto", "pirate", "gap", "syn-ack"])]
+    estimator: String,
+    /// Length of an epoch
+    #[arg(long, global = true, value_name = "TIME", default_value = "1s")]
+    epoch: String,
+}
+
+/// Runs a load, with `dwell response` beside it.
+pub fn respond(args: &Response) -> Result<Exit, Failure> {
+    let folder = tempfile::Builder::new()
+        .prefix("dwell-response-")
+        .tempdir()
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    run_with(&args.load, |options| {
+        options
+            .truth
+            .get_or_insert_with(|| folder.path().join("truth.jsonl"));
+        options.response = Some(ResponseOptions {
+            arguments: ["--estimator", &args.estimator, "--epoch", &args.epoch]
+                .map(str::to_owned)
+                .into(),
+            records: folder.path().join("response.jsonl"),
+        });
+    })
+}
+
+pub fn run(args: &Load) -> Result<Exit, Failure> {
+    run_with(args, |_| ())
+}
+
+fn run_with(args: &Load, complete: impl Fn(&mut LoadOptions)) -> Result<Exit, Failure> {
+    let (kind, common, defaults) = match args {
+        Load::Web(web) => (web.kind(), &web.common, (200, 4)),
+        Load::Memcached(memcached) => (memcached.kind(), &memcached.common, (10, 1)),
+    };
+    for &rate in &common.rate {
+        let mut options = common.options(kind, defaults, rate)?;
+        complete(&mut options);
+        let report = load(&options)?;
+        match common.rate.len() {
+            1 => say(&report.to_string())?,
+            _ => say(&format!("rate {rate}\n{report}"))?,
+        };
+    }
+    Ok(Exit::Done)
+}
+
+impl Web {
+    fn kind(&self) -> Kind {
+        Kind::Web {
+            mode: match self.mode {
+                Pattern::Page => Mode::Page,
+                Pattern::Batch => Mode::Batch,
+                Pattern::Window => Mode::Window,
+            },
+            discipline: match self.discipline {
+                Order::InOrder => Discipline::InOrder,
+                Order::Concurrent => Discipline::Concurrent,
+            },
+            service: match self.service {
+                Service::Constant => ServiceModel::Constant,
+                Service::Uniform => ServiceModel::Uniform,
+                Service::Trace => ServiceModel::Trace,
+            },
+        }
+    }
+}
+
+impl Memcached {
+    fn kind(&self) -> Kind {
+        Kind::Memcached {
+            mode: match self.mode {
+                Flow::Batch => Mode::Batch,
+                Flow::Window => Mode::Window,
+            },
+        }
+    }
+}
+
+impl Common {
+    fn options(
+        &self,
+        kind: Kind,
+        (connections, depth): (usize, usize),
+        rate: Requests,
+    ) -> Result<LoadOptions, Failure> {
+        let named = |file: &Option<PathBuf>| {
+            let file = file.as_deref()?;
+            Some(match self.rate.len() {
+                1 => file.to_owned(),
+                _ => with_rate(file, rate),
+            })
+        };
+        Ok(LoadOptions {
+            exe: executable()?,
+            kind,
+            depth: self.depth.unwrap_or(depth),
+            threads: self.threads,
+            connections: self.connections.unwrap_or(connections),
+            rate: rate.0,
+            think: self.think,
+            coalesce: self.coalesce,
+            duration: self.duration,
+            seed: self.seed,
+            topology: self.network.topology(self.seed),
+            cross: self.network.cross_rate(),
+            truth: named(&self.truth),
+            pcap: named(&self.pcap),
+            response: None,
+        })
+    }
+}
+
+impl Network {
+    fn topology(&self, seed: u64) -> Topology {
+        let rtt = nanos(self.rtt);
+        let narrow = LinkSpec {
+            rate_bits_per_second: self.bottleneck.and_then(BitsPerSecond::new),
+            queue: self.bottleneck.map(|_| QueueLimit::Packets(1000)),
+            seed,
+            ..LinkSpec::default()
+        };
+        Topology::Triangle {
+            client_to_vantage: LinkSpec {
+                delay_ns: Nanos(rtt / 4),
+                loss: self.loss.unwrap_or_default(),
+                reorder: self.reorder.map(reorder),
+                ..narrow.clone()
+            },
+            vantage_to_server: LinkSpec::delay(Nanos(rtt / 4)),
+            server_to_client: LinkSpec {
+                delay_ns: Nanos(rtt - rtt / 4 * 2),
+                ..narrow
+            },
+        }
+    }
+
+    fn cross_rate(&self) -> Option<BitsPerSecond> {
+        let rate = self.bottleneck? as f64 * self.cross?;
+        BitsPerSecond::new(rate as u64)
+    }
+}
+
+/// `run.pcap` becomes `run-500.pcap`.
+fn with_rate(file: &Path, rate: Requests) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{rate}"));
+    if let Some(extension) = file.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    file.with_file_name(name)
+}
+
+impl Requests {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            _ if text == "max" => Ok(Self(None)),
+            Ok(rate) if rate > 0.0 && rate <= 1e6 => Ok(Self(Some(rate))),
+            _ => Err("write requests a second, or max".into()),
+        }
+    }
+}
+
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => write!(f, "{rate}"),
+            None => f.write_str("max"),
+        }
+    }
+}
+
+fn cross(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=0.95).contains(&share) => Ok(share),
+        _ => Err("write a number from 0 to 0.95".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("write a whole number above 0".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rate_of_a_sweep_has_files_of_its_own() {
+        let name = |file, rate| with_rate(Path::new(file), Requests::parse(rate).unwrap());
+        assert_eq!(name("/a.b/run.pcap", "500"), Path::new("/a.b/run-500.pcap"));
+        assert_eq!(name("run", "max"), Path::new("run-max"));
+    }
+
+    #[test]
+    fn other_traffic_is_a_share_of_the_bottleneck() {
+        let network = |bottleneck, cross| Network {
+            rtt: Duration::from_millis(70),
+            loss: None,
+            reorder: None,
+            bottleneck,
+            cross,
+        };
+        let rate = |network: Network| network.cross_rate().map(u64::from);
+        assert_eq!(rate(network(Some(10_000_000), Some(0.4))), Some(4_000_000));
+        assert_eq!(rate(network(Some(10_000_000), Some(0.0))), None);
+        assert_eq!(rate(network(None, None)), None);
+        let trip = network(None, None).topology(1).end_to_end_rtt();
+        assert_eq!(trip, Nanos(70_000_000));
+    }
+}

@@ -1,0 +1,144 @@
+//! From interfaces, in the kernel.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use dwell_engine::rtt::Counter;
+use dwell_probes::{
+    Hook, TcHookKind,
+    response::{Options, Probe},
+};
+
+use super::{Args, HookName, report::Report};
+use crate::{
+    exit::{Exit, Failure},
+    source::{Interfaces, clock},
+    stop::Stop,
+    tell::tell,
+};
+
+/// Between two looks at the ring buffer, which nothing wakes us for.
+const POLL: Duration = Duration::from_millis(20);
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let interfaces = Interfaces::find(&args.interface)?;
+    if args.hook == HookName::Xdp {
+        interfaces.require_link_headers("--hook xdp")?;
+    }
+    let report = Report::new(args, interfaces.source()?)?;
+    let stop = Stop::listen(args.duration)?;
+    let probe = attach(args, &interfaces)?;
+    let mut live = Live {
+        args,
+        probe,
+        report,
+        interfaces,
+        swept: Instant::now(),
+    };
+    let ended = live.watch(&stop);
+    live.finish(ended)
+}
+
+/// At XDP; with `auto` at tc where that cannot be had.
+fn attach(args: &Args, interfaces: &Interfaces) -> Result<Probe, Failure> {
+    let hook = match args.hook {
+        HookName::Tc => Hook::TcIngress,
+        HookName::Auto if interfaces.require_link_headers("").is_err() => Hook::TcIngress,
+        HookName::Auto | HookName::Xdp => Hook::Xdp,
+    };
+    let mut options = Options {
+        watch: args.watch(RandomState::new().hash_one(std::process::id()))?,
+        ingress: hook,
+        tc: TcHookKind::Auto,
+        replay: false,
+    };
+    match load(&options, interfaces) {
+        Err(error) if args.hook == HookName::Auto && hook == Hook::Xdp => {
+            options.ingress = Hook::TcIngress;
+            let probe = load(&options, interfaces)?;
+            tell(format_args!("{error}: measuring at tc"));
+            Ok(probe)
+        }
+        loaded => Ok(loaded?),
+    }
+}
+
+fn load(options: &Options, interfaces: &Interfaces) -> Result<Probe, dwell_probes::Error> {
+    let mut probe = Probe::load(options)?;
+    for interface in interfaces.iter() {
+        probe.attach(interface)?;
+    }
+    Ok(probe)
+}
+
+struct Live<'a> {
+    args: &'a Args,
+    probe: Probe,
+    report: Report,
+    interfaces: Interfaces,
+    /// When epochs were last ended by the clock.
+    swept: Instant,
+}
+
+impl Live<'_> {
+    /// Watches until told to end, or until there is nothing left to watch.
+    fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let period = (self.args.epoch / 4).max(POLL);
+        while !stop.is_asked() {
+            thread::sleep(POLL);
+            self.drain()?;
+            if self.swept.elapsed() >= period {
+                self.swept = Instant::now();
+                let fresh = clock()?;
+                self.report.set_source(|source| source.clock = fresh);
+                self.probe.sweep()?;
+                self.drain()?;
+                self.interfaces.look(|| ())?;
+            }
+            self.report.flush()?;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        let (report, mut failed) = (&mut self.report, None);
+        self.probe.drain(|record| {
+            if failed.is_none() {
+                failed = report.record(&record).err();
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Detaches, and tells what is left to tell, whatever ended the run.
+    fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
+        self.probe.detach();
+        if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
+            return ended.map(|()| Exit::Done);
+        }
+        let drained = self.drain();
+        let closed = self.probe.finish().map_err(Failure::from);
+        let told = ended.and(drained).and(closed).and(self.drain());
+        let counters = self.probe.counters();
+        let finished = self.report.finish(counters.as_ref().ok());
+        told?;
+        let counters = counters?;
+        finished?;
+        let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
+        if lost > 0 {
+            return Err(Failure::new(
+                Exit::Incomplete,
+                anyhow!(
+                    "{lost} epochs were lost: more ended than user space could take; take a \
+                     longer --epoch, or follow fewer flows with --filter"
+                ),
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,233 @@
+//! `dwell response`: response latency from the client's packets alone.
+
+mod live;
+mod replay;
+mod report;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgGroup, ValueEnum};
+use dwell_engine::{
+    response::{Config, Epsilon, Estimator, Key, Rto, Watch},
+    rtt::FilterRule,
+};
+
+use crate::{
+    args::{duration, nanos, positive_duration},
+    exit::{Exit, Failure},
+};
+
+/// Estimate response latency from the client's packets alone
+///
+/// For paths of which only client-to-server packets pass here, and for encrypted ones: a packet
+/// that a response triggers stands in for the response. Each epoch of a flow gives an estimate of
+/// the time from a request to the last byte of its response, with a confidence, or the reason why
+/// there is none.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = ArgGroup::new("source").required(true).multiple(true).args(["interface", "read"]),
+    after_help = "\
+Examples:
+  dwell response -i eth0                         a line an epoch and flow, until Ctrl-C
+  dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
+  dwell response -r clients.pcap --summary       a line a flow
+  dwell response -r clients.pcap --estimator pirate --show-modes"
+)]
+#[group(skip)]
+pub struct Args {
+    /// Watch this interface; may be given several times
+    #[arg(short, long, value_name = "IF", conflicts_with = "read")]
+    interface: Vec<String>,
+
+    /// Read a capture instead: pcap or pcapng, also gzipped; - for a pipe
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+
+    /// How to estimate: auto picks by what a flow shows; pirate takes modes of the gaps between
+    /// packets; gap takes a threshold; syn-ack the handshake of TCP
+    #[arg(long, value_enum, default_value_t = EstimatorName::Auto)]
+    estimator: EstimatorName,
+
+    /// Length of an epoch, which gives an estimate a flow
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = epoch)]
+    epoch: Duration,
+
+    /// What tells flows apart
+    #[arg(long, value_enum, default_value_t = KeyName::Auto)]
+    flow_key: KeyName,
+
+    /// Ends that are servers: PREFIX[:PORT[-PORT]] or :PORT[-PORT]; may be given up to 16 times
+    /// [default: told by the SYN, by ports, or by who sends first]
+    #[arg(long, value_name = "RULE")]
+    server: Vec<String>,
+
+    /// Follow only flows with an end there, or with ! none of them:
+    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    filter: Vec<String>,
+
+    /// gap: a longer gap between packets is between batches of requests
+    #[arg(long, value_name = "TIME", default_value = "300us", value_parser = positive_duration)]
+    threshold: Duration,
+
+    /// pirate: modes a flow may have
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=10))]
+    modes: u8,
+
+    /// pirate: gaps this near belong to one mode: a time, or auto for half of the gap
+    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = auto_or_time)]
+    merge_distance: AutoOr,
+
+    /// pirate: modes from here on are retransmission timeouts: a time, or auto for 200ms where
+    /// they are rare
+    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = auto_or_time)]
+    rto: AutoOr,
+
+    /// A longer gap is of an idle client
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration)]
+    idle_gap: Duration,
+
+    /// Print the modes that an estimate came from (pirate)
+    #[arg(long)]
+    show_modes: bool,
+
+    /// Flows to follow at once
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
+    max_flows: u32,
+
+    /// A flow without a packet for so long makes room for others
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
+    idle_timeout: Duration,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "read")]
+    duration: Option<Duration>,
+
+    /// Where to watch packets that come in: before the stack at XDP, or at tc; auto takes XDP
+    /// unless another program holds it
+    #[arg(long, value_enum, default_value_t = HookName::Auto, conflicts_with = "read")]
+    hook: HookName,
+
+    /// How to print: text, jsonl, or none
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    /// Print at the end a line a flow instead: epochs, share with an estimate, and the estimates'
+    /// percentiles
+    #[arg(long)]
+    summary: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EstimatorName {
+    Auto,
+    Pirate,
+    Gap,
+    SynAck,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KeyName {
+    /// Whatever the packet is: the most telling of the others
+    Auto,
+    /// Addresses, ports and protocol
+    #[value(name = "5tuple")]
+    FiveTuple,
+    /// Addresses and protocol
+    IpPair,
+    /// Addresses and security parameter index
+    Esp,
+    /// Addresses and receiver index
+    #[value(name = "wireguard")]
+    WireGuard,
+    /// Addresses and protocol of the outermost IP header
+    Outer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HookName {
+    Auto,
+    Xdp,
+    Tc,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Jsonl,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AutoOr {
+    Auto,
+    Time(Duration),
+}
+
+fn auto_or_time(text: &str) -> Result<AutoOr, String> {
+    match text {
+        "auto" => Ok(AutoOr::Auto),
+        _ => duration(text).map(AutoOr::Time),
+    }
+}
+
+fn epoch(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
+        long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
+        epoch => Ok(epoch),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    match &args.read {
+        Some(path) => replay::run(args, path),
+        None => live::run(args),
+    }
+}
+
+impl Args {
+    fn watch(&self, seed: u64) -> Result<Watch, Failure> {
+        Ok(Watch {
+            config: self.config(),
+            key: match self.flow_key {
+                KeyName::Auto => Key::Auto,
+                KeyName::FiveTuple => Key::FiveTuple,
+                KeyName::IpPair => Key::IpPair,
+                KeyName::Esp => Key::Esp,
+                KeyName::WireGuard => Key::WireGuard,
+                KeyName::Outer => Key::Outer,
+            },
+            servers: FilterRule::parse_all(&self.server).map_err(Failure::usage)?,
+            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            max_flows: self.max_flows,
+            idle_timeout_ns: nanos(self.idle_timeout),
+            seed,
+        })
+    }
+
+    fn config(&self) -> Config {
+        let defaults = Config::default();
+        Config {
+            estimator: match self.estimator {
+                EstimatorName::Auto => Estimator::Auto,
+                EstimatorName::Pirate => Estimator::Pirate,
+                EstimatorName::Gap => Estimator::Gap(nanos(self.threshold)),
+                EstimatorName::SynAck => Estimator::SynAck,
+            },
+            epoch_ns: nanos(self.epoch),
+            modes: self.modes,
+            epsilon: match self.merge_distance {
+                AutoOr::Auto => defaults.epsilon,
+                AutoOr::Time(time) => Epsilon::Absolute(nanos(time)),
+            },
+            rto: match self.rto {
+                AutoOr::Auto => Rto::Auto,
+                AutoOr::Time(time) => Rto::From(nanos(time)),
+            },
+            idle_ns: nanos(self.idle_gap),
+            ..defaults
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Where epochs go: records, or a summary.
+
+use std::collections::BTreeMap;
+
+use dwell_engine::{
+    histogram::Histogram,
+    measure::{Endpoint, Protocol},
+    response::{Config, Record, estimate},
+    rtt::Counters,
+};
+use dwell_records::{Latency, Output, Response, Sink, SinkError, Source, Text, entry};
+
+use super::{Args, Format};
+use crate::{exit::Failure, tell::tell};
+
+/// Flows whose estimates the summary keeps apart.
+const SUMMARY_FLOWS: usize = 100_000;
+
+/// What is told of a run.
+pub struct Report {
+    config: Config,
+    output: Option<Output>,
+    /// By flow.
+    summary: Option<BTreeMap<Flow, Line>>,
+    /// Epochs of flows for which the summary had no room.
+    untold: u64,
+    show_modes: bool,
+}
+
+type Flow = (Endpoint, Endpoint, Protocol, u32, Option<u32>);
+
+#[derive(Default)]
+struct Line {
+    epochs: u64,
+    estimates: Histogram,
+}
+
+impl Report {
+    /// Nothing told yet.
+    pub fn new(args: &Args, source: Source) -> Result<Report, Failure> {
+        let name = match args.format {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+            Format::None => "none",
+        };
+        if args.summary && args.format != Format::Text {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--summary is text: leave out --format {name}"
+            )));
+        }
+        let output = match entry(name) {
+            Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
+            None => None,
+        };
+        Ok(Report {
+            config: args.config(),
+            output,
+            summary: args.summary.then(BTreeMap::new),
+            untold: 0,
+            show_modes: args.show_modes,
+        })
+    }
+
+    /// For a source that changes.
+    pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
+        if let Some(output) = &mut self.output {
+            change(output.source_mut());
+        }
+    }
+
+    /// Tells an epoch.
+    pub fn record(&mut self, record: &Record) -> Result<(), SinkError> {
+        let estimate = estimate(&self.config, &record.epoch);
+        let response = Response {
+            record,
+            response_ns: estimate.response_ns,
+            ibg_ns: estimate.ibg_ns,
+            batches: estimate.batches,
+            method: Some(estimate.method.name()),
+            truth: Some(estimate.method.truth().name()),
+            confidence: estimate.confidence,
+            reason: estimate.reason.map(|reason| reason.name()),
+            show_modes: self.show_modes,
+        };
+        match (&mut self.summary, &mut self.output) {
+            (Some(_), _) => {
+                self.add(&response);
+                Ok(())
+            }
+            (None, Some(output)) => output.response(&response),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn add(&mut self, response: &Response<'_>) {
+        let Some(summary) = &mut self.summary else {
+            return;
+        };
+        let record = response.record;
+        let flow = (
+            record.src,
+            record.dst,
+            record.protocol,
+            record.interface,
+            record.id,
+        );
+        if summary.len() >= SUMMARY_FLOWS && !summary.contains_key(&flow) {
+            self.untold += 1;
+            return;
+        }
+        let line = summary.entry(flow).or_default();
+        line.epochs += 1;
+        if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
+            line.estimates.record(ns);
+        }
+    }
+
+    /// Hands on what is still in buffers.
+    pub fn flush(&mut self) -> Result<(), SinkError> {
+        self.output.as_mut().map_or(Ok(()), Output::flush)
+    }
+
+    /// The end of the run: the summary, and what was counted, if that is known.
+    pub fn finish(&mut self, counters: Option<&Counters>) -> Result<(), SinkError> {
+        let written = self.write_summary();
+        if let Some(counters) = counters
+            && !matches!(written, Err(SinkError::Closed { .. }))
+        {
+            tell(Text::counters(counters));
+        }
+        written
+    }
+
+    fn write_summary(&mut self) -> Result<(), SinkError> {
+        if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
+            output.lines(|out| {
+                out.push_str("epochs  valid      p50      p90      p99  flow\n");
+                for ((src, dst, protocol, _, _), line) in summary {
+                    let quantile = |q| match line.estimates.quantile_ns(q) {
+                        Some(ns) => Latency(ns).to_string(),
+                        None => "-".to_owned(),
+                    };
+                    let valid = line.estimates.count() as f64 / line.epochs as f64;
+                    out.push_str(&format!(
+                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {protocol} {src} → {dst}\n",
+                        line.epochs,
+                        valid * 100.0,
+                        quantile(0.5),
+                        quantile(0.9),
+                        quantile(0.99),
+                    ));
+                }
+                if self.untold > 0 {
+                    out.push_str(&format!("{:>6}  of other flows\n", self.untold));
+                }
+            })?;
+        }
+        self.flush()
+    }
+}

@@ -1,0 +1,9 @@
+//! Where packets come from: interfaces and captures.
+
+mod capture;
+mod input;
+mod live;
+
+pub use capture::{Capture, interrupted};
+pub use input::NoInput;
+pub use live::{Interfaces, clock, monotonic_ns};

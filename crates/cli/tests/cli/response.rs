@@ -1,0 +1,149 @@
+//! `dwell response`: from captures, and beside what a load's client knows.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{dwell, skipped};
+
+fn capture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    folder.join(name).display().to_string()
+}
+
+fn records(arguments: &[&str]) -> Vec<Value> {
+    let run = dwell(&[&["response", "--format", "jsonl"], arguments].concat());
+    assert_eq!(run.status, Some(0), "{run}");
+    run.stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn an_epoch_is_an_object_with_all_its_fields() {
+    let records = records(&["-r", &capture("one-direction.pcap.gz")]);
+    assert!(records.len() > 3, "{records:?}");
+    for record in &records {
+        assert_eq!(record["type"], "response");
+        assert_eq!(record["schema"], "dwell.response/1");
+        assert_eq!(record["epoch_ns"], 1_000_000_000);
+        // epochs end with the seconds of the clock
+        assert!(record["time"].as_str().unwrap().ends_with(".000000000Z"));
+        assert!(record["packets"].as_u64().unwrap() > 0);
+        // a figure that may be believed, or a reason
+        let valid = record["valid"].as_bool().unwrap();
+        assert_eq!(
+            valid,
+            record["reason"].is_null() && !record["response_ns"].is_null()
+        );
+        let confidence = record["confidence"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&confidence));
+    }
+    let tcp = records.iter().filter(|record| record["proto"] == "TCP");
+    for record in tcp {
+        assert_eq!(record["key"], "5tuple");
+        assert_eq!(record["dport"], 5201);
+        assert_eq!(record["src"], "10.77.1.1");
+    }
+}
+
+#[test]
+fn the_modes_are_shown_on_request() {
+    let with = [
+        "-r",
+        &capture("line.pcap.gz"),
+        "--estimator",
+        "pirate",
+        "--show-modes",
+    ];
+    let shown = records(&with);
+    let modes = |record: &Value| record["modes"].as_array().unwrap().len();
+    assert!(shown.iter().any(|record| modes(record) > 1), "{shown:?}");
+    let without = records(&with[..4]);
+    assert!(without.iter().all(|record| record.get("modes").is_none()));
+}
+
+#[test]
+fn servers_are_told_by_rule() {
+    let of = |server| {
+        let mut clients: Vec<String> =
+            records(&["-r", &capture("line.pcap.gz"), "--server", server])
+                .iter()
+                .filter(|record| record["proto"] == "TCP")
+                .map(|record| record["src"].as_str().unwrap().to_owned())
+                .collect();
+        clients.dedup();
+        clients
+    };
+    assert_eq!(of("10.77.4.2"), ["10.77.1.1"]);
+    assert_eq!(of("10.77.1.1"), ["10.77.4.2"]);
+}
+
+#[test]
+fn a_summary_has_a_line_a_flow() {
+    let run = dwell(&[
+        "response",
+        "-r",
+        &capture("one-direction.pcap.gz"),
+        "--summary",
+    ]);
+    assert_eq!(run.status, Some(0), "{run}");
+    assert!(run.stdout.starts_with("epochs  valid"), "{run}");
+    assert!(
+        run.stdout.contains("TCP 10.77.1.1:58338 → 10.77.4.2:5201"),
+        "{run}"
+    );
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    for (arguments, words) in [
+        (&["--epoch", "1ms"][..], "at least 10ms"),
+        (&["--epoch", "2m"], "at most 60s"),
+        (&["--modes", "11"], "1..=10"),
+        (&["--server", "nowhere"], "no IP address"),
+        (&["--summary", "--format", "jsonl"], "--summary is text"),
+        (&["--merge-distance", "near"], "a number and a unit"),
+    ] {
+        let capture = capture("line.pcap.gz");
+        let run = dwell(&[&["response", "-r", &capture], arguments].concat());
+        assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
+        assert!(run.stderr.contains(words), "{arguments:?}: {run}");
+    }
+}
+
+#[test]
+fn root_estimates_are_near_what_the_clients_know() {
+    if skipped() {
+        return;
+    }
+    for estimator in ["auto", "pirate"] {
+        let run = dwell(&[
+            "lab",
+            "response",
+            "web",
+            "--connections",
+            "4",
+            "--rate",
+            "300",
+            "--depth",
+            "1",
+            "--duration",
+            "4s",
+            "--estimator",
+            estimator,
+        ]);
+        assert_eq!(run.status, Some(0), "{run}");
+        let own = run.stdout.lines().find(|line| line.starts_with("own"));
+        let figures: Vec<f64> = own
+            .unwrap_or_else(|| panic!("{run}"))
+            .split_whitespace()
+            .skip(1)
+            .map(|figure| figure.parse().unwrap())
+            .collect();
+        // estimates, and the median of the errors' sizes in %
+        assert!(figures[0] >= 8.0, "{run}");
+        assert!(figures[6] < 20.0, "{run}");
+    }
+}
