@@ -32,3 +32,36 @@ pub(crate) fn zeroed(count: u32, bytes: usize) -> Vec<u64> {
     debug_assert!(bytes.is_multiple_of(8));
     vec![0; count as usize * bytes / 8]
 }
+
+/// Sweeps a table part by part, as time goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    next: u32,
+    due_ns: u64,
+}
+
+impl Sweep {
+    /// Parts that a whole table is swept in.
+    pub(crate) const PARTS: u32 = 16;
+
+    /// The buckets that are due at `time_ns`: a part each `period_ns`.
+    pub(crate) fn due(
+        &mut self,
+        time_ns: u64,
+        period_ns: u64,
+        bucket_mask: u32,
+    ) -> impl Iterator<Item = u32> + use<> {
+        // A time that was due far ahead comes from a clock that jumped.
+        let early = time_ns < self.due_ns && self.due_ns - time_ns <= period_ns;
+        let first = self.next;
+        let count = match early {
+            true => 0,
+            false => (bucket_mask + 1).div_ceil(Self::PARTS),
+        };
+        if !early {
+            self.due_ns = time_ns.saturating_add(period_ns);
+            self.next = (first + count) & bucket_mask;
+        }
+        (0..count).map(move |at| (first + at) & bucket_mask)
+    }
+}

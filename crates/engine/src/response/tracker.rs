@@ -9,7 +9,7 @@ use crate::{
     observe::Observation,
     response::{Config, Epoch},
     rtt::{Counters, FilterRule},
-    table,
+    table::{self, Sweep},
 };
 
 /// What tells the packets of a flow.
@@ -157,8 +157,7 @@ pub struct Tracker {
     /// Owned here, used through the pointers in `seats`.
     _buckets: Vec<u64>,
     _memory: Vec<u64>,
-    sweep_next: u32,
-    sweep_due_ns: u64,
+    sweep: Sweep,
 }
 
 // SAFETY: the pointers in `seats` point into the vectors that move with it, and
@@ -182,8 +181,7 @@ impl Tracker {
             seats,
             _buckets: buckets,
             _memory: memory,
-            sweep_next: 0,
-            sweep_due_ns: 0,
+            sweep: Sweep::default(),
         }
     }
 
@@ -209,17 +207,11 @@ impl Tracker {
     /// flows that are idle: the whole table once a quarter of an epoch of time,
     /// a part of it at each call.
     pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Record)) {
-        const PARTS: u32 = 16;
-        let period_ns = self.seats.program.response.epoch_ns / 4 / u64::from(PARTS);
-        // A time that was due far ahead comes from a clock that jumped.
-        if time_ns < self.sweep_due_ns && self.sweep_due_ns - time_ns <= period_ns {
-            return;
-        }
-        self.sweep_due_ns = time_ns.saturating_add(period_ns);
-        let buckets = self.seats.program.table.bucket_mask + 1;
-        for _ in 0..buckets.div_ceil(PARTS) {
-            self.sweep_bucket(self.sweep_next, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
-            self.sweep_next = (self.sweep_next + 1) & self.seats.program.table.bucket_mask;
+        let program = &self.seats.program;
+        let period_ns = program.response.epoch_ns / 4 / u64::from(Sweep::PARTS);
+        let bucket_mask = program.table.bucket_mask;
+        for bucket in self.sweep.due(time_ns, period_ns, bucket_mask) {
+            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
         }
     }
 

@@ -3,7 +3,13 @@
 
 use zerocopy::IntoBytes;
 
-use crate::{abi, measure::Event, observe::Observation, rtt::Config, table};
+use crate::{
+    abi,
+    measure::Event,
+    observe::Observation,
+    rtt::Config,
+    table::{self, Sweep},
+};
 
 /// Follows flows and measures their round trips. The same C steps run in the
 /// kernel.
@@ -14,8 +20,7 @@ pub struct Tracker {
     _flows: Vec<u64>,
     _memories: Vec<u64>,
     _stamps: Vec<u64>,
-    sweep_next: u32,
-    sweep_due_ns: u64,
+    sweep: Sweep,
 }
 
 // SAFETY: the pointers in `native` point into the vectors that move with
@@ -49,8 +54,7 @@ impl Tracker {
             _flows: flows,
             _memories: memories,
             _stamps: stamps,
-            sweep_next: 0,
-            sweep_due_ns: 0,
+            sweep: Sweep::default(),
         }
     }
 
@@ -78,16 +82,10 @@ impl Tracker {
     /// second of time, a part of it at each call. Without flow events nobody
     /// would see a difference, for idle flows make room when room is wanted.
     pub fn sweep(&mut self, time_ns: u64, mut emit: impl FnMut(Event)) {
-        const PERIOD_NS: u64 = 1_000_000_000 / 16;
-        // A time that was due far ahead comes from a clock that jumped.
-        if time_ns < self.sweep_due_ns && self.sweep_due_ns - time_ns <= PERIOD_NS {
-            return;
-        }
-        self.sweep_due_ns = time_ns.saturating_add(PERIOD_NS);
-        let buckets = self.native.config.table.bucket_mask + 1;
-        for _ in 0..buckets.div_ceil(16) {
-            self.sweep_bucket(self.sweep_next, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
-            self.sweep_next = (self.sweep_next + 1) & self.native.config.table.bucket_mask;
+        const PERIOD_NS: u64 = 1_000_000_000 / Sweep::PARTS as u64;
+        let bucket_mask = self.native.config.table.bucket_mask;
+        for bucket in self.sweep.due(time_ns, PERIOD_NS, bucket_mask) {
+            self.sweep_bucket(bucket, time_ns, abi::DWELL_CLOSE_IDLE, &mut emit);
         }
     }
 

@@ -48,6 +48,36 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 	return bpf_ktime_get_coarse_ns() >> 20;
 }
 
+/* The including file's: parses a packet, and says how that went. */
+__u32 read_packet(dwell_context *context, __u32 link, struct dwell_packet *packet);
+
+/* Counts a packet and reads it. True if it is of use; else it is counted why not. */
+static __always_inline int receive(dwell_context *context, __u32 link, struct dwell_table *table,
+				   struct dwell_packet *packet)
+{
+	__u32 zero = 0, result;
+
+	table->counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!table->counters)
+		return 0;
+	packet->wire_bytes = dwell_context_wire_bytes(context);
+	packet->segments = dwell_context_segments(context);
+	packet->key.interface = dwell_context_interface(context);
+	table->counters->value[DWELL_SEEN_PACKETS] += packet->segments;
+	table->counters->value[DWELL_SEEN_BYTES] += packet->wire_bytes;
+
+	result = read_packet(context, link, packet);
+	if (dwell_unlikely(result == DWELL_SKIP_TRUNCATED) && DWELL_LINEARIZE(context))
+		result = read_packet(context, link, packet);
+	if (result != DWELL_FRAME_OK) {
+		if (result < DWELL_COUNTERS)
+			table->counters->value[result]++;
+		return 0;
+	}
+	packet->hash = dwell_key_hash(&packet->key, packet->proto, DWELL_TABLE.seed);
+	return 1;
+}
+
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&buckets, &index);

@@ -124,25 +124,8 @@ static __always_inline void observe(dwell_context *context, __u32 link)
 	struct dwell_clock clock = {program.replay ? dwell_context_time(context) : 0};
 	struct dwell_table table = {&program.table, 0, &clock};
 	struct dwell_packet packet = {};
-	__u32 zero = 0, result;
 
-	table.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!table.counters)
+	if (!receive(context, link, &table, &packet))
 		return;
-	packet.wire_bytes = dwell_context_wire_bytes(context);
-	packet.segments = dwell_context_segments(context);
-	packet.key.interface = dwell_context_interface(context);
-	table.counters->value[DWELL_SEEN_PACKETS] += packet.segments;
-	table.counters->value[DWELL_SEEN_BYTES] += packet.wire_bytes;
-
-	result = read_packet(context, link, &packet);
-	if (dwell_unlikely(result == DWELL_SKIP_TRUNCATED) && DWELL_LINEARIZE(context))
-		result = read_packet(context, link, &packet);
-	if (result != DWELL_FRAME_OK) {
-		if (result < DWELL_COUNTERS)
-			table.counters->value[result]++;
-		return;
-	}
-	packet.hash = dwell_key_hash(&packet.key, packet.proto, program.table.seed);
 	dwell_seat_step(&table, &packet);
 }

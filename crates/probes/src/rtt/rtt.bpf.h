@@ -214,29 +214,12 @@ static __always_inline void observe(dwell_context *context, __u32 link)
 	struct dwell_table table = {&program.config.table, 0, &clock};
 	struct dwell_packet packet = {};
 	struct dwell_step step = {};
-	__u32 zero = 0, result;
 
 	step.table = &table;
 	step.config = &program.config;
 	step.packet = &packet;
-	table.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!table.counters)
+	if (!receive(context, link, &table, &packet))
 		return;
-	packet.wire_bytes = dwell_context_wire_bytes(context);
-	packet.segments = dwell_context_segments(context);
-	packet.key.interface = dwell_context_interface(context);
-	table.counters->value[DWELL_SEEN_PACKETS] += packet.segments;
-	table.counters->value[DWELL_SEEN_BYTES] += packet.wire_bytes;
-
-	result = read_packet(context, link, &packet);
-	if (dwell_unlikely(result == DWELL_SKIP_TRUNCATED) && DWELL_LINEARIZE(context))
-		result = read_packet(context, link, &packet);
-	if (result != DWELL_FRAME_OK) {
-		if (result < DWELL_COUNTERS)
-			table.counters->value[result]++;
-		return;
-	}
-	packet.hash = dwell_key_hash(&packet.key, packet.proto, program.config.table.seed);
 	dwell_rtt_flow(&step);
 	if (!step.flow)
 		return;
