@@ -3,7 +3,9 @@
 mod capture;
 mod input;
 mod live;
+mod told;
 
 pub use capture::{Capture, interrupted};
 pub use input::NoInput;
 pub use live::{Interfaces, clock, monotonic_ns};
+pub use told::Told;

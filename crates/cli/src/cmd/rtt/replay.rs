@@ -13,27 +13,28 @@ use super::{Args, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Capture, NoInput, interrupted},
+    source::{Capture, NoInput, Told, interrupted},
     stop::Stop,
 };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
     let config = args.config(0)?;
-    let told = Rc::new(RefCell::new(Told {
-        report: Report::new(args, Source::default())?,
-        failed: None,
-    }));
+    let told = Rc::new(RefCell::new(Told::new(Report::new(
+        args,
+        Source::default(),
+    )?)));
     let quiet = Rc::clone(&told);
-    let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().flush()) {
-        Ok(capture) => capture,
-        Err(NoInput::Failed(error)) => return Err(error.into()),
-        Err(NoInput::Stopped) => {
-            let nothing = Counters::sum([]);
-            told.borrow_mut().report.finish(None, Some(nothing))?;
-            return Err(interrupted(path, 0));
-        }
-    };
+    let mut capture =
+        match Capture::open(path, &stop, move || quiet.borrow_mut().tell(Report::flush)) {
+            Ok(capture) => capture,
+            Err(NoInput::Failed(error)) => return Err(error.into()),
+            Err(NoInput::Stopped) => {
+                let nothing = Counters::sum([]);
+                told.borrow_mut().report.finish(None, Some(nothing))?;
+                return Err(interrupted(path, 0));
+            }
+        };
     let names = Rc::clone(&told);
     let mut replay = Replay::new(args, &config, told);
     let read = capture.read(
@@ -45,33 +46,6 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     capture.verdict(read, &counters)
 }
 
-/// Output, which the input flushes when it has to wait.
-struct Told {
-    report: Report,
-    /// The first failure; nothing is written after it.
-    failed: Option<SinkError>,
-}
-
-impl Told {
-    fn note(&mut self, result: Result<(), SinkError>) {
-        if let Err(error) = result {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    /// False if nobody takes it.
-    fn flush(&mut self) -> bool {
-        let flushed = self.report.flush();
-        self.note(flushed);
-        self.failed.is_none()
-    }
-
-    fn event(&mut self, event: &Event) {
-        let written = self.report.event(event);
-        self.note(written);
-    }
-}
-
 struct Replay {
     tracker: Tracker,
     groups: Option<Groups>,
@@ -79,11 +53,11 @@ struct Replay {
     /// Somebody wants to hear of flows that fall silent.
     sweep: bool,
     last_ns: Option<u64>,
-    told: Rc<RefCell<Told>>,
+    told: Rc<RefCell<Told<Report>>>,
 }
 
 impl Replay {
-    fn new(args: &Args, config: &Config, told: Rc<RefCell<Told>>) -> Replay {
+    fn new(args: &Args, config: &Config, told: Rc<RefCell<Told<Report>>>) -> Replay {
         Replay {
             tracker: Tracker::new(config),
             groups: args.aggregate.then(|| Groups::new(args.aggregation())),
@@ -101,17 +75,16 @@ impl Replay {
             && let Some(end_ns) = self.intervals.end(packet.time_ns)
         {
             let length_ns = self.intervals.length_ns;
-            let written = told.report.interval(end_ns, length_ns, &groups.take());
-            told.note(written);
-            let written = told.report.status(end_ns, self.tracker.counters());
-            told.note(written);
+            told.tell(|report| report.interval(end_ns, length_ns, &groups.take()));
+            let counters = self.tracker.counters();
+            told.tell(|report| report.status(end_ns, counters));
         }
         let groups = &mut self.groups;
         let mut tell = |event: Event| {
             if let (Event::Sample(sample), Some(groups)) = (&event, groups.as_mut()) {
                 groups.add(sample);
             }
-            told.event(&event);
+            told.tell(|report| report.event(&event));
         };
         if self.sweep {
             self.tracker.sweep(packet.time_ns, &mut tell);
@@ -126,15 +99,16 @@ impl Replay {
         if let Some(last_ns) = self.last_ns
             && self.sweep
         {
-            self.tracker.finish(last_ns, |event| told.event(&event));
+            self.tracker.finish(last_ns, |event| {
+                told.tell(|report| report.event(&event));
+            });
         }
         if let (Some(groups), Some(start), Some(last)) =
             (&mut self.groups, self.intervals.start_ns, self.last_ns)
             && told.failed.is_none()
         {
             let end_ns = last.max(start);
-            let written = told.report.interval(end_ns, end_ns - start, &groups.take());
-            told.note(written);
+            told.tell(|report| report.interval(end_ns, end_ns - start, &groups.take()));
         }
         let counters = self.tracker.counters();
         match told.failed.take() {
