@@ -209,7 +209,8 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 		dwell_clock_was_set(state, config);
 	}
 	if (!clock->end_ns) /* the only division, once an epoch */
-		clock->end_ns = now_ns - now_ns % config->epoch_ns + config->epoch_ns;
+		clock->end_ns =
+			now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
 	clock->packets++;
 	if (config->estimator == DWELL_ESTIMATE_AUTO) {
 		dwell_auto_packet(&state->adaptive, config, arrival);

@@ -40,6 +40,7 @@ struct dwell_arrival {
 
 struct dwell_response_config {
 	__u64 epoch_ns;
+	__u64 phase_ns;     /* what the clock lacks to the one that epochs are aligned to */
 	__u64 epsilon_ns;   /* pirate: how near a gap must come to a mode */
 	__u64 idle_ns;      /* a longer gap is no response: at most 2^36 - 1 */
 	__u64 threshold_ns; /* gap: a longer gap is between batches */

@@ -65,6 +65,31 @@ fn the_modes_are_shown_on_request() {
 }
 
 #[test]
+fn each_heuristic_can_be_left_out() {
+    let gaps = |heuristics: &str, marked: bool| -> u64 {
+        let shown = records(&[
+            "-r",
+            &capture("one-direction.pcap.gz"),
+            "--estimator",
+            "pirate",
+            "--show-modes",
+            "--heuristics",
+            heuristics,
+        ]);
+        let modes = shown.iter().flat_map(|r| r["modes"].as_array().unwrap());
+        modes
+            .filter(|mode| !marked || mode["marked"] == true)
+            .map(|mode| mode["count"].as_u64().unwrap())
+            .sum()
+    };
+    // with ACKs there are more gaps, without the MTU nothing is marked
+    assert!(gaps("mtu", false) > gaps("acks,mtu", false));
+    assert_eq!(gaps("none", false), gaps("mtu", false));
+    assert!(gaps("mtu", true) > 0);
+    assert_eq!(gaps("acks", true), 0);
+}
+
+#[test]
 fn servers_are_told_by_rule() {
     let of = |server| {
         let mut clients: Vec<String> =
@@ -105,6 +130,9 @@ fn wrong_options_are_refused() {
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
         (&["--merge-distance", "near"], "a number and a unit"),
+        (&["--heuristics", "none,acks"], "goes with no other"),
+        (&["--floor", "1"], "from 0 to below 1"),
+        (&["--mtu", "67"], "68..=65535"),
     ] {
         let capture = capture("line.pcap.gz");
         let run = dwell(&[&["response", "-r", &capture], arguments].concat());

@@ -40,6 +40,9 @@ pub struct Config {
     pub estimator: Estimator,
     /// How long an epoch is; at least 1 ms.
     pub epoch_ns: u64,
+    /// What is added to a packet's time before epochs are aligned: the offset of
+    /// the Unix clock, where packets have the time of another.
+    pub phase_ns: u64,
     /// Modes a flow may have, 1 to 10 (pirate).
     pub modes: u8,
     /// How near a gap must come to a mode (pirate).
@@ -68,6 +71,7 @@ impl Default for Config {
         Config {
             estimator: Estimator::Auto,
             epoch_ns: 1_000_000_000,
+            phase_ns: 0,
             modes: abi::DWELL_MODES as u8,
             epsilon: Epsilon::Relative(0.5),
             floor: 0.05,
@@ -95,8 +99,10 @@ impl Config {
             Estimator::Gap(threshold_ns) => (abi::DWELL_ESTIMATE_GAP, threshold_ns),
             Estimator::SynAck => (abi::DWELL_ESTIMATE_SYN_ACK, 0),
         };
+        let epoch_ns = self.epoch_ns.max(1_000_000);
         abi::dwell_response_config {
-            epoch_ns: self.epoch_ns.max(1_000_000),
+            epoch_ns,
+            phase_ns: self.phase_ns % epoch_ns,
             epsilon_ns,
             idle_ns: self.idle_ns.min((1 << 36) - 1),
             threshold_ns,

@@ -33,6 +33,22 @@ fn a_gap_over_the_border_belongs_to_the_later_epoch() {
 }
 
 #[test]
+fn epochs_are_aligned_to_the_clock_that_is_asked_for() {
+    let config = Config {
+        phase_ns: 7 * SECOND + 300 * MS,
+        ..second(Estimator::Pirate)
+    };
+    let packets = [650, 750, 1650, 1750].map(|ms| sealed(START + ms * MS, 300));
+    let ended = epochs(&config, &packets);
+    let starts = ended.iter().map(|epoch| (epoch.start_ns, epoch.packets));
+    let border = |seconds| START + seconds * SECOND - 300 * MS;
+    assert_eq!(
+        starts.collect::<Vec<_>>(),
+        [(border(0), 1), (border(1), 2), (border(2), 1)]
+    );
+}
+
+#[test]
 fn epochs_without_packets_leave_no_record() {
     let packets = [0, 5500].map(|ms| sealed(START + ms * MS, 300));
     let ended = epochs(&second(Estimator::Pirate), &packets);

@@ -16,6 +16,7 @@ use dwell_probes::{
 
 use super::{Args, HookName, report::Report};
 use crate::{
+    args::nanos,
     exit::{Exit, Failure},
     source::{Interfaces, clock},
     stop::Stop,
@@ -52,7 +53,12 @@ fn attach(args: &Args, interfaces: &Interfaces) -> Result<Probe, Failure> {
         HookName::Auto | HookName::Xdp => Hook::Xdp,
     };
     let mut options = Options {
-        watch: args.watch(RandomState::new().hash_one(std::process::id()))?,
+        watch: args.watch(
+            RandomState::new().hash_one(std::process::id()),
+            clock()?
+                .unix_ns(0)
+                .rem_euclid(i128::from(nanos(args.epoch))) as u64,
+        )?,
         ingress: hook,
         tc: TcHookKind::Auto,
         replay: false,

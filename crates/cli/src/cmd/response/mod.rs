@@ -6,6 +6,7 @@ mod report;
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
 use dwell_engine::{
     response::{Config, Epsilon, Estimator, Key, Rto, Watch},
@@ -83,6 +84,27 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = auto_or_time)]
     rto: AutoOr,
 
+    /// pirate: the gap between batches is of a mode with at least this share of the gaps; 0 takes the
+    /// largest mode whatever it holds, as the paper does
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = share)]
+    floor: f64,
+
+    /// pirate, gap: heuristics to use. acks: transport ACKs make no gaps. mtu: only a gap after a
+    /// packet smaller than the MTU is between batches (pirate)
+    #[arg(
+        long, value_enum, value_name = "NAMES", value_delimiter = ',',
+        default_values_t = [Heuristic::Acks, Heuristic::Mtu],
+    )]
+    heuristics: Vec<Heuristic>,
+
+    /// The largest IP packet that the path carries, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
+    mtu: u16,
+
+    /// Where headers cannot be seen: a longer IP packet, in bytes, is no transport ACK
+    #[arg(long, value_name = "BYTES", default_value_t = 160)]
+    ack_size: u16,
+
     /// A longer gap is of an idle client
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration)]
     idle_gap: Duration,
@@ -124,6 +146,14 @@ enum EstimatorName {
     Pirate,
     Gap,
     SynAck,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Heuristic {
+    Acks,
+    Mtu,
+    /// Not any
+    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -171,6 +201,13 @@ fn auto_or_time(text: &str) -> Result<AutoOr, String> {
     }
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("write a number from 0 to below 1".into()),
+    }
+}
+
 fn epoch(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
@@ -188,9 +225,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Args {
-    fn watch(&self, seed: u64) -> Result<Watch, Failure> {
+    fn watch(&self, seed: u64, phase_ns: u64) -> Result<Watch, Failure> {
         Ok(Watch {
-            config: self.config(),
+            config: Config {
+                phase_ns,
+                ..self.config()?
+            },
             key: match self.flow_key {
                 KeyName::Auto => Key::Auto,
                 KeyName::FiveTuple => Key::FiveTuple,
@@ -207,9 +247,14 @@ impl Args {
         })
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> Result<Config, Failure> {
         let defaults = Config::default();
-        Config {
+        if self.heuristics.contains(&Heuristic::None) && self.heuristics.len() > 1 {
+            return Err(Failure::usage(anyhow!(
+                "--heuristics none goes with no other: name the ones to use, or none"
+            )));
+        }
+        Ok(Config {
             estimator: match self.estimator {
                 EstimatorName::Auto => Estimator::Auto,
                 EstimatorName::Pirate => Estimator::Pirate,
@@ -226,8 +271,13 @@ impl Args {
                 AutoOr::Auto => Rto::Auto,
                 AutoOr::Time(time) => Rto::From(nanos(time)),
             },
+            floor: self.floor,
+            coalesce_acks: self.heuristics.contains(&Heuristic::Acks),
+            mark_small: self.heuristics.contains(&Heuristic::Mtu),
+            mtu: self.mtu,
+            ack_bytes: self.ack_size,
             idle_ns: nanos(self.idle_gap),
             ..defaults
-        }
+        })
     }
 }

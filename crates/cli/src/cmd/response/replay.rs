@@ -14,7 +14,7 @@ use crate::{
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
-    let watch = args.watch(0)?;
+    let watch = args.watch(0, 0)?;
     let told = Rc::new(RefCell::new(Told::new(Report::new(
         args,
         Source::default(),

@@ -53,7 +53,7 @@ impl Report {
             None => None,
         };
         Ok(Report {
-            config: args.config(),
+            config: args.config()?,
             output,
             summary: args.summary.then(BTreeMap::new),
             untold: 0,
