@@ -6,6 +6,7 @@
 #ifndef DWELL_ARRIVAL_H
 #define DWELL_ARRIVAL_H
 
+#include "cid.h"
 #include "filter.h"
 #include "packet.h"
 
@@ -133,6 +134,9 @@ static __always_inline __u32 dwell_arrival_parse(const void *data, const void *e
 			}
 		}
 		packet->key_kind = DWELL_KEY_5TUPLE;
+		if (wanted == DWELL_KEY_AUTO || wanted == DWELL_KEY_QUIC_CID)
+			dwell_quic_peek(data, end, l4_offset + sizeof(*udp),
+					wanted == DWELL_KEY_QUIC_CID, packet);
 		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port),
 			      dwell_ntohs(udp->dst_port));
 		return DWELL_FRAME_OK;
@@ -170,7 +174,7 @@ static __always_inline __u32 dwell_client_direction(const struct dwell_filter *s
 	}
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN)
 		return packet->tcp_flags & DWELL_TCP_ACK ? !direction : direction;
-	if (packet->key_kind == DWELL_KEY_5TUPLE) {
+	if (packet->key_kind == DWELL_KEY_5TUPLE || packet->key_kind == DWELL_KEY_QUIC_CID) {
 		if (key->b_port < DWELL_EPHEMERAL_PORT && key->a_port >= DWELL_EPHEMERAL_PORT)
 			return 0;
 		if (key->a_port < DWELL_EPHEMERAL_PORT && key->b_port >= DWELL_EPHEMERAL_PORT)

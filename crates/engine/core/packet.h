@@ -19,6 +19,7 @@ enum dwell_kind {
 struct dwell_packet {
 	struct dwell_flow_key key;
 	__u64 hash;
+	__u64 cid; /* QUIC: the begin of the destination connection ID, as far as is known; 0: none */
 	__u32 wire_bytes;
 	__u32 segments; /* packets on the wire: a GSO packet is several */
 	__u32 payload_bytes;

@@ -17,7 +17,7 @@ struct dwell_response_event {
 	struct dwell_address dst;
 	__u16 src_port; /* 0 where the key has no ports */
 	__u16 dst_port;
-	__u32 id; /* SPI, receiver index; 0 where the key has none */
+	__u32 id; /* SPI, receiver index, connection; 0 where the key has none */
 	struct dwell_epoch epoch;
 };
 
@@ -26,10 +26,11 @@ struct dwell_response_program {
 	struct dwell_table_config table;
 	struct dwell_response_config response;
 	struct dwell_filter servers; /* whose packets are answers; empty: told by ports */
+	__u32 alias_mask;            /* entries for connection IDs, less one */
 	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
 	__u8 replay;                 /* packets bring their time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that is wanted */
-	__u8 reserved[2];
+	__u8 reserved[6];
 };
 
 #endif

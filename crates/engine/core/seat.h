@@ -18,12 +18,16 @@ struct dwell_seat {
 	__u32 lock;
 	__u8 client; /* direction of the client's packets */
 	__u8 key_kind;
-	__u8 visible; /* enum dwell_visible */
-	__u8 reserved;
+	__u8 visible;     /* enum dwell_visible */
+	__u8 packets;     /* of the client, up to DWELL_SEAT_SETTLED */
+	__u64 token;      /* QUIC: dwell_cid_token() by which an alias leads here; 0: none */
+	__u32 token_next; /* of the newest packet, if it is another */
+	__u32 id;         /* QUIC: of the connection, the same whatever its ends are */
 	union dwell_response_state state; /* the last: of the estimator's size */
 };
 
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place);
+static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index);
 
 /* Room for a record, and its way out. */
 static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table);
@@ -39,6 +43,8 @@ static __always_inline int dwell_seat_advance(struct dwell_table *table, struct 
 static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
 					    __u64 now_ns, struct dwell_response_event *record);
 
+/* More than a flow of a flood has: SYN, ACK, request. */
+#define DWELL_SEAT_SETTLED 3
 #define DWELL_SEAT_TRIES 64
 
 static __always_inline int dwell_seat_lock(struct dwell_seat *seat)
@@ -61,6 +67,7 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	const struct dwell_flow_key *key = &seat->head.key;
 	int from_b = seat->client & 1,
 	    has_id = seat->key_kind == DWELL_KEY_ESP || seat->key_kind == DWELL_KEY_WIREGUARD;
+	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = seat->head.proto;
@@ -71,7 +78,7 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	record->dst = from_b ? key->a : key->b;
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
 	record->dst_port = has_id ? 0 : from_b ? key->a_port : key->b_port;
-	record->id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
+	record->id = seat->key_kind == DWELL_KEY_QUIC_CID ? seat->id : id;
 	dwell_table_count(table, DWELL_SAMPLES);
 	dwell_seat_emit(table, record);
 }
@@ -103,8 +110,75 @@ static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 pl
 	return 1;
 }
 
+/* Moves a connection here from the place between its old ends, if that has been
+ * silent for 20 ms: else they are two, whose IDs begin alike.
+ */
+static __always_inline void dwell_seat_follow(struct dwell_table *table, struct dwell_seat *seat,
+					      __u64 token)
+{
+	const struct dwell_response_program *program = dwell_seat_program(table);
+	struct dwell_alias *alias = dwell_alias_at(table->embedder, token & program->alias_mask);
+	struct dwell_seat *old;
+	__u32 idle;
+
+	if (!alias || alias->token != token)
+		return;
+	old = dwell_seat_at(table->embedder, alias->place);
+	if (!old || old == seat || old->token != token || old->client != seat->client)
+		return;
+	idle = dwell_now_coarse(table->clock) - old->head.seen;
+	if (idle < 19 || dwell_is_future(idle) || !dwell_seat_lock(old))
+		return;
+	seat->key_kind = old->key_kind;
+	seat->id = old->id;
+	seat->state = old->state;
+	old->token = 0;
+	old->head.close_reason = DWELL_CLOSE_EVICTED;
+	__builtin_memset(&old->state, 0, sizeof(old->state));
+	dwell_seat_unlock(old);
+}
+
+/* Keeps the way from the connection ID to the flow. */
+static __always_inline void dwell_seat_alias(struct dwell_table *table, struct dwell_seat *seat,
+					     __u32 place, __u64 token)
+{
+	const struct dwell_response_program *program = dwell_seat_program(table);
+	struct dwell_alias *alias;
+
+	if (seat->token_next != (__u32)token) {
+		seat->token_next = token;
+		return;
+	}
+	alias = dwell_alias_at(table->embedder, token & program->alias_mask);
+	if (!alias)
+		return;
+	alias->place = place;
+	alias->token = token;
+	seat->token = token;
+}
+
+/* What a client's packet shows of its connection. The seat is locked. */
+static __always_inline void dwell_seat_connection(struct dwell_table *table,
+						  const struct dwell_found *found,
+						  const struct dwell_packet *packet)
+{
+	struct dwell_seat *seat = (struct dwell_seat *)found->head;
+	__u64 token;
+
+	if (packet->key_kind == DWELL_KEY_QUIC_CID)
+		seat->key_kind = DWELL_KEY_QUIC_CID;
+	if (!packet->cid)
+		return;
+	token = dwell_cid_token(packet, seat->client, table->config->seed);
+	if (found->opened)
+		dwell_seat_follow(table, seat, token);
+	if (seat->key_kind == DWELL_KEY_QUIC_CID && seat->token != token)
+		dwell_seat_alias(table, seat, found->place, token);
+}
+
 static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
-					     const struct dwell_packet *packet, __u64 now_ns)
+					     const struct dwell_packet *packet, __u32 key_kind,
+					     __u64 now_ns)
 {
 	arrival->time_ns = now_ns;
 	arrival->bytes = packet->ip_bytes;
@@ -116,7 +190,7 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
 	arrival->visible = DWELL_VISIBLE_NONE;
 	if (packet->kind == DWELL_KIND_TCP)
 		arrival->visible = DWELL_VISIBLE_TCP;
-	else if (packet->kind == DWELL_KIND_UDP && packet->key_kind == DWELL_KEY_5TUPLE)
+	else if (packet->kind == DWELL_KIND_UDP && key_kind == DWELL_KEY_5TUPLE)
 		arrival->visible = DWELL_VISIBLE_UDP;
 }
 
@@ -138,21 +212,24 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 	if (found.opened) {
 		seat->client = dwell_client_direction(&program->servers, packet);
 		seat->key_kind = packet->key_kind;
+		seat->id = packet->hash;
 	}
 	if ((packet->direction & 1) != seat->client) {
 		dwell_table_count(table, DWELL_SKIP_SERVER);
 		return;
 	}
 	record = dwell_seat_record(table);
-	dwell_arrival_of(&arrival, packet, dwell_now(table->clock));
 	if (!record || !dwell_seat_lock(seat)) {
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
+	if (packet->kind == DWELL_KIND_UDP)
+		dwell_seat_connection(table, &found, packet);
+	dwell_arrival_of(&arrival, packet, seat->key_kind, dwell_now(table->clock));
 	seat->visible = arrival.visible;
 	if (dwell_seat_advance(table, seat, &arrival, record))
 		dwell_seat_tell(table, seat, record);
-	if (seat->state.clock.packets > 3)
+	if (seat->packets < DWELL_SEAT_SETTLED && ++seat->packets == DWELL_SEAT_SETTLED)
 		seat->head.flags |= DWELL_HEAD_SETTLED;
 	dwell_seat_unlock(seat);
 }
@@ -163,14 +240,15 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 static __always_inline void dwell_seat_sweep(struct dwell_table *table, __u32 index, __u32 reason)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
-	struct dwell_response_event *record = dwell_seat_record(table);
 
-	if (!bucket || !record || !bucket->tags)
+	if (!bucket || !bucket->tags)
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
 		struct dwell_seat *seat = dwell_seat_at(table->embedder, index * DWELL_WAYS + way);
+		struct dwell_response_event *record = dwell_seat_record(table);
 
-		if (!seat || !(bucket->tags >> 16 * way & 0xffff) || !dwell_seat_lock(seat))
+		if (!seat || !record || !(bucket->tags >> 16 * way & 0xffff) ||
+		    !dwell_seat_lock(seat))
 			continue;
 		if (dwell_seat_close(table, seat, dwell_now(table->clock), record))
 			dwell_seat_tell(table, seat, record);

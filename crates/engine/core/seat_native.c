@@ -27,6 +27,13 @@ static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 pl
 			     (seats->program.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1)];
 }
 
+static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
+{
+	struct dwell_seats *seats = embedder;
+
+	return &seats->aliases[index & seats->program.alias_mask];
+}
+
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
 					       __u64 tag)
 {
@@ -83,6 +90,11 @@ static struct dwell_table table_of(struct dwell_seats *seats, struct dwell_clock
 __u32 dwell_seats_stride(void)
 {
 	return sizeof(struct dwell_seat);
+}
+
+__u32 dwell_seats_alias_stride(void)
+{
+	return sizeof(struct dwell_alias);
 }
 
 void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes,

@@ -11,19 +11,22 @@
 #define DWELL_SEAT_EVENTS 8 /* more than one packet or bucket can cause */
 
 struct dwell_seat;
+struct dwell_alias;
 
 struct dwell_seats {
 	struct dwell_response_program program;
 	struct dwell_counters counters;
 	struct dwell_bucket *buckets;
 	struct dwell_seat *seats;
+	struct dwell_alias *aliases;
 	__u32 events;
 	__u32 reserved;
 	struct dwell_response_event event[DWELL_SEAT_EVENTS];
 };
 
-/* Bytes of a seat. */
+/* Bytes of a seat, and of an alias. */
 __u32 dwell_seats_stride(void);
+__u32 dwell_seats_alias_stride(void);
 
 /* As dwell_native_packet(). */
 void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes,

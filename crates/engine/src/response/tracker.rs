@@ -1,6 +1,8 @@
 //! The per-packet part with its flow table, run in user space.
 #![allow(unsafe_code)]
 
+use std::fmt;
+
 use zerocopy::FromBytes;
 
 use crate::{
@@ -26,20 +28,29 @@ pub enum Key {
     Esp = abi::DWELL_KEY_ESP,
     /// Addresses and the receiver index of WireGuard data.
     WireGuard = abi::DWELL_KEY_WIREGUARD,
+    /// Addresses, ports and protocol, and QUIC's destination connection ID where
+    /// they change.
+    QuicCid = abi::DWELL_KEY_QUIC_CID,
     /// Addresses and protocol of the outermost IP header.
     Outer = abi::DWELL_KEY_OUTER,
 }
 
 impl Key {
     /// All of them.
-    pub const ALL: [Key; 6] = [
+    pub const ALL: [Key; 7] = [
         Key::Auto,
         Key::FiveTuple,
         Key::IpPair,
         Key::Esp,
         Key::WireGuard,
+        Key::QuicCid,
         Key::Outer,
     ];
+
+    /// Whether flows that it tells have ports.
+    pub fn has_ports(self) -> bool {
+        matches!(self, Key::FiveTuple | Key::QuicCid)
+    }
 
     /// Its name in options and output.
     pub fn name(self) -> &'static str {
@@ -49,6 +60,7 @@ impl Key {
             Key::IpPair => "ip-pair",
             Key::Esp => "esp",
             Key::WireGuard => "wireguard",
+            Key::QuicCid => "quic-cid",
             Key::Outer => "outer",
         }
     }
@@ -105,6 +117,10 @@ impl Watch {
             response: self.config.to_core(),
             servers: FilterRule::all_to_core(&self.servers),
             key_kind: self.key as u8,
+            alias_mask: match self.key {
+                Key::Auto | Key::QuicCid => self.buckets() * abi::DWELL_WAYS - 1,
+                _ => 0,
+            },
             ..Default::default()
         }
     }
@@ -121,7 +137,8 @@ pub struct Record {
     pub protocol: Protocol,
     /// What told the flow.
     pub key: Key,
-    /// Security parameter or receiver index, for keys that have one.
+    /// Security parameter index, receiver index, or a number of the QUIC
+    /// connection that stays when its addresses change; for keys that have one.
     pub id: Option<u32>,
     /// The source's number for the interface.
     pub interface: u32,
@@ -130,6 +147,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// The flow as text: `192.0.2.1:40000 → 198.51.100.1:443`, with the identifier
+    /// that its key has.
+    pub fn flow(&self) -> impl fmt::Display + '_ {
+        Flow(self)
+    }
+
     /// Decodes a record of the kernel's ring buffer. `None` if it is none of
     /// ours, which a user of the crate should count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Record> {
@@ -143,10 +166,27 @@ impl Record {
             dst: endpoint(raw.dst, raw.dst_port),
             protocol: Protocol(raw.proto),
             key,
-            id: matches!(key, Key::Esp | Key::WireGuard).then_some(raw.id),
+            id: matches!(key, Key::Esp | Key::WireGuard | Key::QuicCid).then_some(raw.id),
             interface: raw.interface,
             epoch: Box::new(raw.epoch),
         })
+    }
+}
+
+struct Flow<'a>(&'a Record);
+
+impl fmt::Display for Flow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Flow(record) = self;
+        let (src, dst) = (&record.src, &record.dst);
+        match record.key.has_ports() {
+            true => write!(f, "{src} → {dst}")?,
+            false => write!(f, "{} → {}", src.address, dst.address)?,
+        }
+        match record.id {
+            Some(id) => write!(f, " {} {id:#010x}", record.key.name()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -157,6 +197,7 @@ pub struct Tracker {
     /// Owned here, used through the pointers in `seats`.
     _buckets: Vec<u64>,
     _memory: Vec<u64>,
+    _aliases: Vec<u64>,
     sweep: Sweep,
 }
 
@@ -167,12 +208,20 @@ unsafe impl Send for Tracker {}
 impl Tracker {
     /// Memory is set aside for `max_flows` at once, and used as flows come.
     pub fn new(watch: &Watch) -> Tracker {
-        // SAFETY: a pure function.
-        let stride = unsafe { abi::dwell_seats_stride() } as usize;
+        // SAFETY: pure functions.
+        let (stride, alias_stride) = unsafe {
+            (
+                abi::dwell_seats_stride() as usize,
+                abi::dwell_seats_alias_stride() as usize,
+            )
+        };
+        let program = watch.to_core();
+        let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_bucket>());
         let mut memory = table::zeroed(watch.buckets() * abi::DWELL_WAYS, stride);
         let seats = Box::new(abi::dwell_seats {
-            program: watch.to_core(),
+            program,
+            aliases: aliases.as_mut_ptr().cast(),
             buckets: buckets.as_mut_ptr().cast(),
             seats: memory.as_mut_ptr().cast(),
             ..Default::default()
@@ -181,6 +230,7 @@ impl Tracker {
             seats,
             _buckets: buckets,
             _memory: memory,
+            _aliases: aliases,
             sweep: Sweep::default(),
         }
     }

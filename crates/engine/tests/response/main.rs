@@ -6,6 +6,7 @@
 mod captures;
 mod epochs;
 mod faults;
+mod flows;
 mod modes;
 mod simulation;
 mod support;

@@ -50,8 +50,11 @@ impl Probe {
             kind: options.tc,
             program: program.as_bytes(),
             buckets,
-            sizes: &[("seats", buckets * abi::DWELL_WAYS)],
-            shared: &["seats"],
+            sizes: &[
+                ("seats", buckets * abi::DWELL_WAYS),
+                ("aliases", program.alias_mask + 1),
+            ],
+            shared: &["seats", "aliases"],
         };
         Ok(Probe {
             vantage: Vantage::load(&spec, Record::from_kernel)?,

@@ -29,6 +29,15 @@ struct {
 	__uint(max_entries, 1);
 } seats SEC(".maps");
 
+/* From connection IDs to flows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_alias);
+	__uint(max_entries, 1);
+} aliases SEC(".maps");
+
 /* Where a record is made before it is copied into the ring buffer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -40,6 +49,11 @@ struct {
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
 {
 	return bpf_map_lookup_elem(&seats, &place);
+}
+
+static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
+{
+	return bpf_map_lookup_elem(&aliases, &index);
 }
 
 static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)

@@ -2,13 +2,9 @@
 
 use std::{borrow::Cow, fmt, io::Write, net::IpAddr};
 
-use dwell_engine::{
-    measure::{Endpoint, Protocol},
-    response::Key,
-};
 use serde::Serialize;
 
-use super::Latency;
+use super::{Latency, counted};
 use crate::{Response, Source, Timestamps};
 
 /// Name and version of the objects' schema, as [`super::SCHEMA`].
@@ -63,7 +59,7 @@ pub(super) fn jsonl(
     out: &mut Vec<u8>,
 ) {
     let record = response.record;
-    let port = |port| has_ports(record.key, record.protocol).then_some(port);
+    let port = |port| record.key.has_ports().then_some(port);
     let object = Object {
         kind: "response",
         schema: SCHEMA,
@@ -123,20 +119,17 @@ pub(super) fn text(
                 "  {:>7}  no estimate: {}",
                 ns.map_or("-".to_owned(), |ns| format!("({})", Latency(ns))
                     .replace(' ', "")),
-                reason
-                    .unwrap_or("nothing to estimate from")
-                    .replace('_', " ")
+                reason.unwrap_or("nothing to estimate from")
             ),
         ),
     }
     put(
         out,
         format_args!(
-            "  {} batches  {} packets  {} → {}",
-            response.batches,
-            record.epoch.packets,
-            End(&record.src, record.key, record.protocol, None),
-            End(&record.dst, record.key, record.protocol, record.id),
+            "  {}  {}  {}",
+            counted(response.batches, "batches"),
+            counted(record.epoch.packets.into(), "packets"),
+            record.flow(),
         ),
     );
     if source.interfaces.several()
@@ -185,27 +178,6 @@ fn modes(response: &Response<'_>) -> Vec<Mode> {
             marked: mode.marked != 0,
         })
         .collect()
-}
-
-fn has_ports(key: Key, protocol: Protocol) -> bool {
-    key == Key::FiveTuple && matches!(protocol.0, 6 | 17)
-}
-
-/// An end as text: with its port, or with the identifier that the key has.
-struct End<'a>(&'a Endpoint, Key, Protocol, Option<u32>);
-
-impl fmt::Display for End<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let End(end, key, protocol, id) = self;
-        if has_ports(*key, *protocol) {
-            return write!(f, "{end}");
-        }
-        write!(f, "{}", end.address)?;
-        match id {
-            Some(id) => write!(f, " {} {id:#010x}", key.name()),
-            None => Ok(()),
-        }
-    }
 }
 
 fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {

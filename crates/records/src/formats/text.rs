@@ -139,6 +139,7 @@ pub fn counted(number: u64, things: &str) -> String {
         "bytes" | "events" | "flows" | "packets" | "samples" | "stamps" if number == 1 => {
             &noun[..noun.len() - 1]
         }
+        "batches" if number == 1 => "batch",
         _ => noun,
     };
     format!("{number} {noun}{rest}")

@@ -170,6 +170,8 @@ enum KeyName {
     /// Addresses and receiver index
     #[value(name = "wireguard")]
     WireGuard,
+    /// Addresses, ports and protocol; QUIC connections are followed when they change
+    QuicCid,
     /// Addresses and protocol of the outermost IP header
     Outer,
 }
@@ -237,6 +239,7 @@ impl Args {
                 KeyName::IpPair => Key::IpPair,
                 KeyName::Esp => Key::Esp,
                 KeyName::WireGuard => Key::WireGuard,
+                KeyName::QuicCid => Key::QuicCid,
                 KeyName::Outer => Key::Outer,
             },
             servers: FilterRule::parse_all(&self.server).map_err(Failure::usage)?,

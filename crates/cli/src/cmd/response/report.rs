@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_engine::{
     histogram::Histogram,
     measure::{Endpoint, Protocol},
-    response::{Config, Record, estimate},
+    response::{Config, Key, Record, estimate},
     rtt::Counters,
 };
 use dwell_records::{Latency, Output, Response, Sink, SinkError, Source, Text, entry};
@@ -27,10 +27,13 @@ pub struct Report {
     show_modes: bool,
 }
 
-type Flow = (Endpoint, Endpoint, Protocol, u32, Option<u32>);
+/// A QUIC connection is one flow whatever its client's address is.
+type Flow = (Option<Endpoint>, Endpoint, Protocol, Key, u32, Option<u32>);
 
 #[derive(Default)]
 struct Line {
+    /// The newest of its names.
+    name: String,
     epochs: u64,
     estimates: Histogram,
 }
@@ -98,9 +101,10 @@ impl Report {
         };
         let record = response.record;
         let flow = (
-            record.src,
+            (record.key != Key::QuicCid).then_some(record.src),
             record.dst,
             record.protocol,
+            record.key,
             record.interface,
             record.id,
         );
@@ -109,6 +113,7 @@ impl Report {
             return;
         }
         let line = summary.entry(flow).or_default();
+        line.name = format!("{} {}", record.protocol, record.flow());
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
             line.estimates.record(ns);
@@ -134,20 +139,23 @@ impl Report {
     fn write_summary(&mut self) -> Result<(), SinkError> {
         if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
             output.lines(|out| {
-                out.push_str("epochs  valid      p50      p90      p99  flow\n");
-                for ((src, dst, protocol, _, _), line) in summary {
+                out.push_str(
+                    "epochs  valid      p50      p90      p99  flow (percentiles over epochs)\n",
+                );
+                for line in summary.values() {
                     let quantile = |q| match line.estimates.quantile_ns(q) {
                         Some(ns) => Latency(ns).to_string(),
                         None => "-".to_owned(),
                     };
                     let valid = line.estimates.count() as f64 / line.epochs as f64;
                     out.push_str(&format!(
-                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {protocol} {src} → {dst}\n",
+                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {}\n",
                         line.epochs,
                         valid * 100.0,
                         quantile(0.5),
                         quantile(0.9),
                         quantile(0.99),
+                        line.name,
                     ));
                 }
                 if self.untold > 0 {

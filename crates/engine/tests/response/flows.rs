@@ -1,0 +1,191 @@
+//! Which packets make a flow, and which flows stay.
+
+use dwell_engine::{
+    observe::Observation,
+    response::{Config, Estimator, Key, Record, Tracker, Watch},
+    rtt::Counter,
+};
+use etherparse::PacketBuilder;
+
+use crate::support::{MS, START};
+
+/// A datagram of the client 10.0.0.1 to its server.
+fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(port, 443);
+    let mut bytes = Vec::new();
+    builder.write(&mut bytes, payload).unwrap();
+    bytes
+}
+
+/// A packet with a short header; what follows the connection ID is as if encrypted.
+fn short(port: u16, cid: &[u8], number: u64) -> Vec<u8> {
+    let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let payload = [&[0x40], cid, &noise, &[7; 200]].concat();
+    datagram(port, &payload)
+}
+
+/// The first of a connection.
+fn initial(port: u16) -> Vec<u8> {
+    let mut payload = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    payload.resize(1200, 0);
+    datagram(port, &payload)
+}
+
+struct Seen {
+    tracker: Tracker,
+    records: Vec<Record>,
+    last_ns: u64,
+}
+
+impl Seen {
+    fn new(key: Key, max_flows: u32) -> Seen {
+        let watch = Watch {
+            config: Config {
+                estimator: Estimator::Pirate,
+                ..Config::default()
+            },
+            key,
+            max_flows,
+            ..Watch::default()
+        };
+        Seen {
+            tracker: Tracker::new(&watch),
+            records: Vec::new(),
+            last_ns: START,
+        }
+    }
+
+    fn packet(&mut self, time_ns: u64, data: &[u8]) {
+        let packet = Observation {
+            time_ns,
+            interface: 1,
+            link: 101,
+            data,
+            wire_len: data.len() as u32,
+        };
+        let records = &mut self.records;
+        self.tracker.observe(&packet, |record| records.push(record));
+        self.last_ns = time_ns;
+    }
+
+    fn finish(mut self) -> Vec<Record> {
+        let (records, last_ns) = (&mut self.records, self.last_ns);
+        self.tracker.finish(last_ns, |record| records.push(record));
+        self.records
+    }
+}
+
+/// Two connection IDs one after the other, then another port.
+fn migrating(key: Key, begin: &[u8], cids: [&[u8]; 2], pause_ms: u64) -> Vec<Record> {
+    let mut seen = Seen::new(key, 64);
+    seen.packet(START, begin);
+    for (number, cid) in (1..=40).map(|number| (number, cids[usize::from(number > 20)])) {
+        seen.packet(START + number * MS, &short(5000, cid, number));
+    }
+    for number in 41..=60 {
+        let time_ns = START + (number + pause_ms) * MS;
+        seen.packet(time_ns, &short(5001, cids[1], number));
+    }
+    seen.finish()
+}
+
+#[test]
+fn a_connection_keeps_its_flow_when_id_and_ends_change() {
+    for (key, begin) in [
+        (Key::Auto, initial(5000)),
+        (Key::QuicCid, short(5000, b"aaaaaaaa", 0)),
+    ] {
+        let records = migrating(key, &begin, [b"aaaaaaaa", b"bbbbbbbbcc"], 100);
+        let [record] = &records[..] else {
+            panic!("{key:?}: {records:?}");
+        };
+        assert_eq!((record.key, record.epoch.packets), (Key::QuicCid, 61));
+        assert_eq!(record.src.port, 5001);
+        // the gap over the change of ends belongs to the connection too
+        assert_eq!(record.epoch.gaps_ns, 160 * MS);
+    }
+}
+
+#[test]
+fn connections_are_not_mistaken_for_one_another() {
+    let packets = |records: Vec<Record>| -> Vec<(u16, u32)> {
+        let of = |record: &Record| (record.src.port, record.epoch.packets);
+        let mut packets: Vec<_> = records.iter().map(of).collect();
+        packets.sort_unstable();
+        packets
+    };
+    let apart = [(5000, 41), (5001, 20)];
+    // too short to tell, and then other bytes follow each time
+    let short_ids = migrating(Key::Auto, &initial(5000), [b"aaaa", b"bbbb"], 100);
+    assert_eq!(packets(short_ids), apart);
+    // both ends are in use: what they share is the begin of an ID
+    let both = migrating(Key::Auto, &initial(5000), [b"aaaaaaaa", b"bbbbbbbb"], 0);
+    assert_eq!(packets(both), apart);
+    // nothing says that this is QUIC
+    let other = short(5000, b"aaaaaaaa", 0);
+    let other = migrating(Key::Auto, &other, [b"aaaaaaaa", b"bbbbbbbb"], 100);
+    assert!(other.iter().all(|record| record.key == Key::FiveTuple));
+    assert_eq!(packets(other), apart);
+}
+
+#[test]
+fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
+    let mut seen = Seen::new(Key::Auto, 1000);
+    let request = |client: u16| {
+        let builder = PacketBuilder::ipv4(
+            [10, 1, (client >> 8) as u8, client as u8],
+            [10, 0, 0, 2],
+            64,
+        );
+        let mut bytes = Vec::new();
+        builder
+            .tcp(40000, 443, 1, 1000)
+            .ack(1)
+            .write(&mut bytes, &[0; 100])
+            .unwrap();
+        bytes
+    };
+    let flood = |number: u32, syn: bool| {
+        let [a, b, c, d] = (0x0b00_0000 + number).to_be_bytes();
+        let builder = PacketBuilder::ipv4([a, b, c, d], [10, 0, 0, 2], 64);
+        let mut bytes = Vec::new();
+        match syn {
+            true => builder.tcp(1234, 443, 1, 1000).syn().write(&mut bytes, &[]),
+            false => builder.udp(1234, 443).write(&mut bytes, &[0; 30]),
+        }
+        .unwrap();
+        bytes
+    };
+    // 500 clients; a request now and then, and a pause of more than a second
+    let (seconds, clients) = (8, 500u16);
+    let mut number = 0;
+    for tick in 0..seconds * 1000 {
+        let now_ns = START + tick * MS;
+        for client in (0..clients).filter(|client| u64::from(*client) % 1300 == tick % 1300) {
+            seen.packet(now_ns, &request(client));
+        }
+        // after four seconds a million others
+        if tick >= 5000 {
+            for _ in 0..334 {
+                number += 1;
+                seen.packet(now_ns, &flood(number, number % 2 == 0));
+            }
+        }
+    }
+    assert!(number > 1_000_000);
+    let evicted = seen.tracker.counters().get(Counter::FlowsEvicted);
+    assert!(evicted > 1000, "the flood makes room for itself: {evicted}");
+    let mut seen_of = vec![(0, 0); usize::from(clients)];
+    for record in seen.finish() {
+        if let std::net::IpAddr::V4(address) = record.src.address
+            && let [10, 1, high, low] = address.octets()
+        {
+            let seen = &mut seen_of[usize::from(high) << 8 | usize::from(low)];
+            *seen = (seen.0 + record.epoch.requests, seen.1 + record.epoch.gaps);
+        }
+    }
+    // an eviction would cost a gap
+    let broken = seen_of.iter().filter(|seen| seen.0 != seen.1 + 1).count();
+    assert_eq!(broken, 0, "of {clients}: {:?}", seen_of[0]);
+    assert!(seen_of.iter().all(|(requests, _)| *requests >= 6));
+}
