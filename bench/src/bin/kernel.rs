@@ -78,6 +78,7 @@ fn responses(stop: &Stop) -> Result<()> {
                     ..Watch::default()
                 },
                 ingress: Hook::Xdp,
+                chain: None,
                 tc: TcHookKind::Auto,
                 replay: false,
             })?;

@@ -65,22 +65,13 @@ static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const vo
 	return DWELL_WHERE_ERROR(DWELL_SKIP_DEPTH);
 }
 
-static __always_inline void dwell_set_key_id(struct dwell_packet *packet,
-					     const struct dwell_address *src,
-					     const struct dwell_address *dst, __u32 id)
-{
-	dwell_set_key(packet, src, dst, 0, 0);
-	packet->key.a_port = id >> 16;
-	packet->key.b_port = id;
-}
-
 /* Reads a packet as far as its flow, and TCP's numbers where they can be seen.
  * Returns DWELL_FRAME_OK, or the counter that says why not. `wire_bytes`,
  * `segments` and `key.interface` are the caller's to set before.
  */
-static __always_inline __u32 dwell_arrival_parse(const void *data, const void *end,
-						 dwell_where where, __u32 wanted,
-						 struct dwell_packet *packet)
+static __always_inline __u32 dwell_arrival_parse_any(const void *data, const void *end,
+						     dwell_where where, __u32 wanted,
+						     struct dwell_packet *packet)
 {
 	__u32 l4_offset = dwell_where_l4(where), failed, header;
 	struct dwell_address src = {}, dst = {};
@@ -129,7 +120,9 @@ static __always_inline __u32 dwell_arrival_parse(const void *data, const void *e
 				   DWELL_SKIP_TRUNCATED);
 			if (message->type == DWELL_WIREGUARD_DATA) {
 				packet->key_kind = DWELL_KEY_WIREGUARD;
-				dwell_set_key_id(packet, &src, &dst, message->receiver);
+				dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port),
+					      dwell_ntohs(udp->dst_port));
+				dwell_set_key_id(packet, message->receiver);
 				return DWELL_FRAME_OK;
 			}
 		}
@@ -144,11 +137,24 @@ static __always_inline __u32 dwell_arrival_parse(const void *data, const void *e
 	if (proto == DWELL_PROTO_ESP && wanted != DWELL_KEY_5TUPLE) {
 		DWELL_PEEK(struct dwell_esp, esp, l4_offset, DWELL_SKIP_TRUNCATED);
 		packet->key_kind = DWELL_KEY_ESP;
-		dwell_set_key_id(packet, &src, &dst, dwell_ntohl(esp->spi));
+		dwell_set_key(packet, &src, &dst, 0, 0);
+		dwell_set_key_id(packet, dwell_ntohl(esp->spi));
 		return DWELL_FRAME_OK;
 	}
 	dwell_set_key(packet, &src, &dst, 0, 0);
 	return DWELL_FRAME_OK;
+}
+
+/* The same, and a packet that has not the key that is wanted is of no flow. */
+static __always_inline __u32 dwell_arrival_parse(const void *data, const void *end,
+						 dwell_where where, __u32 wanted,
+						 struct dwell_packet *packet)
+{
+	__u32 result = dwell_arrival_parse_any(data, end, where, wanted, packet);
+
+	if (result == DWELL_FRAME_OK && wanted != DWELL_KEY_AUTO && packet->key_kind != wanted)
+		return DWELL_SKIP_PROTOCOL;
+	return result;
 }
 
 /* The direction of the client's packets, from what a flow's first packet shows:
@@ -159,6 +165,7 @@ static __always_inline __u32 dwell_client_direction(const struct dwell_filter *s
 						    const struct dwell_packet *packet)
 {
 	const struct dwell_flow_key *key = &packet->key;
+	__u16 a_port = dwell_a_port(packet), b_port = dwell_b_port(packet);
 	__u32 direction = packet->direction & 1;
 
 #ifdef __bpf__
@@ -167,9 +174,9 @@ static __always_inline __u32 dwell_client_direction(const struct dwell_filter *s
 	for (__u32 i = 0; i < DWELL_FILTER_RULES; i++) {
 		if (i >= servers->rules)
 			break;
-		if (dwell_rule_covers(&servers->rule[i], &key->b, key->b_port))
+		if (dwell_rule_covers(&servers->rule[i], &key->b, b_port))
 			return 0;
-		if (dwell_rule_covers(&servers->rule[i], &key->a, key->a_port))
+		if (dwell_rule_covers(&servers->rule[i], &key->a, a_port))
 			return 1;
 	}
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN)

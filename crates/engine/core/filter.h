@@ -21,7 +21,8 @@ static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rul
 }
 
 static __always_inline int dwell_filter_admits(const struct dwell_filter *filter,
-					       const struct dwell_flow_key *key)
+					       const struct dwell_flow_key *key, __u16 a_port,
+					       __u16 b_port)
 {
 	int admitted = !filter->includes;
 
@@ -33,8 +34,8 @@ static __always_inline int dwell_filter_admits(const struct dwell_filter *filter
 
 		if (i >= filter->rules)
 			break;
-		if (dwell_rule_covers(rule, &key->a, key->a_port) ||
-		    dwell_rule_covers(rule, &key->b, key->b_port)) {
+		if (dwell_rule_covers(rule, &key->a, a_port) ||
+		    dwell_rule_covers(rule, &key->b, b_port)) {
 			if (rule->exclude)
 				return 0;
 			admitted = 1;

@@ -34,12 +34,15 @@ struct dwell_packet {
 	__u8 quic_first; /* first byte of the first QUIC header */
 	__u8 may_open;   /* a flow may begin with this packet */
 	__u8 key_kind;   /* enum dwell_key_kind */
+	__u8 has_id;     /* where the key has its ports there is an identifier */
 	__u16 window;
 	__u32 seq; /* TCP; ICMP: echo sequence */
 	__u32 ack;
 	__u32 tsval;
 	__u32 tsecr;
-	__u32 dns_hash;     /* of transaction and question */
+	__u32 dns_hash; /* of transaction and question */
+	__u16 a_port;   /* with an identifier; see dwell_a_port() */
+	__u16 b_port;
 	__u32 quic_version; /* 0 with a short header or version negotiation */
 };
 
@@ -146,6 +149,26 @@ static __always_inline void dwell_set_key(struct dwell_packet *packet,
 	key->b = swap ? *src : *dst;
 	key->a_port = swap ? dst_port : src_port;
 	key->b_port = swap ? src_port : dst_port;
+}
+
+/* An identifier of 32 bits in place of the ports. */
+static __always_inline void dwell_set_key_id(struct dwell_packet *packet, __u32 id)
+{
+	packet->has_id = 1;
+	packet->a_port = packet->key.a_port;
+	packet->b_port = packet->key.b_port;
+	packet->key.a_port = id >> 16;
+	packet->key.b_port = id;
+}
+
+static __always_inline __u16 dwell_a_port(const struct dwell_packet *packet)
+{
+	return packet->has_id ? packet->a_port : packet->key.a_port;
+}
+
+static __always_inline __u16 dwell_b_port(const struct dwell_packet *packet)
+{
+	return packet->has_id ? packet->b_port : packet->key.b_port;
 }
 
 static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __u8 proto,

@@ -11,7 +11,7 @@ struct dwell_response_event {
 	__u8 event; /* DWELL_EVENT_RESPONSE */
 	__u8 proto;
 	__u8 key_kind; /* enum dwell_key_kind */
-	__u8 visible;  /* enum dwell_visible: of the newest packet */
+	__u8 reserved;
 	__u32 interface;
 	struct dwell_address src; /* the client */
 	struct dwell_address dst;
@@ -27,10 +27,11 @@ struct dwell_response_program {
 	struct dwell_response_config response;
 	struct dwell_filter servers; /* whose packets are answers; empty: told by ports */
 	__u32 alias_mask;            /* entries for connection IDs, less one */
+	__u32 chain_next;            /* slot of the program to call next, plus 1; 0: none */
 	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
 	__u8 replay;                 /* packets bring their time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that is wanted */
-	__u8 reserved[6];
+	__u8 reserved[2];
 };
 
 #endif

@@ -25,7 +25,8 @@ static __always_inline void dwell_place_over(struct dwell_table *table, __u32 pl
 		dwell_emit_flow(table, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
 }
 
-static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 place)
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
+					     const struct dwell_packet *packet)
 {
 	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
 	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
@@ -35,7 +36,22 @@ static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 pl
 	__builtin_memset(flow, 0, sizeof(*flow));
 	__builtin_memset(memories, 0, sizeof(*memories));
 	memories->first_ns = dwell_now(table->clock);
+	(void)packet;
 	return 1;
+}
+
+/* Steps take no lock. */
+static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
+	return 1;
+}
+
+static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
 }
 
 /* Finds the packet's flow; step->flow stays null if it has none and gets none. */

@@ -18,7 +18,7 @@ struct dwell_seat {
 	__u32 lock;
 	__u8 client; /* direction of the client's packets */
 	__u8 key_kind;
-	__u8 visible;     /* enum dwell_visible */
+	__u8 reserved;
 	__u8 packets;     /* of the client, up to DWELL_SEAT_SETTLED */
 	__u64 token;      /* QUIC: dwell_cid_token() by which an alias leads here; 0: none */
 	__u32 token_next; /* of the newest packet, if it is another */
@@ -72,7 +72,6 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = seat->head.proto;
 	record->key_kind = seat->key_kind;
-	record->visible = seat->visible;
 	record->interface = key->interface;
 	record->src = from_b ? key->b : key->a;
 	record->dst = from_b ? key->a : key->b;
@@ -90,6 +89,21 @@ static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 pl
 	return seat ? &seat->head : 0;
 }
 
+static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
+{
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+
+	return seat && dwell_seat_lock(seat);
+}
+
+static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place)
+{
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+
+	if (seat)
+		dwell_seat_unlock(seat);
+}
+
 static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason)
 {
 	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
@@ -100,13 +114,24 @@ static __always_inline void dwell_place_over(struct dwell_table *table, __u32 pl
 		dwell_seat_tell(table, seat, record);
 }
 
-static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 place)
+/* Which way is the client's must be known before a packet of the other way, on
+ * another CPU, can find the flow.
+ */
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
+					     const struct dwell_packet *packet)
 {
 	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
 
 	if (!seat)
 		return 0;
-	__builtin_memset(seat, 0, sizeof(*seat));
+	__builtin_memset(&seat->head, 0, sizeof(seat->head));
+	__builtin_memset(&seat->state, 0, sizeof(seat->state));
+	seat->client = dwell_client_direction(&dwell_seat_program(table)->servers, packet);
+	seat->key_kind = packet->key_kind;
+	seat->packets = 0;
+	seat->token = 0;
+	seat->token_next = 0;
+	seat->id = packet->hash;
 	return 1;
 }
 
@@ -198,7 +223,6 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
 static __always_inline void dwell_seat_step(struct dwell_table *table,
 					    const struct dwell_packet *packet)
 {
-	const struct dwell_response_program *program = dwell_seat_program(table);
 	struct dwell_found found = dwell_flow_of(table, packet);
 	struct dwell_seat *seat = (struct dwell_seat *)found.head;
 	struct dwell_response_event *record;
@@ -209,11 +233,6 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 			dwell_table_count(table, DWELL_SKIP_STRAY);
 		return;
 	}
-	if (found.opened) {
-		seat->client = dwell_client_direction(&program->servers, packet);
-		seat->key_kind = packet->key_kind;
-		seat->id = packet->hash;
-	}
 	if ((packet->direction & 1) != seat->client) {
 		dwell_table_count(table, DWELL_SKIP_SERVER);
 		return;
@@ -223,10 +242,14 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
+	if (!dwell_same_key(&seat->head.key, &packet->key)) { /* the place is another's by now */
+		dwell_seat_unlock(seat);
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+		return;
+	}
 	if (packet->kind == DWELL_KIND_UDP)
 		dwell_seat_connection(table, &found, packet);
 	dwell_arrival_of(&arrival, packet, seat->key_kind, dwell_now(table->clock));
-	seat->visible = arrival.visible;
 	if (dwell_seat_advance(table, seat, &arrival, record))
 		dwell_seat_tell(table, seat, record);
 	if (seat->packets < DWELL_SEAT_SETTLED && ++seat->packets == DWELL_SEAT_SETTLED)

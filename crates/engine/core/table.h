@@ -48,11 +48,15 @@ struct dwell_bucket {
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
 static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place);
 
-/* What the algorithm does when a flow ends that was not over, and when its
- * place is another's, which is zeros but for its head.
+/* What the algorithm does when a flow ends that was not over, and with a place
+ * for the flow that this packet opens: before anybody can find it there. Both
+ * between take, which fails while another CPU is at the place, and give.
  */
 static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason);
-static __always_inline int dwell_place_clear(struct dwell_table *table, __u32 place);
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
+					     const struct dwell_packet *packet);
+static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place);
+static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place);
 
 /* dwell_vacancy_of(), or a call of it. */
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
@@ -246,7 +250,7 @@ static __always_inline int dwell_flow_write(struct dwell_table *table, struct dw
 
 	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
 	DWELL_BARRIER();
-	if (!head || !dwell_place_clear(table, place))
+	if (!head || !dwell_place_begin(table, place, packet))
 		return 0;
 	head->key = packet->key;
 	head->proto = packet->proto;
@@ -267,7 +271,8 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	struct dwell_bucket *bucket;
 	__u32 vacancy, index, rank, reason;
 
-	if (!dwell_filter_admits(&table->config->filter, &packet->key)) {
+	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet),
+				 dwell_b_port(packet))) {
 		dwell_table_count(table, DWELL_SKIP_FILTERED);
 		return none;
 	}
@@ -286,7 +291,8 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 		return none;
 	}
 	/* another CPU may have taken the place, or admitted this very flow */
-	if (dwell_vacancy_for(table, first, second, tag) != vacancy) {
+	if (dwell_vacancy_for(table, first, second, tag) != vacancy ||
+	    !dwell_place_take(table, found.place)) {
 		dwell_bucket_unlock(bucket);
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
@@ -304,6 +310,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 		dwell_table_count(table, DWELL_PLACES_FREED);
 	}
 	found.opened = dwell_flow_write(table, bucket, found.place, packet);
+	dwell_place_give(table, found.place);
 	dwell_bucket_unlock(bucket);
 	if (!found.opened)
 		return none;
@@ -349,6 +356,8 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 		idle = coarse - head->seen;
 		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
 			continue;
+		if (!dwell_place_take(table, place))
+			continue;
 		if (!head->close_reason) {
 			if (reason == DWELL_CLOSE_IDLE)
 				dwell_table_count(table, DWELL_FLOWS_EXPIRED);
@@ -356,6 +365,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 		}
 		dwell_table_count(table, DWELL_PLACES_FREED);
 		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
+		dwell_place_give(table, place);
 	}
 	dwell_bucket_unlock(bucket);
 }

@@ -20,8 +20,17 @@ pub struct Histogram {
 impl Histogram {
     /// Adds one value.
     pub fn record(&mut self, value_ns: u64) {
-        self.note(1, u128::from(value_ns), value_ns, value_ns);
-        *self.buckets.entry(bucket_of(value_ns)).or_default() += 1;
+        self.record_many(value_ns, 1);
+    }
+
+    /// Adds one value so many times.
+    pub fn record_many(&mut self, value_ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let sum_ns = u128::from(value_ns) * u128::from(count);
+        self.note(count, sum_ns, value_ns, value_ns);
+        *self.buckets.entry(bucket_of(value_ns)).or_default() += count;
     }
 
     /// Adds all that `other` holds.

@@ -97,12 +97,12 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
             "it needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
         (Hook::Xdp, Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP), _) => {
-            "its driver takes no XDP program, or none with an MTU this large: measure at tc with \
-             `--ingress-hook tc`"
+            "its driver takes no XDP program, or none with an MTU this large: measure at tc \
+             (`--ingress-hook tc` of rtt, `--hook tc` of response)"
         }
         (Hook::Xdp, ..) => {
             "another XDP program may hold the device (`dwell doctor` shows it): measure at tc \
-             with `--ingress-hook tc`, which runs beside it"
+             (`--ingress-hook tc` of rtt, `--hook tc` of response), which runs beside it"
         }
         _ => "`dwell doctor` tells what this kernel lacks",
     }

@@ -43,6 +43,16 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A program array of somebody else could not be used.
+    #[error("cannot take the slot {chain}: {io}; {remedy}")]
+    Chain {
+        /// Array and slot.
+        chain: String,
+        /// The kernel's answer.
+        io: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// The kernel did not run a program when asked to (BPF_PROG_TEST_RUN).
     #[error("cannot run a loaded program: {0}; `dwell doctor` tells what this kernel lacks")]
     Run(io::Error),
@@ -61,7 +71,7 @@ pub enum Error {
 impl Error {
     /// True if the request was wrong, and not the host unable.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Error::NoInterface { .. })
+        matches!(self, Error::NoInterface { .. } | Error::Chain { .. })
     }
 }
 

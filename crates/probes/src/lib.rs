@@ -2,6 +2,7 @@
 //! what a host can do. The only crate that links libbpf.
 
 mod attach;
+mod chain;
 mod error;
 pub mod host;
 mod interface;
@@ -11,5 +12,6 @@ pub mod rtt;
 mod vantage;
 
 pub use attach::{Hook, TcHookKind};
+pub use chain::Chain;
 pub use error::Error;
 pub use interface::Interface;

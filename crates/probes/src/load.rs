@@ -73,10 +73,11 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
 
 /// A program of a loaded object. The name is one of our own.
 pub(crate) fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
-    object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .unwrap_or_else(|| panic!("the object has the program {name}"))
+    find_program(object, name).unwrap_or_else(|| panic!("the object has the program {name}"))
+}
+
+pub(crate) fn find_program<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
+    object.progs_mut().find(|program| program.name() == name)
 }
 
 /// A map of a loaded object. The name is one of our own.

@@ -12,13 +12,13 @@ use zerocopy::FromBytes;
 use crate::{
     Error, Hook, Interface, TcHookKind,
     attach::{Attachment, attach},
+    chain::{Chain, Slot},
     error::io_error,
     load,
 };
 
-/// Buckets whose events are sure to fit into half the ring buffer (4 MiB), at up
-/// to 512 bytes a flow.
-const SWEPT_AT_ONCE: u32 = 1024;
+/// The XDP program that another calls.
+const CHAINED: &str = "observe_xdp_chained";
 
 /// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
 const SK_BUFF_BYTES: usize = 192;
@@ -35,12 +35,18 @@ pub(crate) struct Spec<'a> {
     pub xdp: &'static [u8],
     /// Where to watch packets that come in.
     pub ingress: Hook,
+    /// Another's XDP program that calls ours, `observe_xdp_chained`.
+    pub chain: Option<&'a Chain>,
     /// How to attach at tc.
     pub kind: TcHookKind,
     /// Written whole into `.rodata.program`.
     pub program: &'a [u8],
     /// Buckets of the flow table.
     pub buckets: u32,
+    /// Bytes of the ring buffer: a power of two.
+    pub ring_bytes: u32,
+    /// Bytes that the end of a flow may take of it.
+    pub event_bytes: u32,
     /// Entries of the other maps.
     pub sizes: &'a [(&'static str, u32)],
     /// Maps that both objects use, beside `buckets`, `counters` and `events`:
@@ -51,6 +57,7 @@ pub(crate) struct Spec<'a> {
 /// Loaded programs. Dropping it detaches and unloads everything.
 pub(crate) struct Vantage<E> {
     attachments: Vec<Attachment>,
+    slot: Option<Slot>,
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<Vec<E>>>,
     unreadable: Rc<RefCell<u64>>,
@@ -58,6 +65,8 @@ pub(crate) struct Vantage<E> {
     xdp: Option<Object>,
     kind: TcHookKind,
     buckets: u32,
+    /// Buckets whose events are sure to fit into half the ring buffer.
+    swept_at_once: u32,
 }
 
 impl<E: 'static> Vantage<E> {
@@ -73,6 +82,10 @@ impl<E: 'static> Vantage<E> {
         let arrived = Rc::new(RefCell::new(Vec::new()));
         let unreadable = Rc::new(RefCell::new(0));
         let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
+        let slot = match (spec.chain, &xdp) {
+            (Some(chain), Some(xdp)) => Some(chain.enter(&load::program(xdp, CHAINED))?),
+            _ => None,
+        };
         let events = load::map(&mut tc, "events");
         let mut builder = RingBufferBuilder::new();
         builder
@@ -87,6 +100,7 @@ impl<E: 'static> Vantage<E> {
         let ring = builder.build().map_err(failed("read", "events"))?;
         Ok(Vantage {
             attachments: Vec::new(),
+            slot,
             ring,
             arrived,
             unreadable,
@@ -94,6 +108,7 @@ impl<E: 'static> Vantage<E> {
             xdp,
             kind: spec.kind,
             buckets: spec.buckets,
+            swept_at_once: spec.ring_bytes / 2 / (abi::DWELL_WAYS * spec.event_bytes),
         })
     }
 
@@ -105,16 +120,15 @@ impl<E: 'static> Vantage<E> {
             "observe_tc_raw"
         };
         let program = load::program(&self.tc, name);
-        let ingress = match &self.xdp {
-            Some(xdp) => attach(
-                &load::program(xdp, "observe_xdp"),
-                interface,
-                Hook::Xdp,
-                self.kind,
-            )?,
-            None => attach(&program, interface, Hook::TcIngress, self.kind)?,
+        let ingress = match (&self.slot, &self.xdp) {
+            (Some(_), _) => None,
+            (None, Some(xdp)) => Some((load::program(xdp, "observe_xdp"), Hook::Xdp)),
+            (None, None) => Some((load::program(&self.tc, name), Hook::TcIngress)),
         };
-        self.attachments.push(ingress);
+        if let Some((program, hook)) = ingress {
+            self.attachments
+                .push(attach(&program, interface, hook, self.kind)?);
+        }
         if both {
             self.attachments
                 .push(attach(&program, interface, Hook::TcEgress, self.kind)?);
@@ -125,6 +139,7 @@ impl<E: 'static> Vantage<E> {
     /// Stops watching. What was measured can still be read.
     pub fn detach(&mut self) {
         self.attachments.clear();
+        self.slot = None;
     }
 
     /// Hands on the events that have arrived, in the order of the kernel's
@@ -166,9 +181,9 @@ impl<E: 'static> Vantage<E> {
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
         let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
         tc.into_iter()
-            .chain([("observe_xdp", self.xdp.as_ref())])
+            .chain(["observe_xdp", CHAINED].map(|name| (name, self.xdp.as_ref())))
             .filter_map(|(name, object)| {
-                let (runs, ns) = load::run_time(&load::program(object?, name))?;
+                let (runs, ns) = load::run_time(&load::find_program(object?, name)?)?;
                 (runs > 0).then_some((name, runs, ns))
             })
             .collect()
@@ -176,9 +191,9 @@ impl<E: 'static> Vantage<E> {
 
     /// Runs `sweep` over the whole table, with this reason.
     pub fn sweep(&mut self, reason: u32) -> Result<(), Error> {
-        for first in (0..self.buckets).step_by(SWEPT_AT_ONCE as usize) {
+        for first in (0..self.buckets).step_by(self.swept_at_once as usize) {
             self.consume()?;
-            let buckets = SWEPT_AT_ONCE.min(self.buckets - first);
+            let buckets = self.swept_at_once.min(self.buckets - first);
             let mut context = [0; SK_BUFF_BYTES];
             for (at, word) in [
                 (SK_BUFF_MARK, reason),
@@ -259,6 +274,7 @@ fn load_object(
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "buckets" => Some(spec.buckets),
+            "events" => Some(spec.ring_bytes),
             name => spec
                 .sizes
                 .iter()
@@ -273,6 +289,16 @@ fn load_object(
             map.set_initial_value(spec.program)
                 .map_err(failed("write", "configuration"))?;
         }
+    }
+    if let Some(mut program) = object.progs_mut().find(|program| program.name() == CHAINED) {
+        program.set_autoload(spec.chain.is_some());
+    }
+    if let (Some(chain), Some(mut map)) = (
+        spec.chain,
+        object.maps_mut().find(|map| map.name() == "chain"),
+    ) {
+        map.reuse_fd(chain.open()?.as_fd())
+            .map_err(failed("share", "chain"))?;
     }
     if let Some(other) = shared {
         for mut map in object.maps_mut() {

@@ -71,6 +71,7 @@ fn in_the_kernel(watch: &Watch, packets: &mut Vec<(u64, Vec<u8>)>) -> Run {
     let mut probe = Probe::load(&Options {
         watch: watch.clone(),
         ingress: Hook::TcIngress,
+        chain: None,
         tc: TcHookKind::Auto,
         replay: true,
     })

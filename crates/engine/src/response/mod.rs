@@ -9,10 +9,12 @@ mod config;
 mod estimate;
 mod modes;
 mod native;
+mod running;
 mod tracker;
 mod tracks;
 
 pub use config::{Config, Epsilon, Estimator, Rto};
 pub use estimate::{Estimate, Method, Reason, Truth, estimate};
 pub use native::{Epoch, Flow, brief_edges};
+pub use running::{Running, RunningMeans};
 pub use tracker::{Key, Record, Tracker, Watch};

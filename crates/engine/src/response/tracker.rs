@@ -1,7 +1,7 @@
 //! The per-packet part with its flow table, run in user space.
 #![allow(unsafe_code)]
 
-use std::fmt;
+use std::{fmt, mem::offset_of};
 
 use zerocopy::FromBytes;
 
@@ -153,10 +153,17 @@ impl Record {
         Flow(self)
     }
 
-    /// Decodes a record of the kernel's ring buffer. `None` if it is none of
+    /// Decodes a record of the kernel's ring buffer, which may be cut before its
+    /// modes. `None` if it is none of
     /// ours, which a user of the crate should count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Record> {
-        let (raw, _) = abi::dwell_response_event::read_from_prefix(bytes).ok()?;
+        const MODES: usize =
+            offset_of!(abi::dwell_response_event, epoch) + offset_of!(abi::dwell_epoch, mode);
+        let mut whole = [0; size_of::<abi::dwell_response_event>()];
+        (bytes.len() >= MODES)
+            .then(|| whole.get_mut(..bytes.len()))??
+            .copy_from_slice(bytes);
+        let raw = abi::dwell_response_event::read_from_bytes(&whole).ok()?;
         (u32::from(raw.event) == abi::DWELL_EVENT_RESPONSE).then_some(())?;
         let key = Key::ALL
             .into_iter()

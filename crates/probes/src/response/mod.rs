@@ -8,7 +8,7 @@ use dwell_engine::{
 use zerocopy::IntoBytes;
 
 use crate::{
-    Error, Hook, Interface, TcHookKind,
+    Chain, Error, Hook, Interface, TcHookKind,
     vantage::{Spec, Vantage, jiffy_ns},
 };
 
@@ -22,10 +22,22 @@ pub struct Options {
     pub watch: Watch,
     /// Where to watch packets that come in.
     pub ingress: Hook,
+    /// Be called by another's XDP program, instead of attaching one.
+    pub chain: Option<Chain>,
     /// How to attach at tc.
     pub tc: TcHookKind,
     /// Packets bring their time with them: for `replay_packet` only.
     pub replay: bool,
+}
+
+/// Epochs of all flows end at once: room for those of a quarter, or of half where
+/// they have no modes, before somebody reads. At least 4 MiB, at most 64.
+fn ring_bytes(max_flows: u32) -> u32 {
+    let event_bytes = size_of::<abi::dwell_response_event>() as u32;
+    (max_flows / 4)
+        .saturating_mul(event_bytes)
+        .clamp(1 << 22, 1 << 26)
+        .next_power_of_two()
 }
 
 /// The loaded program. Dropping it detaches and unloads everything.
@@ -39,6 +51,11 @@ impl Probe {
         let program = abi::dwell_response_program {
             jiffy_ns: jiffy_ns(),
             replay: options.replay.into(),
+            chain_next: options
+                .chain
+                .as_ref()
+                .and_then(|chain| chain.next)
+                .map_or(0, |next| next.saturating_add(1)),
             ..options.watch.to_core()
         };
         let buckets = options.watch.buckets();
@@ -46,10 +63,16 @@ impl Probe {
             what: "the response program",
             tc: TC_OBJECT,
             xdp: XDP_OBJECT,
-            ingress: options.ingress,
+            ingress: match options.chain {
+                Some(_) => Hook::Xdp,
+                None => options.ingress,
+            },
+            chain: options.chain.as_ref(),
             kind: options.tc,
             program: program.as_bytes(),
             buckets,
+            ring_bytes: ring_bytes(options.watch.max_flows),
+            event_bytes: size_of::<abi::dwell_response_event>() as u32,
             sizes: &[
                 ("seats", buckets * abi::DWELL_WAYS),
                 ("aliases", program.alias_mask + 1),
@@ -73,7 +96,8 @@ impl Probe {
     }
 
     /// Hands on the epochs that have ended. The kernel wakes nobody: call it
-    /// often enough that the ring buffer (4 MiB, some 6,000 epochs) does not fill.
+    /// often enough that the ring buffer does not fill. It has room for a quarter
+    /// of the flows that the table holds.
     pub fn drain(&mut self, emit: impl FnMut(Record)) -> Result<(), Error> {
         self.vantage.drain(emit)
     }

@@ -67,7 +67,12 @@ static __always_inline struct dwell_response_event *dwell_seat_record(struct dwe
 static __always_inline void dwell_seat_emit(struct dwell_table *table,
 					    struct dwell_response_event *record)
 {
-	if (bpf_ringbuf_output(&events, record, sizeof(*record), BPF_RB_NO_WAKEUP))
+	/* only pirate has modes: more than half of the record */
+	__u32 bytes = program.response.estimator == DWELL_ESTIMATE_PIRATE
+			      ? sizeof(*record)
+			      : offsetof(struct dwell_response_event, epoch.mode);
+
+	if (bpf_ringbuf_output(&events, record, bytes, BPF_RB_NO_WAKEUP))
 		dwell_table_count(table, DWELL_EVENTS_LOST);
 }
 

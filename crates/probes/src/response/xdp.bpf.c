@@ -10,3 +10,21 @@ int observe_xdp(struct xdp_md *xdp)
 	observe(xdp, DWELL_LINK_ETHERNET);
 	return XDP_PASS;
 }
+
+/* The array of the program that calls this one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} chain SEC(".maps");
+
+/* A program of its own, as being able to make tail calls costs each run. */
+SEC("xdp")
+int observe_xdp_chained(struct xdp_md *xdp)
+{
+	observe(xdp, DWELL_LINK_ETHERNET);
+	if (program.chain_next)
+		bpf_tail_call(xdp, &chain, program.chain_next - 1);
+	return XDP_PASS;
+}

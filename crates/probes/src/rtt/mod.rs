@@ -97,9 +97,12 @@ impl Probe {
             tc: TC_OBJECT,
             xdp: XDP_OBJECT,
             ingress: options.ingress,
+            chain: None,
             kind: options.tc,
             program: program.as_bytes(),
             buckets,
+            ring_bytes: 1 << 22,
+            event_bytes: 512,
             sizes: &[
                 ("flows", places),
                 ("memories", places),

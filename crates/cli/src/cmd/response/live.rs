@@ -28,8 +28,8 @@ const POLL: Duration = Duration::from_millis(20);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interfaces = Interfaces::find(&args.interface)?;
-    if args.hook == HookName::Xdp {
-        interfaces.require_link_headers("--hook xdp")?;
+    if args.hook == HookName::Xdp || args.tail_call.is_some() {
+        interfaces.require_link_headers("--hook xdp and --tail-call")?;
     }
     let report = Report::new(args, interfaces.source()?)?;
     let stop = Stop::listen(args.duration)?;
@@ -60,11 +60,14 @@ fn attach(args: &Args, interfaces: &Interfaces) -> Result<Probe, Failure> {
                 .rem_euclid(i128::from(nanos(args.epoch))) as u64,
         )?,
         ingress: hook,
+        chain: args.tail_call.clone(),
         tc: TcHookKind::Auto,
         replay: false,
     };
     match load(&options, interfaces) {
-        Err(error) if args.hook == HookName::Auto && hook == Hook::Xdp => {
+        Err(error)
+            if args.hook == HookName::Auto && hook == Hook::Xdp && args.tail_call.is_none() =>
+        {
             options.ingress = Hook::TcIngress;
             let probe = load(&options, interfaces)?;
             tell(format_args!("{error}: measuring at tc"));

@@ -13,6 +13,8 @@ use dwell_engine::{
     rtt::FilterRule,
 };
 
+use dwell_probes::Chain;
+
 use crate::{
     args::{duration, nanos, positive_duration},
     exit::{Exit, Failure},
@@ -68,34 +70,33 @@ pub struct Args {
     filter: Vec<String>,
 
     /// gap: a longer gap between packets is between batches of requests
-    #[arg(long, value_name = "TIME", default_value = "300us", value_parser = positive_duration)]
-    threshold: Duration,
+    /// [default: 300us]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    threshold: Option<Duration>,
 
-    /// pirate: modes a flow may have
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=10))]
-    modes: u8,
+    /// pirate: modes a flow may have [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=10))]
+    modes: Option<u8>,
 
     /// pirate: gaps this near belong to one mode: a time, or auto for half of the gap
-    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = auto_or_time)]
-    merge_distance: AutoOr,
+    /// [default: auto]
+    #[arg(long, value_name = "TIME", value_parser = auto_or_time)]
+    merge_distance: Option<AutoOr>,
 
     /// pirate: modes from here on are retransmission timeouts: a time, or auto for 200ms where
-    /// they are rare
-    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = auto_or_time)]
-    rto: AutoOr,
+    /// they are rare [default: auto]
+    #[arg(long, value_name = "TIME", value_parser = auto_or_time)]
+    rto: Option<AutoOr>,
 
     /// pirate: the gap between batches is of a mode with at least this share of the gaps; 0 takes the
-    /// largest mode whatever it holds, as the paper does
-    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = share)]
-    floor: f64,
+    /// largest mode whatever it holds, as the paper does [default: 0.05]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    floor: Option<f64>,
 
     /// pirate, gap: heuristics to use. acks: transport ACKs make no gaps. mtu: only a gap after a
-    /// packet smaller than the MTU is between batches (pirate)
-    #[arg(
-        long, value_enum, value_name = "NAMES", value_delimiter = ',',
-        default_values_t = [Heuristic::Acks, Heuristic::Mtu],
-    )]
-    heuristics: Vec<Heuristic>,
+    /// packet smaller than the MTU is between batches (pirate) [default: acks,mtu]
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',')]
+    heuristics: Option<Vec<Heuristic>>,
 
     /// The largest IP packet that the path carries, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
@@ -129,6 +130,11 @@ pub struct Args {
     /// unless another program holds it
     #[arg(long, value_enum, default_value_t = HookName::Auto, conflicts_with = "read")]
     hook: HookName,
+
+    /// Attach nothing for packets that come in, but take this slot of the program array that another
+    /// XDP program has pinned, and makes tail calls into; go on with slot NEXT, or pass the packet
+    #[arg(long, value_name = "MAP:SLOT[:NEXT]", conflicts_with_all = ["read", "hook"])]
+    tail_call: Option<Chain>,
 
     /// How to print: text, jsonl, or none
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -251,8 +257,13 @@ impl Args {
     }
 
     fn config(&self) -> Result<Config, Failure> {
+        self.refuse_what_does_nothing()?;
         let defaults = Config::default();
-        if self.heuristics.contains(&Heuristic::None) && self.heuristics.len() > 1 {
+        let heuristics = self
+            .heuristics
+            .as_deref()
+            .unwrap_or(&[Heuristic::Acks, Heuristic::Mtu]);
+        if heuristics.contains(&Heuristic::None) && heuristics.len() > 1 {
             return Err(Failure::usage(anyhow!(
                 "--heuristics none goes with no other: name the ones to use, or none"
             )));
@@ -261,26 +272,56 @@ impl Args {
             estimator: match self.estimator {
                 EstimatorName::Auto => Estimator::Auto,
                 EstimatorName::Pirate => Estimator::Pirate,
-                EstimatorName::Gap => Estimator::Gap(nanos(self.threshold)),
+                EstimatorName::Gap => Estimator::Gap(self.threshold.map_or(300_000, nanos)),
                 EstimatorName::SynAck => Estimator::SynAck,
             },
             epoch_ns: nanos(self.epoch),
-            modes: self.modes,
+            modes: self.modes.unwrap_or(defaults.modes),
             epsilon: match self.merge_distance {
-                AutoOr::Auto => defaults.epsilon,
-                AutoOr::Time(time) => Epsilon::Absolute(nanos(time)),
+                None | Some(AutoOr::Auto) => defaults.epsilon,
+                Some(AutoOr::Time(time)) => Epsilon::Absolute(nanos(time)),
             },
             rto: match self.rto {
-                AutoOr::Auto => Rto::Auto,
-                AutoOr::Time(time) => Rto::From(nanos(time)),
+                None | Some(AutoOr::Auto) => Rto::Auto,
+                Some(AutoOr::Time(time)) => Rto::From(nanos(time)),
             },
-            floor: self.floor,
-            coalesce_acks: self.heuristics.contains(&Heuristic::Acks),
-            mark_small: self.heuristics.contains(&Heuristic::Mtu),
+            floor: self.floor.unwrap_or(defaults.floor),
+            coalesce_acks: heuristics.contains(&Heuristic::Acks),
+            mark_small: heuristics.contains(&Heuristic::Mtu),
             mtu: self.mtu,
             ack_bytes: self.ack_size,
             idle_ns: nanos(self.idle_gap),
             ..defaults
         })
+    }
+
+    /// Options of one estimator mean nothing to another.
+    fn refuse_what_does_nothing(&self) -> Result<(), Failure> {
+        use EstimatorName::{Gap, Pirate};
+        let knobs: [(&str, bool, &[EstimatorName]); 7] = [
+            ("threshold", self.threshold.is_some(), &[Gap]),
+            ("modes", self.modes.is_some(), &[Pirate]),
+            ("merge-distance", self.merge_distance.is_some(), &[Pirate]),
+            ("rto", self.rto.is_some(), &[Pirate]),
+            ("floor", self.floor.is_some(), &[Pirate]),
+            ("heuristics", self.heuristics.is_some(), &[Pirate, Gap]),
+            ("show-modes", self.show_modes, &[Pirate]),
+        ];
+        for (option, given, meant) in knobs {
+            if given && !meant.contains(&self.estimator) {
+                let names = meant.iter().filter_map(ValueEnum::to_possible_value);
+                let names: Vec<_> = names.map(|name| name.get_name().to_owned()).collect();
+                return Err(Failure::usage(anyhow!(
+                    "--{option} is for --estimator {}: give that too, or leave it out",
+                    names.join(" or ")
+                )));
+            }
+        }
+        if let Some(rule) = self.server.iter().find(|rule| rule.starts_with('!')) {
+            return Err(Failure::usage(anyhow!(
+                "--server {rule}: name who is a server, without !; --filter leaves flows out"
+            )));
+        }
+        Ok(())
     }
 }

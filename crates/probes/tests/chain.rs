@@ -1,0 +1,174 @@
+//! `dwell response` behind another XDP program, which calls it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unsafe_code, reason = "BPF programs by their instructions")]
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    path::PathBuf,
+};
+
+use dwell_engine::{response::Watch, rtt::Counter};
+use dwell_probes::{
+    Chain, Error, Hook, TcHookKind,
+    response::{Options, Probe},
+};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+/// A program array that is pinned while it lives.
+struct Slots {
+    map: MapHandle,
+    path: PathBuf,
+}
+
+impl Slots {
+    fn new() -> Option<Slots> {
+        let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{}", std::process::id()));
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+            ..Default::default()
+        };
+        let mut map =
+            MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &options).unwrap();
+        match map.pin(&path) {
+            Ok(()) => Some(Slots { map, path }),
+            Err(why) => {
+                eprintln!(
+                    "skipped: nothing can be pinned at {}: {why}",
+                    path.display()
+                );
+                None
+            }
+        }
+    }
+
+    fn is_empty(&self, slot: u32) -> bool {
+        let found = self.map.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
+        !matches!(found, Ok(Some(_)))
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Loads an XDP program of these instructions, as libbpf loads those of a section
+/// "xdp": an array takes programs of one kind only.
+fn xdp(instructions: &[u64]) -> OwnedFd {
+    let options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as u64,
+        expected_attach_type: libbpf_sys::BPF_XDP,
+        ..Default::default()
+    };
+    // SAFETY: the instructions are valid for their length, and copied.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"test".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr().cast(),
+            instructions.len() as u64,
+            (&raw const options).cast_mut(),
+        )
+    };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: a descriptor that nobody else has.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+const EXIT: u64 = 0x95;
+/// r0 = a verdict.
+fn verdict(number: u64) -> u64 {
+    number << 32 | 0xb7
+}
+
+/// Calls slot 1, and drops if there is nothing in it.
+fn caller(slots: &MapHandle) -> OwnedFd {
+    let map = slots.as_fd().as_raw_fd() as u64;
+    xdp(&[
+        map << 32 | 0x1218, // r2 = the map
+        0,
+        1 << 32 | 0x03b7, // r3 = 1
+        12 << 32 | 0x85,  // bpf_tail_call
+        verdict(1),
+        EXIT,
+    ])
+}
+
+/// Runs the program over a packet; its verdict.
+fn run(program: &OwnedFd, packet: &[u8]) -> u32 {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: the packet is valid for its length, and nothing is written.
+    let failed = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    options.retval
+}
+
+fn options(chain: Chain) -> Options {
+    Options {
+        watch: Watch {
+            max_flows: 64,
+            ..Watch::default()
+        },
+        ingress: Hook::Xdp,
+        chain: Some(chain),
+        tc: TcHookKind::Auto,
+        replay: false,
+    }
+}
+
+#[test]
+fn root_another_program_calls_and_goes_on() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: loading BPF programs needs root");
+        return;
+    }
+    let Some(slots) = Slots::new() else { return };
+    let mut packet = [&[2; 12][..], &[8, 0]].concat();
+    etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(40000, 53)
+        .write(&mut packet, &[0; 60])
+        .unwrap();
+    let caller = caller(&slots.map);
+    let (drop, pass, tx) = (1, 2, 3);
+    assert_eq!(run(&caller, &packet), drop);
+
+    let chain = |next| Chain {
+        map: slots.path.clone(),
+        slot: 1,
+        next,
+    };
+    let mut probe = Probe::load(&options(chain(Some(2)))).unwrap();
+    // nothing is in the next slot: the packet passes
+    assert_eq!(run(&caller, &packet), pass);
+    let last = xdp(&[verdict(tx.into()), EXIT]);
+    let last_fd = last.as_raw_fd().to_ne_bytes();
+    slots
+        .map
+        .update(&2u32.to_ne_bytes(), &last_fd, MapFlags::ANY)
+        .unwrap();
+    assert_eq!(run(&caller, &packet), tx);
+    assert_eq!(probe.counters().unwrap().get(Counter::Packets), 2);
+
+    // a slot that is taken is left alone
+    let taken = Probe::load(&options(chain(None))).err();
+    assert!(matches!(taken, Some(Error::Chain { .. })), "{taken:?}");
+    probe.detach();
+    assert!(slots.is_empty(1));
+    assert_eq!(run(&caller, &packet), drop);
+    let mut packets = 0;
+    probe.finish().unwrap();
+    probe
+        .drain(|record| packets += record.epoch.packets)
+        .unwrap();
+    assert_eq!(packets, 2);
+}
