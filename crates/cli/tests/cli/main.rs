@@ -19,6 +19,7 @@ mod output;
 mod pipe;
 mod records;
 mod response;
+mod response_live;
 mod summary;
 mod support;
 mod wire;

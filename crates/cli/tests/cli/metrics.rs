@@ -11,7 +11,7 @@ use crate::support::{DWELL, Pair, eventually, skipped, spawn, watch};
 
 const ADDRESS: &str = "127.0.0.1:9469";
 
-fn get(namespace: &Namespace, path: &str) -> String {
+pub fn get(namespace: &Namespace, path: &str) -> String {
     namespace
         .enter(|| {
             let mut stream = TcpStream::connect(ADDRESS).unwrap();
@@ -24,7 +24,7 @@ fn get(namespace: &Namespace, path: &str) -> String {
 }
 
 /// The value of a series by its whole name; None if it is not there.
-fn value(page: &str, series: &str) -> Option<f64> {
+pub fn value(page: &str, series: &str) -> Option<f64> {
     let mut values = page.lines().filter_map(|line| {
         let (name, value) = line.rsplit_once(' ')?;
         (name == series).then(|| value.parse().unwrap())

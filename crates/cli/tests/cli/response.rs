@@ -14,8 +14,11 @@ fn capture(name: &str) -> String {
 fn records(arguments: &[&str]) -> Vec<Value> {
     let run = dwell(&[&["response", "--format", "jsonl"], arguments].concat());
     assert_eq!(run.status, Some(0), "{run}");
-    run.stdout
-        .lines()
+    epochs_of(&run.stdout)
+}
+
+pub fn epochs_of(text: &str) -> Vec<Value> {
+    text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
@@ -126,12 +129,33 @@ fn wrong_options_are_refused() {
     for (arguments, words) in [
         (&["--epoch", "1ms"][..], "at least 10ms"),
         (&["--epoch", "2m"], "at most 60s"),
-        (&["--modes", "11"], "1..=10"),
+        (&["--estimator", "pirate", "--modes", "11"], "1..=10"),
+        (&["--modes", "9"], "--modes is for --estimator pirate"),
+        (
+            &["--estimator", "pirate", "--threshold", "1ms"],
+            "for --estimator gap",
+        ),
+        (&["--show-modes"], "for --estimator pirate"),
+        (
+            &["--estimator", "syn-ack", "--heuristics", "acks"],
+            "for --estimator pirate or gap",
+        ),
+        (&["--server", "!10.0.0.1"], "without !"),
+        (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
-        (&["--merge-distance", "near"], "a number and a unit"),
-        (&["--heuristics", "none,acks"], "goes with no other"),
-        (&["--floor", "1"], "from 0 to below 1"),
+        (
+            &["--estimator", "pirate", "--merge-distance", "near"],
+            "a number and a unit",
+        ),
+        (
+            &["--estimator", "pirate", "--heuristics", "none,acks"],
+            "goes with no other",
+        ),
+        (
+            &["--estimator", "pirate", "--floor", "1"],
+            "from 0 to below 1",
+        ),
         (&["--mtu", "67"], "68..=65535"),
     ] {
         let capture = capture("line.pcap.gz");

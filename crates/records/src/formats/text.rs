@@ -110,8 +110,9 @@ impl Format for Text {
 
 impl Text {
     /// What a run has counted, as one line without its end: packets and
-    /// samples, then everything else that is not 0.
-    pub fn counters(counters: &Counters) -> String {
+    /// samples, which have the name that the verb gives them, then everything else
+    /// that is not 0.
+    pub fn counters(counters: &Counters, samples: &str) -> String {
         let first = [Counter::Packets, Counter::Samples, Counter::EventsLost];
         // the table's own affair
         let untold = Counter::PlacesFreed;
@@ -121,7 +122,13 @@ impl Text {
         let parts: Vec<_> = first
             .into_iter()
             .chain(others)
-            .map(|counter| counted(counters.get(counter), &counter.name().replace('_', " ")))
+            .map(|counter| {
+                let name = match counter {
+                    Counter::Samples => samples.to_owned(),
+                    _ => counter.name().replace('_', " "),
+                };
+                counted(counters.get(counter), &name)
+            })
             .collect();
         parts.join(", ")
     }
@@ -136,7 +143,9 @@ impl Text {
 pub fn counted(number: u64, things: &str) -> String {
     let (noun, rest) = things.split_at(things.find(' ').unwrap_or(things.len()));
     let noun = match noun {
-        "bytes" | "events" | "flows" | "packets" | "samples" | "stamps" if number == 1 => {
+        "bytes" | "epochs" | "events" | "flows" | "packets" | "samples" | "stamps"
+            if number == 1 =>
+        {
             &noun[..noun.len() - 1]
         }
         "batches" if number == 1 => "batch",
@@ -258,7 +267,7 @@ mod tests {
         let mut raw = abi::dwell_counters::default();
         raw.value[abi::DWELL_SEEN_PACKETS as usize] = 10;
         raw.value[abi::DWELL_SKIP_NOT_IP as usize] = 3;
-        let line = Text::counters(&Counters::sum([&raw]));
+        let line = Text::counters(&Counters::sum([&raw]), "samples");
         assert_eq!(line, "10 packets, 0 samples, 0 events lost, 3 not ip");
     }
 
@@ -266,6 +275,6 @@ mod tests {
     fn one_of_a_kind_is_singular() {
         let mut raw = abi::dwell_counters::default();
         raw.value.fill(1);
-        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw])), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 server, 1 stray, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other");
+        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw]), "samples"), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 server, 1 stray, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other");
     }
 }

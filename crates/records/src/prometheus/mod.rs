@@ -12,6 +12,7 @@
 //! from its histograms as buckets.
 
 mod exposition;
+mod response;
 mod server;
 
 use std::{
@@ -62,6 +63,7 @@ pub struct Metrics {
 #[derive(Debug, Clone, Default)]
 struct State {
     rtt: BTreeMap<GroupLabels, Histogram>,
+    response: response::Responses,
     counters: Option<Counters>,
     maps: BTreeMap<String, Map>,
     programs: BTreeMap<String, Program>,
@@ -72,6 +74,32 @@ struct GroupLabels {
     interface: String,
     method: &'static str,
     prefix: String,
+}
+
+impl GroupLabels {
+    fn new(interface: &str, method: &'static str, prefix: &str) -> GroupLabels {
+        GroupLabels {
+            interface: interface.into(),
+            method,
+            prefix: prefix.into(),
+        }
+    }
+
+    /// Itself, or the group of what finds no place.
+    fn within(self, groups: &BTreeMap<GroupLabels, Histogram>, max_groups: usize) -> GroupLabels {
+        if groups.len() < max_groups || groups.contains_key(&self) {
+            return self;
+        }
+        GroupLabels::new(OTHER, self.method, OTHER)
+    }
+
+    fn pairs(&self) -> [(&str, &str); 3] {
+        [
+            ("interface", &self.interface),
+            ("method", self.method),
+            ("prefix", &self.prefix),
+        ]
+    }
 }
 
 /// How full a BPF map is.
@@ -113,17 +141,11 @@ impl Metrics {
         prefix: &str,
         histogram: &Histogram,
     ) {
-        let mut labels = GroupLabels {
-            interface: interface.into(),
-            method: method.map_or(OTHER, Method::name),
-            prefix: prefix.into(),
-        };
+        let labels = GroupLabels::new(interface, method.map_or(OTHER, Method::name), prefix);
         let rtt = &mut self.state().rtt;
-        if rtt.len() >= self.max_groups && !rtt.contains_key(&labels) {
-            labels.interface = OTHER.into();
-            labels.prefix = OTHER.into();
-        }
-        rtt.entry(labels).or_default().merge(histogram);
+        rtt.entry(labels.within(rtt, self.max_groups))
+            .or_default()
+            .merge(histogram);
     }
 
     /// Sets the engine's counters: totals since the start.
@@ -149,6 +171,7 @@ impl Metrics {
         text.family("dwell_build_info", "gauge", "The version of dwell.");
         text.sample("dwell_build_info", &[("version", &self.version)], 1);
         write_rtt(&state.rtt, &mut text);
+        state.response.write(&mut text);
         if let Some(counters) = &state.counters {
             write_counters(counters, &mut text);
         }
@@ -172,11 +195,7 @@ fn write_rtt(groups: &BTreeMap<GroupLabels, Histogram>, text: &mut Exposition) {
         "Time from seeing a packet to seeing its answer, by the prefix of the side that answered.",
     );
     for (labels, histogram) in groups {
-        let labels = [
-            ("interface", labels.interface.as_str()),
-            ("method", labels.method),
-            ("prefix", labels.prefix.as_str()),
-        ];
+        let labels = labels.pairs();
         text.histogram("dwell_rtt_seconds", &labels, &BOUNDS_NS, histogram);
     }
 }

@@ -14,7 +14,9 @@ use dwell_probes::{
     response::{Options, Probe},
 };
 
-use super::{Args, HookName, report::Report};
+use dwell_records::Clock;
+
+use super::{Args, HookName, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -26,14 +28,23 @@ use crate::{
 /// Between two looks at the ring buffer, which nothing wakes us for.
 const POLL: Duration = Duration::from_millis(20);
 
+/// How far epochs may be told beside the clock.
+const CLOCK_DRIFT_NS: u128 = 1_000_000;
+
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interfaces = Interfaces::find(&args.interface)?;
     if args.hook == HookName::Xdp || args.tail_call.is_some() {
         interfaces.require_link_headers("--hook xdp and --tail-call")?;
     }
-    let report = Report::new(args, interfaces.source()?)?;
+    let source = interfaces.source()?;
+    let started = source.clock;
+    let metrics = args
+        .metrics
+        .map(|address| Exporter::start(address, args, source.interfaces.clone()))
+        .transpose()?;
+    let report = Report::new(args, source, metrics)?;
     let stop = Stop::listen(args.duration)?;
-    let probe = attach(args, &interfaces)?;
+    let probe = attach(args, &interfaces, started)?;
     let mut live = Live {
         args,
         probe,
@@ -46,7 +57,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// At XDP; with `auto` at tc where that cannot be had.
-fn attach(args: &Args, interfaces: &Interfaces) -> Result<Probe, Failure> {
+fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, Failure> {
     let hook = match args.hook {
         HookName::Tc => Hook::TcIngress,
         HookName::Auto if interfaces.require_link_headers("").is_err() => Hook::TcIngress,
@@ -55,9 +66,7 @@ fn attach(args: &Args, interfaces: &Interfaces) -> Result<Probe, Failure> {
     let mut options = Options {
         watch: args.watch(
             RandomState::new().hash_one(std::process::id()),
-            clock()?
-                .unix_ns(0)
-                .rem_euclid(i128::from(nanos(args.epoch))) as u64,
+            clock.unix_ns(0).rem_euclid(i128::from(nanos(args.epoch))) as u64,
         )?,
         ingress: hook,
         chain: args.tail_call.clone(),
@@ -103,14 +112,27 @@ impl Live<'_> {
             self.drain()?;
             if self.swept.elapsed() >= period {
                 self.swept = Instant::now();
-                let fresh = clock()?;
-                self.report.set_source(|source| source.clock = fresh);
+                self.follow_clock()?;
                 self.probe.sweep()?;
                 self.drain()?;
+                self.report.status(&mut self.probe)?;
                 self.interfaces.look(|| ())?;
             }
             self.report.flush()?;
         }
+        Ok(())
+    }
+
+    /// Epochs are aligned to the clock as it was: as long as it is nearly that,
+    /// they end at round times.
+    fn follow_clock(&mut self) -> Result<(), Failure> {
+        let fresh = clock()?;
+        self.report.set_source(|source| {
+            let apart_ns = fresh.unix_ns(0).abs_diff(source.clock.unix_ns(0));
+            if apart_ns > CLOCK_DRIFT_NS {
+                source.clock = fresh;
+            }
+        });
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! `dwell response`: response latency from the client's packets alone.
 
 mod live;
+mod metrics;
 mod replay;
 mod report;
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
@@ -16,7 +17,7 @@ use dwell_engine::{
 use dwell_probes::Chain;
 
 use crate::{
-    args::{duration, nanos, positive_duration},
+    args::{duration, nanos, positive_duration, socket},
     exit::{Exit, Failure},
 };
 
@@ -33,6 +34,7 @@ use crate::{
 Examples:
   dwell response -i eth0                         a line an epoch and flow, until Ctrl-C
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
+  dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
   dwell response -r clients.pcap --summary       a line a flow
   dwell response -r clients.pcap --estimator pirate --show-modes"
 )]
@@ -144,6 +146,22 @@ pub struct Args {
     /// percentiles
     #[arg(long)]
     summary: bool,
+
+    /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
+    metrics: Option<SocketAddr>,
+
+    /// Prefix length of IPv4 servers that share metrics
+    #[arg(long, value_name = "BITS", default_value_t = 24, requires = "metrics", value_parser = clap::value_parser!(u8).range(0..=32))]
+    prefix4: u8,
+
+    /// Prefix length of IPv6 servers that share metrics
+    #[arg(long, value_name = "BITS", default_value_t = 48, requires = "metrics", value_parser = clap::value_parser!(u8).range(0..=128))]
+    prefix6: u8,
+
+    /// Metrics to keep apart, one for each interface, method and prefix; what finds no place is `other`
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_groups: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -18,6 +18,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let told = Rc::new(RefCell::new(Told::new(Report::new(
         args,
         Source::default(),
+        None,
     )?)));
     let quiet = Rc::clone(&told);
     let mut capture =

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use dwell_engine::{
     histogram::Histogram,
     measure::{Endpoint, Protocol},
-    response::{Config, Key, Record, estimate},
+    response::{Config, Estimator, Key, Reason, Record, estimate},
     rtt::Counters,
 };
-use dwell_records::{Latency, Output, Response, Sink, SinkError, Source, Text, entry};
+use dwell_probes::response::Probe;
+use dwell_records::{Latency, Output, Response, Sink, SinkError, Source, Text, counted, entry};
 
-use super::{Args, Format};
+use super::{Args, Format, metrics::Exporter};
 use crate::{exit::Failure, tell::tell};
 
 /// Flows whose estimates the summary keeps apart.
@@ -24,7 +25,11 @@ pub struct Report {
     summary: Option<BTreeMap<Flow, Line>>,
     /// Epochs of flows for which the summary had no room.
     untold: u64,
+    is_text: bool,
     show_modes: bool,
+    /// Epochs with too little to estimate from, which are not worth a line of text.
+    short: u64,
+    metrics: Option<Exporter>,
 }
 
 /// A QUIC connection is one flow whatever its client's address is.
@@ -40,7 +45,7 @@ struct Line {
 
 impl Report {
     /// Nothing told yet.
-    pub fn new(args: &Args, source: Source) -> Result<Report, Failure> {
+    pub fn new(args: &Args, source: Source, metrics: Option<Exporter>) -> Result<Report, Failure> {
         let name = match args.format {
             Format::Text => "text",
             Format::Jsonl => "jsonl",
@@ -61,6 +66,9 @@ impl Report {
             summary: args.summary.then(BTreeMap::new),
             untold: 0,
             show_modes: args.show_modes,
+            short: 0,
+            is_text: args.format == Format::Text,
+            metrics,
         })
     }
 
@@ -73,7 +81,13 @@ impl Report {
 
     /// Tells an epoch.
     pub fn record(&mut self, record: &Record) -> Result<(), SinkError> {
+        if self.config.estimator == Estimator::SynAck && record.epoch.handshake_ns == 0 {
+            return Ok(()); // it tells of new connections only
+        }
         let estimate = estimate(&self.config, &record.epoch);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.record(record, &estimate);
+        }
         let response = Response {
             record,
             response_ns: estimate.response_ns,
@@ -88,6 +102,10 @@ impl Report {
         match (&mut self.summary, &mut self.output) {
             (Some(_), _) => {
                 self.add(&response);
+                Ok(())
+            }
+            (None, Some(_)) if self.is_text && estimate.reason == Some(Reason::TooFew) => {
+                self.short += 1;
                 Ok(())
             }
             (None, Some(output)) => output.response(&response),
@@ -120,6 +138,13 @@ impl Report {
         }
     }
 
+    /// Brings the metrics up to date.
+    pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
+        self.metrics
+            .as_mut()
+            .map_or(Ok(()), |metrics| metrics.status(probe))
+    }
+
     /// Hands on what is still in buffers.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         self.output.as_mut().map_or(Ok(()), Output::flush)
@@ -131,7 +156,13 @@ impl Report {
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(counters));
+            if self.short > 0 {
+                let epochs = counted(self.short, "epochs");
+                tell(format_args!(
+                    "{epochs} with too little to estimate from, not shown: --format jsonl has them"
+                ));
+            }
+            tell(Text::counters(counters, "epochs"));
         }
         written
     }

@@ -130,7 +130,7 @@ impl Report {
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(&counters));
+            tell(Text::counters(&counters, "samples"));
         }
         written
     }
