@@ -25,7 +25,7 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("capture", targets::capture),
     ("dns", targets::dns),
     ("filter", targets::filter),
@@ -33,6 +33,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("packet", targets::packet),
     ("quic", targets::quic),
     ("replay", targets::replay),
+    ("response", targets::response),
+    ("response_replay", targets::response_replay),
     ("tcp", targets::tcp),
 ];
 

@@ -16,7 +16,8 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         "icmp" => icmp(),
         "packet" => packets(),
         "quic" => quic(),
-        "replay" => captures()
+        "response" => responses(),
+        "replay" | "response_replay" => captures()
             .into_iter()
             .map(|(name, file)| (name, [&[0, 5, 0][..], &file].concat()))
             .collect(),
@@ -107,6 +108,49 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("many", "many-all", many),
     ])
+}
+
+/// Each estimator over requests of every transport and the ACKs of their answers.
+fn responses() -> Vec<(&'static str, Vec<u8>)> {
+    let script = |transport: u8| {
+        let exchanges = (0..40u8).flat_map(|number| {
+            let (seq, ack) = (number.wrapping_mul(2), number.wrapping_mul(5));
+            [
+                [CLIENT, US_20, transport, seq, ack, 0x10, 30],
+                [
+                    CLIENT,
+                    MS_10,
+                    transport,
+                    seq + 1,
+                    ack.wrapping_add(3),
+                    0x10,
+                    0,
+                ],
+                [SERVER, US_20, transport, ack, seq, 0x10, 100],
+                [
+                    CLIENT,
+                    US_20,
+                    transport,
+                    seq + 1,
+                    ack.wrapping_add(5),
+                    0x10,
+                    0,
+                ],
+            ]
+        });
+        let back = [[CLIENT, 0xf7, transport, 9, 9, 0x10, 30]];
+        exchanges.chain(back).flatten().collect::<Vec<_>>()
+    };
+    let with = |estimator, transport| [&[estimator, 0, 0x91][..], &script(transport)].concat();
+    vec![
+        ("auto-tcp", with(0, 0)),
+        ("auto-quic", with(0, 4)),
+        ("auto-wireguard", with(0, 5)),
+        ("auto-esp", with(0, 6)),
+        ("pirate-tcp", with(1, 0)),
+        ("gap-other", with(2, 7)),
+        ("syn-ack", with(3, 0)),
+    ]
 }
 
 fn icmp() -> Vec<(&'static str, Vec<u8>)> {

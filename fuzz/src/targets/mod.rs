@@ -4,6 +4,7 @@ mod any;
 mod dns;
 mod icmp;
 mod quic;
+mod response;
 mod scene;
 mod tcp;
 
@@ -11,4 +12,5 @@ pub use any::{capture, filter, packet, replay};
 pub use dns::dns;
 pub use icmp::icmp;
 pub use quic::quic;
+pub use response::{response, response_replay};
 pub use tcp::tcp;

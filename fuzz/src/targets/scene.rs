@@ -67,7 +67,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    fn new(who: u8) -> Stage {
+    /// From the byte that says who.
+    pub fn new(who: u8) -> Stage {
         let forward = who & 1 == 0;
         if who >= 0xc0 {
             return Stage {
@@ -84,6 +85,16 @@ impl Stage {
             link: [Link::Ethernet, Link::Tagged, Link::Raw, Link::Ethernet]
                 [usize::from(who >> 2 & 3)],
         }
+    }
+
+    /// What frames of it look like.
+    pub fn link(self) -> Link {
+        self.link
+    }
+
+    /// The step in time that a byte stands for.
+    pub fn delta_ns(delta: u8) -> u64 {
+        DELTAS_NS[usize::from(delta & 31) % DELTAS_NS.len()]
     }
 
     /// Client and server address. Flows differ in them, or in their ports.

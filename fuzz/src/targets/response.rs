@@ -1,0 +1,217 @@
+//! `dwell response`: what must hold for any packets whatever.
+
+use std::{collections::BTreeSet, io::Cursor};
+
+use dwell_capture::Reader;
+use dwell_engine::{
+    measure::Method,
+    observe::Observation,
+    response::{Config, Epsilon, Estimator, Key, Record, Rto, Tracker, Watch, estimate},
+    rtt::Counter,
+};
+use dwell_records::{Format, Jsonl, Response, Source, Text};
+
+use super::scene::Stage;
+use crate::{bytes::Bytes, frame, watch::SKIPS};
+
+/// A tracker whose every record is checked.
+struct Suspect {
+    tracker: Tracker,
+    watch: Watch,
+    /// Packets of all records.
+    told: u64,
+    out: Vec<u8>,
+}
+
+/// Three bytes: estimator, key and table; epoch and knobs.
+fn watch(choices: &mut Bytes<'_>) -> Watch {
+    let [kind, table, knobs] = choices.array();
+    Watch {
+        config: Config {
+            estimator: [
+                Estimator::Auto,
+                Estimator::Pirate,
+                Estimator::Gap(300_000),
+                Estimator::SynAck,
+            ][usize::from(kind & 3)],
+            epoch_ns: [1_000_000_000, 10_000_000, 60_000_000_000, 100_000_000]
+                [usize::from(knobs & 3)],
+            phase_ns: u64::from(knobs >> 2 & 3) * 123_456_789,
+            modes: 1 + (knobs >> 4) % 10,
+            epsilon: match kind >> 6 {
+                0 => Epsilon::Relative(0.5),
+                1 => Epsilon::Absolute(100_000),
+                2 => Epsilon::Relative(0.0),
+                _ => Epsilon::Absolute(0),
+            },
+            floor: [0.05, 0.0][usize::from(table >> 7)],
+            rto: [Rto::Auto, Rto::From(30_000_000)][usize::from(table >> 6 & 1)],
+            coalesce_acks: table >> 5 & 1 == 0,
+            mark_small: table >> 4 & 1 == 0,
+            ..Config::default()
+        },
+        key: Key::ALL[usize::from(kind >> 2) % Key::ALL.len()],
+        max_flows: 4 + u32::from(table & 15),
+        ..Watch::default()
+    }
+}
+
+impl Suspect {
+    fn new(choices: &mut Bytes<'_>) -> Suspect {
+        let watch = watch(choices);
+        Suspect {
+            tracker: Tracker::new(&watch),
+            watch,
+            told: 0,
+            out: Vec::new(),
+        }
+    }
+
+    fn observe(&mut self, packet: &Observation<'_>) {
+        let mut records = Vec::new();
+        self.tracker
+            .sweep(packet.time_ns, |record| records.push(record));
+        self.tracker.observe(packet, |record| records.push(record));
+        records.iter().for_each(|record| self.check(record));
+    }
+
+    /// All that was counted and not skipped is in a record.
+    fn finish(mut self, last_ns: u64) -> BTreeSet<Method> {
+        let mut records = Vec::new();
+        self.tracker.finish(last_ns, |record| records.push(record));
+        records.iter().for_each(|record| self.check(record));
+        let counters = self.tracker.counters();
+        let unused = SKIPS.iter().chain(&[Counter::Server, Counter::Stray]);
+        let skipped: u64 = unused.map(|counter| counters.get(*counter)).sum();
+        assert_eq!(self.told + skipped, counters.get(Counter::Packets));
+        assert_eq!(counters.get(Counter::EventsLost), 0);
+        BTreeSet::new()
+    }
+
+    fn check(&mut self, record: &Record) {
+        let (epoch, config) = (&record.epoch, &self.watch.config);
+        self.told += u64::from(epoch.packets);
+        assert!(epoch.packets > 0, "{record:?}");
+        assert!(epoch.requests <= epoch.packets, "{record:?}");
+        assert_eq!(epoch.epoch_ns, config.epoch_ns);
+        let aligned = u128::from(epoch.start_ns) + u128::from(config.phase_ns);
+        assert_eq!(aligned % u128::from(config.epoch_ns), 0, "{record:?}");
+        if self.watch.key != Key::Auto {
+            assert_eq!(record.key, self.watch.key);
+        }
+        self.check_modes(record);
+        self.check_estimate(record);
+    }
+
+    fn check_modes(&self, record: &Record) {
+        let epoch = &record.epoch;
+        let modes = &epoch.mode[..usize::from(epoch.modes)];
+        assert!(epoch.modes <= self.watch.config.modes);
+        assert!(modes.is_sorted_by(|a, b| a.max_ns < b.min_ns), "{record:?}");
+        for mode in modes {
+            assert!(mode.count > 0 && mode.min_ns <= mode.max_ns, "{record:?}");
+            let mean_ns = mode.sum_ns / u64::from(mode.count);
+            assert!((mode.min_ns..=mode.max_ns).contains(&mean_ns), "{record:?}");
+        }
+        if !modes.is_empty() {
+            let gaps: u32 = modes.iter().map(|mode| mode.count).sum();
+            assert_eq!(gaps, epoch.gaps);
+            assert!(epoch.gaps + epoch.discarded + epoch.idle <= epoch.requests);
+        }
+    }
+
+    fn check_estimate(&mut self, record: &Record) {
+        let found = estimate(&self.watch.config, &record.epoch);
+        assert!((0.0..=1.0).contains(&found.confidence), "{found:?}");
+        if found.is_valid() {
+            assert!(found.batches > 0, "{found:?} of {record:?}");
+        }
+        let response = Response {
+            record,
+            response_ns: found.response_ns,
+            ibg_ns: found.ibg_ns,
+            batches: found.batches,
+            method: Some(found.method.name()),
+            truth: Some(found.truth.name()),
+            confidence: found.confidence,
+            reason: found.reason.map(|reason| reason.name()),
+            show_modes: true,
+        };
+        let source = Source::default();
+        let formats: [Box<dyn Format>; 2] = [Box::<Text>::default(), Box::<Jsonl>::default()];
+        for mut format in formats {
+            self.out.clear();
+            format.response(&response, &source, &mut self.out);
+            assert!(self.out.ends_with(b"\n"), "whole lines only");
+            std::str::from_utf8(&self.out).expect("text");
+        }
+    }
+}
+
+/// Requests and ACKs of a few flows: seven bytes each, who, how much later, what
+/// transport, sequence and ACK number, flags, length. The clock may go back.
+pub fn response(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut choices = Bytes::new(bytes);
+    let mut suspect = Suspect::new(&mut choices);
+    let mut now_ns = 1_000_000_000_000;
+    for [who, delta, transport, seq, ack, flags, length] in choices.records() {
+        let stage = Stage::new(who);
+        now_ns = match delta {
+            0..=0xef => now_ns + Stage::delta_ns(delta),
+            _ => now_ns - (Stage::delta_ns(delta & 15) << 8).min(now_ns / 2),
+        };
+        let (from, to) = stage.endpoints(40_000 + u16::from(transport >> 4), 443);
+        let payload = vec![seq; usize::from(length) * 8];
+        let (proto, l4) = match transport & 7 {
+            0..=3 => {
+                let number = |step: u8, unit: u32| u32::from(step).wrapping_mul(unit);
+                let (seq, ack) = (number(seq, 300), number(ack, 1448));
+                let head = frame::tcp((from.port, to.port), seq, ack, flags, 1000, &[]);
+                (6, [head, payload].concat())
+            }
+            4 => {
+                let quic = [&[flags | 0x40, 0, 0, 0, 1][..], &payload].concat();
+                (17, frame::udp((from.port, to.port), &quic))
+            }
+            5 => {
+                let data = [&[4, 0, 0, 0, ack, 0, 0, 0][..], &payload].concat();
+                (17, frame::udp((from.port, to.port), &data))
+            }
+            6 => (50, [&[0, 0, 0, ack][..], &payload].concat()),
+            _ => (flags, payload),
+        };
+        let frame = frame::ip(stage.link(), proto, from, to, &l4, l4.len());
+        suspect.observe(&Observation {
+            time_ns: now_ns,
+            interface: 0,
+            link: frame.link,
+            data: &frame.data,
+            wire_len: frame.data.len() as u32,
+        });
+    }
+    suspect.finish(now_ns)
+}
+
+/// A capture file: what `dwell response -r` does. Three bytes configure, the
+/// rest is the file.
+pub fn response_replay(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut choices = Bytes::new(bytes);
+    let mut suspect = Suspect::new(&mut choices);
+    let file = Cursor::new(choices.rest().to_vec());
+    let Ok(mut reader) = Reader::from_read("input", Box::new(file)) else {
+        return BTreeSet::new();
+    };
+    let mut last_ns = 0;
+    while let Ok(Some(packet)) = reader.next_packet() {
+        let data = Box::<[u8]>::from(packet.data);
+        suspect.observe(&Observation {
+            time_ns: packet.time_ns,
+            interface: packet.interface,
+            link: packet.link.0,
+            data: &data,
+            wire_len: packet.wire_len,
+        });
+        last_ns = packet.time_ns;
+    }
+    suspect.finish(last_ns)
+}
