@@ -247,6 +247,7 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
+	seat->head.close_reason = 0; /* a connection that had moved away is back */
 	if (packet->kind == DWELL_KIND_UDP)
 		dwell_seat_connection(table, &found, packet);
 	dwell_arrival_of(&arrival, packet, seat->key_kind, dwell_now(table->clock));

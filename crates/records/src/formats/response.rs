@@ -161,7 +161,7 @@ pub(super) fn text(
 
 fn end_ns(response: &Response<'_>) -> u64 {
     let epoch = &response.record.epoch;
-    epoch.start_ns.saturating_add(epoch.epoch_ns)
+    epoch.start_ns.wrapping_add(epoch.epoch_ns)
 }
 
 fn modes(response: &Response<'_>) -> Vec<Mode> {

@@ -70,7 +70,7 @@ impl Exporter {
             self.prefix6
         };
         let prefix = Prefix::of(address, bits);
-        let end_ns = record.epoch.start_ns.saturating_add(record.epoch.epoch_ns);
+        let end_ns = record.epoch.start_ns.wrapping_add(record.epoch.epoch_ns);
         self.means.add(prefix, end_ns, estimate);
         self.metrics.responses(
             &self.interfaces.label(record.interface).unwrap_or_default(),
