@@ -110,8 +110,12 @@ static __always_inline void dwell_place_over(struct dwell_table *table, __u32 pl
 	struct dwell_response_event *record = dwell_seat_record(table);
 
 	(void)reason;
-	if (seat && record && dwell_seat_close(table, seat, ~0ULL, record))
+	if (!seat)
+		return;
+	if (record && dwell_seat_close(table, seat, ~0ULL, record))
 		dwell_seat_tell(table, seat, record);
+	/* a CPU that found the flow before must see that it is gone */
+	__builtin_memset(&seat->head.key, 0xff, sizeof(seat->head.key));
 }
 
 /* Which way is the client's must be known before a packet of the other way, on
@@ -158,7 +162,6 @@ static __always_inline void dwell_seat_follow(struct dwell_table *table, struct 
 	seat->id = old->id;
 	seat->state = old->state;
 	old->token = 0;
-	old->head.close_reason = DWELL_CLOSE_EVICTED;
 	__builtin_memset(&old->state, 0, sizeof(old->state));
 	dwell_seat_unlock(old);
 }
@@ -247,7 +250,6 @@ static __always_inline void dwell_seat_step(struct dwell_table *table,
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
-	seat->head.close_reason = 0; /* a connection that had moved away is back */
 	if (packet->kind == DWELL_KIND_UDP)
 		dwell_seat_connection(table, &found, packet);
 	dwell_arrival_of(&arrival, packet, seat->key_kind, dwell_now(table->clock));
