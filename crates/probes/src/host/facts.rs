@@ -15,6 +15,8 @@ pub enum Fact {
     RttProgram,
     /// The same with ingress at XDP.
     RttXdpProgram,
+    /// The kernel takes the response program, at tc and XDP.
+    ResponseProgram,
     /// A program attaches to tc by a tcx link.
     Tcx,
     /// A program attaches to tc by a filter of a clsact qdisc.
@@ -100,6 +102,7 @@ pub enum Fact {
 const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RttProgram, "rtt-program", "RTT program loads", "please report this with the output of `dwell doctor`"),
     (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
+    (Fact::ResponseProgram, "response-program", "response program loads", "please report this with the output of `dwell doctor`"),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
     (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),

@@ -46,8 +46,11 @@ pub(super) const VERBS: &[Verb] = &[
     Verb { name: RTT, needs: &[RTT_NEEDS], unfit: |_| None },
     Verb { name: "rtt -i --ingress-hook xdp", needs: &[XDP_NEEDS, RTT_NEEDS], unfit: holds_xdp },
     Verb { name: "rtt -r", needs: &[], unfit: |_| None },
+    Verb { name: "response -i", needs: &[RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
+    Verb { name: "response -r", needs: &[], unfit: |_| None },
     Verb { name: "lab", needs: &[LAB_NEEDS], unfit: |_| None },
     Verb { name: "lab demo", needs: &[LAB_NEEDS, TRAFFIC_NEEDS, RTT_NEEDS], unfit: |_| None },
+    Verb { name: "lab response", needs: &[LAB_NEEDS, LOAD_NEEDS, RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
 ];
 
 /// To load the program is the proof; the rest says what it is made of, and so
@@ -78,6 +81,13 @@ const XDP_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the stack", without: Without::Impossible("cannot watch packets at XDP") },
 ];
 
+/// Beside what the RTT program needs.
+#[rustfmt::skip]
+const RESPONSE_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", without: Without::Impossible("cannot measure live") },
+    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the stack", without: Without::Degraded("measures at tc, where packets may have been merged") },
+];
+
 #[rustfmt::skip]
 const LAB_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Root], serves: "makes namespaces and links", without: Without::Impossible("cannot make namespaces and links") },
@@ -100,6 +110,10 @@ const TRAFFIC_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Program("ping")], serves: "ICMP traffic", without: Without::Degraded("no ICMP traffic") },
     Need { any_of: &[Fact::Program("dnsmasq")], serves: "answers DNS queries", without: Without::Degraded("no DNS traffic") },
     Need { any_of: &[Fact::Program("dig")], serves: "sends DNS queries", without: Without::Degraded("no DNS traffic") },
+];
+
+#[rustfmt::skip]
+const LOAD_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Program("memcached")], serves: "answers reads and writes", without: Without::Degraded("no load of memcached") },
     Need { any_of: &[Fact::Program("tcpdump")], serves: "captures loads", without: Without::Degraded("no captures of loads") },
 ];

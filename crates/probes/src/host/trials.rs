@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use dwell_engine::rtt::Config;
+use dwell_engine::{response::Watch, rtt::Config};
 use libbpf_rs::{MapHandle, MapType, NetfilterOpts, Object, ProgramInput, ProgramMut, libbpf_sys};
 use nix::{
     errno::Errno,
@@ -26,7 +26,7 @@ use super::{Answer, Capability, Fact, devices::program_info};
 use crate::{
     Error, Hook, Interface, TcHookKind, attach,
     error::io_error,
-    load,
+    load, response,
     rtt::{Options, Probe},
 };
 
@@ -113,6 +113,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     ] {
         answers.insert(fact, rtt(ingress));
     }
+    answers.insert(Fact::ResponseProgram, response());
     answers
 }
 
@@ -186,14 +187,27 @@ fn behaviour(program: &ProgramMut<'_>) -> Vec<(Fact, Answer)> {
 }
 
 fn rtt(ingress: Hook) -> Answer {
-    let probe = Probe::load(&Options {
+    of_loading(Probe::load(&Options {
         config: Config::default(),
         report: true,
         aggregate: None,
         ingress,
         tc: TcHookKind::Auto,
         replay: false,
-    });
+    }))
+}
+
+fn response() -> Answer {
+    of_loading(response::Probe::load(&response::Options {
+        watch: Watch::default(),
+        ingress: Hook::Xdp,
+        chain: None,
+        tc: TcHookKind::Auto,
+        replay: false,
+    }))
+}
+
+fn of_loading<T>(probe: Result<T, Error>) -> Answer {
     match probe {
         Ok(_) => Answer::yes(""),
         Err(Error::Load {
