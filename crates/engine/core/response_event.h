@@ -31,7 +31,8 @@ struct dwell_response_program {
 	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
 	__u8 replay;                 /* packets bring their time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that is wanted */
-	__u8 reserved[2];
+	__u8 stores_in_order;        /* the machine keeps the order of stores */
+	__u8 reserved;
 };
 
 #endif

@@ -55,9 +55,15 @@ static __always_inline int dwell_seat_lock(struct dwell_seat *seat)
 	return 0;
 }
 
+/* Machines that keep the order of stores need no exchange. */
 static __always_inline void dwell_seat_unlock(struct dwell_seat *seat)
 {
-	__sync_lock_test_and_set(&seat->lock, 0);
+	if (DWELL_STORES_IN_ORDER) {
+		DWELL_BARRIER();
+		*(volatile __u32 *)&seat->lock = 0;
+	} else {
+		__sync_lock_test_and_set(&seat->lock, 0);
+	}
 }
 
 static __always_inline void dwell_seat_tell(struct dwell_table *table,

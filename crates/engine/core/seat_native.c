@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "seat_native.h"
+#define DWELL_STORES_IN_ORDER 1 /* one thread */
 #include "seat.h"
 
 static __always_inline __u64 dwell_now(struct dwell_clock *clock)

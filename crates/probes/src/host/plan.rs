@@ -154,7 +154,10 @@ pub struct Reason {
 
 impl Reason {
     fn is_refused_program(&self) -> bool {
-        matches!(self.fact, Some(Fact::RttProgram | Fact::RttXdpProgram))
+        matches!(
+            self.fact,
+            Some(Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram)
+        )
     }
 }
 

@@ -51,6 +51,7 @@ impl Probe {
         let program = abi::dwell_response_program {
             jiffy_ns: jiffy_ns(),
             replay: options.replay.into(),
+            stores_in_order: cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into(),
             chain_next: options
                 .chain
                 .as_ref()

@@ -4,7 +4,7 @@
  */
 #include "frame.bpf.h"
 
-#include "response_types.h"
+#include "response_event.h"
 
 /* Global, so that the verifier walks each once. */
 #define DWELL_RESPONSE_OUTLINED
@@ -13,10 +13,11 @@ int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
 #define dwell_complete(state, config, tick) auto_complete(state, tick)
 #define dwell_request(state, config, now_ns, progress) auto_request(state, now_ns, progress)
 
-#include "seat.h"
-
 /* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};
+
+#define DWELL_STORES_IN_ORDER program.stores_in_order
+#include "seat.h"
 
 #define DWELL_TABLE program.table
 #include "table.bpf.h"
