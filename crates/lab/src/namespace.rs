@@ -144,7 +144,7 @@ fn join_this_thread_to(name: &str) -> Result<()> {
 
 /// A child process that leads a process group, which is killed when the guard is dropped.
 #[derive(Debug)]
-pub struct Guarded(Child);
+pub struct Guarded(pub(crate) Child);
 
 impl Deref for Guarded {
     type Target = Child;

@@ -165,37 +165,65 @@ fn wrong_options_are_refused() {
     }
 }
 
+fn lab_response(arguments: &[&str]) -> crate::support::Run {
+    let load = [
+        "lab",
+        "response",
+        "web",
+        "--connections",
+        "4",
+        "--rate",
+        "300",
+        "--depth",
+        "1",
+        "--duration",
+        "4s",
+    ];
+    let run = dwell(&[&load, arguments].concat());
+    assert_eq!(run.status, Some(0), "{run}");
+    run
+}
+
 #[test]
 fn root_estimates_are_near_what_the_clients_know() {
     if skipped() {
         return;
     }
-    for estimator in ["auto", "pirate"] {
-        let run = dwell(&[
-            "lab",
-            "response",
-            "web",
-            "--connections",
-            "4",
-            "--rate",
-            "300",
-            "--depth",
-            "1",
-            "--duration",
-            "4s",
-            "--estimator",
-            estimator,
-        ]);
-        assert_eq!(run.status, Some(0), "{run}");
-        let own = run.stdout.lines().find(|line| line.starts_with("own"));
-        let figures: Vec<f64> = own
-            .unwrap_or_else(|| panic!("{run}"))
-            .split_whitespace()
-            .skip(1)
-            .map(|figure| figure.parse().unwrap())
-            .collect();
-        // estimates, and the median of the errors' sizes in %
-        assert!(figures[0] >= 8.0, "{run}");
-        assert!(figures[6] < 20.0, "{run}");
+    let run = lab_response(&["--estimator", "auto,pirate", "--format", "jsonl"]);
+    let rows: Vec<Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let named: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["estimator"].as_str().unwrap(),
+                row["truth"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let truths = ["own", "all", "causal"];
+    let expected: Vec<(&str, &str)> = ["auto", "pirate"]
+        .into_iter()
+        .flat_map(|estimator| truths.map(|truth| (estimator, truth)))
+        .collect();
+    assert_eq!(named, expected, "{run}");
+    for row in &rows {
+        assert_eq!(row["schema"], "dwell.lab_response/1");
+        assert_eq!(row["load"], "web");
+        let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
+        assert!(row["estimates"].as_u64().unwrap() >= 8, "{row}");
+        // one outstanding: all answers are causal, and both estimators find them
+        assert!(figure("error", "size_p50") < 0.2, "{row}");
+        assert!(
+            figure("error", "within_15") >= figure("error", "within_5"),
+            "{row}"
+        );
+        // a server that takes 1 to 20 ms
+        assert!((5e6..100e6).contains(&figure("truth_ns", "mean")), "{row}");
+        let ratio = figure("estimate_ns", "p50") / figure("truth_ns", "p50");
+        assert!((0.8..1.2).contains(&ratio), "{row}");
     }
 }

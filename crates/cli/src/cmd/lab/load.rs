@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
     BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Topology,
     workload::{
-        load::{Kind, LoadOptions, Mode, ResponseOptions, Think, load},
+        load::{Kind, LoadOptions, Mode, Think, load},
         web::{Discipline, ServiceModel},
     },
 };
@@ -140,57 +140,37 @@ enum Service {
 #[derive(Debug, Clone, Copy)]
 struct Requests(Option<f64>);
 
-/// Run a load, and `dwell response` where its requests pass; print how near the estimates came
-#[derive(Debug, clap::Args)]
-pub struct Response {
-    #[command(subcommand)]
-    load: Load,
-    /// How to estimate
-    #[arg(long, global = true, default_value = "auto", value_parser = ["auto", "pirate", "gap", "syn-ack"])]
-    estimator: String,
-    /// Length of an epoch
-    #[arg(long, global = true, value_name = "TIME", default_value = "1s")]
-    epoch: String,
-}
-
-/// Runs a load, with `dwell response` beside it.
-pub fn respond(args: &Response) -> Result<Exit, Failure> {
-    let folder = tempfile::Builder::new()
-        .prefix("dwell-response-")
-        .tempdir()
-        .map_err(|error| Failure::new(Exit::Host, error))?;
-    run_with(&args.load, |options| {
-        options
-            .truth
-            .get_or_insert_with(|| folder.path().join("truth.jsonl"));
-        options.response = Some(ResponseOptions {
-            arguments: ["--estimator", &args.estimator, "--epoch", &args.epoch]
-                .map(str::to_owned)
-                .into(),
-            records: folder.path().join("response.jsonl"),
-        });
-    })
-}
-
 pub fn run(args: &Load) -> Result<Exit, Failure> {
-    run_with(args, |_| ())
-}
-
-fn run_with(args: &Load, complete: impl Fn(&mut LoadOptions)) -> Result<Exit, Failure> {
-    let (kind, common, defaults) = match args {
-        Load::Web(web) => (web.kind(), &web.common, (200, 4)),
-        Load::Memcached(memcached) => (memcached.kind(), &memcached.common, (10, 1)),
-    };
-    for &rate in &common.rate {
-        let mut options = common.options(kind, defaults, rate)?;
-        complete(&mut options);
-        let report = load(&options)?;
-        match common.rate.len() {
-            1 => say(&report.to_string())?,
-            _ => say(&format!("rate {rate}\n{report}"))?,
-        };
+    for run in args.runs()? {
+        let report = load(&run.options)?;
+        say(&format!("{}{report}", run.heading))?;
     }
     Ok(Exit::Done)
+}
+
+/// One of the runs that were asked for.
+pub struct Run {
+    /// What tells it from the others, as a line; nothing where it is the only one.
+    pub heading: String,
+    pub options: LoadOptions,
+}
+
+impl Load {
+    pub fn runs(&self) -> Result<Vec<Run>, Failure> {
+        let (kind, common, defaults) = match self {
+            Self::Web(web) => (web.kind(), &web.common, (200, 4)),
+            Self::Memcached(memcached) => (memcached.kind(), &memcached.common, (10, 1)),
+        };
+        let runs = common.rate.iter().map(|&rate| {
+            let heading = match common.rate.len() {
+                1 => String::new(),
+                _ => format!("rate {rate}\n"),
+            };
+            let options = common.options(kind, defaults, rate)?;
+            Ok(Run { heading, options })
+        });
+        runs.collect()
+    }
 }
 
 impl Web {

@@ -1,6 +1,7 @@
 //! `dwell lab`: hosts made of network namespaces, with links of known delay.
 
 mod load;
+mod response;
 
 use std::{
     env,
@@ -60,7 +61,7 @@ enum Verb {
         #[command(subcommand)]
         load: Box<load::Load>,
     },
-    Response(Box<load::Response>),
+    Response(Box<response::Response>),
     /// Be the server or the client of a load
     #[command(hide = true)]
     LoadPart {
@@ -138,7 +139,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Verb::Load { load } => load::run(load),
-        Verb::Response(response) => load::respond(response),
+        Verb::Response(response) => response::run(response),
         Verb::LoadPart { config } => say(&run_part(config)?),
         Verb::Emulate { config } => {
             dwell_lab::emulate(config)?;

@@ -214,7 +214,6 @@ fn report(flows: &[Flow]) -> LoadReport {
         p50_ns: quantile(0.5),
         p95_ns: quantile(0.95),
         capture: None,
-        comparison: None,
     }
 }
 

@@ -1,16 +1,14 @@
-//! `dwell response` at the vantage point of a load, beside what the load's client knows.
+//! `dwell response` at the vantage point of a load, and over what was captured there.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde::Deserialize;
 
-use super::compare::{Comparison, Epoch, Request};
 use crate::signals::Signals;
 use crate::workload::PATIENCE;
 use crate::{Error, Guarded, Namespace, Result};
@@ -21,7 +19,6 @@ const ATTACHES: Duration = Duration::from_millis(1_000);
 /// A running `dwell response`.
 pub(super) struct Watch {
     process: Guarded,
-    records: PathBuf,
 }
 
 impl Watch {
@@ -43,124 +40,73 @@ impl Watch {
                 .stderr(Stdio::inherit());
         })?;
         signals.pause(ATTACHES)?;
-        Ok(Self {
-            process,
-            records: records.to_owned(),
-        })
+        Ok(Self { process })
     }
 
-    /// Ends it, and compares what it found with the truth in this log.
-    pub(super) fn finish(mut self, signals: &Signals, truth: &Path) -> Result<Comparison> {
+    /// Ends it when it has told what it found.
+    pub(super) fn finish(mut self, signals: &Signals) -> Result<()> {
         let pid = Pid::from_raw(self.process.id().cast_signed());
         // Not collected yet, so the number is still that of the child.
         kill(pid, Signal::SIGINT).map_err(Error::os("interrupt dwell response"))?;
-        let begun = Instant::now();
-        loop {
-            let ended = self.process.try_wait();
-            match ended.map_err(Error::io("wait for dwell response"))? {
-                Some(status) if status.success() => break,
-                Some(status) => {
-                    return Err(Error::Command {
-                        command: "dwell response".to_owned(),
-                        status: status.to_string(),
-                        stderr: String::new(),
-                    });
-                }
-                None if begun.elapsed() > PATIENCE => {
-                    return Err(Error::Timeout("the end of dwell response".to_owned()));
-                }
-                None => signals.pause(Duration::from_millis(5))?,
+        match wait(&mut self.process, Some(PATIENCE), signals)? {
+            status if status.success() => Ok(()),
+            status => Err(failed("dwell response", status, "")),
+        }
+    }
+}
+
+/// Runs it over a capture; `arguments` come after those that it needs.
+pub(super) fn replay(
+    exe: &Path,
+    capture: &Path,
+    arguments: &[String],
+    records: &Path,
+    signals: &Signals,
+) -> Result<()> {
+    let said = records.with_extension("said");
+    let create = |file: &Path| File::create(file).map_err(Error::file("write", file));
+    let child = Command::new(exe)
+        .args(["response", "--format", "jsonl", "-r"])
+        .arg(capture)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(create(records)?)
+        .stderr(create(&said)?)
+        .process_group(0)
+        .spawn();
+    let mut process = Guarded(child.map_err(Error::io(format!("run {}", exe.display())))?);
+    match wait(&mut process, None, signals)? {
+        status if status.success() => Ok(()),
+        status => {
+            let said = fs::read_to_string(&said).unwrap_or_default();
+            let command = format!("dwell response -r {}", capture.display());
+            Err(failed(&command, status, &said))
+        }
+    }
+}
+
+fn wait(
+    process: &mut Guarded,
+    patience: Option<Duration>,
+    signals: &Signals,
+) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        let ended = process.try_wait();
+        match ended.map_err(Error::io("wait for dwell response"))? {
+            Some(status) => return Ok(status),
+            None if patience.is_some_and(|patience| begun.elapsed() > patience) => {
+                return Err(Error::Timeout("the end of dwell response".to_owned()));
             }
-        }
-        compare(&self.records, truth)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Line {
-    Clock {
-        realtime_minus_monotonic_ns: i64,
-    },
-    Request {
-        sport: u16,
-        sent_ns: u64,
-        done_ns: u64,
-        triggers: Option<u64>,
-    },
-    Response {
-        time: String,
-        sport: Option<u16>,
-        epoch_ns: u64,
-        response_ns: Option<u64>,
-        method: Option<String>,
-        truth: Option<String>,
-        valid: bool,
-    },
-}
-
-/// Aligns the records of epochs with the requests of the truth log, by connection and time.
-pub(super) fn compare(records: &Path, truth: &Path) -> Result<Comparison> {
-    let mut offset_ns = 0;
-    let mut requests: HashMap<u16, Vec<Request>> = HashMap::new();
-    for line in lines(truth)? {
-        match line {
-            Line::Clock {
-                realtime_minus_monotonic_ns,
-            } => offset_ns = realtime_minus_monotonic_ns,
-            Line::Request {
-                sport,
-                sent_ns,
-                done_ns,
-                triggers,
-            } => requests.entry(sport).or_default().push(Request {
-                sent_ns,
-                done_ns,
-                causal: triggers.is_some(),
-            }),
-            Line::Response { .. } => {}
+            None => signals.pause(Duration::from_millis(5))?,
         }
     }
-    let mut epochs = Vec::new();
-    for line in lines(records)? {
-        if let Line::Response {
-            time,
-            sport: Some(sport),
-            epoch_ns,
-            response_ns,
-            method,
-            truth,
-            valid,
-        } = line
-        {
-            let end_ns = monotonic_ns(&time, offset_ns)?;
-            epochs.push(Epoch {
-                connection: sport,
-                start_ns: end_ns.saturating_sub(epoch_ns),
-                end_ns,
-                estimate_ns: response_ns.filter(|_| valid),
-                method: method.unwrap_or_default(),
-                of_causal: truth.as_deref() == Some("causal"),
-            });
-        }
+}
+
+fn failed(command: &str, status: ExitStatus, said: &str) -> Error {
+    Error::Command {
+        command: command.to_owned(),
+        status: status.to_string(),
+        stderr: said.trim().to_owned(),
     }
-    Ok(Comparison::new(&requests, &epochs))
-}
-
-fn lines(file: &Path) -> Result<Vec<Line>> {
-    let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
-    text.lines()
-        .map(|line| {
-            serde_json::from_str(line)
-                .map_err(|why| Error::invalid(file.display().to_string(), format!("{why}: {line}")))
-        })
-        .collect()
-}
-
-fn monotonic_ns(time: &str, offset_ns: i64) -> Result<u64> {
-    let time: jiff::Timestamp = time
-        .parse()
-        .map_err(|why| Error::invalid("time of a record", why))?;
-    let ns = time.as_nanosecond() - i128::from(offset_ns);
-    u64::try_from(ns).map_err(|why| Error::invalid("time of a record", why))
 }

@@ -1,0 +1,155 @@
+//! The report as a person reads it.
+
+use std::fmt::{self, Write};
+
+use super::Report;
+use super::compare::{Comparison, Errors, Truth};
+use super::distribution::{Distributions, SHARES};
+use super::quantile::quantile;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.load)?;
+        for comparison in &self.comparisons {
+            let methods: Vec<String> = comparison
+                .methods()
+                .iter()
+                .map(|(method, count)| format!("{method} {count}"))
+                .collect();
+            writeln!(
+                f,
+                "{}: {} epochs with answers, {} with an estimate: {}",
+                comparison.estimator,
+                comparison.epochs(Truth::All),
+                comparison.pairs(Truth::All).count(),
+                methods.join(", "),
+            )?;
+        }
+        errors(f, &self.comparisons)?;
+        distributions(f, &self.comparisons)
+    }
+}
+
+fn errors(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result {
+    let labels = comparisons.iter().map(|comparison| &comparison.estimator);
+    let width = width(labels);
+    writeln!(
+        f,
+        "\nerror in % beside the mean over these answers, at last in ms\n{:<width$} {ERROR_COLUMNS}",
+        "estimator"
+    )?;
+    for comparison in comparisons {
+        for (truth, label) in rows(comparison) {
+            let errors = comparison.errors(truth);
+            let share = match (truth, comparison.epochs(truth)) {
+                // Which answers an estimate would have been of is not known where there is none.
+                (Truth::Own, _) | (_, 0) => None,
+                (_, epochs) => Some(errors.relative.len() as f64 / epochs as f64),
+            };
+            let (count, share) = (errors.relative.len(), percent(share, 0));
+            write!(f, "{:<width$} {label:<12}", comparison.estimator)?;
+            writeln!(f, "{count:>6}{share:>7}{}", ErrorCells(&errors))?;
+        }
+    }
+    Ok(())
+}
+
+/// The truths beside which estimates stand, with their own marked. It is a row apart only where estimates differ in it.
+fn rows(comparison: &Comparison) -> Vec<(Truth, &'static str)> {
+    match comparison.own() {
+        Some(Truth::All) => vec![(Truth::All, "all (own)"), (Truth::Causal, "causal")],
+        Some(Truth::Causal) => vec![(Truth::All, "all"), (Truth::Causal, "causal (own)")],
+        _ => Truth::EACH.map(|truth| (truth, truth.name())).into(),
+    }
+}
+
+const ERROR_COLUMNS: &str = "truth            n epochs      p5     p10     p50     p90     p95   |p50| ≤ 5 % ≤ 10 % ≤ 15 %   |p50|   |p95|";
+
+struct ErrorCells<'a>(&'a Errors);
+
+impl fmt::Display for ErrorCells<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(errors) = self;
+        for share in [0.05, 0.1, 0.5, 0.9, 0.95] {
+            write!(f, "{:>8}", percent(errors.relative(share), 1))?;
+        }
+        write!(f, "{:>8}", percent(errors.relative_size(0.5), 2))?;
+        for (within, width) in [(0.05, 6), (0.1, 7), (0.15, 7)] {
+            write!(f, "{:>width$}", percent(errors.within(within), 0))?;
+        }
+        for share in [0.5, 0.95] {
+            write!(f, "{:>8}", millis(errors.absolute_size_ns(share), 2))?;
+        }
+        Ok(())
+    }
+}
+
+/// Of each estimator beside the truth that it says it is of.
+fn distributions(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result {
+    let labels = comparisons.iter().map(|comparison| &comparison.estimator);
+    let width = width(labels);
+    let mut head = String::new();
+    for (name, _) in SHARES {
+        write!(head, "{name:>9}")?;
+    }
+    writeln!(
+        f,
+        "\nlatencies of epochs in ms, truth over estimate\n{:width$} {head}  greatest difference",
+        ""
+    )?;
+    for comparison in comparisons {
+        let distributions = Distributions::new(comparison, Truth::Own);
+        write!(f, "{:<width$} ", "truth")?;
+        line(f, &distributions.truth)?;
+        write!(f, "\n{:<width$} ", comparison.estimator)?;
+        line(f, &distributions.estimate)?;
+        match distributions.greatest_difference() {
+            Some((difference, at)) => writeln!(f, "  {:+.1} % at {at}", difference * 100.0)?,
+            None => writeln!(f, "  -")?,
+        }
+    }
+    Ok(())
+}
+
+fn line(f: &mut fmt::Formatter<'_>, values: &[f64]) -> fmt::Result {
+    for (_, share) in SHARES {
+        write!(f, "{:>9}", millis(quantile(values, share), 3))?;
+    }
+    Ok(())
+}
+
+/// Wide enough for all of them, and for the head of their column.
+pub(super) fn width<'a>(labels: impl Iterator<Item = &'a String>) -> usize {
+    labels.map(String::len).fold("estimator".len(), usize::max)
+}
+
+/// A share in percent, `-` where there is none.
+pub(super) fn percent(share: Option<f64>, digits: usize) -> String {
+    share.map_or("-".to_owned(), |share| {
+        // No minus sign before zeros.
+        let text = format!("{:.digits$}", share * 100.0);
+        match text.strip_prefix('-') {
+            Some(size) if size.bytes().all(|byte| matches!(byte, b'0' | b'.')) => size.to_owned(),
+            _ => text,
+        }
+    })
+}
+
+/// Nanoseconds in milliseconds, `-` where there are none.
+pub(super) fn millis(ns: Option<f64>, digits: usize) -> String {
+    ns.map_or("-".to_owned(), |ns| format!("{:.digits$}", ns / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_rounded_and_unknown_ones_are_a_dash() {
+        assert_eq!(percent(Some(0.01234), 1), "1.2");
+        assert_eq!(percent(Some(-0.0001), 1), "0.0");
+        assert_eq!(percent(Some(-0.01), 1), "-1.0");
+        assert_eq!(percent(None, 1), "-");
+        assert_eq!(millis(Some(1_234_567.0), 2), "1.23");
+    }
+}
