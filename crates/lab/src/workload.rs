@@ -205,13 +205,14 @@ fn is_bound(table: &str, port: u16) -> bool {
 }
 
 /// The programs of the workloads, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("iperf3", "Install the package iperf3."),
     ("ping", "Install the package iputils-ping."),
     ("dnsmasq", "Install the package dnsmasq-base."),
     ("dig", "Install the package bind9-dnsutils."),
     ("memcached", "Install the package memcached."),
     ("tcpdump", "Install the package tcpdump."),
+    ("ss", "Install the package iproute2."),
 ];
 
 fn require(program: &'static str) -> Result<()> {

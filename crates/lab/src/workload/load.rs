@@ -33,7 +33,6 @@ use cross::Cross;
 pub use pace::Think;
 pub(super) use random::{exponential, generator, normal};
 pub(super) use truth::monotonic_ns;
-use watch::Watch;
 
 /// In what pattern a connection sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,17 +146,6 @@ pub struct LoadOptions {
     pub truth: Option<PathBuf>,
     /// File for the capture.
     pub pcap: Option<PathBuf>,
-    /// `dwell response` at the vantage point.
-    pub response: Option<ResponseOptions>,
-}
-
-/// How `dwell response` runs at the vantage point.
-#[derive(Debug, Clone)]
-pub struct ResponseOptions {
-    /// Its options, beside interface and format.
-    pub arguments: Vec<String>,
-    /// File for its records.
-    pub records: PathBuf,
 }
 
 /// What came of it, as the client measured.
@@ -214,6 +202,17 @@ impl fmt::Display for LoadReport {
 /// [`Error::Interrupted`].
 pub fn load(options: &LoadOptions) -> Result<LoadReport> {
     let signals = Signals::watch()?;
+    let (report, ()) = load_observed(options, &signals, |_| Ok(()), |()| Ok(()))?;
+    Ok(report)
+}
+
+/// The same with something that observes: started before the client, finished after it, while the triangle is there.
+fn load_observed<T, Seen>(
+    options: &LoadOptions,
+    signals: &Signals,
+    start: impl FnOnce(&Lab) -> Result<T>,
+    finish: impl FnOnce(T) -> Result<Seen>,
+) -> Result<(LoadReport, Seen)> {
     let lab = Lab::start(&LabOptions {
         name: "load".to_owned(),
         topology: options.topology.clone(),
@@ -223,21 +222,9 @@ pub fn load(options: &LoadOptions) -> Result<LoadReport> {
     let _server = start_server(lab.server(), server, options)?;
     let capture = options.pcap.as_deref();
     let capture = capture
-        .map(|file| Capture::start(lab.vantage(), file))
+        .map(|file| Capture::at_vantage(lab.vantage(), file))
         .transpose()?;
-    let response = options.response.as_ref();
-    let watch = response
-        .map(|watch| {
-            let arguments = &watch.arguments;
-            Watch::start(
-                lab.vantage(),
-                &options.exe,
-                arguments,
-                &watch.records,
-                &signals,
-            )
-        })
-        .transpose()?;
+    let observer = start(&lab)?;
     let cross = options.cross;
     let _cross = cross
         .map(|rate| Cross::start(&lab, rate, options.seed))
@@ -251,14 +238,12 @@ pub fn load(options: &LoadOptions) -> Result<LoadReport> {
     )?;
     let mut report: LoadReport = from_json("report of the client", &said)?;
     if let Some(capture) = capture {
-        let missed = capture.finish(&signals)?;
+        let missed = capture.finish(signals)?;
         report.capture = Some(CaptureReport { missed });
     }
-    if let Some(watch) = watch {
-        watch.finish(&signals)?;
-    }
+    let seen = finish(observer)?;
     check_that_answers_went_around(lab.vantage(), report.requests)?;
-    Ok(report)
+    Ok((report, seen))
 }
 
 /// Nobody, where all links are perfect: then packets do not leave the kernel's own path.

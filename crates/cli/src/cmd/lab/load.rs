@@ -234,7 +234,6 @@ impl Common {
             cross: self.network.cross_rate(),
             truth: named(&self.truth),
             pcap: named(&self.pcap),
-            response: None,
         })
     }
 }

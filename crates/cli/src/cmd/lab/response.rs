@@ -23,6 +23,10 @@ pub struct Response {
     /// Length of an epoch
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     epoch: Duration,
+    /// Print what round-trip times say of the same connections: of handshakes, of TCP at the client,
+    /// of `dwell rtt`, and of tcptrace where it is installed
+    #[arg(long, global = true)]
+    round_trips: bool,
     /// How to print: text, or jsonl, an object an estimator and truth
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -44,6 +48,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
             load: run.options,
             estimators: args.estimator.clone(),
             epoch: args.epoch,
+            round_trips: args.round_trips,
             folder: folder.path().to_owned(),
         })?;
         match args.format {

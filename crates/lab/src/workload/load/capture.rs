@@ -16,23 +16,32 @@ use crate::{Error, Guarded, Namespace, Result};
 /// How long tcpdump may keep packets before it sees them, and a little more.
 const SETTLES: Duration = Duration::from_millis(1_300);
 
-/// A running capture of what comes from the client.
+/// A running capture.
 pub(super) struct Capture {
     process: Guarded,
     said: BufReader<ChildStderr>,
 }
 
 impl Capture {
+    /// Of what comes from the client at the vantage point.
+    pub(super) fn at_vantage(vantage: &Namespace, file: &Path) -> Result<Self> {
+        Self::start(vantage, &["-i", "client0"], file)
+    }
+
+    /// Of both directions at the client, where they take two interfaces.
+    pub(super) fn at_client(client: &Namespace, file: &Path) -> Result<Self> {
+        Self::start(client, &["-i", "any", "-y", "LINUX_SLL"], file)
+    }
+
     /// Starts it, and waits until it captures: 128 bytes a packet, times in nanoseconds.
-    pub(super) fn start(vantage: &Namespace, file: &Path) -> Result<Self> {
+    fn start(namespace: &Namespace, interface: &[&str], file: &Path) -> Result<Self> {
         require("tcpdump")?;
         let program = find_program("tcpdump").unwrap_or_else(|| "tcpdump".into());
-        let mut process = vantage.spawn(program, |command| {
+        let mut process = namespace.spawn(program, |command| {
             // The buffer is in KiB. As root, so that it may write where root may.
             command
-                .args([
-                    "-i", "client0", "-n", "-B", "65536", "-s", "128", "-Z", "root",
-                ])
+                .args(interface)
+                .args(["-n", "-B", "65536", "-s", "128", "-Z", "root"])
                 .args(["--time-stamp-precision=nano", "-w"])
                 .arg(file)
                 .stdin(Stdio::null())

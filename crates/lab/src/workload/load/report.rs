@@ -5,17 +5,21 @@ mod distribution;
 mod json;
 mod log;
 mod quantile;
+mod round_trips;
+mod tcptrace;
 mod text;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::watch::replay;
-use super::{LoadOptions, LoadReport, ResponseOptions, load};
+use super::watch::{Watch, replay};
+use super::{LoadOptions, LoadReport, load_observed};
 use crate::signals::Signals;
 use crate::{Error, Result};
 pub use compare::{Comparison, Errors, Truth};
-use log::Log;
+use log::{Epoch, Log};
+use round_trips::AtClient;
+pub use round_trips::Latencies;
 
 /// What to run and to compare.
 #[derive(Debug, Clone)]
@@ -26,6 +30,8 @@ pub struct ReportOptions {
     pub estimators: Vec<String>,
     /// Length of an epoch.
     pub epoch: Duration,
+    /// Whether to tell what round-trip times say of the same connections.
+    pub round_trips: bool,
     /// For files that nobody asked for.
     pub folder: PathBuf,
 }
@@ -37,57 +43,128 @@ pub struct Report {
     pub load: LoadReport,
     /// In the order asked for.
     pub comparisons: Vec<Comparison>,
+    /// The truth, and what round-trip times say; nothing if not asked for.
+    pub round_trips: Vec<Latencies>,
     options: LoadOptions,
     ended: jiff::Timestamp,
 }
 
-/// Runs a load with `dwell response` beside it, then more estimators over the capture.
+/// Runs a load with `dwell response` beside it, then what else is asked for over the capture.
 pub fn respond(options: &ReportOptions) -> Result<Report> {
     let signals = Signals::watch()?;
-    let in_folder = |name: &str| options.folder.join(name);
     let (first, others) = options
         .estimators
         .split_first()
         .ok_or_else(|| Error::invalid("estimators", "none is named"))?;
-    let records = in_folder("response.jsonl");
-    let truth = options.load.truth.clone();
-    let truth = truth.unwrap_or_else(|| in_folder("truth.jsonl"));
-    let mut asked = options.load.clone();
-    asked.truth = Some(truth.clone());
-    asked.response = Some(ResponseOptions {
-        arguments: options.arguments(first),
-        records: records.clone(),
-    });
-    if !others.is_empty() {
-        asked.pcap.get_or_insert_with(|| in_folder("vantage.pcap"));
-    }
-    let report = load(&asked)?;
-
-    let log = Log::read(&truth)?;
-    let compare = |estimator: &str, records: &Path| {
-        let epochs = log.epochs(records)?;
-        Ok(Comparison::new(estimator, &log, &epochs, options.epoch))
+    let mut run = Run {
+        options,
+        asked: options.load.clone(),
+        signals,
+        log: Log::default(),
     };
-    let mut comparisons = vec![compare(first, &records)?];
-    if let Some(pcap) = &asked.pcap {
-        for other in others {
-            let records = in_folder("replay.jsonl");
-            replay(
-                &asked.exe,
-                pcap,
-                &options.arguments(other),
-                &records,
-                &signals,
-            )?;
-            comparisons.push(compare(other, &records)?);
-        }
+    let truth = run.file("truth.jsonl");
+    let truth = run.asked.truth.get_or_insert(truth).clone();
+    if !others.is_empty() || options.round_trips {
+        let capture = run.file("vantage.pcap");
+        run.asked.pcap.get_or_insert(capture);
+    }
+    let (load, live) = run.watched(first)?;
+    run.log = Log::read(&truth)?;
+    let mut comparisons = vec![run.compare(first, &run.log.epochs(&live.records)?)];
+    for other in others {
+        comparisons.push(run.compare(other, &run.estimate(&options.arguments(other))?));
     }
     Ok(Report {
-        load: report,
+        load,
         comparisons,
-        options: asked,
+        round_trips: match live.at_client {
+            Some(at_client) => run.round_trips(at_client)?,
+            None => Vec::new(),
+        },
+        options: run.asked,
         ended: jiff::Timestamp::now(),
     })
+}
+
+/// A load and what is made of it.
+struct Run<'a> {
+    options: &'a ReportOptions,
+    /// With the files that it needs.
+    asked: LoadOptions,
+    signals: Signals,
+    log: Log,
+}
+
+/// What was seen while the load ran.
+struct Live {
+    records: PathBuf,
+    at_client: Option<Vec<Latencies>>,
+}
+
+impl Run<'_> {
+    fn file(&self, name: &str) -> PathBuf {
+        self.options.folder.join(name)
+    }
+
+    fn watched(&self, estimator: &str) -> Result<(LoadReport, Live)> {
+        let records = self.file("response.jsonl");
+        let arguments = self.options.arguments(estimator);
+        let (exe, signals) = (&self.asked.exe, &self.signals);
+        load_observed(
+            &self.asked,
+            signals,
+            |lab| {
+                let at_client = match self.options.round_trips {
+                    true => Some(AtClient::start(lab, self.file("client.pcap"))?),
+                    false => None,
+                };
+                let watch = Watch::start(lab.vantage(), exe, &arguments, &records, signals)?;
+                Ok((watch, at_client))
+            },
+            |(watch, at_client)| {
+                watch.finish(signals)?;
+                let at_client = at_client.map(|at_client| at_client.finish(signals));
+                at_client.transpose()
+            },
+        )
+        .map(|(load, at_client)| (load, Live { records, at_client }))
+    }
+
+    /// Over the capture.
+    fn estimate(&self, arguments: &[String]) -> Result<Vec<Epoch>> {
+        let records = self.replay("response", arguments)?;
+        self.log.epochs(&records)
+    }
+
+    fn replay(&self, verb: &str, arguments: &[String]) -> Result<PathBuf> {
+        let records = self.file("replay.jsonl");
+        let capture = self.asked.pcap.as_deref().unwrap_or(Path::new(""));
+        replay(
+            &self.asked.exe,
+            verb,
+            capture,
+            arguments,
+            &records,
+            &self.signals,
+        )?;
+        Ok(records)
+    }
+
+    fn compare(&self, estimator: &str, epochs: &[Epoch]) -> Comparison {
+        Comparison::new(estimator, &self.log, epochs, self.options.epoch)
+    }
+
+    fn round_trips(&self, at_client: Vec<Latencies>) -> Result<Vec<Latencies>> {
+        let handshakes = self.estimate(&self.options.arguments("syn-ack"))?;
+        let mut found = vec![
+            Latencies::truth(&self.log),
+            Latencies::handshakes(&handshakes),
+        ];
+        found.extend(at_client);
+        let records = self.replay("rtt", &[])?;
+        found.push(Latencies::dwell_rtt(&records)?);
+        Ok(found)
+    }
 }
 
 impl ReportOptions {

@@ -55,9 +55,10 @@ impl Watch {
     }
 }
 
-/// Runs it over a capture; `arguments` come after those that it needs.
+/// Runs a verb over a capture; `arguments` come after those that it needs.
 pub(super) fn replay(
     exe: &Path,
+    verb: &str,
     capture: &Path,
     arguments: &[String],
     records: &Path,
@@ -66,7 +67,7 @@ pub(super) fn replay(
     let said = records.with_extension("said");
     let create = |file: &Path| File::create(file).map_err(Error::file("write", file));
     let child = Command::new(exe)
-        .args(["response", "--format", "jsonl", "-r"])
+        .args([verb, "--format", "jsonl", "-r"])
         .arg(capture)
         .args(arguments)
         .stdin(Stdio::null())
@@ -79,7 +80,7 @@ pub(super) fn replay(
         status if status.success() => Ok(()),
         status => {
             let said = fs::read_to_string(&said).unwrap_or_default();
-            let command = format!("dwell response -r {}", capture.display());
+            let command = format!("dwell {verb} -r {}", capture.display());
             Err(failed(&command, status, &said))
         }
     }
@@ -93,10 +94,10 @@ fn wait(
     let begun = Instant::now();
     loop {
         let ended = process.try_wait();
-        match ended.map_err(Error::io("wait for dwell response"))? {
+        match ended.map_err(Error::io("wait for dwell"))? {
             Some(status) => return Ok(status),
             None if patience.is_some_and(|patience| begun.elapsed() > patience) => {
-                return Err(Error::Timeout("the end of dwell response".to_owned()));
+                return Err(Error::Timeout("the end of dwell".to_owned()));
             }
             None => signals.pause(Duration::from_millis(5))?,
         }

@@ -1,4 +1,4 @@
-//! The report as JSON Lines, an object an estimator and truth.
+//! The report as JSON Lines: an object an estimator and truth, and one for each row of the other tables.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,10 @@ impl Report {
             .comparisons
             .iter()
             .flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
-        rows.map(|row| self.line("lab_response", &row)).collect()
+        let rows = rows.map(|row| self.line("lab_response", &row));
+        let round_trips = self.round_trips.iter();
+        rows.chain(round_trips.map(|row| self.line("lab_round_trips", row)))
+            .collect()
     }
 
     fn line(&self, r#type: &'static str, row: &impl Serialize) -> Result<String> {

@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write};
 
-use super::Report;
 use super::compare::{Comparison, Errors, Truth};
 use super::distribution::{Distributions, SHARES};
 use super::quantile::quantile;
+use super::{Latencies, Report};
+use crate::Nanos;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,7 +27,8 @@ impl fmt::Display for Report {
             )?;
         }
         errors(f, &self.comparisons)?;
-        distributions(f, &self.comparisons)
+        distributions(f, &self.comparisons)?;
+        round_trips(f, &self.round_trips)
     }
 }
 
@@ -114,6 +116,31 @@ fn distributions(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt:
 fn line(f: &mut fmt::Formatter<'_>, values: &[f64]) -> fmt::Result {
     for (_, share) in SHARES {
         write!(f, "{:>9}", millis(quantile(values, share), 3))?;
+    }
+    Ok(())
+}
+
+fn round_trips(f: &mut fmt::Formatter<'_>, found: &[Latencies]) -> fmt::Result {
+    if found.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "\n{:<44}{:>8}{:>10}{:>10}",
+        "what round trips say", "samples", "mean ms", "p50 ms"
+    )?;
+    let ns_millis = |ns: Option<Nanos>| millis(ns.map(|ns| ns.0 as f64), 3);
+    for latencies in found {
+        let of = match latencies.of {
+            "truth" => "truth: request to answer",
+            "syn-ack" => "handshakes at the vantage point (syn-ack)",
+            "smoothed-rtt" => "TCP at the client, smoothed, each second",
+            "tcptrace" => "tcptrace, both ways at the client",
+            "dwell-rtt" => "dwell rtt at the vantage point, one way",
+            other => other,
+        };
+        let (mean, p50) = (ns_millis(latencies.mean_ns), ns_millis(latencies.p50_ns));
+        writeln!(f, "{of:<44}{:>8}{mean:>10}{p50:>10}", latencies.samples)?;
     }
     Ok(())
 }
