@@ -27,6 +27,10 @@ pub struct Response {
     /// of `dwell rtt`, and of tcptrace where it is installed
     #[arg(long, global = true)]
     round_trips: bool,
+    /// Print where errors come from: each step from latency to estimate, each heuristic of pirate
+    /// off, and what large errors go with
+    #[arg(long, global = true)]
+    ablations: bool,
     /// How to print: text, or jsonl, an object an estimator and truth
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -49,6 +53,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
             estimators: args.estimator.clone(),
             epoch: args.epoch,
             round_trips: args.round_trips,
+            ablations: args.ablations,
             folder: folder.path().to_owned(),
         })?;
         match args.format {

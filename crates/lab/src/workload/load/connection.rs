@@ -123,6 +123,8 @@ impl Connection {
     fn send_what_may_go(&mut self) -> Result<Option<u64>> {
         let first = self.next_id;
         let mut together = Vec::new();
+        // Requests of one write have one time.
+        let mut sent_ns = monotonic_ns();
         while self.outstanding.len() < self.manner.depth && !self.wants_to_write() {
             if self.may_go.is_empty() && self.manner.endless {
                 self.begin_round();
@@ -133,7 +135,10 @@ impl Connection {
             let id = self.next_id;
             self.next_id += self.manner.stride;
             self.dialect.request(&self.tasks[task], id, &mut together);
-            self.note(task, id);
+            if !self.manner.coalesce {
+                sent_ns = monotonic_ns();
+            }
+            self.note(task, id, sent_ns);
             if !self.manner.coalesce {
                 self.send(&together)?;
                 together.clear();
@@ -145,7 +150,7 @@ impl Connection {
         Ok((self.next_id != first).then_some(first))
     }
 
-    fn note(&mut self, task: usize, id: u64) {
+    fn note(&mut self, task: usize, id: u64, sent_ns: u64) {
         let Task { class, bytes, .. } = self.tasks[task];
         self.outstanding.push_back(Outstanding {
             task,
@@ -155,7 +160,7 @@ impl Connection {
             id,
             class,
             bytes,
-            sent_ns: monotonic_ns(),
+            sent_ns,
             done_ns: 0,
             triggers: None,
         });

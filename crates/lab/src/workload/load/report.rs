@@ -1,9 +1,11 @@
 //! How near `dwell response` comes to what a load's client knows: estimators side by side, on the same traffic.
 
+mod ablation;
 mod compare;
 mod distribution;
 mod json;
 mod log;
+mod pairs;
 mod quantile;
 mod round_trips;
 mod tcptrace;
@@ -16,8 +18,10 @@ use super::watch::{Watch, replay};
 use super::{LoadOptions, LoadReport, load_observed};
 use crate::signals::Signals;
 use crate::{Error, Result};
+pub use ablation::{Causes, Step};
 pub use compare::{Comparison, Errors, Truth};
 use log::{Epoch, Log};
+use pairs::Pairs;
 use round_trips::AtClient;
 pub use round_trips::Latencies;
 
@@ -32,6 +36,8 @@ pub struct ReportOptions {
     pub epoch: Duration,
     /// Whether to tell what round-trip times say of the same connections.
     pub round_trips: bool,
+    /// Whether to tell where errors come from.
+    pub ablations: bool,
     /// For files that nobody asked for.
     pub folder: PathBuf,
 }
@@ -45,8 +51,21 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// The truth, and what round-trip times say; nothing if not asked for.
     pub round_trips: Vec<Latencies>,
+    /// Where errors come from, if asked for.
+    pub ablations: Option<Ablations>,
     options: LoadOptions,
     ended: jiff::Timestamp,
+}
+
+/// Where errors come from.
+#[derive(Debug, Clone)]
+pub struct Ablations {
+    /// Between latency and estimate.
+    pub steps: Vec<Step>,
+    /// `pirate` with both heuristics, one of them, or none.
+    pub heuristics: Vec<Comparison>,
+    /// What large errors go with, for each estimator.
+    pub causes: Vec<Causes>,
 }
 
 /// Runs a load with `dwell response` beside it, then what else is asked for over the capture.
@@ -64,7 +83,7 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
     };
     let truth = run.file("truth.jsonl");
     let truth = run.asked.truth.get_or_insert(truth).clone();
-    if !others.is_empty() || options.round_trips {
+    if !others.is_empty() || options.round_trips || options.ablations {
         let capture = run.file("vantage.pcap");
         run.asked.pcap.get_or_insert(capture);
     }
@@ -74,9 +93,11 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
     for other in others {
         comparisons.push(run.compare(other, &run.estimate(&options.arguments(other))?));
     }
+    let ablations = options.ablations.then(|| run.ablations(&comparisons));
     Ok(Report {
         load,
         comparisons,
+        ablations: ablations.transpose()?,
         round_trips: match live.at_client {
             Some(at_client) => run.round_trips(at_client)?,
             None => Vec::new(),
@@ -85,6 +106,14 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
         ended: jiff::Timestamp::now(),
     })
 }
+
+/// As the report calls them, and as `dwell response` does.
+const HEURISTICS: [(&str, &str); 4] = [
+    ("pirate, both heuristics", "acks,mtu"),
+    ("pirate, only acks", "acks"),
+    ("pirate, only mtu", "mtu"),
+    ("pirate, no heuristics", "none"),
+];
 
 /// A load and what is made of it.
 struct Run<'a> {
@@ -152,6 +181,23 @@ impl Run<'_> {
 
     fn compare(&self, estimator: &str, epochs: &[Epoch]) -> Comparison {
         Comparison::new(estimator, &self.log, epochs, self.options.epoch)
+    }
+
+    fn ablations(&self, comparisons: &[Comparison]) -> Result<Ablations> {
+        let pairs = Pairs::of_each(&self.log);
+        let heuristics = HEURISTICS.map(|(name, heuristics)| {
+            let mut arguments = self.options.arguments("pirate");
+            arguments.extend(["--heuristics", heuristics].map(str::to_owned));
+            Ok(self.compare(name, &self.estimate(&arguments)?))
+        });
+        let causes = comparisons.iter();
+        Ok(Ablations {
+            steps: ablation::steps(comparisons, &pairs),
+            heuristics: heuristics.into_iter().collect::<Result<_>>()?,
+            causes: causes
+                .map(|comparison| ablation::causes(comparison, &pairs))
+                .collect(),
+        })
     }
 
     fn round_trips(&self, at_client: Vec<Latencies>) -> Result<Vec<Latencies>> {

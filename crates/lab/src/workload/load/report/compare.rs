@@ -160,17 +160,23 @@ impl Comparison {
 
     /// How far the estimates are from that truth.
     pub fn errors(&self, truth: Truth) -> Errors {
-        Errors {
-            relative: sorted(
-                self.pairs(truth)
-                    .map(|(estimate, truth)| estimate / truth - 1.0),
-            ),
-            absolute_ns: sorted(self.pairs(truth).map(|(estimate, truth)| estimate - truth)),
-        }
+        Errors::new(self.pairs(truth))
     }
 }
 
 impl Errors {
+    /// Of estimates and truths in nanoseconds.
+    pub(super) fn new(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let errors = pairs
+            .into_iter()
+            .map(|(estimate, truth)| (estimate / truth - 1.0, estimate - truth));
+        let (relative, absolute_ns): (Vec<f64>, Vec<f64>) = errors.unzip();
+        Self {
+            relative: sorted(relative),
+            absolute_ns: sorted(absolute_ns),
+        }
+    }
+
     /// The share of estimates that are within so much of the truth.
     pub fn within(&self, share: f64) -> Option<f64> {
         let near = self.relative.iter().filter(|error| error.abs() <= share);

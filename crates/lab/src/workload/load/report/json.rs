@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Report;
-use super::compare::{Comparison, Truth};
+use super::compare::{Comparison, Errors, Truth};
 use super::distribution::{Distributions, SHARES};
 use super::quantile::quantile;
 use crate::{Error, Nanos, Result};
@@ -42,6 +42,13 @@ struct Row<'a> {
     estimate_ns: Latencies,
     greatest_difference: Option<f64>,
     greatest_difference_at: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    step: &'a str,
+    epochs: usize,
+    error: Relative,
 }
 
 /// 0.01 is one percent. `size`: without sign.
@@ -81,10 +88,32 @@ impl Report {
             .comparisons
             .iter()
             .flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
-        let rows = rows.map(|row| self.line("lab_response", &row));
-        let round_trips = self.round_trips.iter();
-        rows.chain(round_trips.map(|row| self.line("lab_round_trips", row)))
-            .collect()
+        let mut lines: Vec<_> = rows
+            .map(|row| self.line("lab_response", &row))
+            .chain(
+                self.round_trips
+                    .iter()
+                    .map(|row| self.line("lab_round_trips", row)),
+            )
+            .collect();
+        if let Some(ablations) = &self.ablations {
+            let steps = ablations.steps.iter().map(|step| Step {
+                step: &step.name,
+                epochs: step.errors.relative.len(),
+                error: Relative::new(&step.errors),
+            });
+            lines.extend(steps.map(|step| self.line("lab_step", &step)));
+            let heuristics = ablations.heuristics.iter();
+            let heuristics = heuristics.map(|with| Row::new(with, Truth::Causal));
+            lines.extend(heuristics.map(|row| self.line("lab_heuristics", &row)));
+            lines.extend(
+                ablations
+                    .causes
+                    .iter()
+                    .map(|row| self.line("lab_causes", row)),
+            );
+        }
+        lines.into_iter().collect()
     }
 
     fn line(&self, r#type: &'static str, row: &impl Serialize) -> Result<String> {
@@ -118,19 +147,7 @@ impl<'a> Row<'a> {
             epochs: (truth != Truth::Own).then(|| comparison.epochs(truth)),
             estimates: errors.relative.len(),
             methods: comparison.methods(),
-            error: Relative {
-                p5: errors.relative(0.05),
-                p10: errors.relative(0.1),
-                p50: errors.relative(0.5),
-                p90: errors.relative(0.9),
-                p95: errors.relative(0.95),
-                size_p50: errors.relative_size(0.5),
-                size_p90: errors.relative_size(0.9),
-                size_p95: errors.relative_size(0.95),
-                within_5: errors.within(0.05),
-                within_10: errors.within(0.1),
-                within_15: errors.within(0.15),
-            },
+            error: Relative::new(&errors),
             error_ns: Absolute {
                 size_p50: whole(errors.absolute_size_ns(0.5)),
                 size_p90: whole(errors.absolute_size_ns(0.9)),
@@ -143,6 +160,24 @@ impl<'a> Row<'a> {
             ),
             greatest_difference: difference.map(|(difference, _)| difference),
             greatest_difference_at: difference.map(|(_, at)| at),
+        }
+    }
+}
+
+impl Relative {
+    fn new(errors: &Errors) -> Self {
+        Self {
+            p5: errors.relative(0.05),
+            p10: errors.relative(0.1),
+            p50: errors.relative(0.5),
+            p90: errors.relative(0.9),
+            p95: errors.relative(0.95),
+            size_p50: errors.relative_size(0.5),
+            size_p90: errors.relative_size(0.9),
+            size_p95: errors.relative_size(0.95),
+            within_5: errors.within(0.05),
+            within_10: errors.within(0.1),
+            within_15: errors.within(0.15),
         }
     }
 }

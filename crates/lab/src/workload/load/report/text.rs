@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::compare::{Comparison, Errors, Truth};
 use super::distribution::{Distributions, SHARES};
 use super::quantile::quantile;
-use super::{Latencies, Report};
+use super::{Ablations, Causes, Latencies, Report};
 use crate::Nanos;
 
 impl fmt::Display for Report {
@@ -28,7 +28,11 @@ impl fmt::Display for Report {
         }
         errors(f, &self.comparisons)?;
         distributions(f, &self.comparisons)?;
-        round_trips(f, &self.round_trips)
+        round_trips(f, &self.round_trips)?;
+        match &self.ablations {
+            Some(found) => ablations(f, found),
+            None => Ok(()),
+        }
     }
 }
 
@@ -37,8 +41,8 @@ fn errors(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result
     let width = width(labels);
     writeln!(
         f,
-        "\nerror in % beside the mean over these answers, at last in ms\n{:<width$} {ERROR_COLUMNS}",
-        "estimator"
+        "\nerror in % beside the mean over these answers, at last in ms\n{:<width$} {:<12}{:>6}{:>7}{ERROR_FIGURES}",
+        "estimator", "truth", "n", "epochs"
     )?;
     for comparison in comparisons {
         for (truth, label) in rows(comparison) {
@@ -65,7 +69,8 @@ fn rows(comparison: &Comparison) -> Vec<(Truth, &'static str)> {
     }
 }
 
-const ERROR_COLUMNS: &str = "truth            n epochs      p5     p10     p50     p90     p95   |p50| ≤ 5 % ≤ 10 % ≤ 15 %   |p50|   |p95|";
+const ERROR_FIGURES: &str =
+    "      p5     p10     p50     p90     p95   |p50| ≤ 5 % ≤ 10 % ≤ 15 %   |p50|   |p95|";
 
 struct ErrorCells<'a>(&'a Errors);
 
@@ -141,6 +146,46 @@ fn round_trips(f: &mut fmt::Formatter<'_>, found: &[Latencies]) -> fmt::Result {
         };
         let (mean, p50) = (ns_millis(latencies.mean_ns), ns_millis(latencies.p50_ns));
         writeln!(f, "{of:<44}{:>8}{mean:>10}{p50:>10}", latencies.samples)?;
+    }
+    Ok(())
+}
+
+fn ablations(f: &mut fmt::Formatter<'_>, found: &Ablations) -> fmt::Result {
+    writeln!(
+        f,
+        "\nwhere errors of causal latencies come from, in %, at last in ms"
+    )?;
+    writeln!(f, "{:<48}{:>6}{ERROR_FIGURES}", "", "n")?;
+    let steps = found
+        .steps
+        .iter()
+        .map(|step| (&step.name, step.errors.clone()));
+    let heuristics = found.heuristics.iter();
+    let heuristics = heuristics.map(|with| (&with.estimator, with.errors(Truth::Causal)));
+    for (name, errors) in steps.chain(heuristics) {
+        writeln!(
+            f,
+            "{name:<48}{:>6}{}",
+            errors.relative.len(),
+            ErrorCells(&errors)
+        )?;
+    }
+    writeln!(f)?;
+    for causes in &found.causes {
+        let Causes {
+            estimator,
+            epochs,
+            large,
+            late,
+            staggered,
+            both,
+            neither,
+        } = causes;
+        writeln!(
+            f,
+            "{estimator}: {large} of {epochs} epochs are off by more than 10 %: late or joined requests {late}, \
+             staggered answers {staggered}, both {both}, neither {neither}",
+        )?;
     }
     Ok(())
 }
