@@ -50,14 +50,14 @@ struct Common {
     /// Requests of a connection that may be outstanding [default: 4, memcached: 1]
     #[arg(long, value_name = "REQUESTS", value_parser = positive)]
     depth: Option<usize>,
-    /// Connections of the client [default: 200, memcached: 10]
-    #[arg(long, value_name = "NUMBER", value_parser = positive)]
-    connections: Option<usize>,
+    /// Connections of the client [default: 200, memcached: 10]. With several, a run each
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = positive)]
+    connections: Vec<usize>,
     /// Threads of the client, which share its connections
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = positive)]
     threads: usize,
     /// Requests a second of all connections together, or `max`. With several, as in 500,1000,2000, a run
-    /// each; its files are named FILE-RATE
+    /// each; its files are named FILE-rate-RATE
     #[arg(long, value_name = "RATE", default_value = "2000", value_delimiter = ',', value_parser = Requests::parse)]
     rate: Vec<Requests>,
     /// Pause after the last answer of a page or batch: 20ms, or exp:20ms for a random one of that mean
@@ -143,33 +143,44 @@ struct Requests(Option<f64>);
 pub fn run(args: &Load) -> Result<Exit, Failure> {
     for run in args.runs()? {
         let report = load(&run.options)?;
-        say(&format!("{}{report}", run.heading))?;
+        say(&format!("{}{report}", run.heading()))?;
     }
     Ok(Exit::Done)
 }
 
 /// One of the runs that were asked for.
 pub struct Run {
-    /// What tells it from the others, as a line; nothing where it is the only one.
-    pub heading: String,
+    /// What tells it from the others: `rate-500`; nothing where it is the only one.
+    name: Option<String>,
     pub options: LoadOptions,
 }
 
+impl Run {
+    /// A line that names the run; empty where it is the only one.
+    pub fn heading(&self) -> String {
+        let name = self.name.as_ref();
+        name.map_or(String::new(), |name| {
+            format!("{}\n", name.replace('-', " "))
+        })
+    }
+
+    /// The file of this run: `run.svg` becomes `run-rate-500.svg`.
+    pub fn file(&self, file: &Path) -> PathBuf {
+        match &self.name {
+            Some(name) => with_name(file, name),
+            None => file.to_owned(),
+        }
+    }
+}
+
 impl Load {
+    /// A run for each rate and number of connections.
     pub fn runs(&self) -> Result<Vec<Run>, Failure> {
         let (kind, common, defaults) = match self {
             Self::Web(web) => (web.kind(), &web.common, (200, 4)),
             Self::Memcached(memcached) => (memcached.kind(), &memcached.common, (10, 1)),
         };
-        let runs = common.rate.iter().map(|&rate| {
-            let heading = match common.rate.len() {
-                1 => String::new(),
-                _ => format!("rate {rate}\n"),
-            };
-            let options = common.options(kind, defaults, rate)?;
-            Ok(Run { heading, options })
-        });
-        runs.collect()
+        common.runs(kind, defaults)
     }
 }
 
@@ -206,25 +217,44 @@ impl Memcached {
 }
 
 impl Common {
+    fn runs(&self, kind: Kind, (connections, depth): (usize, usize)) -> Result<Vec<Run>, Failure> {
+        let numbers = match self.connections.as_slice() {
+            [] => &[connections],
+            numbers => numbers,
+        };
+        let mut runs = Vec::new();
+        for &connections in numbers {
+            for &rate in &self.rate {
+                let several = [
+                    (numbers.len() > 1).then(|| format!("connections-{connections}")),
+                    (self.rate.len() > 1).then(|| format!("rate-{rate}")),
+                ];
+                let name = several.into_iter().flatten().collect::<Vec<_>>().join("-");
+                let mut run = Run {
+                    name: Some(name).filter(|name| !name.is_empty()),
+                    options: self.options(kind, connections, depth, rate)?,
+                };
+                run.options.truth = self.truth.as_deref().map(|file| run.file(file));
+                run.options.pcap = self.pcap.as_deref().map(|file| run.file(file));
+                runs.push(run);
+            }
+        }
+        Ok(runs)
+    }
+
     fn options(
         &self,
         kind: Kind,
-        (connections, depth): (usize, usize),
+        connections: usize,
+        depth: usize,
         rate: Requests,
     ) -> Result<LoadOptions, Failure> {
-        let named = |file: &Option<PathBuf>| {
-            let file = file.as_deref()?;
-            Some(match self.rate.len() {
-                1 => file.to_owned(),
-                _ => with_rate(file, rate),
-            })
-        };
         Ok(LoadOptions {
             exe: executable()?,
             kind,
             depth: self.depth.unwrap_or(depth),
             threads: self.threads,
-            connections: self.connections.unwrap_or(connections),
+            connections,
             rate: rate.0,
             think: self.think,
             coalesce: self.coalesce,
@@ -232,8 +262,8 @@ impl Common {
             seed: self.seed,
             topology: self.network.topology(self.seed),
             cross: self.network.cross_rate(),
-            truth: named(&self.truth),
-            pcap: named(&self.pcap),
+            truth: None,
+            pcap: None,
         })
     }
 }
@@ -268,10 +298,10 @@ impl Network {
     }
 }
 
-/// `run.pcap` becomes `run-500.pcap`.
-fn with_rate(file: &Path, rate: Requests) -> PathBuf {
+/// `run.pcap` becomes `run-NAME.pcap`.
+fn with_name(file: &Path, run: &str) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
-    name.push(format!("-{rate}"));
+    name.push(format!("-{run}"));
     if let Some(extension) = file.extension() {
         name.push(".");
         name.push(extension);
@@ -316,11 +346,35 @@ fn positive(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
 
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(subcommand)]
+        load: Load,
+    }
+
+    fn files(words: &str) -> Vec<PathBuf> {
+        let words = words.split(' ');
+        let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
+        let runs = command.load.runs().unwrap();
+        let files = runs.into_iter().map(|run| run.options.pcap.unwrap());
+        files.collect()
+    }
+
     #[test]
-    fn each_rate_of_a_sweep_has_files_of_its_own() {
-        let name = |file, rate| with_rate(Path::new(file), Requests::parse(rate).unwrap());
-        assert_eq!(name("/a.b/run.pcap", "500"), Path::new("/a.b/run-500.pcap"));
-        assert_eq!(name("run", "max"), Path::new("run-max"));
+    fn each_run_of_a_sweep_has_files_of_its_own() {
+        let web = |more: &str| files(&format!("lab web --pcap /a.b/run.pcap{more}"));
+        assert_eq!(web(""), [Path::new("/a.b/run.pcap")]);
+        assert_eq!(
+            web(" --rate 500,max"),
+            ["/a.b/run-rate-500.pcap", "/a.b/run-rate-max.pcap"].map(Path::new)
+        );
+        let both = web(" --rate 500,1000 --connections 10,100");
+        assert_eq!(both.len(), 4);
+        assert_eq!(both[1], Path::new("/a.b/run-connections-10-rate-1000.pcap"));
+        assert_eq!(
+            with_name(Path::new("run"), "rate-5"),
+            Path::new("run-rate-5")
+        );
     }
 
     #[test]

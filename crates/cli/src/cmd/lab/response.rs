@@ -1,9 +1,14 @@
 //! `dwell lab response`: estimates beside the truth.
 
-use std::time::Duration;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use anyhow::Context;
 use clap::ValueEnum;
-use dwell_lab::workload::load::report::{ReportOptions, respond};
+use dwell_lab::workload::load::report::{Report, ReportOptions, respond};
 
 use super::{load::Load, say};
 use crate::{
@@ -31,6 +36,12 @@ pub struct Response {
     /// off, and what large errors go with
     #[arg(long, global = true)]
     ablations: bool,
+    /// Draw distributions of latency and error, and one connection over time, into a file: .svg or .html
+    #[arg(long, global = true, value_name = "FILE", value_parser = picture)]
+    plot: Option<PathBuf>,
+    /// The connection over time, by its port at the client [default: the one with most epochs]
+    #[arg(long, global = true, value_name = "PORT", requires = "plot")]
+    plot_connection: Option<u16>,
     /// How to print: text, or jsonl, an object an estimator and truth
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -49,7 +60,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::Host, error))?;
     for run in args.load.runs()? {
         let report = respond(&ReportOptions {
-            load: run.options,
+            load: run.options.clone(),
             estimators: args.estimator.clone(),
             epoch: args.epoch,
             round_trips: args.round_trips,
@@ -58,7 +69,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         })?;
         match args.format {
             Format::Text => {
-                say(&format!("{}{report}", run.heading))?;
+                say(&format!("{}{report}", run.heading()))?;
             }
             Format::Jsonl => {
                 for line in report.lines()? {
@@ -66,6 +77,30 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
                 }
             }
         }
+        if let Some(file) = &args.plot {
+            draw(&report, args.plot_connection, &run.file(file))?;
+        }
     }
     Ok(Exit::Done)
+}
+
+fn draw(report: &Report, connection: Option<u16>, file: &Path) -> Result<(), Failure> {
+    let svg = report.svg(connection)?;
+    let text = match file.extension() {
+        Some(html) if html == "html" => format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>dwell lab response</title>\n{svg}</html>\n"
+        ),
+        _ => svg,
+    };
+    fs::write(file, text)
+        .with_context(|| format!("write {}", file.display()))
+        .map_err(|error| Failure::new(Exit::Host, error))
+}
+
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("svg" | "html") => Ok(file),
+        _ => Err("write a name that ends in .svg or .html".into()),
+    }
 }

@@ -1,11 +1,13 @@
 //! How near `dwell response` comes to what a load's client knows: estimators side by side, on the same traffic.
 
 mod ablation;
+mod chart;
 mod compare;
 mod distribution;
 mod json;
 mod log;
 mod pairs;
+mod plot;
 mod quantile;
 mod round_trips;
 mod tcptrace;

@@ -180,6 +180,7 @@ mod tests {
                     method: "modes".to_owned(),
                     of_causal: true,
                 }),
+                reason: None,
             })
             .collect();
         let comparison = Comparison::new("pirate", &log, &told, Duration::from_nanos(1000));

@@ -43,6 +43,8 @@ pub(super) struct Compared {
     /// And of those that made the client send the next request.
     pub(super) causal_ns: Option<f64>,
     pub(super) estimate: Option<Estimate>,
+    /// Why there is none.
+    pub(super) reason: Option<String>,
 }
 
 impl Compared {
@@ -92,12 +94,14 @@ impl Comparison {
         for epoch in told {
             let start_ns = epoch.end_ns.saturating_sub(length_ns);
             known.insert((epoch.connection, number(start_ns + length_ns / 2)));
-            epochs.extend(compared(
-                log,
-                epoch.connection,
-                (start_ns, epoch.end_ns),
-                &epoch.estimate,
-            ));
+            let span = (start_ns, epoch.end_ns);
+            epochs.extend(
+                compared(log, epoch.connection, span).map(|compared| Compared {
+                    estimate: epoch.estimate.clone(),
+                    reason: epoch.reason.clone(),
+                    ..compared
+                }),
+            );
         }
         let mut untold = BTreeMap::new();
         for (&connection, requests) in &log.requests {
@@ -110,7 +114,7 @@ impl Comparison {
         }
         epochs.extend(untold.into_iter().filter_map(|((connection, _), end_ns)| {
             let start_ns = end_ns.saturating_sub(length_ns);
-            compared(log, connection, (start_ns, end_ns), &None)
+            compared(log, connection, (start_ns, end_ns))
         }));
         epochs.sort_by_key(|epoch| (epoch.connection, epoch.end_ns));
         Self {
@@ -136,6 +140,16 @@ impl Comparison {
             *methods.entry(estimate.method.as_str()).or_default() += 1;
         }
         methods
+    }
+
+    /// Why there are no estimates, and of how many epochs.
+    pub fn reasons(&self) -> BTreeMap<&str, usize> {
+        let mut reasons = BTreeMap::new();
+        for epoch in self.epochs.iter().filter(|epoch| epoch.estimate.is_none()) {
+            let reason = epoch.reason.as_deref().unwrap_or("not told");
+            *reasons.entry(reason).or_default() += 1;
+        }
+        reasons
     }
 
     /// The truth that all estimates say they are of; None where they differ, or there is none.
@@ -205,7 +219,7 @@ fn sizes(errors: &[f64]) -> Vec<f64> {
 }
 
 /// Requests of a connection whose answer came in that time.
-pub(super) fn answered(
+fn answered(
     log: &Log,
     connection: u16,
     (start_ns, end_ns): (u64, u64),
@@ -216,13 +230,8 @@ pub(super) fn answered(
         .filter(move |request| (start_ns..end_ns).contains(&request.done_ns))
 }
 
-/// None if no answer came then.
-fn compared(
-    log: &Log,
-    connection: u16,
-    span: (u64, u64),
-    estimate: &Option<Estimate>,
-) -> Option<Compared> {
+/// Without estimate; None if no answer came then.
+fn compared(log: &Log, connection: u16, span: (u64, u64)) -> Option<Compared> {
     let answered = answered(log, connection, span);
     let causal = answered
         .clone()
@@ -233,7 +242,8 @@ fn compared(
         end_ns: span.1,
         all_ns: mean(answered.map(Request::latency_ns))?,
         causal_ns: mean(causal.map(Request::latency_ns)),
-        estimate: estimate.clone(),
+        estimate: None,
+        reason: None,
     })
 }
 
@@ -261,6 +271,7 @@ mod tests {
                 method: "runs".to_owned(),
                 of_causal,
             }),
+            reason: estimate_ns.is_none().then(|| "too few".to_owned()),
         }
     }
 
@@ -308,6 +319,8 @@ mod tests {
         assert_eq!(comparison.errors(Truth::All).absolute_ns, [-60.0, 20.0]);
         assert_eq!(comparison.errors(Truth::Causal).within(0.15), Some(0.5));
         assert_eq!(comparison.own(), None);
+        let reasons = BTreeMap::from([("not told", 1), ("too few", 1)]);
+        assert_eq!(comparison.reasons(), reasons);
         assert_eq!(comparison.methods(), BTreeMap::from([("runs", 2)]));
     }
 

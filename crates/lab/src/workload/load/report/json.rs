@@ -36,6 +36,7 @@ struct Row<'a> {
     epochs: Option<usize>,
     estimates: usize,
     methods: BTreeMap<&'a str, usize>,
+    reasons: BTreeMap<&'a str, usize>,
     error: Relative,
     error_ns: Absolute,
     truth_ns: Latencies,
@@ -147,6 +148,7 @@ impl<'a> Row<'a> {
             epochs: (truth != Truth::Own).then(|| comparison.epochs(truth)),
             estimates: errors.relative.len(),
             methods: comparison.methods(),
+            reasons: comparison.reasons(),
             error: Relative::new(&errors),
             error_ns: Absolute {
                 size_p50: whole(errors.absolute_size_ns(0.5)),

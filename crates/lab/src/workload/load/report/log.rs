@@ -41,6 +41,8 @@ pub(super) struct Epoch {
     pub(super) end_ns: u64,
     /// None where there was none, or it was not to be believed.
     pub(super) estimate: Option<Estimate>,
+    /// Why there is none.
+    pub(super) reason: Option<String>,
 }
 
 /// What an epoch gave.
@@ -72,6 +74,7 @@ enum Line {
         method: Option<String>,
         truth: Option<String>,
         valid: bool,
+        reason: Option<String>,
     },
 }
 
@@ -112,6 +115,7 @@ impl Log {
                 method,
                 truth,
                 valid,
+                reason,
             } = line
             else {
                 continue;
@@ -125,6 +129,7 @@ impl Log {
                 connection,
                 end_ns: self.monotonic_ns(&time)?,
                 estimate,
+                reason,
             });
         }
         Ok(epochs)

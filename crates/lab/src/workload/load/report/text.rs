@@ -1,5 +1,6 @@
 //! The report as a person reads it.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::compare::{Comparison, Errors, Truth};
@@ -12,19 +13,19 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.load)?;
         for comparison in &self.comparisons {
-            let methods: Vec<String> = comparison
-                .methods()
-                .iter()
-                .map(|(method, count)| format!("{method} {count}"))
-                .collect();
-            writeln!(
+            let (estimates, reasons) = (comparison.methods(), comparison.reasons());
+            write!(
                 f,
-                "{}: {} epochs with answers, {} with an estimate: {}",
+                "{}: of {} epochs with answers {} have an estimate{}",
                 comparison.estimator,
                 comparison.epochs(Truth::All),
-                comparison.pairs(Truth::All).count(),
-                methods.join(", "),
+                estimates.values().sum::<usize>(),
+                counts(&estimates),
             )?;
+            match reasons.values().sum::<usize>() {
+                0 => writeln!(f)?,
+                without => writeln!(f, ", {without} have none{}", counts(&reasons))?,
+            }
         }
         errors(f, &self.comparisons)?;
         distributions(f, &self.comparisons)?;
@@ -33,6 +34,18 @@ impl fmt::Display for Report {
             Some(found) => ablations(f, found),
             None => Ok(()),
         }
+    }
+}
+
+/// In brackets, where there are any.
+fn counts(named: &BTreeMap<&str, usize>) -> String {
+    let counts: Vec<String> = named
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    match counts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", counts.join(", ")),
     }
 }
 
@@ -65,6 +78,9 @@ fn rows(comparison: &Comparison) -> Vec<(Truth, &'static str)> {
     match comparison.own() {
         Some(Truth::All) => vec![(Truth::All, "all (own)"), (Truth::Causal, "causal")],
         Some(Truth::Causal) => vec![(Truth::All, "all"), (Truth::Causal, "causal (own)")],
+        _ if comparison.methods().is_empty() => {
+            vec![(Truth::All, "all"), (Truth::Causal, "causal")]
+        }
         _ => Truth::EACH.map(|truth| (truth, truth.name())).into(),
     }
 }
@@ -85,7 +101,7 @@ impl fmt::Display for ErrorCells<'_> {
             write!(f, "{:>width$}", percent(errors.within(within), 0))?;
         }
         for share in [0.5, 0.95] {
-            write!(f, "{:>8}", millis(errors.absolute_size_ns(share), 2))?;
+            write!(f, "{:>8}", millis(errors.absolute_size_ns(share), 3))?;
         }
         Ok(())
     }
@@ -104,7 +120,10 @@ fn distributions(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt:
         "\nlatencies of epochs in ms, truth over estimate\n{:width$} {head}  greatest difference",
         ""
     )?;
-    for comparison in comparisons {
+    for comparison in comparisons
+        .iter()
+        .filter(|of| of.pairs(Truth::Own).count() > 0)
+    {
         let distributions = Distributions::new(comparison, Truth::Own);
         write!(f, "{:<width$} ", "truth")?;
         line(f, &distributions.truth)?;
