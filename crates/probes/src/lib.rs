@@ -15,3 +15,4 @@ pub use attach::{Hook, TcHookKind};
 pub use chain::Chain;
 pub use error::Error;
 pub use interface::Interface;
+pub use load::count_run_times;

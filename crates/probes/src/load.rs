@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::{Mutex, Once},
     thread,
     time::Duration,
@@ -109,4 +109,13 @@ pub(crate) fn run_time(program: &ProgramMut<'_>) -> Option<(u64, u64)> {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length)
     };
     (failed == 0).then_some((info.run_cnt, info.run_time_ns))
+}
+
+/// Makes the kernel count runs and run time of all BPF programs, until this is closed. None where it
+/// does not, for want of privilege or before Linux 5.8.
+pub fn count_run_times() -> Option<OwnedFd> {
+    // SAFETY: it touches no memory of this process.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    // SAFETY: a descriptor that is not negative is new, and nobody else's.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -4,6 +4,7 @@
 mod capture;
 mod client;
 mod connection;
+mod cost;
 mod cross;
 mod pace;
 mod random;
@@ -29,6 +30,7 @@ use crate::{
 };
 use capture::Capture;
 use client::ClientConfig;
+pub use cost::Cost;
 use cross::Cross;
 pub use pace::Think;
 pub(super) use random::{exponential, generator, normal};

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::ValueEnum;
-use dwell_lab::workload::load::report::{Report, ReportOptions, respond};
+use dwell_lab::workload::load::report::{Report, ReportOptions, respond, sweep};
 
 use super::{load::Load, say};
 use crate::{
@@ -58,6 +58,9 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         .prefix("dwell-response-")
         .tempdir()
         .map_err(|error| Failure::new(Exit::Host, error))?;
+    // Without it the report lacks what the programs cost.
+    let _counting = dwell_probes::count_run_times();
+    let mut reports = Vec::new();
     for run in args.load.runs()? {
         let report = respond(&ReportOptions {
             load: run.options.clone(),
@@ -80,6 +83,10 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         if let Some(file) = &args.plot {
             draw(&report, args.plot_connection, &run.file(file))?;
         }
+        reports.push(report);
+    }
+    if reports.len() > 1 && args.format == Format::Text {
+        say(&sweep(&reports))?;
     }
     Ok(Exit::Done)
 }

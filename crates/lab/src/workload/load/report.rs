@@ -10,6 +10,7 @@ mod pairs;
 mod plot;
 mod quantile;
 mod round_trips;
+mod sweep;
 mod tcptrace;
 mod text;
 
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::watch::{Watch, replay};
-use super::{LoadOptions, LoadReport, load_observed};
+use super::{Cost, LoadOptions, LoadReport, load_observed};
 use crate::signals::Signals;
 use crate::{Error, Result};
 pub use ablation::{Causes, Step};
@@ -26,6 +27,7 @@ use log::{Epoch, Log};
 use pairs::Pairs;
 use round_trips::AtClient;
 pub use round_trips::Latencies;
+pub use sweep::sweep;
 
 /// What to run and to compare.
 #[derive(Debug, Clone)]
@@ -49,6 +51,10 @@ pub struct ReportOptions {
 pub struct Report {
     /// What the client measured.
     pub load: LoadReport,
+    /// Latency of the requests.
+    pub truth: Latencies,
+    /// What the programs of the live run cost, where that is known.
+    pub cost: Option<Cost>,
     /// In the order asked for.
     pub comparisons: Vec<Comparison>,
     /// The truth, and what round-trip times say; nothing if not asked for.
@@ -98,6 +104,8 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
     let ablations = options.ablations.then(|| run.ablations(&comparisons));
     Ok(Report {
         load,
+        truth: Latencies::truth(&run.log),
+        cost: live.cost,
         comparisons,
         ablations: ablations.transpose()?,
         round_trips: match live.at_client {
@@ -129,6 +137,7 @@ struct Run<'a> {
 /// What was seen while the load ran.
 struct Live {
     records: PathBuf,
+    cost: Option<Cost>,
     at_client: Option<Vec<Latencies>>,
 }
 
@@ -153,12 +162,19 @@ impl Run<'_> {
                 Ok((watch, at_client))
             },
             |(watch, at_client)| {
-                watch.finish(signals)?;
+                let cost = watch.finish(signals)?;
                 let at_client = at_client.map(|at_client| at_client.finish(signals));
-                at_client.transpose()
+                Ok((cost, at_client.transpose()?))
             },
         )
-        .map(|(load, at_client)| (load, Live { records, at_client }))
+        .map(|(load, (cost, at_client))| {
+            let live = Live {
+                records,
+                cost,
+                at_client,
+            };
+            (load, live)
+        })
     }
 
     /// Over the capture.
@@ -212,6 +228,19 @@ impl Run<'_> {
         let records = self.replay("rtt", &[])?;
         found.push(Latencies::dwell_rtt(&records)?);
         Ok(found)
+    }
+}
+
+impl Report {
+    /// As many as were answered.
+    pub fn requests_a_second(&self) -> f64 {
+        let lasted = Duration::from(self.load.lasted_ns).as_secs_f64();
+        self.load.requests as f64 / lasted.max(f64::MIN_POSITIVE)
+    }
+
+    /// Of one processor, while requests were sent; taken by the programs of the live run.
+    pub fn processor_share(&self) -> Option<f64> {
+        Some(self.cost?.ran_ns.0 as f64 / self.load.lasted_ns.0.max(1) as f64)
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::cost::Cost;
 use crate::signals::Signals;
 use crate::workload::PATIENCE;
 use crate::{Error, Guarded, Namespace, Result};
@@ -43,13 +44,14 @@ impl Watch {
         Ok(Self { process })
     }
 
-    /// Ends it when it has told what it found.
-    pub(super) fn finish(mut self, signals: &Signals) -> Result<()> {
+    /// Ends it when it has told what it found. Gives what its programs cost, where that is known.
+    pub(super) fn finish(mut self, signals: &Signals) -> Result<Option<Cost>> {
+        let cost = Cost::of(self.process.id());
         let pid = Pid::from_raw(self.process.id().cast_signed());
         // Not collected yet, so the number is still that of the child.
         kill(pid, Signal::SIGINT).map_err(Error::os("interrupt dwell response"))?;
         match wait(&mut self.process, Some(PATIENCE), signals)? {
-            status if status.success() => Ok(()),
+            status if status.success() => Ok(cost),
             status => Err(failed("dwell response", status, "")),
         }
     }

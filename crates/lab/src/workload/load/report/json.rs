@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::super::Cost;
 use super::Report;
 use super::compare::{Comparison, Errors, Truth};
 use super::distribution::{Distributions, SHARES};
@@ -26,6 +27,15 @@ struct Line<'a, T> {
     lasted_ns: Nanos,
     #[serde(flatten)]
     row: &'a T,
+}
+
+/// About the run as a whole.
+#[derive(Serialize)]
+struct Run<'a> {
+    latency: &'a super::Latencies,
+    /// Of the BPF programs: runs, time, and share of a processor; unknown where the kernel does not count.
+    programs: Option<Cost>,
+    processor_share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -89,14 +99,10 @@ impl Report {
             .comparisons
             .iter()
             .flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
-        let mut lines: Vec<_> = rows
-            .map(|row| self.line("lab_response", &row))
-            .chain(
-                self.round_trips
-                    .iter()
-                    .map(|row| self.line("lab_round_trips", row)),
-            )
-            .collect();
+        let mut lines = vec![self.line("lab_run", &Run::new(self))];
+        lines.extend(rows.map(|row| self.line("lab_response", &row)));
+        let round_trips = self.round_trips.iter();
+        lines.extend(round_trips.map(|row| self.line("lab_round_trips", row)));
         if let Some(ablations) = &self.ablations {
             let steps = ablations.steps.iter().map(|step| Step {
                 step: &step.name,
@@ -133,6 +139,16 @@ impl Report {
             row,
         };
         serde_json::to_string(&line).map_err(|why| Error::invalid("report", why))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(report: &'a Report) -> Self {
+        Self {
+            latency: &report.truth,
+            programs: report.cost,
+            processor_share: report.processor_share(),
+        }
     }
 }
 

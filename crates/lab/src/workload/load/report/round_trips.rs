@@ -30,6 +30,8 @@ pub struct Latencies {
     pub mean_ns: Option<Nanos>,
     /// Their median. Unknown of tcptrace, which tells a mean a connection.
     pub p50_ns: Option<Nanos>,
+    /// The 99th percentile; unknown as the median is.
+    pub p99_ns: Option<Nanos>,
 }
 
 impl Latencies {
@@ -40,6 +42,7 @@ impl Latencies {
             samples: ns.len(),
             mean_ns: mean(ns.iter().copied()).map(rounded),
             p50_ns: quantile(&ns, 0.5).map(rounded),
+            p99_ns: quantile(&ns, 0.99).map(rounded),
         }
     }
 
@@ -118,6 +121,7 @@ impl AtClient {
                     samples,
                     mean_ns: (samples > 0).then_some(rounded(mean_ns)),
                     p50_ns: None,
+                    p99_ns: None,
                 }),
             );
         }

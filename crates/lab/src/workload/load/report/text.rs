@@ -11,7 +11,16 @@ use crate::Nanos;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.load)?;
+        writeln!(f, "{}", self.load)?;
+        if let Some(cost) = self.cost {
+            let share = percent(self.processor_share(), 2);
+            let run_ns = cost.run_ns();
+            writeln!(
+                f,
+                "dwell response: {run_ns:.0} ns a packet, {share} % of a processor"
+            )?;
+        }
+        writeln!(f)?;
         for comparison in &self.comparisons {
             let (estimates, reasons) = (comparison.methods(), comparison.reasons());
             write!(
