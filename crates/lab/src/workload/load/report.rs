@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::watch::{Watch, replay};
 use super::{Cost, LoadOptions, LoadReport, load_observed};
 use crate::signals::Signals;
-use crate::{Error, Result};
+use crate::{Error, Result, Topology};
 pub use ablation::{Causes, Step};
 pub use compare::{Comparison, Errors, Truth};
 use log::{Epoch, Log};
@@ -96,7 +96,7 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
         run.asked.pcap.get_or_insert(capture);
     }
     let (load, live) = run.watched(first)?;
-    run.log = Log::read(&truth)?;
+    run.log = Log::read(&truth, way_ns(&options.load.topology))?;
     let mut comparisons = vec![run.compare(first, &run.log.epochs(&live.records)?)];
     for other in others {
         comparisons.push(run.compare(other, &run.estimate(&options.arguments(other))?));
@@ -115,6 +115,16 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
         options: run.asked,
         ended: jiff::Timestamp::now(),
     })
+}
+
+/// From the client to the vantage point, without what packets wait in queues.
+fn way_ns(topology: &Topology) -> u64 {
+    match topology {
+        Topology::Triangle {
+            client_to_vantage, ..
+        } => client_to_vantage.delay_ns.0,
+        Topology::Line { client, .. } => client.to_vantage.delay_ns.0,
+    }
 }
 
 /// As the report calls them, and as `dwell response` does.

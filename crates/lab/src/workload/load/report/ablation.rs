@@ -168,8 +168,8 @@ mod tests {
             triggers: Some(id + 1),
         });
         let log = Log {
-            realtime_minus_monotonic_ns: 0,
             requests: HashMap::from([(1, requests.collect())]),
+            ..Log::default()
         };
         let told: Vec<Epoch> = (0..10)
             .map(|n| Epoch {

@@ -277,7 +277,6 @@ mod tests {
 
     fn comparison() -> Comparison {
         let log = Log {
-            realtime_minus_monotonic_ns: 0,
             requests: HashMap::from([
                 (
                     1,
@@ -292,6 +291,7 @@ mod tests {
                     vec![request(5000, 5500, true), request(7000, 7100, false)],
                 ),
             ]),
+            ..Log::default()
         };
         let told = [
             epoch(1, 6000, Some(220), false),

@@ -28,6 +28,8 @@ impl Request {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Log {
     pub(super) realtime_minus_monotonic_ns: i64,
+    /// From the client to the vantage point: what an epoch there shows happened earlier here by that.
+    pub(super) way_ns: u64,
     /// By the client's port, in the order of sending.
     pub(super) requests: HashMap<u16, Vec<Request>>,
 }
@@ -79,8 +81,11 @@ enum Line {
 }
 
 impl Log {
-    pub(super) fn read(file: &Path) -> Result<Self> {
-        let mut log = Self::default();
+    pub(super) fn read(file: &Path, way_ns: u64) -> Result<Self> {
+        let mut log = Self {
+            way_ns,
+            ..Self::default()
+        };
         for line in lines(file)? {
             match line {
                 Line::Clock {
@@ -127,7 +132,7 @@ impl Log {
             });
             epochs.push(Epoch {
                 connection,
-                end_ns: self.monotonic_ns(&time)?,
+                end_ns: self.left_client_ns(&time)?,
                 estimate,
                 reason,
             });
@@ -135,11 +140,13 @@ impl Log {
         Ok(epochs)
     }
 
-    fn monotonic_ns(&self, time: &str) -> Result<u64> {
+    /// When that left the client which passed the vantage point at that time.
+    fn left_client_ns(&self, time: &str) -> Result<u64> {
         let time: jiff::Timestamp = time
             .parse()
             .map_err(|why| Error::invalid("time of a record", why))?;
-        let ns = time.as_nanosecond() - i128::from(self.realtime_minus_monotonic_ns);
+        let ahead_ns = i128::from(self.realtime_minus_monotonic_ns) + i128::from(self.way_ns);
+        let ns = time.as_nanosecond() - ahead_ns;
         u64::try_from(ns).map_err(|why| Error::invalid("time of a record", why))
     }
 }
@@ -152,4 +159,50 @@ fn lines(file: &Path) -> Result<Vec<Line>> {
                 .map_err(|why| Error::invalid(file.display().to_string(), format!("{why}: {line}")))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn an_epoch_at_the_vantage_point_is_of_what_left_the_client_before() {
+        let mut records = tempfile::NamedTempFile::new().unwrap();
+        let times = [
+            "1970-01-01T00:00:05.000000000Z",
+            "1970-01-01T00:00:06.000000000Z",
+        ];
+        for (time, rest) in times.into_iter().zip([
+            r#""response_ns":7,"method":"lag","truth":"all","valid":true,"reason":null"#,
+            r#""response_ns":7,"method":"lag","truth":"all","valid":false,"reason":"lossy""#,
+        ]) {
+            let line = format!(r#"{{"type":"response","time":"{time}","sport":9,{rest}}}"#);
+            writeln!(records, "{line}").unwrap();
+        }
+        let log = Log {
+            realtime_minus_monotonic_ns: 1_000_000_000,
+            way_ns: 20_000_000,
+            ..Log::default()
+        };
+        let epochs = log.epochs(records.path()).unwrap();
+        let found: Vec<_> = epochs
+            .iter()
+            .map(|epoch| {
+                (
+                    epoch.end_ns,
+                    epoch.estimate.as_ref().map(|of| of.ns),
+                    epoch.reason.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (3_980_000_000, Some(7), None),
+                (4_980_000_000, None, Some("lossy"))
+            ]
+        );
+    }
 }

@@ -181,11 +181,11 @@ mod tests {
             triggers: None,
         };
         let log = Log {
-            realtime_minus_monotonic_ns: 0,
             requests: HashMap::from([
                 (1, vec![request(0, 10), request(5, 25)]),
                 (2, vec![request(0, 90)]),
             ]),
+            ..Log::default()
         };
         let truth = Latencies::truth(&log);
         assert_eq!(
