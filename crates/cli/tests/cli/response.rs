@@ -165,38 +165,44 @@ fn wrong_options_are_refused() {
     }
 }
 
-fn lab_response(arguments: &[&str]) -> crate::support::Run {
-    let load = [
-        "lab",
-        "response",
-        "web",
-        "--connections",
-        "4",
-        "--rate",
-        "300",
-        "--depth",
-        "1",
-        "--duration",
-        "4s",
-    ];
-    let run = dwell(&[&load, arguments].concat());
-    assert_eq!(run.status, Some(0), "{run}");
-    run
+#[test]
+fn the_lab_draws_svg_or_html() {
+    let run = dwell(&["lab", "response", "web", "--plot", "picture.png"]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains(".svg or .html"), "{run}");
 }
 
+/// One connection at a time asks, so that all answers are causal, and estimators find them.
 #[test]
 fn root_estimates_are_near_what_the_clients_know() {
     if skipped() {
         return;
     }
-    let run = lab_response(&["--estimator", "auto,pirate", "--format", "jsonl"]);
-    let rows: Vec<Value> = run
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("picture.html");
+    let run = dwell(
+        &"lab response web --connections 4 --rate 300 --depth 1 --duration 4s --estimator auto,pirate \
+          --round-trips --ablations --format jsonl --plot"
+            .split_whitespace()
+            .chain([picture.to_str().unwrap()])
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(run.status, Some(0), "{run}");
+    let lines: Vec<Value> = run
         .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let named: Vec<(&str, &str)> = rows
-        .iter()
+    for line in &lines {
+        assert_eq!(line["schema"], "dwell.lab_response/1");
+        assert_eq!(
+            (&line["load"], &line["connections"]),
+            (&"web".into(), &4.into())
+        );
+    }
+    let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
+
+    let named: Vec<(&str, &str)> = of("lab_response")
         .map(|row| {
             (
                 row["estimator"].as_str().unwrap(),
@@ -204,26 +210,65 @@ fn root_estimates_are_near_what_the_clients_know() {
             )
         })
         .collect();
-    let truths = ["own", "all", "causal"];
-    let expected: Vec<(&str, &str)> = ["auto", "pirate"]
-        .into_iter()
-        .flat_map(|estimator| truths.map(|truth| (estimator, truth)))
-        .collect();
-    assert_eq!(named, expected, "{run}");
-    for row in &rows {
-        assert_eq!(row["schema"], "dwell.lab_response/1");
-        assert_eq!(row["load"], "web");
+    let expected = ["auto", "pirate"]
+        .map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
+    assert_eq!(named, expected.concat(), "{run}");
+    for row in of("lab_response") {
         let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
         assert!(row["estimates"].as_u64().unwrap() >= 8, "{row}");
-        // one outstanding: all answers are causal, and both estimators find them
         assert!(figure("error", "size_p50") < 0.2, "{row}");
+        assert!(figure("error", "p5") <= figure("error", "p95"), "{row}");
         assert!(
-            figure("error", "within_15") >= figure("error", "within_5"),
+            figure("error", "within_5") <= figure("error", "within_15"),
             "{row}"
         );
         // a server that takes 1 to 20 ms
         assert!((5e6..100e6).contains(&figure("truth_ns", "mean")), "{row}");
         let ratio = figure("estimate_ns", "p50") / figure("truth_ns", "p50");
         assert!((0.8..1.2).contains(&ratio), "{row}");
+    }
+
+    let run_line = of("lab_run").next().unwrap();
+    let answered = run_line["latency"]["samples"].as_u64().unwrap();
+    assert_eq!(run_line["requests"], answered);
+    // a packet a request at least passes the programs
+    if let Some(packets) = run_line["programs"]["runs"].as_u64() {
+        assert!(packets > answered, "{run_line}");
+    }
+
+    // no answer passes the vantage point, and the kernel answers sooner than the server
+    let mean_ns = |kind| {
+        let row = of("lab_round_trips").find(|row| row["of"] == kind);
+        row.unwrap_or_else(|| panic!("{run}"))["mean_ns"].as_f64()
+    };
+    assert_eq!(mean_ns("dwell-rtt"), None);
+    let truth_ns = mean_ns("truth").unwrap();
+    assert!(mean_ns("syn-ack").unwrap() < truth_ns, "{run}");
+    assert!(mean_ns("smoothed-rtt").unwrap() < truth_ns, "{run}");
+
+    let step = |name: &str| {
+        let row = of("lab_step").find(|row| row["step"].as_str().unwrap().starts_with(name));
+        row.unwrap()["error"]["p50"].as_f64().unwrap()
+    };
+    // the client sends the next request at once
+    assert!((0.0..0.2).contains(&step("request to request")), "{run}");
+    // latencies differ too much for a threshold of that kind to find all
+    assert!(step("threshold") > 0.05, "{run}");
+    assert_eq!(of("lab_heuristics").count(), 4, "{run}");
+    for causes in of("lab_causes") {
+        let count = |name: &str| causes[name].as_u64().unwrap();
+        let each = ["late", "staggered", "both", "neither"].map(count);
+        assert_eq!(each.iter().sum::<u64>(), count("large"), "{causes}");
+    }
+
+    let html = std::fs::read_to_string(picture).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>"), "{html}");
+    assert_eq!(html.matches("<clipPath").count(), 3, "{html}");
+    for name in [
+        ">auto</text>",
+        ">pirate</text>",
+        ">truth: all answers</text>",
+    ] {
+        assert_eq!(html.matches(name).count(), 2, "{name}: {html}");
     }
 }
