@@ -272,3 +272,37 @@ fn root_estimates_are_near_what_the_clients_know() {
         assert_eq!(html.matches(name).count(), 2, "{name}: {html}");
     }
 }
+
+#[test]
+fn root_a_sweep_ends_with_a_line_a_run() {
+    if skipped() {
+        return;
+    }
+    let arguments = "lab response memcached --connections 2,4 --rate 200 --duration 1s";
+    let run = dwell(&arguments.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(run.status, Some(0), "{run}");
+    let rows: Vec<Vec<&str>> = run
+        .stdout
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("connections    asked"))
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .filter(|row: &Vec<&str>| !row.is_empty())
+        .collect();
+    assert_eq!(rows.len(), 2, "{run}");
+    for (row, connections) in rows.iter().zip(["2", "4"]) {
+        assert_eq!(
+            (row[0], row[1], row[6]),
+            (connections, "200", "auto"),
+            "{run}"
+        );
+        let figure = |column: usize| row[column].parse::<f64>().unwrap();
+        assert!((50.0..400.0).contains(&figure(2)), "{run}");
+        // median and 99th percentile
+        assert!(figure(4) <= figure(5), "{run}");
+        assert!(
+            run.stdout.contains(&format!("connections {connections}\n")),
+            "{run}"
+        );
+    }
+}

@@ -345,6 +345,7 @@ mod tests {
             absolute_ns: vec![-9.0, 1.0, 2.0],
         };
         assert_eq!(errors.relative(0.5), Some(0.1));
+        assert_eq!(errors.within(0.3), Some(2.0 / 3.0));
         assert_eq!(errors.relative_size(0.5), Some(0.2));
         assert_eq!(errors.absolute_size_ns(0.9), Some(9.0));
     }
