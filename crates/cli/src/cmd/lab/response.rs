@@ -72,7 +72,10 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         })?;
         match args.format {
             Format::Text => {
-                say(&format!("{}{report}", run.heading()))?;
+                let report = report.to_string();
+                // A blank line parts runs.
+                let end = if run.heading().is_empty() { "" } else { "\n" };
+                say(&format!("{}{}{end}", run.heading(), report.trim_end()))?;
             }
             Format::Jsonl => {
                 for line in report.lines()? {
@@ -86,7 +89,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         reports.push(report);
     }
     if reports.len() > 1 && args.format == Format::Text {
-        say(&sweep(&reports))?;
+        say(sweep(&reports).trim_end())?;
     }
     Ok(Exit::Done)
 }

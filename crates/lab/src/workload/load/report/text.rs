@@ -95,7 +95,7 @@ fn rows(comparison: &Comparison) -> Vec<(Truth, &'static str)> {
 }
 
 const ERROR_FIGURES: &str =
-    "      p5     p10     p50     p90     p95   |p50| ≤ 5 % ≤ 10 % ≤ 15 %   |p50|   |p95|";
+    "      p5     p10     p50     p90     p95    |p50| ≤ 5 % ≤ 10 % ≤ 15 %    |p50|    |p95|";
 
 struct ErrorCells<'a>(&'a Errors);
 
@@ -105,12 +105,12 @@ impl fmt::Display for ErrorCells<'_> {
         for share in [0.05, 0.1, 0.5, 0.9, 0.95] {
             write!(f, "{:>8}", percent(errors.relative(share), 1))?;
         }
-        write!(f, "{:>8}", percent(errors.relative_size(0.5), 2))?;
+        write!(f, "{:>9}", percent(errors.relative_size(0.5), 2))?;
         for (within, width) in [(0.05, 6), (0.1, 7), (0.15, 7)] {
             write!(f, "{:>width$}", percent(errors.within(within), 0))?;
         }
         for share in [0.5, 0.95] {
-            write!(f, "{:>8}", millis(errors.absolute_size_ns(share), 3))?;
+            write!(f, "{:>9}", millis(errors.absolute_size_ns(share), 3))?;
         }
         Ok(())
     }
