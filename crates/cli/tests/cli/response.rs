@@ -166,10 +166,20 @@ fn wrong_options_are_refused() {
 }
 
 #[test]
-fn the_lab_draws_svg_or_html() {
-    let run = dwell(&["lab", "response", "web", "--plot", "picture.png"]);
-    assert_eq!(run.status, Some(2), "{run}");
-    assert!(run.stderr.contains(".svg or .html"), "{run}");
+fn wrong_options_of_the_lab_are_refused_before_it_begins() {
+    for (arguments, words) in [
+        (["--plot", "picture.png"], ".svg or .html"),
+        (
+            ["--estimator", "auto,guess"],
+            "auto, pirate, gap or syn-ack",
+        ),
+        (["--epoch", "1ms"], "at least 10ms"),
+        (["--plot-connection", "5"], "--plot <FILE>"),
+    ] {
+        let run = dwell(&[&["lab", "response", "web"], &arguments[..]].concat());
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stderr.contains(words), "{run}");
+    }
 }
 
 /// One connection at a time asks, so that all answers are causal, and estimators find them.
@@ -181,10 +191,11 @@ fn root_estimates_are_near_what_the_clients_know() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("picture.html");
     let run = dwell(
-        &"lab response web --connections 4 --rate 300 --depth 1 --duration 4s --estimator auto,pirate \
-          --round-trips --ablations --format jsonl --plot"
+        &"lab response web --connections 4 --rate 300 --depth 1 --duration 4s --round-trips --ablations \
+          --format jsonl"
             .split_whitespace()
-            .chain([picture.to_str().unwrap()])
+            .chain(["--estimator", "auto,pirate,gap --threshold 1h"])
+            .chain(["--plot", picture.to_str().unwrap()])
             .collect::<Vec<_>>(),
     );
     assert_eq!(run.status, Some(0), "{run}");
@@ -210,11 +221,20 @@ fn root_estimates_are_near_what_the_clients_know() {
             )
         })
         .collect();
-    let expected = ["auto", "pirate"]
-        .map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
+    let estimators = ["auto", "pirate", "gap --threshold 1h"];
+    let expected =
+        estimators.map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
     assert_eq!(named, expected.concat(), "{run}");
     for row in of("lab_response") {
         let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
+        if row["estimator"] == "gap --threshold 1h" {
+            // an option that leaves nothing to find
+            assert_eq!(
+                (&row["estimates"], &row["error"]["p50"]),
+                (&0.into(), &Value::Null)
+            );
+            continue;
+        }
         assert!(row["estimates"].as_u64().unwrap() >= 8, "{row}");
         assert!(figure("error", "size_p50") < 0.2, "{row}");
         assert!(figure("error", "p5") <= figure("error", "p95"), "{row}");

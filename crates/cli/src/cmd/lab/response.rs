@@ -12,7 +12,7 @@ use dwell_lab::workload::load::report::{Report, ReportOptions, respond, sweep};
 
 use super::{load::Load, say};
 use crate::{
-    args::positive_duration,
+    cmd::response::epoch,
     exit::{Exit, Failure},
 };
 
@@ -21,12 +21,13 @@ use crate::{
 pub struct Response {
     #[command(subcommand)]
     load: Load,
-    /// How to estimate: several, as in auto,pirate,gap,syn-ack, to see them side by side. The first
-    /// runs live, the others over a capture of the same packets
-    #[arg(long, global = true, value_delimiter = ',', default_value = "auto", value_parser = ["auto", "pirate", "gap", "syn-ack"])]
+    /// auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
+    /// side by side, as in auto,"pirate --merge-distance 1ms". The first runs live, the others over a
+    /// capture of the same packets
+    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', default_value = "auto", value_parser = estimator)]
     estimator: Vec<String>,
     /// Length of an epoch
-    #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = epoch)]
     epoch: Duration,
     /// Print what round-trip times say of the same connections: of handshakes, of TCP at the client,
     /// of `dwell rtt`, and of tcptrace where it is installed
@@ -105,6 +106,14 @@ fn draw(report: &Report, connection: Option<u16>, file: &Path) -> Result<(), Fai
     fs::write(file, text)
         .with_context(|| format!("write {}", file.display()))
         .map_err(|error| Failure::new(Exit::Host, error))
+}
+
+/// A name, and what follows it: `dwell response` says whether that is right.
+fn estimator(text: &str) -> Result<String, String> {
+    match text.split_whitespace().next() {
+        Some("auto" | "pirate" | "gap" | "syn-ack") => Ok(text.to_owned()),
+        _ => Err("begin with auto, pirate, gap or syn-ack".into()),
+    }
 }
 
 fn picture(text: &str) -> Result<PathBuf, String> {

@@ -234,7 +234,8 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-fn epoch(text: &str) -> Result<Duration, String> {
+/// A length that epochs may have.
+pub fn epoch(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
         long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),

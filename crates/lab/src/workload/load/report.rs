@@ -34,7 +34,7 @@ pub use sweep::sweep;
 pub struct ReportOptions {
     /// The load. Its truth log and capture are kept where it says so.
     pub load: LoadOptions,
-    /// As `dwell response` calls them. The first runs at the vantage point, the others over a capture taken there.
+    /// As `dwell response` calls them, each with more of its options if need be. The first runs at the vantage point, the others over a capture taken there.
     pub estimators: Vec<String>,
     /// Length of an epoch.
     pub epoch: Duration,
@@ -257,8 +257,10 @@ impl Report {
 impl ReportOptions {
     fn arguments(&self, estimator: &str) -> Vec<String> {
         let epoch = format!("{}ns", self.epoch.as_nanos());
-        ["--estimator", estimator, "--epoch", &epoch]
+        ["--epoch", &epoch, "--estimator"]
+            .into_iter()
+            .chain(estimator.split_whitespace())
             .map(str::to_owned)
-            .into()
+            .collect()
     }
 }
