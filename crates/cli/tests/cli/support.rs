@@ -208,7 +208,7 @@ pub fn watch(namespace: &Namespace, arguments: &[&str]) -> Process {
 }
 
 /// How many BPF links a process holds.
-fn links(pid: u32) -> usize {
+pub fn links(pid: u32) -> usize {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return 0;
     };

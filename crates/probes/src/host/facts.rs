@@ -15,7 +15,7 @@ pub enum Fact {
     RttProgram,
     /// The same with ingress at XDP.
     RttXdpProgram,
-    /// The kernel takes the response program, at tc and XDP.
+    /// The kernel takes the response program at tc.
     ResponseProgram,
     /// A program attaches to tc by a tcx link.
     Tcx,

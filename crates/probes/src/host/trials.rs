@@ -200,7 +200,7 @@ fn rtt(ingress: Hook) -> Answer {
 fn response() -> Answer {
     of_loading(response::Probe::load(&response::Options {
         watch: Watch::default(),
-        ingress: Hook::Xdp,
+        ingress: Hook::TcIngress,
         chain: None,
         tc: TcHookKind::Auto,
         replay: false,
