@@ -205,7 +205,7 @@ fn is_bound(table: &str, port: u16) -> bool {
 }
 
 /// The programs of the workloads, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("iperf3", "Install the package iperf3."),
     ("ping", "Install the package iputils-ping."),
     ("dnsmasq", "Install the package dnsmasq-base."),
@@ -213,6 +213,12 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("memcached", "Install the package memcached."),
     ("tcpdump", "Install the package tcpdump."),
     ("ss", "Install the package iproute2."),
+    ("wrk", "Install the package wrk."),
+    ("nginx", "Install the package nginx-light."),
+    ("redis-benchmark", "Install the package redis-tools."),
+    ("redis-server", "Install the package redis-server."),
+    ("wireguard-go", "Install the package wireguard-go."),
+    ("wg", "Install the package wireguard-tools."),
 ];
 
 fn require(program: &'static str) -> Result<()> {

@@ -85,10 +85,9 @@ fn request(line: &Value) -> Request {
             .unwrap_or_else(|| panic!("{key}: {line}"))
     };
     assert_eq!(line["type"], "request");
-    assert_eq!(
-        (&line["src"], &line["dst"]),
-        (&"10.77.1.1".into(), &"10.77.4.2".into())
-    );
+    let ends = [&line["src"], &line["dst"]].map(|end| end.as_str().unwrap());
+    let known = [["10.77.1.1", "10.77.4.2"], ["10.78.0.1", "10.78.0.2"]];
+    assert!(known.contains(&ends), "{line}");
     Request {
         sport: number("sport"),
         id: number("id"),
@@ -262,11 +261,7 @@ fn root_memcached_answers_each_request() {
     if skipped() {
         return;
     }
-    if ["/usr/bin", "/usr/sbin"]
-        .iter()
-        .all(|folder| !Path::new(folder).join("memcached").exists())
-    {
-        eprintln!("skipped: there is no memcached");
+    if lacks("memcached") {
         return;
     }
     let arguments = "memcached --depth 3 --connections 4 --rate 400 --duration 1s";
@@ -288,6 +283,127 @@ fn root_memcached_answers_each_request() {
             .iter()
             .all(|request| (40..=10_000).contains(&request.bytes))
     );
+}
+
+fn lacks(program: &str) -> bool {
+    let folders = ["/usr/bin", "/usr/sbin"];
+    let lacks = !folders
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists());
+    if lacks {
+        eprintln!("skipped: there is no {program}");
+    }
+    lacks
+}
+
+/// The objects that `dwell lab response` tells.
+fn told(arguments: &str) -> Vec<Value> {
+    let words = ["lab", "response", "--format", "jsonl"];
+    let run = dwell(
+        &words
+            .into_iter()
+            .chain(arguments.split(' '))
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(run.status, Some(0), "{run}");
+    let lines = run.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn root_the_distribution_of_others_is_beside_the_estimates() {
+    if skipped() {
+        return;
+    }
+    for (load, programs, batches) in [
+        ("wrk --duration 1s", ["wrk", "nginx"], 20..200),
+        (
+            "redis --duration 2s",
+            ["redis-benchmark", "redis-server"],
+            40..400,
+        ),
+    ] {
+        if programs.iter().any(|program| lacks(program)) {
+            continue;
+        }
+        // Epochs are short, so that several are whole.
+        let options =
+            "--depth 4 --connections 2 --rtt 20ms --size 1000 --epoch 250ms --estimator pirate";
+        let line = told(&format!("{load} {options}")).remove(0);
+        let latency = &line["load"]["latency"];
+        let number = |key: &str| {
+            latency[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{key}: {line}"))
+        };
+        assert!(batches.contains(&(number("batches") as i32)), "{line}");
+        assert_eq!(
+            line["load"]["requests"].as_u64().unwrap() / 4,
+            number("batches") as u64
+        );
+        assert!(number("mean_ns") >= 20e6, "{line}");
+        assert!(
+            number("p50_ns") >= 20e6 && number("p99_ns") <= number("max_ns"),
+            "{line}"
+        );
+        assert!(line["estimates"].as_u64().unwrap() >= 2, "{line}");
+        let error = line["error"].as_f64().unwrap();
+        assert!(error.abs() < 0.1, "{line}");
+    }
+}
+
+#[test]
+fn root_each_request_over_http3_is_answered() {
+    if skipped() {
+        return;
+    }
+    let arguments =
+        "http3 --mode batch --depth 3 --connections 4 --threads 2 --rate 200 --duration 1s";
+    let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
+    check(&outcome, 3);
+    let requests = &outcome.requests;
+    assert!((50..1_000).contains(&requests.len()), "{}", requests.len());
+    let flows: BTreeSet<u64> = requests.iter().map(|request| request.sport).collect();
+    assert_eq!(flows.len(), 4);
+    assert!(outcome.packets.is_empty(), "all is UDP");
+    assert!(outcome.datagrams_ns.len() >= requests.len());
+    // The server works for a millisecond at least.
+    let quickest = requests
+        .iter()
+        .map(|request| request.done_ns - request.sent_ns);
+    assert!(quickest.min().unwrap() >= 1_000_000);
+    assert!(requests.iter().any(|request| request.triggers.is_some()));
+}
+
+#[test]
+fn root_a_tunnel_makes_one_encrypted_flow_of_all_connections() {
+    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks(program)) {
+        return;
+    }
+    let arguments =
+        "web --mode batch --depth 2 --connections 3 --rate 60 --duration 1s --tunnel wireguard";
+    let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
+    check(&outcome, 2);
+    assert!(outcome.requests.len() > 20, "{}", outcome.requests.len());
+    assert!(outcome.packets.is_empty(), "all is UDP");
+    assert!(outcome.datagrams_ns.len() > outcome.requests.len());
+}
+
+/// What all connections in a tunnel did is beside what the one flow shows.
+#[test]
+fn root_estimates_of_a_tunnel_are_beside_the_truth_of_all_its_connections() {
+    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks(program)) {
+        return;
+    }
+    let lines = told(
+        "web --mode batch --depth 1 --connections 1 --rate max --duration 3s --tunnel wireguard --epoch 500ms --estimator pirate",
+    );
+    let line = lines.iter().find(|line| line["truth"] == "causal").unwrap();
+    assert!(line["estimates"].as_u64().unwrap() >= 3, "{line}");
+    // Single requests take 1 to 20 ms.
+    assert!(line["error"]["size_p50"].as_f64().unwrap() < 0.2, "{line}");
 }
 
 #[test]

@@ -1,20 +1,25 @@
 //! Loads whose clients know the truth: requests that pass the vantage point of a triangle while their answers go
 //! around it, a capture of what passes, and a log of when each request was sent and answered.
 
+mod agenda;
 mod capture;
 mod client;
 mod connection;
 mod cost;
 mod cross;
+mod http3;
 mod pace;
 mod random;
 pub mod report;
+mod stage;
+pub mod third_party;
 mod truth;
+mod tunnel;
 mod watch;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,17 +29,15 @@ use super::memcached::{self, Memcached};
 use super::web::{self, Discipline, ServerConfig, ServiceModel, Web};
 use super::{collect, listen};
 use crate::signals::Signals;
-use crate::{
-    BitsPerSecond, Emulation, Error, Guarded, Lab, LabOptions, LinkSpec, Namespace, Nanos, Result,
-    Role, Topology,
-};
-use capture::Capture;
+use crate::{BitsPerSecond, Error, Guarded, Lab, Nanos, Result, Topology};
 use client::ClientConfig;
 pub use cost::Cost;
-use cross::Cross;
+use http3::Trust;
 pub use pace::Think;
 pub(super) use random::{exponential, generator, normal};
+use stage::{Stage, StageOptions};
 pub(super) use truth::monotonic_ns;
+pub use tunnel::Tunnel;
 
 /// In what pattern a connection sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +64,13 @@ pub enum Kind {
         /// How long each takes it.
         service: ServiceModel,
     },
+    /// Objects of the web over HTTP/3, from a server of our own, which works on all requests at the same time.
+    Http3 {
+        /// Pattern of the requests.
+        mode: Mode,
+        /// How long each takes it.
+        service: ServiceModel,
+    },
     /// Reads and writes of values, from memcached.
     Memcached {
         /// Pattern of the requests. They have no order of pages: `Page` is rounds of 64 requests.
@@ -72,6 +82,7 @@ impl Kind {
     fn port(self) -> u16 {
         match self {
             Self::Web { .. } => 80,
+            Self::Http3 { .. } => 443,
             Self::Memcached { .. } => 11211,
         }
     }
@@ -79,19 +90,23 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Self::Web { .. } => "web",
+            Self::Http3 { .. } => "http3",
             Self::Memcached { .. } => "memcached",
         }
     }
 
     fn mode(self) -> Mode {
         match self {
-            Self::Web { mode, .. } | Self::Memcached { mode } => mode,
+            Self::Web { mode, .. } | Self::Http3 { mode, .. } | Self::Memcached { mode } => mode,
         }
     }
 
     fn dialect(self, depth: usize, seed: u64, connection: u64) -> Box<dyn Dialect> {
         match self {
-            Self::Web { mode, .. } => Box::new(Web::new(mode, depth, seed, connection)),
+            // HTTP/3 asks for the same, and says it in its own way.
+            Self::Web { mode, .. } | Self::Http3 { mode, .. } => {
+                Box::new(Web::new(mode, depth, seed, connection))
+            }
             Self::Memcached { mode } => Box::new(Memcached::new(mode, depth, seed, connection)),
         }
     }
@@ -144,6 +159,8 @@ pub struct LoadOptions {
     pub topology: Topology,
     /// Other traffic each way between client and server.
     pub cross: Option<BitsPerSecond>,
+    /// What all connections go through, if anything.
+    pub tunnel: Option<Tunnel>,
     /// File for the truth log.
     pub truth: Option<PathBuf>,
     /// File for the capture.
@@ -215,94 +232,88 @@ fn load_observed<T, Seen>(
     start: impl FnOnce(&Lab) -> Result<T>,
     finish: impl FnOnce(T) -> Result<Seen>,
 ) -> Result<(LoadReport, Seen)> {
-    let lab = Lab::start(&LabOptions {
-        name: "load".to_owned(),
-        topology: options.topology.clone(),
-        emulation: emulation(&options.topology, &options.exe),
-    })?;
-    let server = SocketAddr::from((Lab::address_v4(Role::Server), options.kind.port()));
-    let _server = start_server(lab.server(), server, options)?;
-    let capture = options.pcap.as_deref();
-    let capture = capture
-        .map(|file| Capture::at_vantage(lab.vantage(), file))
-        .transpose()?;
-    let observer = start(&lab)?;
-    let cross = options.cross;
-    let _cross = cross
-        .map(|rate| Cross::start(&lab, rate, options.seed))
-        .transpose()?;
-    let client = Part::Client(client_config(server, options));
+    let stage = Stage::start(
+        signals,
+        StageOptions {
+            exe: &options.exe,
+            topology: &options.topology,
+            seed: options.seed,
+            cross: options.cross,
+            tunnel: options.tunnel,
+            pcap: options.pcap.as_deref(),
+        },
+    )?;
+    let server = SocketAddr::from((stage.server(), options.kind.port()));
+    let config = client_config(server, options);
+    let (_server, client) = match options.kind {
+        Kind::Web {
+            discipline,
+            service,
+            ..
+        } => {
+            let part = Part::WebServer(server_config(server, discipline, service, options));
+            (
+                start_server(&stage, &part, server, "tcp", options)?,
+                Part::Client(config),
+            )
+        }
+        Kind::Http3 { service, .. } => {
+            let trust = Trust::new()?;
+            let at_once = server_config(server, Discipline::Concurrent, service, options);
+            let part = Part::Http3Server(trust.server(at_once));
+            (
+                start_server(&stage, &part, server, "udp", options)?,
+                Part::Http3Client(trust.client(config)),
+            )
+        }
+        Kind::Memcached { .. } => (
+            memcached::start(stage.lab.server(), server)?,
+            Part::Client(config),
+        ),
+    };
+    let watchers = stage.watch()?;
+    let observer = start(&stage.lab)?;
     let said = collect(
-        lab.client(),
+        stage.lab.client(),
         options.exe.as_os_str(),
         &client.arguments()?,
         &signals.stop,
     )?;
     let mut report: LoadReport = from_json("report of the client", &said)?;
-    if let Some(capture) = capture {
-        let missed = capture.finish(signals)?;
-        report.capture = Some(CaptureReport { missed });
-    }
+    report.capture = stage.finish(watchers)?;
     let seen = finish(observer)?;
-    check_that_answers_went_around(lab.vantage(), report.requests)?;
+    stage.check_that_answers_went_around(report.requests)?;
     Ok((report, seen))
 }
 
-/// Nobody, where all links are perfect: then packets do not leave the kernel's own path.
-fn emulation(topology: &Topology, exe: &Path) -> Emulation {
-    let is_perfect = |link: &LinkSpec| {
-        let seed = link.seed;
-        *link
-            == LinkSpec {
-                seed,
-                ..LinkSpec::default()
-            }
-    };
-    match topology {
-        Topology::Triangle {
-            client_to_vantage,
-            vantage_to_server,
-            server_to_client,
-        } if [client_to_vantage, vantage_to_server, server_to_client]
-            .into_iter()
-            .all(is_perfect) =>
-        {
-            Emulation::None
-        }
-        _ => Emulation::Process(exe.to_owned()),
-    }
-}
-
+/// A server of our own, a process of this executable.
 fn start_server(
-    namespace: &Namespace,
+    stage: &Stage<'_>,
+    part: &Part,
     address: SocketAddr,
+    table: &'static str,
     options: &LoadOptions,
 ) -> Result<Guarded> {
-    let (discipline, service) = match options.kind {
-        Kind::Web {
-            discipline,
-            service,
-            ..
-        } => (discipline, service),
-        Kind::Memcached { .. } => return memcached::start(namespace, address),
-    };
-    let part = Part::WebServer(ServerConfig {
-        address,
-        discipline,
-        service,
-        seed: options.seed,
-    });
     let arguments = part.arguments()?;
     let configure = |command: &mut std::process::Command| {
         command.args(arguments);
     };
-    listen(
-        namespace,
-        options.exe.as_os_str(),
-        configure,
-        "tcp",
-        address.port(),
-    )
+    let (namespace, program) = (stage.lab.server(), options.exe.as_os_str());
+    listen(namespace, program, configure, table, address.port())
+}
+
+fn server_config(
+    address: SocketAddr,
+    discipline: Discipline,
+    service: ServiceModel,
+    options: &LoadOptions,
+) -> ServerConfig {
+    ServerConfig {
+        address,
+        discipline,
+        service,
+        seed: options.seed,
+    }
 }
 
 fn client_config(server: SocketAddr, options: &LoadOptions) -> ClientConfig {
@@ -321,34 +332,14 @@ fn client_config(server: SocketAddr, options: &LoadOptions) -> ClientConfig {
     }
 }
 
-/// An answer is a packet at least. What a host says of itself on a new wire (MLD) are a few.
-fn check_that_answers_went_around(vantage: &Namespace, requests: u64) -> Result<()> {
-    let table = vantage.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
-    let table = table.map_err(Error::io("read the vantage point's interfaces"))?;
-    match received_packets(&table, "server0") {
-        Some(packets) if packets == 0 || packets < requests => Ok(()),
-        Some(packets) => Err(Error::invalid(
-            "load",
-            format!("{packets} packets from the server passed the vantage point"),
-        )),
-        None => Err(Error::invalid("the vantage point's interfaces", table)),
-    }
-}
-
-/// From the kernel's table of interfaces: name, then bytes and packets received.
-fn received_packets(table: &str, interface: &str) -> Option<u64> {
-    let counters = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
-    counters.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
 /// What a process of a load is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Part {
     WebServer(ServerConfig),
+    Http3Server(http3::ServerPart),
     Client(ClientConfig),
+    Http3Client(http3::ClientPart),
 }
 
 impl Part {
@@ -375,47 +366,17 @@ impl FromStr for PartConfig {
 /// The whole of the process `dwell lab load-part`. A client gives its report, as JSON; a server runs until it is
 /// killed.
 pub fn run_part(config: &PartConfig) -> Result<String> {
+    let told = |report: LoadReport| {
+        serde_json::to_string(&report).map_err(|why| Error::invalid("report of the client", why))
+    };
     match &config.0 {
         Part::WebServer(config) => web::serve(config).map(|()| String::new()),
-        Part::Client(config) => {
-            let report = client::run(config)?;
-            serde_json::to_string(&report)
-                .map_err(|why| Error::invalid("report of the client", why))
-        }
+        Part::Http3Server(part) => http3::serve(part.clone()).map(|()| String::new()),
+        Part::Client(config) => client::run(config).and_then(told),
+        Part::Http3Client(part) => http3::run(part).and_then(told),
     }
 }
 
 fn from_json<T: DeserializeOwned>(what: &str, json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|why| Error::invalid(what, why))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn perfect_links_are_not_emulated_whatever_their_seed() {
-        let triangle = |client_to_vantage| Topology::Triangle {
-            client_to_vantage,
-            vantage_to_server: LinkSpec::default(),
-            server_to_client: LinkSpec::default(),
-        };
-        let seeded = LinkSpec {
-            seed: 7,
-            ..LinkSpec::default()
-        };
-        let exe = Path::new("/dwell");
-        assert_eq!(emulation(&triangle(seeded), exe), Emulation::None);
-        let delayed = triangle(LinkSpec::delay(Nanos(1)));
-        assert_eq!(emulation(&delayed, exe), Emulation::Process(exe.to_owned()));
-    }
-
-    #[test]
-    fn received_packets_are_the_second_column() {
-        let table =
-            "Inter-|   Receive\n face |bytes packets\n  client0: 900 7 0 0\nserver0:5 3 1 1\n";
-        assert_eq!(received_packets(table, "client0"), Some(7));
-        assert_eq!(received_packets(table, "server0"), Some(3));
-        assert_eq!(received_packets(table, "server"), None);
-    }
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{Ends, PATIENCE, RoundTrips};
 use crate::{Bytes, Error, Namespace, Result};
 
-const SERVER_NAME: &str = "server.test";
+pub(super) const SERVER_NAME: &str = "server.test";
 
 /// Requests and responses over QUIC, a stream each, one after the other on every connection, connections side by
 /// side, each from a port of its own. The library disables the spin bit on a random share of connections, as RFC 9000 demands; with several, some
@@ -140,7 +140,7 @@ impl Quic {
     }
 }
 
-async fn in_time<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+pub(super) async fn in_time<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     work: impl Future<Output = std::result::Result<T, E>>,
     what: &str,
 ) -> Result<T> {
@@ -150,13 +150,13 @@ async fn in_time<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     }
 }
 
-struct Identity {
-    certificate: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
+pub(super) struct Identity {
+    pub(super) certificate: CertificateDer<'static>,
+    pub(super) key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])
             .map_err(|why| Error::invalid("certificate", why))?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
@@ -196,7 +196,10 @@ async fn serve(
     }
 }
 
-fn endpoint(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> Result<Endpoint> {
+pub(super) fn endpoint(
+    socket: std::net::UdpSocket,
+    server: Option<ServerConfig>,
+) -> Result<Endpoint> {
     Endpoint::new(
         EndpointConfig::default(),
         server,
@@ -221,7 +224,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 /// Runs to the end on the calling thread. Tasks left over are dropped.
-fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

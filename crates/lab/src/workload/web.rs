@@ -7,6 +7,7 @@ mod service;
 
 pub use server::Discipline;
 pub(super) use server::{ServerConfig, serve};
+pub(super) use service::Service;
 pub use service::ServiceModel;
 
 use super::load::{Dialect, Mode, Task};

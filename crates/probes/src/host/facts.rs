@@ -158,6 +158,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("dig", "sudo apt-get install bind9-dnsutils"),
     ("memcached", "sudo apt-get install memcached"),
     ("tcpdump", "sudo apt-get install tcpdump"),
+    ("wrk", "sudo apt-get install wrk"),
+    ("nginx", "sudo apt-get install nginx-light"),
+    ("redis-benchmark", "sudo apt-get install redis-tools"),
+    ("redis-server", "sudo apt-get install redis-server"),
+    ("wireguard-go", "sudo apt-get install wireguard-go"),
+    ("wg", "sudo apt-get install wireguard-tools"),
 ];
 
 impl Fact {

@@ -116,6 +116,12 @@ const TRAFFIC_NEEDS: &[Need] = &[
 const LOAD_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Program("memcached")], serves: "answers reads and writes", without: Without::Degraded("no load of memcached") },
     Need { any_of: &[Fact::Program("tcpdump")], serves: "captures loads", without: Without::Degraded("no captures of loads") },
+    Need { any_of: &[Fact::Program("wrk")], serves: "asks nginx", without: Without::Degraded("no load by wrk") },
+    Need { any_of: &[Fact::Program("nginx")], serves: "answers wrk", without: Without::Degraded("no load by wrk") },
+    Need { any_of: &[Fact::Program("redis-benchmark")], serves: "asks redis", without: Without::Degraded("no load of redis") },
+    Need { any_of: &[Fact::Program("redis-server")], serves: "answers redis-benchmark", without: Without::Degraded("no load of redis") },
+    Need { any_of: &[Fact::Program("wireguard-go")], serves: "tunnels of loads", without: Without::Degraded("no loads through WireGuard") },
+    Need { any_of: &[Fact::Program("wg")], serves: "sets up tunnels", without: Without::Degraded("no loads through WireGuard") },
 ];
 
 fn holds_xdp(device: &Device) -> Option<String> {

@@ -1,5 +1,7 @@
 //! `dwell lab load`: traffic whose client knows the truth about each request.
 
+mod third_party;
+
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -10,7 +12,10 @@ use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
     BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Topology,
     workload::{
-        load::{Kind, LoadOptions, Mode, Think, load},
+        load::{
+            Kind, LoadOptions, Mode, Think, Tunnel, load,
+            third_party::{Program, ThirdPartyOptions, load as load_by_others},
+        },
         web::{Discipline, ServiceModel},
     },
 };
@@ -25,8 +30,16 @@ use crate::{
 pub enum Load {
     /// HTTP/1.1 with persistent connections and pipelining
     Web(Web),
+    /// HTTP/3, a stream a request; the server works on all requests at the same time
+    Http3(Http3),
     /// Reads and writes of memcached, one of each on average, values of 40 to 10,000 bytes
     Memcached(Memcached),
+    /// wrk with pipelining against nginx, which serves one static object. wrk tells the distribution of
+    /// its latencies, and keeps no log
+    Wrk(third_party::ThirdParty),
+    /// redis-benchmark with pipelining, which reads one value of redis-server. It tells a few percentiles
+    /// of its latencies, and keeps no log
+    Redis(third_party::ThirdParty),
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,11 +59,24 @@ pub struct Web {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Http3 {
+    /// Page: a document, what it names, and so on. Batch: wait for all answers before the next.
+    /// Window: one more request for each answer, without rate and think time
+    #[arg(long, value_enum, default_value_t = Pattern::Page)]
+    mode: Pattern,
+    /// Service times, as of the web
+    #[arg(long, value_enum, default_value_t = Service::Uniform)]
+    service: Service,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
 struct Common {
     /// Requests of a connection that may be outstanding [default: 4, memcached: 1]
     #[arg(long, value_name = "REQUESTS", value_parser = positive)]
     depth: Option<usize>,
-    /// Connections of the client [default: 200, memcached: 10]. With several, a run each
+    /// Connections of the client [default: 200, http3: 20, memcached: 10]. With several, a run each
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = positive)]
     connections: Vec<usize>,
     /// Threads of the client, which share its connections
@@ -99,6 +125,9 @@ struct Network {
     /// Share of the bottleneck that other traffic takes each way, 0 to 0.95
     #[arg(long, value_name = "SHARE", value_parser = cross, requires = "bottleneck")]
     cross: Option<f64>,
+    /// Put all connections into one encrypted tunnel between client and server
+    #[arg(long, value_enum)]
+    tunnel: Option<Encryption>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -136,16 +165,34 @@ enum Service {
     Trace,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Encryption {
+    Wireguard,
+}
+
 /// Requests a second; None for as many as it goes.
 #[derive(Debug, Clone, Copy)]
 struct Requests(Option<f64>);
 
 pub fn run(args: &Load) -> Result<Exit, Failure> {
-    for run in args.runs()? {
-        let report = load(&run.options)?;
-        say(&format!("{}{report}", run.heading()))?;
+    match args.asked()? {
+        Asked::Own(runs) => {
+            for run in runs {
+                let report = load(&run.options)?;
+                say(&format!("{}{report}", run.heading()))?;
+            }
+            Ok(Exit::Done)
+        }
+        Asked::ThirdParty(options) => say(&load_by_others(&options)?.to_string()),
     }
-    Ok(Exit::Done)
+}
+
+/// What is to be run.
+pub enum Asked {
+    /// Loads by a client of our own.
+    Own(Vec<Run>),
+    /// A load by a client of others.
+    ThirdParty(Box<ThirdPartyOptions>),
 }
 
 /// One of the runs that were asked for.
@@ -174,33 +221,61 @@ impl Run {
 }
 
 impl Load {
-    /// A run for each rate and number of connections.
-    pub fn runs(&self) -> Result<Vec<Run>, Failure> {
-        let (kind, common, defaults) = match self {
-            Self::Web(web) => (web.kind(), &web.common, (200, 4)),
-            Self::Memcached(memcached) => (memcached.kind(), &memcached.common, (10, 1)),
+    /// Of a load of our own, a run for each rate and number of connections.
+    pub fn asked(&self) -> Result<Asked, Failure> {
+        let by_others = |args: &third_party::ThirdParty, program| {
+            let options = args.options(program)?;
+            Ok(Asked::ThirdParty(Box::new(options)))
         };
-        common.runs(kind, defaults)
+        match self {
+            Self::Web(web) => web.common.runs(web.kind(), (200, 4)),
+            Self::Http3(http3) => http3.common.runs(http3.kind(), (20, 4)),
+            Self::Memcached(memcached) => memcached.common.runs(memcached.kind(), (10, 1)),
+            Self::Wrk(args) => return by_others(args, Program::Wrk),
+            Self::Redis(args) => return by_others(args, Program::Redis),
+        }
+        .map(Asked::Own)
     }
 }
 
 impl Web {
     fn kind(&self) -> Kind {
         Kind::Web {
-            mode: match self.mode {
-                Pattern::Page => Mode::Page,
-                Pattern::Batch => Mode::Batch,
-                Pattern::Window => Mode::Window,
-            },
+            mode: self.mode.into(),
             discipline: match self.discipline {
                 Order::InOrder => Discipline::InOrder,
                 Order::Concurrent => Discipline::Concurrent,
             },
-            service: match self.service {
-                Service::Constant => ServiceModel::Constant,
-                Service::Uniform => ServiceModel::Uniform,
-                Service::Trace => ServiceModel::Trace,
-            },
+            service: self.service.into(),
+        }
+    }
+}
+
+impl Http3 {
+    fn kind(&self) -> Kind {
+        Kind::Http3 {
+            mode: self.mode.into(),
+            service: self.service.into(),
+        }
+    }
+}
+
+impl From<Pattern> for Mode {
+    fn from(pattern: Pattern) -> Self {
+        match pattern {
+            Pattern::Page => Self::Page,
+            Pattern::Batch => Self::Batch,
+            Pattern::Window => Self::Window,
+        }
+    }
+}
+
+impl From<Service> for ServiceModel {
+    fn from(service: Service) -> Self {
+        match service {
+            Service::Constant => Self::Constant,
+            Service::Uniform => Self::Uniform,
+            Service::Trace => Self::Trace,
         }
     }
 }
@@ -262,6 +337,7 @@ impl Common {
             seed: self.seed,
             topology: self.network.topology(self.seed),
             cross: self.network.cross_rate(),
+            tunnel: self.network.tunnel(),
             truth: None,
             pcap: None,
         })
@@ -290,6 +366,10 @@ impl Network {
                 ..narrow
             },
         }
+    }
+
+    fn tunnel(&self) -> Option<Tunnel> {
+        self.tunnel.map(|Encryption::Wireguard| Tunnel::Wireguard)
     }
 
     fn cross_rate(&self) -> Option<BitsPerSecond> {
@@ -355,7 +435,9 @@ mod tests {
     fn files(words: &str) -> Vec<PathBuf> {
         let words = words.split(' ');
         let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
-        let runs = command.load.runs().unwrap();
+        let Asked::Own(runs) = command.load.asked().unwrap() else {
+            panic!("a load of our own");
+        };
         let files = runs.into_iter().map(|run| run.options.pcap.unwrap());
         files.collect()
     }
@@ -385,6 +467,7 @@ mod tests {
             reorder: None,
             bottleneck,
             cross,
+            tunnel: None,
         };
         let rate = |network: Network| network.cross_rate().map(u64::from);
         assert_eq!(rate(network(Some(10_000_000), Some(0.4))), Some(4_000_000));

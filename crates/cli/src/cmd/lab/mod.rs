@@ -2,6 +2,7 @@
 
 mod load;
 mod response;
+mod spin;
 
 use std::{
     env,

@@ -8,9 +8,17 @@ use std::{
 
 use anyhow::Context;
 use clap::ValueEnum;
-use dwell_lab::workload::load::report::{Report, ReportOptions, respond, sweep};
+use dwell_lab::workload::load::{
+    Kind,
+    report::{Report, ReportOptions, respond, sweep},
+    third_party,
+};
 
-use super::{load::Load, say};
+use super::{
+    load::{Asked, Load},
+    say,
+    spin::Spin,
+};
 use crate::{
     cmd::response::epoch,
     exit::{Exit, Failure},
@@ -59,10 +67,25 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         .prefix("dwell-response-")
         .tempdir()
         .map_err(|error| Failure::new(Exit::Host, error))?;
+    let runs = match args.load.asked()? {
+        Asked::Own(runs) => runs,
+        Asked::ThirdParty(options) => {
+            let estimators = &args.estimator;
+            let beside = third_party::respond(&options, estimators, args.epoch, folder.path())?;
+            return tell(args.format, || beside.to_string(), || beside.lines());
+        }
+    };
     // Without it the report lacks what the programs cost.
     let _counting = dwell_probes::count_run_times();
     let mut reports = Vec::new();
-    for run in args.load.runs()? {
+    for mut run in runs {
+        let spins = matches!(run.options.kind, Kind::Http3 { .. });
+        if spins {
+            let pcap = || folder.path().join("vantage.pcap");
+            run.options.pcap.get_or_insert_with(pcap);
+        }
+        let pcap = run.options.pcap.clone();
+        let rtt = run.options.topology.end_to_end_rtt();
         let report = respond(&ReportOptions {
             load: run.options.clone(),
             estimators: args.estimator.clone(),
@@ -71,18 +94,21 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
             ablations: args.ablations,
             folder: folder.path().to_owned(),
         })?;
-        match args.format {
-            Format::Text => {
-                let report = report.to_string();
-                // A blank line parts runs.
-                let end = if run.heading().is_empty() { "" } else { "\n" };
-                say(&format!("{}{}{end}", run.heading(), report.trim_end()))?;
-            }
-            Format::Jsonl => {
-                for line in report.lines()? {
-                    say(&line)?;
-                }
-            }
+        let text = || {
+            let report = report.to_string();
+            // A blank line parts runs.
+            let end = if run.heading().is_empty() { "" } else { "\n" };
+            format!("{}{}{end}", run.heading(), report.trim_end())
+        };
+        tell(args.format, text, || report.lines())?;
+        if let Some(pcap) = pcap.filter(|_| spins) {
+            let spin =
+                Spin::read(&pcap, rtt).map_err(|error| Failure::new(Exit::Incomplete, error))?;
+            tell(
+                args.format,
+                || format!("\n{spin}"),
+                || Ok(vec![spin.line()]),
+            )?;
         }
         if let Some(file) = &args.plot {
             draw(&report, args.plot_connection, &run.file(file))?;
@@ -93,6 +119,22 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         say(sweep(&reports).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+fn tell(
+    format: Format,
+    text: impl FnOnce() -> String,
+    lines: impl FnOnce() -> dwell_lab::Result<Vec<String>>,
+) -> Result<Exit, Failure> {
+    match format {
+        Format::Text => say(&text()),
+        Format::Jsonl => {
+            for line in lines()? {
+                say(&line)?;
+            }
+            Ok(Exit::Done)
+        }
+    }
 }
 
 fn draw(report: &Report, connection: Option<u16>, file: &Path) -> Result<(), Failure> {

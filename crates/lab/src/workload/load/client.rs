@@ -14,7 +14,8 @@ use nix::sys::prctl::set_timerslack;
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Manner};
+use super::agenda::{Agenda, Manner};
+use super::connection::Connection;
 use super::pace::{Pace, Think};
 use super::random::generator;
 use super::truth::{self, Flow, monotonic_ns, realtime_minus_monotonic_ns};
@@ -40,7 +41,7 @@ pub(super) struct ClientConfig {
 }
 
 /// How long the last answers may take.
-const LAST_ANSWERS: Duration = Duration::from_secs(30);
+pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(30);
 
 /// Runs the load, writes the truth log, and sums up.
 pub(super) fn run(config: &ClientConfig) -> Result<LoadReport> {
@@ -65,12 +66,24 @@ pub(super) fn run(config: &ClientConfig) -> Result<LoadReport> {
         });
         ended.collect::<Result<Vec<_>>>()
     })?;
-    let flows: Vec<Flow> = flows.into_iter().flatten().collect();
+    conclude(
+        config,
+        &flows.into_iter().flatten().collect::<Vec<_>>(),
+        offset_ns,
+    )
+}
+
+/// Writes the truth log if there is to be one, and sums up.
+pub(super) fn conclude(
+    config: &ClientConfig,
+    flows: &[Flow],
+    offset_ns: i64,
+) -> Result<LoadReport> {
     if let Some(path) = &config.truth {
         let file = File::create(path).map_err(Error::file("write", path))?;
-        truth::write(&flows, offset_ns, &mut BufWriter::new(file))?;
+        truth::write(flows, offset_ns, &mut BufWriter::new(file))?;
     }
-    Ok(report(&flows))
+    Ok(report(flows))
 }
 
 fn open(server: SocketAddr) -> Result<TcpStream> {
@@ -93,7 +106,7 @@ fn drive(
     let _ = set_timerslack(1);
     let mut connections: Vec<Connection> = (first as u64..)
         .zip(streams)
-        .map(|(number, stream)| connection(config, stream, number, begin_ns))
+        .map(|(number, stream)| Connection::new(stream, agenda(config, number, begin_ns)))
         .collect();
     let end_ns = begin_ns + Nanos::from(config.duration).0;
     let give_up_ns = end_ns + Nanos::from(LAST_ANSWERS).0;
@@ -130,7 +143,8 @@ fn drive(
     }
 }
 
-fn connection(config: &ClientConfig, stream: TcpStream, number: u64, begin_ns: u64) -> Connection {
+/// That of the connection with this number.
+pub(super) fn agenda(config: &ClientConfig, number: u64, begin_ns: u64) -> Agenda {
     let gap = config.rate.map_or(Duration::ZERO, |rate| {
         Duration::from_secs_f64(config.connections as f64 / rate)
     });
@@ -147,7 +161,7 @@ fn connection(config: &ClientConfig, stream: TcpStream, number: u64, begin_ns: u
         generator(config.seed, 4, number),
     );
     let dialect = config.kind.dialect(config.depth, config.seed, number);
-    Connection::new(stream, dialect, manner, pace, number)
+    Agenda::new(dialect, manner, pace, number)
 }
 
 /// The next time at which there is something to do though nothing has come.

@@ -96,7 +96,11 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
         run.asked.pcap.get_or_insert(capture);
     }
     let (load, live) = run.watched(first)?;
-    run.log = Log::read(&truth, way_ns(&options.load.topology))?;
+    run.log = Log::read(
+        &truth,
+        way_ns(&options.load.topology),
+        options.load.tunnel.is_some(),
+    )?;
     let mut comparisons = vec![run.compare(first, &run.log.epochs(&live.records)?)];
     for other in others {
         comparisons.push(run.compare(other, &run.estimate(&options.arguments(other))?));

@@ -24,7 +24,7 @@ pub(super) struct Record {
 }
 
 /// What one connection did.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Flow {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,

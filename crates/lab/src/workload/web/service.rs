@@ -26,14 +26,14 @@ const TRACE_WIDTH: f64 = 0.5;
 
 /// Service times: that of a request follows from the seed and the request's number, and in the trace from the time.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(in crate::workload) struct Service {
     model: ServiceModel,
     seed: u64,
     load: Vec<f64>,
 }
 
 impl Service {
-    pub(super) fn new(model: ServiceModel, seed: u64) -> Self {
+    pub(in crate::workload) fn new(model: ServiceModel, seed: u64) -> Self {
         let load = match model {
             ServiceModel::Trace => utilisation(seed),
             ServiceModel::Constant | ServiceModel::Uniform => Vec::new(),
@@ -42,7 +42,7 @@ impl Service {
     }
 
     /// For the request with that number, when the server has run for `elapsed`.
-    pub(super) fn time(&self, request: u64, elapsed: Nanos) -> Nanos {
+    pub(in crate::workload) fn time(&self, request: u64, elapsed: Nanos) -> Nanos {
         let mut random = generator(self.seed, 2, request);
         match self.model {
             ServiceModel::Constant => CONSTANT,

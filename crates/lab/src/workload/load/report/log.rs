@@ -30,6 +30,8 @@ pub(super) struct Log {
     pub(super) realtime_minus_monotonic_ns: i64,
     /// From the client to the vantage point: what an epoch there shows happened earlier here by that.
     pub(super) way_ns: u64,
+    /// All connections are in one tunnel, so that they are one flow: that of port 0.
+    pub(super) is_tunnelled: bool,
     /// By the client's port, in the order of sending.
     pub(super) requests: HashMap<u16, Vec<Request>>,
 }
@@ -81,9 +83,10 @@ enum Line {
 }
 
 impl Log {
-    pub(super) fn read(file: &Path, way_ns: u64) -> Result<Self> {
+    pub(super) fn read(file: &Path, way_ns: u64, is_tunnelled: bool) -> Result<Self> {
         let mut log = Self {
             way_ns,
+            is_tunnelled,
             ..Self::default()
         };
         for line in lines(file)? {
@@ -97,12 +100,15 @@ impl Log {
                     sent_ns,
                     done_ns,
                     triggers,
-                } => log.requests.entry(sport).or_default().push(Request {
-                    id,
-                    sent_ns,
-                    done_ns,
-                    triggers,
-                }),
+                } => {
+                    let connection = if is_tunnelled { 0 } else { sport };
+                    log.requests.entry(connection).or_default().push(Request {
+                        id,
+                        sent_ns,
+                        done_ns,
+                        triggers,
+                    });
+                }
                 Line::Response { .. } => {}
             }
         }
@@ -115,7 +121,7 @@ impl Log {
         for line in lines(records)? {
             let Line::Response {
                 time,
-                sport: Some(connection),
+                sport,
                 response_ns,
                 method,
                 truth,
@@ -124,6 +130,12 @@ impl Log {
             } = line
             else {
                 continue;
+            };
+            // What carries data in a tunnel has an identifier and no ports, unlike its handshake.
+            let connection = match (self.is_tunnelled, sport) {
+                (true, None) => 0,
+                (false, Some(port)) => port,
+                _ => continue,
             };
             let estimate = response_ns.filter(|_| valid).map(|ns| Estimate {
                 ns,
@@ -203,6 +215,49 @@ mod tests {
                 (3_980_000_000, Some(7), None),
                 (4_980_000_000, None, Some("lossy"))
             ]
+        );
+    }
+    #[test]
+    fn connections_in_a_tunnel_are_the_flow_that_has_no_ports() {
+        let mut truth = tempfile::NamedTempFile::new().unwrap();
+        writeln!(
+            truth,
+            r#"{{"type":"clock","realtime_minus_monotonic_ns":0}}"#
+        )
+        .unwrap();
+        for sport in [5000, 5001] {
+            let line = format!(
+                r#"{{"type":"request","sport":{sport},"id":1,"sent_ns":2,"done_ns":3,"triggers":null}}"#
+            );
+            writeln!(truth, "{line}").unwrap();
+        }
+        let mut records = tempfile::NamedTempFile::new().unwrap();
+        for sport in ["null", "51820"] {
+            let line = format!(
+                r#"{{"type":"response","time":"1970-01-01T00:00:05Z","sport":{sport},"response_ns":7,"method":"lag","truth":"all","valid":true,"reason":null}}"#
+            );
+            writeln!(records, "{line}").unwrap();
+        }
+        let connections = |is_tunnelled| {
+            let log = Log::read(truth.path(), 0, is_tunnelled).unwrap();
+            let mut of_truth: Vec<_> = log
+                .requests
+                .iter()
+                .map(|(&c, all)| (c, all.len()))
+                .collect();
+            of_truth.sort_unstable();
+            let told = log.epochs(records.path()).unwrap();
+            (
+                of_truth,
+                told.iter()
+                    .map(|epoch| epoch.connection)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(connections(true), (vec![(0, 2)], vec![0]));
+        assert_eq!(
+            connections(false),
+            (vec![(5000, 1), (5001, 1)], vec![51820])
         );
     }
 }
