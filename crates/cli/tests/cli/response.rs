@@ -180,6 +180,13 @@ fn wrong_options_of_the_lab_are_refused_before_it_begins() {
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr.contains(words), "{run}");
     }
+    let run = dwell(&["lab", "response", "wrk", "--ablations"]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(
+        run.stderr
+            .contains("--ablations needs a log of each request"),
+        "{run}"
+    );
 }
 
 /// One connection at a time asks, so that all answers are causal, and estimators find them.

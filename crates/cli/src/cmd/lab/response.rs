@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use dwell_lab::workload::load::{
     Kind,
@@ -70,6 +70,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
     let runs = match args.load.asked()? {
         Asked::Own(runs) => runs,
         Asked::ThirdParty(options) => {
+            args.refuse_what_needs_a_log()?;
             let estimators = &args.estimator;
             let beside = third_party::respond(&options, estimators, args.epoch, folder.path())?;
             return tell(args.format, || beside.to_string(), || beside.lines());
@@ -119,6 +120,24 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         say(sweep(&reports).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+impl Response {
+    /// A client of somebody else tells how its requests did, but not each.
+    fn refuse_what_needs_a_log(&self) -> Result<(), Failure> {
+        let asked = [
+            ("--round-trips", self.round_trips),
+            ("--ablations", self.ablations),
+            ("--plot", self.plot.is_some()),
+        ];
+        match asked.iter().find(|(_, asked)| *asked) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::usage(anyhow!(
+                "{option} needs a log of each request, which wrk and redis-benchmark do not give: \
+                 take another load, or leave it out"
+            ))),
+        }
+    }
 }
 
 fn tell(
