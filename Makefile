@@ -38,6 +38,7 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/replay
 	$(SUDO) target/release/memory
 	$(SUDO) target/release/live
+	$(SUDO) target/release/accuracy
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check
