@@ -33,31 +33,94 @@ static __always_inline int dwell_is_bare(const struct dwell_arrival *arrival,
 	return !arrival->payload_bytes;
 }
 
+/* True if more of the same write follows, as far as one packet shows: in TCP, a
+ * large one without the mark of its end; else one of about the path's largest.
+ */
+static __always_inline int dwell_looks_full(const struct dwell_arrival *arrival,
+					    const struct dwell_response_config *config)
+{
+	if (arrival->visible == DWELL_VISIBLE_TCP)
+		return arrival->payload_bytes >= DWELL_LEAST_SEGMENT &&
+		       !(arrival->tcp_flags & DWELL_TCP_PSH);
+	return arrival->bytes >= config->mtu - config->mtu / 16;
+}
+
+/* Another connection of the same addresses and ports: there is no gap to it. */
+static __always_inline int dwell_is_syn(const struct dwell_arrival *arrival)
+{
+	return arrival->visible == DWELL_VISIBLE_TCP && arrival->tcp_flags & DWELL_TCP_SYN;
+}
+
+/* How long after the last request its newest ACK came. */
+static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
+					  const struct dwell_arrival *arrival)
+{
+	if (!clock->last_ns || arrival->time_ns <= clock->last_ns)
+		return 0;
+	return dwell_brief_floor(arrival->time_ns - clock->last_ns);
+}
+
+/* The score of a client that mostly waits after the ACK of an answer, long beside
+ * the answer, before it sends again: from 0 to 63.
+ */
+static __always_inline __u32 dwell_waits(const struct dwell_response_config *config, __u32 waits,
+					 __u64 gap_ns, __u16 answer)
+{
+	__u64 answer_ns = dwell_brief_ns(answer);
+
+	if (!answer || gap_ns < answer_ns)
+		return waits;
+	if (gap_ns - answer_ns > 4 * answer_ns && gap_ns - answer_ns > config->run_gap_ns)
+		return waits > 59 ? 63 : waits + 4;
+	return waits < 4 ? 0 : waits - 4;
+}
+
 /* pirate: the gap that this packet ends. */
 static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
 {
 	struct dwell_nearness near = dwell_nearness_of(config);
-	__u64 now_ns = arrival->time_ns, gap_ns = now_ns - state->clock.last_ns;
-	__u32 small = state->flags & DWELL_FLOW_SMALL, known = !!state->clock.last_ns;
+	__u64 now_ns = arrival->time_ns, gap_ns;
+	__u32 small = state->small, known;
 
-	if (dwell_is_bare(arrival, config))
+	if (dwell_is_syn(arrival))
+		state->clock.last_ns = 0;
+	if (dwell_is_bare(arrival, config)) {
+		state->answer = dwell_answer(&state->clock, arrival);
 		return;
+	}
+	known = !!state->clock.last_ns;
 	if (known && now_ns < state->clock.last_ns)
 		return;
-	state->clock.requests++;
+	gap_ns = now_ns - state->clock.last_ns;
 	state->clock.last_ns = now_ns;
-	state->flags &= ~DWELL_FLOW_SMALL;
-	if (arrival->bytes < config->mtu)
-		state->flags |= DWELL_FLOW_SMALL;
-	if (!known)
+	state->small = arrival->bytes < config->mtu;
+	if (dwell_looks_full(arrival, config))
+		dwell_count_u16(&state->clock.full);
+	if (!known) {
+		state->first = 1;
 		return;
+	}
+	state->waits = dwell_waits(config, state->waits, gap_ns, state->answer);
+	state->answer = 0;
 	if (gap_ns > config->idle_ns)
-		dwell_count_u16(&state->idle);
+		dwell_count_u16(&state->clock.idle);
 	else if (dwell_modes_add(&state->modes, &state->used, &state->marks, config->modes, &near,
 				 gap_ns, small && config->mark_small) == DWELL_MODE_DISCARDED)
 		dwell_count_u16(&state->discarded);
+}
+
+/* gap: a sample. */
+static __always_inline void dwell_gap_batch(struct dwell_gap_state *state, __u64 batch_ns)
+{
+	__u16 low = dwell_brief_floor(batch_ns), high = dwell_brief_ceil(batch_ns);
+
+	if (!dwell_tally_count(state->batches) || low < state->shortest)
+		state->shortest = low;
+	if (!dwell_tally_count(state->batches) || high > state->longest)
+		state->longest = high;
+	dwell_tally_add(&state->batches, batch_ns);
 }
 
 /* gap: Algorithm 1. A packet after a gap of more than the threshold starts a
@@ -67,21 +130,34 @@ static __always_inline void dwell_gap_packet(struct dwell_gap_state *state,
 					     const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
-	__u64 now_ns = arrival->time_ns, gap_ns = now_ns - state->clock.last_ns;
-	__u32 known = !!state->clock.last_ns;
+	__u64 now_ns = arrival->time_ns, gap_ns;
+	__u32 known;
 
-	if (dwell_is_bare(arrival, config))
+	if (dwell_is_syn(arrival)) {
+		state->clock.last_ns = 0;
+		state->start_ns = 0;
+	}
+	if (dwell_is_bare(arrival, config)) {
+		state->answer = dwell_answer(&state->clock, arrival);
 		return;
+	}
+	known = !!state->clock.last_ns;
 	if (known && now_ns < state->clock.last_ns)
 		return;
-	state->clock.requests++;
+	gap_ns = now_ns - state->clock.last_ns;
+	state->requests++;
 	state->clock.last_ns = now_ns;
+	if (dwell_looks_full(arrival, config))
+		dwell_count_u16(&state->clock.full);
+	if (known)
+		state->waits = dwell_waits(config, state->waits, gap_ns, state->answer);
+	state->answer = 0;
 	if (known && gap_ns <= config->threshold_ns)
 		return;
 	if (known && gap_ns > config->idle_ns)
-		dwell_count_u16(&state->idle);
+		dwell_count_u16(&state->clock.idle);
 	else if (known && state->start_ns)
-		dwell_tally_add(&state->batches, now_ns - state->start_ns);
+		dwell_gap_batch(state, now_ns - state->start_ns);
 	state->start_ns = now_ns;
 }
 
@@ -100,8 +176,7 @@ static __always_inline void dwell_pirate_take(struct dwell_pirate_state *state,
 					      struct dwell_epoch *epoch)
 {
 	epoch->discarded = state->discarded;
-	epoch->idle = state->idle;
-	epoch->requests = state->clock.requests;
+	epoch->waits = state->waits;
 	epoch->modes = state->used;
 	for (__u32 i = 0; i < DWELL_MODES; i++) {
 		const struct dwell_mode *mode = &state->modes.mode[i];
@@ -117,21 +192,25 @@ static __always_inline void dwell_pirate_take(struct dwell_pirate_state *state,
 		epoch->gaps += epoch->mode[i].count;
 		epoch->gaps_ns += epoch->mode[i].sum_ns;
 	}
+	epoch->requests = epoch->gaps + epoch->discarded + epoch->idle + state->first;
+	state->first = 0;
 	state->used = 0;
 	state->marks = 0;
 	state->discarded = 0;
-	state->idle = 0;
 }
 
 static __always_inline void dwell_gap_take(struct dwell_gap_state *state, struct dwell_epoch *epoch)
 {
-	epoch->requests = state->clock.requests;
+	epoch->requests = state->requests;
 	epoch->gaps = dwell_tally_count(state->batches);
 	epoch->gaps_ns = dwell_tally_sum(state->batches);
-	epoch->idle = state->idle;
+	epoch->waits = state->waits;
 	epoch->handshake_ns = state->handshake_ns;
+	epoch->narrow = dwell_brief_ns(state->longest) <= 2 * dwell_brief_ns(state->shortest);
+	state->requests = 0;
 	state->batches = 0;
-	state->idle = 0;
+	state->shortest = 0;
+	state->longest = 0;
 	state->handshake_ns = 0;
 }
 
@@ -147,6 +226,8 @@ static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 	ended->epoch_ns = config->epoch_ns;
 	ended->packets = clock->packets;
 	ended->estimator = config->estimator;
+	ended->idle = clock->idle;
+	ended->full = clock->full;
 	if (config->estimator == DWELL_ESTIMATE_AUTO)
 		dwell_auto_take(&state->adaptive, ended);
 	else if (config->estimator == DWELL_ESTIMATE_PIRATE)
@@ -154,7 +235,8 @@ static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 	else
 		dwell_gap_take(&state->gap, ended);
 	clock->packets = 0;
-	clock->requests = 0;
+	clock->idle = 0;
+	clock->full = 0;
 	clock->end_ns = 0;
 }
 
@@ -211,7 +293,7 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 	if (!clock->end_ns) /* the only division, once an epoch */
 		clock->end_ns =
 			now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
-	clock->packets++;
+	clock->packets += arrival->segments > 1 ? arrival->segments : 1;
 	if (config->estimator == DWELL_ESTIMATE_AUTO) {
 		dwell_auto_packet(&state->adaptive, config, arrival);
 		if (now_ns > clock->last_ns)

@@ -154,7 +154,6 @@ fn readings(options: &Options, epoch: &Epoch) -> Readings {
                 "run seen".into(),
                 mean(seen_ns, epoch.all.saturating_sub(epoch.hidden)),
             ),
-            ("run causal".into(), mean(epoch.causal_ns, epoch.causal)),
             ("lag".into(), mean(epoch.lag_ns, epoch.lags)),
         ];
     }
@@ -168,7 +167,10 @@ fn readings(options: &Options, epoch: &Epoch) -> Readings {
         None => vec![
             ("valid".into(), value(made.response_ns)),
             (format!("  by {}", made.method), value(made.response_ns)),
-            ("  causal".into(), value(made.causal_ns)),
+            (
+                format!("  sure {:.1}", made.confidence),
+                value(made.response_ns),
+            ),
         ],
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::response::{
     Epoch,
-    estimate::{Estimate, Method, Reason},
+    estimate::{Estimate, LEAST_FULL, Method, Reason},
     tracks,
 };
 
@@ -15,6 +15,11 @@ const PROMPT: f64 = 0.05;
 /// after most of them hides their ends.
 const THINKING: f64 = 4.0;
 
+/// Gaps alone are not to be believed if there are fewer.
+const LEAST_GAPS: u32 = 8;
+/// How many packets in a row, about, come at one pace if a timer sends them.
+const STEADY: u8 = 16;
+
 /// The estimate of an epoch that `auto` recorded.
 pub(super) fn by_what_it_shows(epoch: &Epoch) -> Estimate {
     let chosen = if is_blind(epoch) {
@@ -25,8 +30,11 @@ pub(super) fn by_what_it_shows(epoch: &Epoch) -> Estimate {
         by_runs(epoch)
     };
     Estimate {
-        causal_ns: chosen.causal_ns.or_else(|| causal_ns(epoch)),
-        reason: fault(epoch).or(chosen.reason),
+        reason: upload(epoch)
+            .or_else(|| too_deep(epoch))
+            .or_else(|| timer(epoch))
+            .or(chosen.reason)
+            .or_else(|| fault(epoch)),
         ..chosen
     }
 }
@@ -70,7 +78,10 @@ fn by_runs(epoch: &Epoch) -> Estimate {
     } else {
         0.0
     };
-    let doubt = part(epoch.surplus, epoch.requests) + unsure / 2.0 + guessed(epoch);
+    let doubt = part(epoch.surplus, epoch.requests)
+        + unsure / 2.0
+        + guessed(epoch)
+        + part(epoch.minor, epoch.requests) / 4.0;
     Estimate::new(method, mean, doubt)
 }
 
@@ -81,14 +92,19 @@ fn guessed(epoch: &Epoch) -> f64 {
     if 2 * by_batches < 3 * u64::from(epoch.requests) {
         return 0.0;
     }
-    part(epoch.missed, epoch.requests)
+    part(epoch.missed.saturating_sub(epoch.plain), epoch.requests)
 }
 
 /// Nothing but gaps: half the confidence of what has more to go by.
 fn by_gaps(epoch: &Epoch) -> Estimate {
-    match tracks::log_gap(epoch) {
-        Some((mean, near)) => Estimate::new(Method::LogGap, Some(mean), 0.5 + near / 2.0),
-        None => Estimate::new(Method::LogGap, None, 1.0),
+    let Some((mean, near)) = tracks::log_gap(epoch) else {
+        return Estimate::new(Method::LogGap, None, 1.0);
+    };
+    let made = Estimate::new(Method::LogGap, Some(mean), 0.5 + near / 2.0);
+    let few = mean.count < LEAST_GAPS;
+    Estimate {
+        reason: made.reason.or(few.then_some(Reason::TooFew)),
+        ..made
     }
 }
 
@@ -103,21 +119,32 @@ fn waits(epoch: &Epoch) -> f64 {
     tracks::seen(epoch).map_or(0.0, |seen| wait_ns / seen.ns.max(1.0))
 }
 
-fn causal_ns(epoch: &Epoch) -> Option<u64> {
-    tracks::causal(epoch).map(|mean| mean.ns.round() as u64)
+/// Packets that a write goes on with, not requests, are most of what was sent.
+fn upload(epoch: &Epoch) -> Option<Reason> {
+    let is_upload = epoch.full >= LEAST_FULL
+        && epoch.full > 3 * epoch.requests
+        && 2 * epoch.full > epoch.packets;
+    is_upload.then_some(if epoch.sizes_only == 1 {
+        Reason::Paced
+    } else {
+        Reason::BulkUpload
+    })
 }
 
-/// What speaks against any estimate.
+/// More requests than can be followed.
+fn too_deep(epoch: &Epoch) -> Option<Reason> {
+    (epoch.deep == 1 && !is_blind(epoch)).then_some(Reason::TooDeep)
+}
+
+/// Packets come at one pace, over epochs.
+fn timer(epoch: &Epoch) -> Option<Reason> {
+    (epoch.sizes_only == 1 && epoch.steady >= STEADY).then_some(Reason::TimerDriven)
+}
+
+/// What else speaks against any estimate.
 fn fault(epoch: &Epoch) -> Option<Reason> {
     let blind = epoch.sizes_only == 1;
     let surplus = part(epoch.surplus, epoch.requests);
-    if epoch.full > 3 * epoch.requests.max(1) && 2 * epoch.full > epoch.packets {
-        return Some(if blind {
-            Reason::Paced
-        } else {
-            Reason::BulkUpload
-        });
-    }
     if waits(epoch) > THINKING && 2 * epoch.slow > seen_turns(epoch) {
         return Some(Reason::ThinkTime);
     }
@@ -132,11 +159,21 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
             Reason::Staggered
         });
     }
-    (is_blind(epoch) && is_clockwork(epoch)).then_some(Reason::TimerDriven)
+    if is_mixed(epoch) {
+        return Some(Reason::Multiplexed);
+    }
+    is_greeted(epoch).then_some(Reason::Unsure)
 }
 
-/// Of at least eight gaps nearly all are of one length, within half an octave.
-fn is_clockwork(epoch: &Epoch) -> bool {
-    let most = epoch.gap_log.iter().copied().max().unwrap_or(0);
-    epoch.gaps >= 8 && part(u32::from(most), epoch.gaps) > 0.95
+/// Ends came before their requests, or most requests are far smaller than others
+/// and may be none.
+fn is_mixed(epoch: &Epoch) -> bool {
+    let early = epoch.early > 1 && part(epoch.early, epoch.requests) > 0.05;
+    early || (epoch.minor >= 8 && 4 * epoch.minor > 3 * epoch.requests)
+}
+
+/// Of two or three packets at the begin of a flow, and then one after the other,
+/// nothing tells whether the first were requests, or a greeting and one request.
+fn is_greeted(epoch: &Epoch) -> bool {
+    epoch.once == 1 && (2..4).contains(&epoch.depth) && epoch.streak >= ALONE
 }

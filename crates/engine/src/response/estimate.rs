@@ -94,20 +94,40 @@ pub enum Reason {
     /// Ends do not fit requests in either way: several things are under way, and
     /// nothing tells them apart.
     Multiplexed,
+    /// More requests at once than are followed.
+    TooDeep,
+    /// Nothing of the above, but the confidence is too low.
+    Unsure,
 }
 
 impl Reason {
-    /// In words, for output.
+    /// All of them.
+    pub const ALL: [Reason; 10] = [
+        Reason::TooFew,
+        Reason::ThinkTime,
+        Reason::TimerDriven,
+        Reason::BulkUpload,
+        Reason::Paced,
+        Reason::Staggered,
+        Reason::Lossy,
+        Reason::Multiplexed,
+        Reason::TooDeep,
+        Reason::Unsure,
+    ];
+
+    /// In words, for output: programs read them, so that they stay.
     pub fn name(self) -> &'static str {
         match self {
-            Reason::TooFew => "too few batches",
+            Reason::TooFew => "too few",
             Reason::ThinkTime => "think time",
-            Reason::TimerDriven => "timer",
+            Reason::TimerDriven => "timer driven",
             Reason::BulkUpload => "bulk upload",
-            Reason::Paced => "paced packets",
-            Reason::Staggered => "staggered responses",
-            Reason::Lossy => "lossy path",
+            Reason::Paced => "paced",
+            Reason::Staggered => "staggered",
+            Reason::Lossy => "lossy",
             Reason::Multiplexed => "multiplexed",
+            Reason::TooDeep => "too many outstanding",
+            Reason::Unsure => "low confidence",
         }
     }
 }
@@ -121,8 +141,6 @@ pub struct Estimate {
     pub truth: Truth,
     /// The mean. None without any response; not to be used if there is a `reason`.
     pub response_ns: Option<u64>,
-    /// The mean of the causal responses, where it can be told.
-    pub causal_ns: Option<u64>,
     /// The mean gap between batches, where there are batches.
     pub ibg_ns: Option<u64>,
     /// Responses or batches that the estimate is the mean of.
@@ -145,7 +163,6 @@ impl Estimate {
             method,
             truth: method.truth(),
             response_ns: mean.map(|mean| mean.ns.round() as u64),
-            causal_ns: None,
             ibg_ns: None,
             batches: batches.into(),
             confidence: sureness(batches) * (1.0 - doubt.clamp(0.0, 1.0)),
@@ -156,6 +173,12 @@ impl Estimate {
 
 /// A mean of fewer is an anecdote.
 const LEAST_BATCHES: u32 = 2;
+/// What is less sure than this has a reason; half of it where only gaps are seen.
+const LEAST_CONFIDENCE: f64 = 0.5;
+/// An upload has more packets of full size than this.
+pub(super) const LEAST_FULL: u32 = 8;
+/// Above this, the core saw a client that mostly waits after an ACK (0 to 63).
+const WAITS: u8 = 31;
 
 /// How much a count alone lets one believe.
 fn sureness(count: u32) -> f64 {
@@ -164,13 +187,20 @@ fn sureness(count: u32) -> f64 {
 
 /// Makes an estimate of an epoch's record.
 pub fn estimate(config: &Config, epoch: &Epoch) -> Estimate {
-    match u32::from(epoch.estimator) {
+    let made = match u32::from(epoch.estimator) {
         abi::DWELL_ESTIMATE_PIRATE => by_modes(config, epoch),
-        abi::DWELL_ESTIMATE_GAP => {
-            Estimate::new(Method::Gap, tracks::mean(epoch.gaps_ns, epoch.gaps), 0.0)
-        }
+        abi::DWELL_ESTIMATE_GAP => by_threshold(epoch),
         abi::DWELL_ESTIMATE_SYN_ACK => by_handshake(epoch),
         _ => super::auto::by_what_it_shows(epoch),
+    };
+    let floor = match made.method {
+        Method::LogGap => LEAST_CONFIDENCE / 2.0,
+        _ => LEAST_CONFIDENCE,
+    };
+    let unsure = made.confidence < floor;
+    Estimate {
+        reason: made.reason.or(unsure.then_some(Reason::Unsure)),
+        ..made
     }
 }
 
@@ -181,10 +211,46 @@ fn by_modes(config: &Config, epoch: &Epoch) -> Estimate {
         count: found.batches,
     });
     let seen = f64::from(epoch.gaps + epoch.discarded).max(1.0);
+    let made = Estimate::new(Method::Modes, mean, f64::from(epoch.discarded) / seen);
     Estimate {
         ibg_ns: found.map(|found| found.ibg_ns.round() as u64),
-        ..Estimate::new(Method::Modes, mean, f64::from(epoch.discarded) / seen)
+        reason: fault_of_gaps(epoch, made.reason),
+        ..made
     }
+}
+
+fn by_threshold(epoch: &Epoch) -> Estimate {
+    let made = Estimate::new(Method::Gap, tracks::mean(epoch.gaps_ns, epoch.gaps), 0.0);
+    Estimate {
+        reason: fault_of_gaps(epoch, made.reason),
+        ..made
+    }
+}
+
+/// What speaks against an estimate by gaps between packets. The figure is told as
+/// the method makes it.
+fn fault_of_gaps(epoch: &Epoch, reason: Option<Reason>) -> Option<Reason> {
+    if epoch.full >= LEAST_FULL && 2 * epoch.full > epoch.requests {
+        return Some(Reason::BulkUpload);
+    }
+    reason
+        .or((epoch.waits > WAITS).then_some(Reason::ThinkTime))
+        .or(is_clockwork(epoch).then_some(Reason::TimerDriven))
+}
+
+/// Of at least eight gaps nearly all are of one length, within an octave, and few
+/// ACKs tell of answers.
+fn is_clockwork(epoch: &Epoch) -> bool {
+    let is_narrow = |mode: &abi::dwell_epoch_mode| mode.max_ns <= 2 * mode.min_ns;
+    let acks = epoch.packets.saturating_sub(epoch.requests);
+    let most = match u32::from(epoch.estimator) {
+        abi::DWELL_ESTIMATE_GAP => epoch.gaps * u32::from(epoch.narrow),
+        _ => {
+            let narrow = epoch.mode.iter().filter(|mode| is_narrow(mode));
+            narrow.map(|mode| mode.count).max().unwrap_or(0)
+        }
+    };
+    epoch.gaps >= 8 && 20 * most > 19 * epoch.gaps && 2 * acks < epoch.requests
 }
 
 /// One sample is all there is of a connection.

@@ -114,7 +114,6 @@ mod tests {
             method: Method::AckRuns,
             truth: Truth::All,
             response_ns: Some(response_ns),
-            causal_ns: None,
             ibg_ns: None,
             batches,
             confidence: 0.9,

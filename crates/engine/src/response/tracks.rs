@@ -33,11 +33,6 @@ pub(crate) fn seen(epoch: &Epoch) -> Option<Mean> {
     )
 }
 
-/// Those whose end the next request followed.
-pub(crate) fn causal(epoch: &Epoch) -> Option<Mean> {
-    mean(epoch.causal_ns, epoch.causal)
-}
-
 /// From a request to the one `depth` later.
 pub(crate) fn lag(epoch: &Epoch) -> Option<Mean> {
     mean(epoch.lag_ns, epoch.lags)

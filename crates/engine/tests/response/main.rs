@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
 mod captures;
+mod doubts;
 mod epochs;
 mod faults;
 mod flows;

@@ -153,19 +153,6 @@ fn a_way_of_ten_milliseconds() {
     assert_within(workload, 0.01, 0.03);
 }
 
-#[test]
-fn causal_responses_of_batches_are_the_last_ones() {
-    let config = Config::default();
-    let traffic = simulate(Workload::new(Client::Batch, 4), 10 * SECOND);
-    for epoch in &epochs(&config, &traffic.packets)[1..9] {
-        let made = estimate(&config, epoch);
-        let causal = truth(&traffic, epoch, Truth::Causal).unwrap();
-        let all = truth(&traffic, epoch, Truth::All).unwrap();
-        assert!(causal > 1.3 * all);
-        assert!((made.causal_ns.unwrap() as f64 / causal - 1.0).abs() < 0.05);
-    }
-}
-
 /// The same packets as an encrypted tunnel shows them.
 fn seal(traffic: &mut Traffic) {
     for packet in &mut traffic.packets {
