@@ -34,6 +34,11 @@ pub struct Workload {
     pub rtt_ns: u64,
     /// Before a page or batch.
     pub think_ns: u64,
+    /// Full segments of both sides.
+    pub segment: u32,
+    pub request: u32,
+    /// Median of the log-normal sizes of responses.
+    pub response: u32,
     pub seed: u64,
 }
 
@@ -46,6 +51,9 @@ impl Workload {
             service_ns: (MS, 20 * MS),
             rtt_ns: 100 * US,
             think_ns: 0,
+            segment: 1448,
+            request: 300,
+            response: 20_000,
             seed: 1,
         }
     }
@@ -64,10 +72,9 @@ pub struct Traffic {
     pub responses: Vec<Response>,
 }
 
-const SEGMENT: u32 = 1448;
-const REQUEST: u32 = 300;
-/// A response is received in pieces of at most this many bytes (GRO).
-const PIECE: u32 = 45 * SEGMENT;
+/// A response is received in pieces of at most this many bytes (GRO), in segments.
+const PIECE: u32 = 65_160;
+const PUSH: u8 = 8;
 /// 1 Gbit/s.
 const NS_PER_BYTE: u64 = 8;
 
@@ -135,12 +142,12 @@ impl Simulation {
         (self.random >> 11) % limit.max(1)
     }
 
-    /// Log-normal, median 20 KB, sigma 0.8.
+    /// Log-normal, sigma 0.8.
     fn size(&mut self) -> u32 {
         let uniform: f64 = (0..12)
             .map(|_| self.below(1 << 20) as f64 / (1 << 20) as f64)
             .sum();
-        (20_000.0 * ((uniform - 6.0) * 0.8).exp()) as u32
+        (f64::from(self.workload.response) * ((uniform - 6.0) * 0.8).exp()) as u32
     }
 
     fn send(&mut self, time_ns: u64, payload: u32) {
@@ -153,7 +160,16 @@ impl Simulation {
     }
 
     fn request(&mut self, now_ns: u64) {
-        self.send(now_ns, REQUEST);
+        let mut rest = self.workload.request;
+        while rest > 0 {
+            let size = rest.min(self.workload.segment);
+            rest -= size;
+            self.send(now_ns, size);
+            if rest == 0 {
+                let last = self.traffic.packets.last_mut().expect("just sent");
+                last.tcp_flags |= PUSH;
+            }
+        }
         let (low, high) = self.workload.service_ns;
         let service_ns = low + self.below(high - low + 1);
         let arrives_ns = now_ns + self.workload.rtt_ns / 2;
@@ -194,13 +210,14 @@ impl Simulation {
     fn receive(&mut self, response: &Waiting) {
         let mut rest = response.bytes;
         let mut now_ns = response.begins_ns;
+        let segment = self.workload.segment;
         self.delayed_ack(now_ns);
         while rest > 0 {
-            let piece = rest.min(PIECE);
+            let piece = rest.min(PIECE / segment * segment);
             rest -= piece;
             now_ns += u64::from(piece) * NS_PER_BYTE;
             self.received += piece;
-            if self.received - self.acked >= 2 * SEGMENT {
+            if self.received - self.acked >= 2 * segment {
                 self.send(now_ns, 0);
             } else {
                 self.unacked_ns.get_or_insert(now_ns);

@@ -2,7 +2,7 @@
 
 use dwell_engine::{
     abi,
-    response::{Config, Epoch, Estimate, Method, Truth, estimate},
+    response::{Config, Epoch, Estimate, Method, Reason, Truth, estimate},
 };
 
 use crate::{
@@ -151,6 +151,96 @@ fn a_way_of_ten_milliseconds() {
         ..Workload::new(Client::Page, 4)
     };
     assert_within(workload, 0.01, 0.03);
+}
+
+/// Shapes and seeds that no threshold was chosen by.
+#[test]
+fn held_out_paths() {
+    // segments that --mtu does not say cost the tail; of jumbo ones few are acknowledged
+    let (usual, jumbo) = ((0.01, 0.08), (0.2, 0.3));
+    for (segment, seed, bounds) in [(1440, 101, usual), (1388, 102, usual), (8948, 103, jumbo)] {
+        for (client, depth) in [(Client::Page, 4), (Client::Batch, 4), (Client::Window, 6)] {
+            let workload = Workload {
+                segment,
+                seed,
+                ..Workload::new(client, depth)
+            };
+            assert_within(workload, bounds.0, bounds.1);
+        }
+    }
+}
+
+#[test]
+fn held_out_requests_of_several_packets() {
+    for (segment, seed) in [(1440, 111), (1448, 112)] {
+        for (client, depth) in [(Client::Page, 1), (Client::Page, 3), (Client::Batch, 6)] {
+            let workload = Workload {
+                segment,
+                seed,
+                request: 4000,
+                ..Workload::new(client, depth)
+            };
+            assert_within(workload, 0.02, 0.1);
+        }
+    }
+}
+
+#[test]
+fn held_out_services_and_sizes() {
+    // short services: ends within 500 us of others are missed; short answers: their
+    // ACKs are delayed
+    let (usual, brief) = ((0.03, 0.1), (0.15, 0.25));
+    for (service_ns, response, seed, bounds) in [
+        ((200 * US, 900 * US), 4_000, 121, brief),
+        ((40 * MS, 60 * MS), 80_000, 122, usual),
+        ((5 * MS, 5 * MS), 20_000, 123, usual),
+        ((MS, 100 * MS), 3_000, 124, brief),
+    ] {
+        for (client, depth) in [(Client::Page, 1), (Client::Page, 6), (Client::Batch, 3)] {
+            let workload = Workload {
+                service_ns,
+                response,
+                seed,
+                ..Workload::new(client, depth)
+            };
+            assert_within(workload, bounds.0, bounds.1);
+        }
+    }
+}
+
+#[test]
+fn held_out_ways_and_pauses() {
+    for (rtt_ns, think_ns, seed) in [
+        (30 * MS, 0, 131),
+        (2 * MS, 7 * MS, 132),
+        (MS / 2, 100 * MS, 133),
+    ] {
+        for (client, depth) in [(Client::Page, 2), (Client::Page, 6), (Client::Batch, 5)] {
+            let workload = Workload {
+                rtt_ns,
+                think_ns,
+                seed,
+                ..Workload::new(client, depth)
+            };
+            assert_within(workload, 0.03, 0.1);
+        }
+    }
+}
+
+#[test]
+fn thirty_two_outstanding_are_too_many() {
+    for client in [Client::Batch, Client::Window] {
+        let traffic = simulate(Workload::new(client, 32), 10 * SECOND);
+        let config = Config::default();
+        let mut ended = epochs(&config, &traffic.packets);
+        ended.pop();
+        for epoch in &ended {
+            let made = estimate(&config, epoch);
+            assert!(!made.is_valid(), "{client:?} {made:?}");
+        }
+        let deep = |epoch: &&Epoch| estimate(&config, epoch).reason == Some(Reason::TooDeep);
+        assert!(ended.iter().filter(deep).count() > 7);
+    }
 }
 
 /// The same packets as an encrypted tunnel shows them.
