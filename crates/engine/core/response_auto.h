@@ -129,6 +129,8 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state,
 					   const struct dwell_arrival *arrival)
 {
 	__u32 headers = arrival->bytes - arrival->payload_bytes, progress = state->progress;
+	enum dwell_data data;
+	__u32 age;
 	enum dwell_part part;
 	int minor;
 
@@ -137,7 +139,10 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state,
 		state->segment = headers < config->mtu ? config->mtu - headers : 0;
 	}
 	dwell_ack_number(state, config, arrival);
-	if (!arrival->payload_bytes || !dwell_is_new(state, arrival))
+	if (!arrival->payload_bytes)
+		return;
+	data = dwell_is_new(state, arrival);
+	if (data == DWELL_DATA_SEEN)
 		return;
 	part = dwell_tcp_part(state, arrival);
 	if (!dwell_begins_request(state, part))
@@ -148,7 +153,14 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state,
 	    (state->flags & (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN | DWELL_FLOW_EDGE)) ==
 		    (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN))
 		return;
+	age = data == DWELL_DATA_FILLS ? dwell_tick(arrival->time_ns) - state->pace : 0;
+	if (age > 32 * dwell_tick(config->run_gap_ns)) {
+		dwell_push_again(state, age < DWELL_HOLE_AGE ? state->pace : 0);
+		return;
+	}
 	dwell_tcp_request(state, config, arrival, minor, progress);
+	if (age)
+		state->sent[(state->tail - 1) & (DWELL_WAITING - 1)] = state->pace;
 }
 
 /* The smallest packet of the flow, unless it was the only such one in its epoch

@@ -169,28 +169,39 @@ static __always_inline void dwell_ack_number(struct dwell_auto_state *state,
 		dwell_close_run(state, config);
 }
 
-/* False if the data was seen before. Data that fills a hole is new: it was
- * overtaken, or the first copy was lost before it came here.
+/* A hole is filled within this many ticks (1.07 s), or never: it was lost behind
+ * the client, before us.
  */
-static __always_inline int dwell_is_new(struct dwell_auto_state *state,
-					const struct dwell_arrival *arrival)
+#define DWELL_HOLE_AGE (1 << 22)
+
+enum dwell_data {
+	DWELL_DATA_SEEN, /* before */
+	DWELL_DATA_NEXT,
+	DWELL_DATA_FILLS, /* a hole: it was overtaken, or its first copy was lost before us */
+};
+
+static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state,
+						    const struct dwell_arrival *arrival)
 {
-	__u32 end = arrival->seq + arrival->payload_bytes, skipped;
+	__u32 end = arrival->seq + arrival->payload_bytes, skipped,
+	      now = dwell_tick(arrival->time_ns);
 
 	if (dwell_after(end, state->next_seq)) {
 		skipped = arrival->seq - state->next_seq;
 		if ((__s32)skipped > 0) {
+			if (!state->holes || now - state->pace > DWELL_HOLE_AGE)
+				state->pace = now;
 			skipped += state->holes;
 			state->holes = skipped > 0xffff ? 0xffff : skipped;
 		}
 		state->next_seq = end;
-		return 1;
+		return DWELL_DATA_NEXT;
 	}
 	dwell_count_u8(&state->late);
 	if (arrival->payload_bytes > state->holes)
-		return 0;
+		return DWELL_DATA_SEEN;
 	state->holes -= arrival->payload_bytes;
-	return 1;
+	return DWELL_DATA_FILLS;
 }
 
 /* Half octaves; what is shorter or longer is in the first or last bucket. */
@@ -384,13 +395,35 @@ static __always_inline void dwell_react(struct dwell_auto_state *state,
 		dwell_count_u16(&state->slow);
 }
 
+static __always_inline void dwell_push(struct dwell_auto_state *state, __u32 tick)
+{
+	__u32 waiting;
+
+	state->sent[state->tail++ & (DWELL_WAITING - 1)] = tick ? tick : 1;
+	state->requests++;
+	waiting = dwell_waiting(state);
+	if (waiting > state->peak)
+		state->peak = waiting;
+}
+
+/* A request that was lost before us and sent again: the first was sent when the
+ * hole was seen, about, and that it comes now tells of no end. 0: not known when.
+ */
+static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u32 tick)
+{
+	dwell_count_u8(&state->burst);
+	dwell_learn_depth(state);
+	if (tick && dwell_waiting(state) < DWELL_WAITING)
+		dwell_push(state, tick);
+}
+
 /* `progress` is the tick of the newest progress before this packet's own. */
 static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 					     const struct dwell_response_config *config,
 					     __u64 now_ns, __u32 progress)
 {
 	__u32 tick = dwell_tick(now_ns), first = !state->burst;
-	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)], waiting;
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
 
 	dwell_close_by_request(state, config, tick);
 	if (first) {
@@ -405,11 +438,7 @@ static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 	dwell_learn_depth(state);
 	dwell_request_ends(state, config, first, tick - state->progress);
 	dwell_request_gaps(state, config, tick);
-	state->sent[state->tail++ & (DWELL_WAITING - 1)] = tick ? tick : 1;
-	state->requests++;
-	waiting = dwell_waiting(state);
-	if (waiting > state->peak)
-		state->peak = waiting;
+	dwell_push(state, tick);
 }
 
 #endif

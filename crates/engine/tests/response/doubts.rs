@@ -566,3 +566,24 @@ fn names_of_reasons_stay() {
         assert!(guide.contains(&format!("| {name} |")), "{name}");
     }
 }
+
+#[test]
+fn a_request_that_fills_a_hole_was_sent_when_the_hole_was_seen() {
+    // the second of three is lost before us, and sent again after 200 ms
+    let mut client = Client::new();
+    client.send(300).wait(10 * US);
+    let lost = tcp(client.now_ns, client.seq, 300, 1);
+    client.seq += 300;
+    client.send(300).wait(10 * MS).receive(5000).wait(190 * MS);
+    client.packets.push(dwell_arrival {
+        time_ns: client.now_ns,
+        ..lost
+    });
+    client.wait(5 * MS).receive(5000).wait(5 * MS).receive(5000);
+    client.wait(5 * MS).send(300);
+    let epoch = last_epoch(&client.packets);
+    let ends = [10 * MS, 205 * MS, 210 * MS];
+    let truth_ns = ends.iter().sum::<u64>();
+    assert_eq!(epoch.all, 3);
+    assert!(epoch.all_ns.abs_diff(truth_ns) < MS, "{}", epoch.all_ns);
+}
