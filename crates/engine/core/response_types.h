@@ -202,8 +202,8 @@ struct dwell_epoch {
 	__u32 plain, streak;
 	__u32 repeats;
 	__u8 steady;
-	__u8 deep; /* 1: more at once than can wait */
-	__u8 once; /* 1: several at once in the first burst only */
+	__u8 deep;   /* 1: more at once than can wait */
+	__u8 once;   /* 1: several at once in the first burst only */
 	__u8 narrow; /* gap: all batches within an octave */
 	__u16 gap_log[DWELL_GAP_LOGS];
 	/* pirate */

@@ -173,6 +173,8 @@ impl Estimate {
 
 /// A mean of fewer is an anecdote.
 const LEAST_BATCHES: u32 = 2;
+/// Where only gaps tell, even one that is none shifts a mean of fewer.
+const LEAST_GAPS: u64 = 4;
 /// What is less sure than this has a reason; half of it where only gaps are seen.
 const LEAST_CONFIDENCE: f64 = 0.5;
 /// An upload has more packets of full size than this.
@@ -214,7 +216,7 @@ fn by_modes(config: &Config, epoch: &Epoch) -> Estimate {
     let made = Estimate::new(Method::Modes, mean, f64::from(epoch.discarded) / seen);
     Estimate {
         ibg_ns: found.map(|found| found.ibg_ns.round() as u64),
-        reason: fault_of_gaps(epoch, made.reason),
+        reason: fault_of_gaps(epoch, &made),
         ..made
     }
 }
@@ -222,18 +224,19 @@ fn by_modes(config: &Config, epoch: &Epoch) -> Estimate {
 fn by_threshold(epoch: &Epoch) -> Estimate {
     let made = Estimate::new(Method::Gap, tracks::mean(epoch.gaps_ns, epoch.gaps), 0.0);
     Estimate {
-        reason: fault_of_gaps(epoch, made.reason),
+        reason: fault_of_gaps(epoch, &made),
         ..made
     }
 }
 
 /// What speaks against an estimate by gaps between packets. The figure is told as
 /// the method makes it.
-fn fault_of_gaps(epoch: &Epoch, reason: Option<Reason>) -> Option<Reason> {
+fn fault_of_gaps(epoch: &Epoch, made: &Estimate) -> Option<Reason> {
     if epoch.full >= LEAST_FULL && 2 * epoch.full > epoch.requests {
         return Some(Reason::BulkUpload);
     }
-    reason
+    (made.batches < LEAST_GAPS)
+        .then_some(Reason::TooFew)
         .or((epoch.waits > WAITS).then_some(Reason::ThinkTime))
         .or(is_clockwork(epoch).then_some(Reason::TimerDriven))
 }

@@ -233,7 +233,7 @@ fn greeting(burst: u32, pause_each: u64) -> Vec<dwell_arrival> {
         client.send(300).wait(20 * MS).receive(5000).wait(20 * US);
         count += 1;
         if pause_each > 0 && count % pause_each == 0 {
-            client.wait(12 * MS);
+            client.wait(9 * MS);
         }
     }
     client.packets
@@ -250,8 +250,8 @@ fn nothing_tells_a_greeting_from_a_window_of_two() {
 #[test]
 fn a_client_that_waits_for_one_at_a_time_is_not_held_to_its_first_burst() {
     for burst in [2, 4, 8] {
-        let made = made(Estimator::Auto, &greeting(burst, 5));
-        assert_near(&made[3..], 20 * MS);
+        let made = made(Estimator::Auto, &greeting(burst, 10));
+        assert_near(&made[1..], 20 * MS);
     }
 }
 
@@ -541,6 +541,20 @@ fn a_nearly_empty_epoch_is_too_few_whatever_else_it_is() {
         .wait(500 * MS)
         .send(300);
     assert_all(&made(Estimator::Auto, &client.packets), Reason::TooFew);
+}
+
+#[test]
+fn gaps_alone_need_more_of_them() {
+    for (gaps, too_few) in [(3, true), (4, false)] {
+        let mut client = Client::new();
+        for _ in 0..=gaps {
+            client.send(300).wait(10 * MS).receive(5000).wait(20 * US);
+        }
+        for estimator in [Estimator::Pirate, Estimator::Gap(300 * US)] {
+            let reason = made(estimator, &client.packets)[0].reason;
+            assert_eq!(reason == Some(Reason::TooFew), too_few, "{estimator:?}");
+        }
+    }
 }
 
 #[test]
