@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn all_works_where_all_is_there() {
         let plan = plan(&everything());
-        assert_eq!(states(&plan), [State::Works; 5]);
+        assert_eq!(states(&plan), [State::Works; VERBS.len()]);
         assert!(plan.verbs.iter().all(|verdict| verdict.reasons.is_empty()));
         assert!(plan.rtt_live_possible());
     }
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_fact_that_no_verb_needs_changes_nothing() {
         let facts = without(&[Fact::Btf, Fact::Fentry, Fact::Kprobe, Fact::Netfilter]);
-        assert_eq!(states(&plan(&facts)), [State::Works; 5]);
+        assert_eq!(states(&plan(&facts)), [State::Works; VERBS.len()]);
     }
 
     /// As it is for a user without privilege: nothing can be tried.
@@ -366,6 +366,7 @@ mod tests {
             Fact::Root,
             Fact::RttProgram,
             Fact::RttXdpProgram,
+            Fact::ResponseProgram,
         ]);
         for fact in [
             Fact::Tcx,
@@ -380,16 +381,13 @@ mod tests {
                 .insert(fact, Answer::unknown("trying needs CAP_BPF"));
         }
         let plan = plan(&facts);
-        assert_eq!(
-            states(&plan),
-            [
-                State::Impossible,
-                State::Impossible,
-                State::Works,
-                State::Impossible,
-                State::Impossible,
-            ]
-        );
+        for Verdict { verb, state, .. } in &plan.verbs {
+            let wanted = match verb.ends_with("-r") {
+                true => State::Works,
+                false => State::Impossible,
+            };
+            assert_eq!(*state, wanted, "{verb}");
+        }
         assert!(!plan.rtt_live_possible());
         let missed: Vec<_> = verdict(&plan, "rtt -i")
             .reasons
