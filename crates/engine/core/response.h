@@ -237,7 +237,6 @@ static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 	clock->packets = 0;
 	clock->idle = 0;
 	clock->full = 0;
-	clock->end_ns = 0;
 }
 
 /* What is known of the flow's past is of another clock: gaps and requests that
@@ -247,6 +246,7 @@ static __always_inline void dwell_clock_was_set(union dwell_response_state *stat
 						const struct dwell_response_config *config)
 {
 	state->clock.last_ns = 0;
+	state->clock.end_ns = 0;
 	if (config->estimator == DWELL_ESTIMATE_GAP)
 		state->gap.start_ns = 0;
 	if (config->estimator != DWELL_ESTIMATE_AUTO)
@@ -265,12 +265,24 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
 {
 	struct dwell_epoch_clock *clock = &state->clock;
 
-	if (!clock->end_ns || now_ns < clock->end_ns)
+	if (!clock->packets || now_ns < clock->end_ns)
 		return 0;
 	if (config->estimator == DWELL_ESTIMATE_AUTO)
 		dwell_age_run(&state->adaptive, config, now_ns);
 	dwell_epoch_take(state, config, ended);
 	return 1;
+}
+
+/* The only division, once an epoch. A packet that is late for an epoch which was
+ * told counts in the next.
+ */
+static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
+					      const struct dwell_response_config *config,
+					      __u64 now_ns)
+{
+	__u64 end_ns = now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
+
+	clock->end_ns = end_ns == clock->end_ns ? end_ns + config->epoch_ns : end_ns;
 }
 
 /* Steps one packet. Returns 1 and fills `ended` if it begins another epoch. */
@@ -284,15 +296,14 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 	int ends = dwell_response_end(state, config, now_ns, ended);
 
 	if (clock->last_ns > now_ns && clock->last_ns - now_ns >= config->epoch_ns) {
-		if (clock->end_ns) {
+		if (clock->packets) {
 			dwell_epoch_take(state, config, ended);
 			ends = 1;
 		}
 		dwell_clock_was_set(state, config);
 	}
-	if (!clock->end_ns) /* the only division, once an epoch */
-		clock->end_ns =
-			now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
+	if (!clock->packets)
+		dwell_epoch_begin(clock, config, now_ns);
 	clock->packets += arrival->segments > 1 ? arrival->segments : 1;
 	if (config->estimator == DWELL_ESTIMATE_AUTO) {
 		dwell_auto_packet(&state->adaptive, config, arrival);

@@ -54,7 +54,7 @@ struct dwell_response_config {
 /* What all estimators remember. */
 struct dwell_epoch_clock {
 	__u64 last_ns; /* the newest packet that counts; 0: none */
-	__u64 end_ns;  /* of the epoch; 0: none has begun */
+	__u64 end_ns;  /* of the epoch; without packets yet: of the one before, 0 for none */
 	__u32 packets; /* in the epoch, ACKs too */
 	__u16 idle;    /* gaps and latencies longer than the idle time, saturating */
 	__u16 full;    /* data packets with which a write goes on, saturating */

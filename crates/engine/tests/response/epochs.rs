@@ -95,6 +95,20 @@ fn a_late_packet_of_the_last_epoch_is_counted_in_this_one() {
 }
 
 #[test]
+fn no_epoch_is_told_twice() {
+    let mut flow = Flow::new(&second(Estimator::Pirate));
+    assert!(flow.step(&sealed(START + 990 * MS, 300)).is_none());
+    let told = flow.end(START + SECOND).unwrap();
+    // on another CPU it took longer
+    assert!(flow.step(&sealed(START + 995 * MS, 300)).is_none());
+    assert!(flow.end(START + SECOND + MS).is_none());
+    assert!(flow.step(&sealed(START + 1010 * MS, 300)).is_none());
+    let next = flow.end(START + 2 * SECOND).unwrap();
+    assert_eq!((told.start_ns, told.packets), (START, 1));
+    assert_eq!((next.start_ns, next.packets), (START + SECOND, 2));
+}
+
+#[test]
 fn a_clock_set_back_begins_anew() {
     for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(MS)] {
         let times = [0, 10, 20, 30].map(|ms| START + ms * MS);
