@@ -261,6 +261,9 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state,
 	dwell_learn_pace(state, config, arrival->time_ns, is_ack);
 	dwell_age_run(state, config, arrival->time_ns);
 	if (is_ack) {
+		if (state->burst && last &&
+		    dwell_tick(arrival->time_ns) - last < dwell_tick(config->run_gap_ns))
+			dwell_count_u8(&state->soon);
 		dwell_progress(state, arrival->time_ns, 0);
 		return;
 	}
@@ -272,8 +275,11 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state,
 	if (!(state->flags & DWELL_FLOW_PART) && last && (__s32)(progress - last) <= 0 &&
 	    pause > dwell_tick(config->run_gap_ns))
 		dwell_progress(state, arrival->time_ns, 0);
-	if (dwell_begins_request(state, part))
-		dwell_request(state, config, arrival->time_ns, progress);
+	if (!dwell_begins_request(state, part))
+		return;
+	if (!state->smallest || bytes < state->smallest)
+		state->smallest = bytes;
+	dwell_request(state, config, arrival->time_ns, progress);
 }
 
 /* The round trip of the handshake: from the SYN to the packet after it, unless
@@ -331,6 +337,9 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state,
 					    struct dwell_epoch *epoch)
 {
 	epoch->depth = state->depth;
+	epoch->smallest = state->smallest;
+	epoch->largest = state->largest;
+	state->smallest = 0;
 	if (!(state->flags & DWELL_FLOW_NUMBERS))
 		dwell_renew_sizes(state);
 	epoch->requests = state->requests;
@@ -353,6 +362,7 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state,
 	epoch->missed = state->missed;
 	epoch->early = state->early;
 	epoch->minor = state->minor;
+	epoch->soon = state->soon;
 	epoch->plain = state->plain;
 	epoch->repeats = state->repeats;
 	epoch->slow = state->slow;
@@ -367,6 +377,7 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state,
 	state->missed = 0;
 	state->early = 0;
 	state->minor = 0;
+	state->soon = 0;
 	state->plain = 0;
 	state->gaps = 0;
 	state->lag = 0;

@@ -15,6 +15,16 @@ const PROMPT: f64 = 0.05;
 /// after most of them hides their ends.
 const THINKING: f64 = 4.0;
 
+/// What is left in doubt where nothing but the turns of client and server tells
+/// that one request is under way.
+const UNPROVED: f64 = 0.3;
+
+/// How much larger than one request a packet with several is, headers and all.
+const JOINED: f64 = 1.4;
+
+/// Of so many requests, at most one may be followed by progress at once.
+const SOON: u32 = 10;
+
 /// Gaps alone are not to be believed if there are fewer.
 const LEAST_GAPS: u32 = 8;
 /// How many packets in a row, about, come at one pace if a timer sends them.
@@ -26,6 +36,8 @@ pub(super) fn by_what_it_shows(epoch: &Epoch) -> Estimate {
         by_gaps(epoch)
     } else if keeps_window_full(epoch) {
         by_lag(epoch)
+    } else if is_single_file(epoch) {
+        by_turns(epoch)
     } else {
         by_runs(epoch)
     };
@@ -52,6 +64,23 @@ fn keeps_window_full(epoch: &Epoch) -> bool {
     epoch.depth > 1
         && epoch.streak >= ALONE
         && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
+}
+
+/// Without headers, ends more than requests, which come one by one, and progress
+/// lets wait for itself after them: one request is under way at a time, and its
+/// response comes in pieces.
+fn is_single_file(epoch: &Epoch) -> bool {
+    epoch.sizes_only == 1
+        && epoch.depth == 1
+        && epoch.surplus > 0
+        && epoch.turns == epoch.requests
+        && SOON * epoch.soon <= epoch.requests
+        && epoch.gaps >= LEAST_GAPS
+}
+
+/// The last progress before a request ended the response to the one before.
+fn by_turns(epoch: &Epoch) -> Estimate {
+    Estimate::new(Method::SizeRuns, tracks::turns(epoch), UNPROVED)
 }
 
 fn by_lag(epoch: &Epoch) -> Estimate {
@@ -144,7 +173,10 @@ fn timer(epoch: &Epoch) -> Option<Reason> {
 /// What else speaks against any estimate.
 fn fault(epoch: &Epoch) -> Option<Reason> {
     let blind = epoch.sizes_only == 1;
-    let surplus = part(epoch.surplus, epoch.requests);
+    let surplus = match is_single_file(epoch) {
+        true => 0.0, // the ends in between were of pieces
+        false => part(epoch.surplus, epoch.requests),
+    };
     if waits(epoch) > THINKING && 2 * epoch.slow > seen_turns(epoch) {
         return Some(Reason::ThinkTime);
     }
@@ -159,10 +191,18 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
             Reason::Staggered
         });
     }
-    if is_mixed(epoch) {
+    if is_mixed(epoch) || is_joined(epoch) {
         return Some(Reason::Multiplexed);
     }
     is_greeted(epoch).then_some(Reason::Unsure)
+}
+
+/// Requests of which the largest could hold several of the smallest: where nothing
+/// shows what is in a packet, it may.
+fn is_joined(epoch: &Epoch) -> bool {
+    epoch.sizes_only == 1
+        && epoch.smallest > 0
+        && f64::from(epoch.largest) > JOINED * f64::from(epoch.smallest)
 }
 
 /// Ends came before their requests, or most requests are far smaller than others

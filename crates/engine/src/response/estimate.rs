@@ -232,7 +232,7 @@ fn by_threshold(epoch: &Epoch) -> Estimate {
 /// What speaks against an estimate by gaps between packets. The figure is told as
 /// the method makes it.
 fn fault_of_gaps(epoch: &Epoch, made: &Estimate) -> Option<Reason> {
-    if epoch.full >= LEAST_FULL && 2 * epoch.full > epoch.requests {
+    if epoch.full >= LEAST_FULL && 4 * epoch.full > 3 * epoch.requests {
         return Some(Reason::BulkUpload);
     }
     (made.batches < LEAST_GAPS)

@@ -33,6 +33,11 @@ pub(crate) fn seen(epoch: &Epoch) -> Option<Mean> {
     )
 }
 
+/// From a request to the last progress before the next one.
+pub(crate) fn turns(epoch: &Epoch) -> Option<Mean> {
+    mean(epoch.gaps_ns.saturating_sub(epoch.think_ns), epoch.gaps)
+}
+
 /// From a request to the one `depth` later.
 pub(crate) fn lag(epoch: &Epoch) -> Option<Mean> {
     mean(epoch.lag_ns, epoch.lags)
