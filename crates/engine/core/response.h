@@ -274,7 +274,7 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
 }
 
 /* The only division, once an epoch. A packet that is late for an epoch which was
- * told counts in the next.
+ * told counts in the one after the last told.
  */
 static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
 					      const struct dwell_response_config *config,
@@ -282,7 +282,7 @@ static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
 {
 	__u64 end_ns = now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
 
-	clock->end_ns = end_ns == clock->end_ns ? end_ns + config->epoch_ns : end_ns;
+	clock->end_ns = end_ns <= clock->end_ns ? clock->end_ns + config->epoch_ns : end_ns;
 }
 
 /* Steps one packet. Returns 1 and fills `ended` if it begins another epoch. */

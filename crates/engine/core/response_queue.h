@@ -424,11 +424,14 @@ static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 {
 	__u32 tick = dwell_tick(now_ns), first = !state->burst;
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
+	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
 
 	dwell_close_by_request(state, config, tick);
 	if (first) {
 		dwell_count_u16(&state->turns);
-		if ((__s32)(progress - last) > 0 && (__s32)(tick - progress) > 0)
+		/* as a part of the gap, if that counts */
+		if (last && gap_ns <= config->idle_ns && (__s32)(progress - last) > 0 &&
+		    (__s32)(tick - progress) > 0)
 			dwell_react(state, config, tick - progress);
 		state->streak += state->streak != 0xff;
 	} else {

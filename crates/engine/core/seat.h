@@ -164,11 +164,13 @@ static __always_inline void dwell_seat_follow(struct dwell_table *table, struct 
 	idle = dwell_now_coarse(table->clock) - old->head.seen;
 	if (idle < 19 || dwell_is_future(idle) || !dwell_seat_lock(old))
 		return;
-	seat->key_kind = old->key_kind;
-	seat->id = old->id;
-	seat->state = old->state;
-	old->token = 0;
-	__builtin_memset(&old->state, 0, sizeof(old->state));
+	if (old->token == token) { /* else the place is another's by now */
+		seat->key_kind = old->key_kind;
+		seat->id = old->id;
+		seat->state = old->state;
+		old->token = 0;
+		__builtin_memset(&old->state, 0, sizeof(old->state));
+	}
 	dwell_seat_unlock(old);
 }
 
@@ -204,7 +206,8 @@ static __always_inline void dwell_seat_connection(struct dwell_table *table,
 	if (!packet->cid)
 		return;
 	token = dwell_cid_token(packet, seat->client, table->config->seed);
-	if (found->opened)
+	/* these ends are new, or the connection had moved away from them */
+	if (!seat->token && !seat->state.clock.last_ns)
 		dwell_seat_follow(table, seat, token);
 	if (seat->key_kind == DWELL_KEY_QUIC_CID && seat->token != token)
 		dwell_seat_alias(table, seat, found->place, token);

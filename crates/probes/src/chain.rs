@@ -46,6 +46,9 @@ impl FromStr for Chain {
         if map.is_empty() {
             return Err(wanted.into());
         }
+        if next == Some(slot) {
+            return Err("NEXT is SLOT: the program would call itself".into());
+        }
         Ok(Chain {
             map: map.into(),
             slot,
@@ -74,15 +77,16 @@ impl Chain {
             let io = io::Error::from_raw_os_error(nix::libc::EBUSY);
             return Err(self.failure(io, "another program has this slot: choose an empty one"));
         }
-        let program = program.as_fd().as_raw_fd().to_ne_bytes();
-        map.update(&key, &program, MapFlags::ANY).map_err(|error| {
+        let fd = program.as_fd().as_raw_fd().to_ne_bytes();
+        map.update(&key, &fd, MapFlags::ANY).map_err(|error| {
             let io = io_error(&error);
             self.failure(
                 io,
                 "is the slot within the array, and are its programs XDP programs?",
             )
         })?;
-        Ok(Slot { map, key })
+        let entry = map.lookup(&key, MapFlags::ANY).ok().flatten();
+        Ok(Slot { map, key, entry })
     }
 
     fn failure(&self, io: io::Error, remedy: &'static str) -> Error {
@@ -94,17 +98,23 @@ impl Chain {
     }
 }
 
-/// A slot that is taken. Dropping it empties the slot.
+/// A slot that is taken. Dropping it empties the slot, unless somebody has put
+/// another program there.
 #[derive(Debug)]
 pub(crate) struct Slot {
     map: MapHandle,
     key: [u8; 4],
+    /// What the kernel says is there: our program's number.
+    entry: Option<Vec<u8>>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Nobody is left to tell.
-        let _ = self.map.delete(&self.key);
+        let found = self.map.lookup(&self.key, MapFlags::ANY).ok().flatten();
+        if found == self.entry {
+            // Nobody is left to tell.
+            let _ = self.map.delete(&self.key);
+        }
     }
 }
 
@@ -124,7 +134,14 @@ mod tests {
         assert_eq!("/b/slots:3".parse(), chain("/b/slots", 3, None));
         assert_eq!("/b/slots:3:4".parse(), chain("/b/slots", 3, Some(4)));
         assert_eq!("/b/odd:name:4".parse(), chain("/b/odd:name", 4, None));
-        for wrong in ["/b/slots", "/b/slots:", ":1", "/b/slots:-1", "/b/slots:1:x"] {
+        for wrong in [
+            "/b/slots",
+            "/b/slots:",
+            ":1",
+            "/b/slots:-1",
+            "/b/slots:1:x",
+            "/b/slots:1:1",
+        ] {
             assert!(wrong.parse::<Chain>().is_err(), "{wrong}");
         }
     }

@@ -115,7 +115,7 @@ fn root_no_packet_is_lost_between_cpus() {
         [run(4), run(1000)]
     });
     for (sent, told, left_out) in runs.join().unwrap() {
-        assert!(sent > 1000 && told > 0, "{sent} {told} {left_out:?}");
+        assert!(sent > 0 && told > 0, "{sent} {told} {left_out:?}");
         eprintln!("{sent} sent, {told} told, {left_out:?}");
     }
 }

@@ -175,8 +175,10 @@ impl Estimate {
 const LEAST_BATCHES: u32 = 2;
 /// Where only gaps tell, even one that is none shifts a mean of fewer.
 const LEAST_GAPS: u64 = 4;
-/// What is less sure than this has a reason; half of it where only gaps are seen.
-const LEAST_CONFIDENCE: f64 = 0.5;
+/// What is less sure than this has a reason.
+const LEAST_CONFIDENCE: f64 = 0.6;
+/// The same where only gaps, or one handshake, are seen.
+const LEAST_BLIND: f64 = 0.25;
 /// An upload has more packets of full size than this.
 pub(super) const LEAST_FULL: u32 = 8;
 /// Above this, the core saw a client that mostly waits after an ACK (0 to 63).
@@ -196,7 +198,7 @@ pub fn estimate(config: &Config, epoch: &Epoch) -> Estimate {
         _ => super::auto::by_what_it_shows(epoch),
     };
     let floor = match made.method {
-        Method::LogGap => LEAST_CONFIDENCE / 2.0,
+        Method::LogGap | Method::SynAck => LEAST_BLIND,
         _ => LEAST_CONFIDENCE,
     };
     let unsure = made.confidence < floor;

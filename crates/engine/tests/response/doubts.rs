@@ -11,7 +11,7 @@ use crate::support::{MS, SECOND, START, US, epochs, sealed, syn, tcp};
 const PUSH: u8 = 8;
 
 /// The estimates of all epochs, the last one left out: it is cut short.
-fn made(estimator: Estimator, packets: &[dwell_arrival]) -> Vec<Estimate> {
+pub fn made(estimator: Estimator, packets: &[dwell_arrival]) -> Vec<Estimate> {
     let config = Config {
         estimator,
         ..Config::default()
@@ -28,7 +28,7 @@ fn last_epoch(packets: &[dwell_arrival]) -> Epoch {
 }
 
 #[track_caller]
-fn assert_all(made: &[Estimate], reason: Reason) {
+pub fn assert_all(made: &[Estimate], reason: Reason) {
     assert!(!made.is_empty());
     for (epoch, made) in made.iter().enumerate() {
         assert_eq!(made.reason, Some(reason), "epoch {epoch}: {made:?}");
@@ -36,7 +36,7 @@ fn assert_all(made: &[Estimate], reason: Reason) {
 }
 
 #[track_caller]
-fn assert_near(made: &[Estimate], truth_ns: u64) {
+pub fn assert_near(made: &[Estimate], truth_ns: u64) {
     assert!(!made.is_empty());
     for made in made {
         let ns = made.response_ns.unwrap();
@@ -600,46 +600,4 @@ fn a_request_that_fills_a_hole_was_sent_when_the_hole_was_seen() {
     let truth_ns = ends.iter().sum::<u64>();
     assert_eq!(epoch.all, 3);
     assert!(epoch.all_ns.abs_diff(truth_ns) < MS, "{}", epoch.all_ns);
-}
-
-/// Sealed requests one after the other, each answered in four pieces 8 ms apart,
-/// the first after 10 ms; the client sends 50 us after the last. `sizes` in turn.
-fn in_pieces(sizes: &[u32], first_ms: u64) -> Vec<dwell_arrival> {
-    let mut packets = Vec::new();
-    let mut now_ns = START;
-    for number in 0..120 {
-        packets.push(sealed(now_ns, sizes[number % sizes.len()]));
-        now_ns += first_ms * MS;
-        for _ in 0..4 {
-            for _ in 0..3 {
-                packets.push(sealed(now_ns, 64));
-                now_ns += 100 * US;
-            }
-            now_ns += 8 * MS;
-        }
-        now_ns -= 8 * MS + 50 * US;
-    }
-    packets
-}
-
-#[test]
-fn answers_in_pieces_end_with_the_last_before_the_next_request() {
-    // 10 ms, three pauses of 8, twelve ACKs 100 us apart but for the last
-    let truth_ns = 34 * MS + 1100 * US;
-    assert_near(
-        &made(Estimator::Auto, &in_pieces(&[160, 170], 10)),
-        truth_ns,
-    );
-}
-
-#[test]
-fn progress_right_behind_requests_means_that_others_are_under_way() {
-    let made = made(Estimator::Auto, &in_pieces(&[160], 0));
-    assert_all(&made, Reason::Staggered);
-}
-
-#[test]
-fn packets_that_may_hold_several_requests_are_told_from_one() {
-    let made = made(Estimator::Auto, &in_pieces(&[160, 160, 260], 10));
-    assert_all(&made, Reason::Multiplexed);
 }

@@ -106,6 +106,13 @@ fn no_epoch_is_told_twice() {
     let next = flow.end(START + 2 * SECOND).unwrap();
     assert_eq!((told.start_ns, told.packets), (START, 1));
     assert_eq!((next.start_ns, next.packets), (START + SECOND, 2));
+    // nor one that is long past, as long as the clock was not set
+    assert!(flow.step(&sealed(START + 2700 * MS, 300)).is_none());
+    let last = flow.end(START + 3 * SECOND).unwrap();
+    assert!(flow.step(&sealed(START + 1900 * MS, 300)).is_none());
+    let late = flow.end(START + 4 * SECOND).unwrap();
+    let starts = [last.start_ns, late.start_ns];
+    assert_eq!(starts, [START + 2 * SECOND, START + 3 * SECOND]);
 }
 
 #[test]

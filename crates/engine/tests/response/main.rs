@@ -11,4 +11,5 @@ mod flows;
 mod modes;
 mod simulation;
 mod support;
+mod turns;
 mod workloads;

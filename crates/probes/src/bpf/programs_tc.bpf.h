@@ -25,7 +25,7 @@ static long sweep_one(__u32 index, void *context)
 {
 	struct sweep *sweep = context;
 	struct dwell_clock clock = {};
-	struct dwell_table table = {&DWELL_TABLE, 0, &clock};
+	struct dwell_table table = {&DWELL_TABLE, 0, &clock, DWELL_SWEEPS};
 	__u32 zero = 0;
 
 	table.counters = bpf_map_lookup_elem(&counters, &zero);

@@ -31,6 +31,9 @@ struct {
 	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
+/* What the embedder of a table is while user space has it swept. */
+#define DWELL_SWEEPS ((void *)1)
+
 static __always_inline __u64 dwell_now(struct dwell_clock *clock)
 {
 	if (!clock->now_ns)

@@ -39,12 +39,14 @@ struct {
 	__uint(max_entries, 1);
 } aliases SEC(".maps");
 
-/* Where a record is made before it is copied into the ring buffer. */
+/* Where a record is made before it is copied into the ring buffer: one for
+ * packets, one for the sweep, which a packet may interrupt.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct dwell_response_event);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 } scratch SEC(".maps");
 
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
@@ -59,9 +61,9 @@ static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 
 
 static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)
 {
-	__u32 zero = 0;
+	__u32 which = table->embedder == DWELL_SWEEPS;
 
-	return bpf_map_lookup_elem(&scratch, &zero);
+	return bpf_map_lookup_elem(&scratch, &which);
 }
 
 /* Readers come by on a timer, as for rtt. */

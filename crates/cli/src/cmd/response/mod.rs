@@ -108,8 +108,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 160)]
     ack_size: u16,
 
-    /// A longer gap is of an idle client
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration)]
+    /// A longer gap is of an idle client; at most 60s
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = idle_gap)]
     idle_gap: Duration,
 
     /// Print the modes that an estimate came from (pirate)
@@ -152,15 +152,15 @@ pub struct Args {
     metrics: Option<SocketAddr>,
 
     /// Prefix length of IPv4 servers that share metrics
-    #[arg(long, value_name = "BITS", default_value_t = 24, requires = "metrics", value_parser = clap::value_parser!(u8).range(0..=32))]
+    #[arg(long, value_name = "BITS", default_value_t = 24, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u8).range(0..=32))]
     prefix4: u8,
 
     /// Prefix length of IPv6 servers that share metrics
-    #[arg(long, value_name = "BITS", default_value_t = 48, requires = "metrics", value_parser = clap::value_parser!(u8).range(0..=128))]
+    #[arg(long, value_name = "BITS", default_value_t = 48, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
     /// Metrics to keep apart, one for each interface, method and prefix; what finds no place is `other`
-    #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 }
 
@@ -235,6 +235,13 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A length that epochs may have.
+fn idle_gap(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
+        gap => Ok(gap),
+    }
+}
+
 pub fn epoch(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
