@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 18] = [
+const SHARED: [&str; 20] = [
     "dwell_address",
     "dwell_arrival",
     "dwell_epoch",
@@ -21,6 +21,8 @@ const SHARED: [&str; 18] = [
     "dwell_rtt_config",
     "dwell_rtt_program",
     "dwell_rtt_sample",
+    "dwell_stack_counters",
+    "dwell_stack_program",
     "dwell_table_config",
 ];
 
@@ -60,6 +62,7 @@ fn main() {
 
     cc::Build::new()
         .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
+        .file(core.join("layers_native.c"))
         .file(core.join("native.c"))
         .file(core.join("response_native.c"))
         .file(core.join("seat_native.c"))
@@ -75,14 +78,15 @@ fn main() {
 
     bindgen::Builder::default()
         .header(core.join("native.h").display().to_string())
+        .header(core.join("layers_native.h").display().to_string())
         .header(core.join("response_native.h").display().to_string())
         .header(core.join("seat_native.h").display().to_string())
-        .allowlist_function("dwell_(native|seats)_.*")
+        .allowlist_function("dwell_(native|seats|layers)_.*")
         .allowlist_type(
-            "dwell_(native|seats|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+            "dwell_(native|seats|layers|stack_layer|stack_segment|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_var("DWELL_.*")
-        .opaque_type("dwell_(bucket|flow|memories|seat|stamp)")
+        .opaque_type("dwell_(bucket|flow|memories|row|seat|stamp)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)

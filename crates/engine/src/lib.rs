@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod histogram;
+pub mod layers;
 pub mod measure;
 pub mod observe;
 pub mod response;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "layers_native.h"
+#include "layers.h"
+
+static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
+{
+	struct dwell_layers *layers = embedder;
+
+	return &layers->rows[index];
+}
+
+static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
+{
+	struct dwell_layers *layers = embedder;
+
+	dwell_histogram_add(&layers->segment[segment], ns);
+}
+
+static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
+{
+	struct dwell_layers *layers = embedder;
+
+	layers->counters.value[counter]++;
+}
+
+__u32 dwell_layers_stride(void)
+{
+	return sizeof(struct dwell_row);
+}
+
+__u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_address *src,
+			const struct dwell_address *dst, __u16 sport, __u16 dport)
+{
+	return dwell_flow_hash(layers->program.seed, src, dst, sport, dport);
+}
+
+void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
+		       __u64 now_ns, __u64 tcp_ns)
+{
+	struct dwell_span span = {flow, seq, bytes};
+
+	if (dwell_grid_hit(&span, layers->program.shift))
+		dwell_span_stamp(layers, &layers->program, &span, layer, now_ns, tcp_ns);
+}
+
+void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,
+			__u64 now_ns)
+{
+	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns);
+
+	for (int step = 0; step < DWELL_WALK_STEPS; step++)
+		if (dwell_walk_step_back(layers, &layers->program, &walk, layer))
+			break;
+}

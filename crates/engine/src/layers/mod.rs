@@ -1,0 +1,264 @@
+//! One byte on its way through the layers of a host: `core/layers.h`.
+
+mod config;
+mod native;
+
+pub use config::Config;
+pub use native::{Bytes, Flow, Path};
+
+use crate::abi;
+
+/// Where a byte is stamped, in the order in which it passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Layer {
+    /// Copied from the application into the socket's queue.
+    TxSocket = abi::DWELL_TX_SOCKET,
+    /// Given to IP by TCP.
+    TxTcp = abi::DWELL_TX_TCP,
+    /// Left IP.
+    TxIp = abi::DWELL_TX_IP,
+    /// At the queueing discipline of the device.
+    TxQueue = abi::DWELL_TX_QUEUE,
+    /// Given to the driver.
+    TxDriver = abi::DWELL_TX_DRIVER,
+    /// Taken from the driver.
+    RxDriver = abi::DWELL_RX_DRIVER,
+    /// Taken by IP.
+    RxIp = abi::DWELL_RX_IP,
+    /// Taken by TCP.
+    RxTcp = abi::DWELL_RX_TCP,
+    /// In order: the application may read it.
+    RxReady = abi::DWELL_RX_READY,
+    /// Read by the application.
+    RxSocket = abi::DWELL_RX_SOCKET,
+}
+
+impl Layer {
+    /// All of them, in the order of a byte's way.
+    pub const ALL: [Layer; abi::DWELL_LAYERS as usize] = [
+        Layer::TxSocket,
+        Layer::TxTcp,
+        Layer::TxIp,
+        Layer::TxQueue,
+        Layer::TxDriver,
+        Layer::RxDriver,
+        Layer::RxIp,
+        Layer::RxTcp,
+        Layer::RxReady,
+        Layer::RxSocket,
+    ];
+
+    /// Its name for people and machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::TxSocket => "tx-socket",
+            Layer::TxTcp => "tx-tcp",
+            Layer::TxIp => "tx-ip",
+            Layer::TxQueue => "tx-queue",
+            Layer::TxDriver => "tx-driver",
+            Layer::RxDriver => "rx-driver",
+            Layer::RxIp => "rx-ip",
+            Layer::RxTcp => "rx-tcp",
+            Layer::RxReady => "rx-ready",
+            Layer::RxSocket => "rx-socket",
+        }
+    }
+
+    /// Which way a byte goes there.
+    pub fn direction(self) -> Direction {
+        if self <= Layer::TxDriver {
+            Direction::Tx
+        } else {
+            Direction::Rx
+        }
+    }
+}
+
+/// Which way a byte goes through the layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Down: sent.
+    Tx,
+    /// Up: received.
+    Rx,
+}
+
+impl Direction {
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Tx => "tx",
+            Direction::Rx => "rx",
+        }
+    }
+}
+
+/// The time between two layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Segment {
+    /// Waits in the socket's queue until TCP sends it.
+    SocketTcp = abi::DWELL_SOCKET_TCP,
+    /// Goes through TCP and IP.
+    TcpIp = abi::DWELL_TCP_IP,
+    /// From IP to the driver, with what is before the queueing discipline.
+    IpDriver = abi::DWELL_IP_DRIVER,
+    /// The part of it that is in the queueing discipline.
+    Queueing = abi::DWELL_QUEUEING,
+    /// From socket to driver.
+    TxTotal = abi::DWELL_TX_TOTAL,
+    /// What is in the total, and in no segment: where a stamp was missing.
+    TxUnexplained = abi::DWELL_TX_UNEXPLAINED,
+    /// From the driver to IP.
+    DriverIp = abi::DWELL_DRIVER_IP,
+    /// From IP to TCP.
+    IpTcp = abi::DWELL_IP_TCP,
+    /// From TCP until it is read.
+    TcpSocket = abi::DWELL_TCP_SOCKET,
+    /// The part of it until all bytes before are there.
+    Reordering = abi::DWELL_REORDERING,
+    /// The part of it until the application reads.
+    Application = abi::DWELL_APPLICATION,
+    /// From driver to socket.
+    RxTotal = abi::DWELL_RX_TOTAL,
+    /// What is in the total, and in no segment: where a stamp was missing.
+    RxUnexplained = abi::DWELL_RX_UNEXPLAINED,
+}
+
+impl Segment {
+    /// All of them, in the order of a byte's way.
+    pub const ALL: [Segment; abi::DWELL_SEGMENTS as usize] = [
+        Segment::SocketTcp,
+        Segment::TcpIp,
+        Segment::IpDriver,
+        Segment::Queueing,
+        Segment::TxTotal,
+        Segment::TxUnexplained,
+        Segment::DriverIp,
+        Segment::IpTcp,
+        Segment::TcpSocket,
+        Segment::Reordering,
+        Segment::Application,
+        Segment::RxTotal,
+        Segment::RxUnexplained,
+    ];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Segment::SocketTcp => "socket-tcp",
+            Segment::TcpIp => "tcp-ip",
+            Segment::IpDriver => "ip-driver",
+            Segment::Queueing => "queueing",
+            Segment::DriverIp => "driver-ip",
+            Segment::IpTcp => "ip-tcp",
+            Segment::TcpSocket => "tcp-socket",
+            Segment::Reordering => "reordering",
+            Segment::Application => "application",
+            Segment::TxTotal | Segment::RxTotal => "total",
+            Segment::TxUnexplained | Segment::RxUnexplained => "unexplained",
+        }
+    }
+
+    /// The layers that it lies between.
+    pub fn ends(self) -> (Layer, Layer) {
+        match self {
+            Segment::SocketTcp => (Layer::TxSocket, Layer::TxTcp),
+            Segment::TcpIp => (Layer::TxTcp, Layer::TxIp),
+            Segment::IpDriver => (Layer::TxIp, Layer::TxDriver),
+            Segment::Queueing => (Layer::TxQueue, Layer::TxDriver),
+            Segment::TxTotal | Segment::TxUnexplained => (Layer::TxSocket, Layer::TxDriver),
+            Segment::DriverIp => (Layer::RxDriver, Layer::RxIp),
+            Segment::IpTcp => (Layer::RxIp, Layer::RxTcp),
+            Segment::TcpSocket => (Layer::RxTcp, Layer::RxSocket),
+            Segment::Reordering => (Layer::RxTcp, Layer::RxReady),
+            Segment::Application => (Layer::RxReady, Layer::RxSocket),
+            Segment::RxTotal | Segment::RxUnexplained => (Layer::RxDriver, Layer::RxSocket),
+        }
+    }
+
+    /// Which way bytes go in it.
+    pub fn direction(self) -> Direction {
+        self.ends().0.direction()
+    }
+
+    /// The total of its side.
+    pub fn total(self) -> Segment {
+        match self.direction() {
+            Direction::Tx => Segment::TxTotal,
+            Direction::Rx => Segment::RxTotal,
+        }
+    }
+
+    /// True of what is measured over all layers of a side, and not between two.
+    pub fn is_whole(self) -> bool {
+        matches!(self.name(), "total" | "unexplained")
+    }
+
+    /// The segment that it is a part of, if it is: its time is counted there too.
+    pub fn part_of(self) -> Option<Segment> {
+        match self {
+            Segment::Queueing => Some(Segment::IpDriver),
+            Segment::Reordering | Segment::Application => Some(Segment::TcpSocket),
+            _ => None,
+        }
+    }
+}
+
+/// What was counted beside the segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Grid bytes that reached the driver, of which the first stamp was missing:
+    /// they were written before the run began, or their row went to another.
+    pub tx_unbegun: u64,
+    /// Grid bytes that were read, of which the first stamp was missing.
+    pub rx_unbegun: u64,
+    /// Grid bytes that reached the driver after TCP had sent them again: of no
+    /// segment.
+    pub retransmitted: u64,
+    /// Grid bytes of which a layer's stamp was missing, by layer.
+    pub missed: [u64; abi::DWELL_LAYERS as usize],
+}
+
+impl Counters {
+    /// The sum over all CPUs.
+    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_stack_counters>) -> Counters {
+        let mut sum = Counters::default();
+        for cpu in cpus {
+            let value = |counter: u32| cpu.value[counter as usize];
+            sum.tx_unbegun += value(abi::DWELL_TX_UNBEGUN);
+            sum.rx_unbegun += value(abi::DWELL_RX_UNBEGUN);
+            sum.retransmitted += value(abi::DWELL_RETRANSMITTED);
+            for (layer, missed) in (abi::DWELL_MISSED..).zip(&mut sum.missed) {
+                *missed += value(layer);
+            }
+        }
+        sum
+    }
+
+    /// Grid bytes of which this layer's stamp was missing.
+    pub fn missed(&self, layer: Layer) -> u64 {
+        self.missed[layer as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_in_the_order_of_the_core() {
+        for (index, layer) in Layer::ALL.iter().enumerate() {
+            assert_eq!(*layer as usize, index);
+        }
+        for (index, segment) in Segment::ALL.iter().enumerate() {
+            assert_eq!(*segment as usize, index);
+            assert_eq!(
+                segment.ends().0.direction(),
+                segment.ends().1.direction(),
+                "{segment:?}"
+            );
+        }
+    }
+}

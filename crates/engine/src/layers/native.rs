@@ -1,0 +1,111 @@
+//! The layers run in user space.
+#![allow(unsafe_code)]
+
+use std::{fmt, net::SocketAddr};
+
+use zerocopy::FromBytes;
+
+use super::{Config, Counters, Layer, Segment};
+use crate::{abi, histogram::Histogram, table};
+
+/// Bytes of a flow: from a sequence number on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes {
+    /// The first one's sequence number.
+    pub seq: u32,
+    /// How many.
+    pub bytes: u32,
+}
+
+/// A flow that [`Path`] knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow(u64);
+
+/// A host's layers, with a clock that the caller has.
+pub struct Path {
+    core: Box<abi::dwell_layers>,
+    /// Held for the core, which has a pointer to it.
+    _rows: Vec<u64>,
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Path")
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Path {
+    /// No byte was seen yet.
+    pub fn new(config: &Config) -> Path {
+        // SAFETY: a pure function.
+        let stride = unsafe { abi::dwell_layers_stride() } as usize;
+        let mut rows = table::zeroed(config.rows(), stride);
+        let mut core = Box::<abi::dwell_layers>::default();
+        core.program = config.to_core();
+        core.rows = rows.as_mut_ptr().cast();
+        Path { core, _rows: rows }
+    }
+
+    /// The flow from one end to the other.
+    pub fn flow(&self, source: SocketAddr, destination: SocketAddr) -> Flow {
+        let address = |end: SocketAddr| {
+            let octets = match end.ip() {
+                std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                std::net::IpAddr::V6(v6) => v6.octets(),
+            };
+            abi::dwell_address::read_from_bytes(&octets).expect("both are 16 bytes")
+        };
+        let (from, to) = (address(source), address(destination));
+        // SAFETY: all three are valid, and the core keeps no pointer.
+        Flow(unsafe {
+            abi::dwell_layers_flow(&*self.core, &from, &to, source.port(), destination.port())
+        })
+    }
+
+    /// A packet with these bytes, or a write of them, passes a layer.
+    pub fn pass(&mut self, flow: Flow, bytes: Bytes, layer: Layer, now_ns: u64) {
+        self.pass_down(flow, bytes, layer, now_ns, 0);
+    }
+
+    /// A packet leaves IP that TCP had handed down at `tcp_ns`.
+    pub fn leave_ip(&mut self, flow: Flow, bytes: Bytes, tcp_ns: u64, now_ns: u64) {
+        self.pass_down(flow, bytes, Layer::TxIp, now_ns, tcp_ns);
+    }
+
+    fn pass_down(&mut self, flow: Flow, bytes: Bytes, layer: Layer, now_ns: u64, tcp_ns: u64) {
+        let Bytes { seq, bytes } = bytes;
+        // SAFETY: the core has as many rows as its masks say.
+        unsafe {
+            abi::dwell_layers_pass(
+                &mut *self.core,
+                flow.0,
+                seq,
+                bytes,
+                layer as u32,
+                now_ns,
+                tcp_ns,
+            );
+        }
+    }
+
+    /// All bytes before `end` are in order (`Layer::RxReady`), or were read
+    /// (`Layer::RxSocket`).
+    pub fn reach(&mut self, flow: Flow, end: u32, layer: Layer, now_ns: u64) {
+        // SAFETY: as above.
+        unsafe { abi::dwell_layers_reach(&mut *self.core, flow.0, end, layer as u32, now_ns) }
+    }
+
+    /// What a segment took.
+    pub fn segment(&self, segment: Segment) -> Histogram {
+        let mut histogram = Histogram::default();
+        histogram.merge_kernel(&self.core.segment[segment as usize]);
+        histogram
+    }
+
+    /// What was counted beside.
+    pub fn counters(&self) -> Counters {
+        Counters::sum([&self.core.counters])
+    }
+}

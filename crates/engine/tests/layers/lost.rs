@@ -1,0 +1,94 @@
+//! What is lost, sent again, or not stamped.
+
+use dwell_engine::layers::{Config, Layer, Segment};
+
+use crate::support::{GRID, Host};
+
+#[test]
+fn a_byte_that_is_sent_again_after_it_left_counts_once() {
+    let mut host = Host::new();
+    host.send(GRID, 100, 1_000);
+    host.leave_ip(GRID, 100, 200_000_000, 200_000_000);
+    host.pass(GRID, 100, Layer::TxDriver, 200_001_000);
+    assert_eq!(host.count(Segment::TxTotal), 1);
+    assert_eq!(host.sum_ns(Segment::TxTotal), 4_000);
+}
+
+/// The queueing discipline dropped the first copy: what the second took is no
+/// delay of a queue.
+#[test]
+fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    host.leave_ip(GRID, 100, 2_000, 3_000);
+    host.pass(GRID, 100, Layer::TxQueue, 4_000);
+    host.leave_ip(GRID, 100, 200_000_000, 200_000_000);
+    host.pass(GRID, 100, Layer::TxDriver, 200_001_000);
+    assert_eq!(host.count(Segment::TxTotal), 0);
+    assert_eq!(host.path.counters().retransmitted, 1);
+}
+
+/// Lost in the network: its way up begins when it arrives.
+#[test]
+fn on_the_way_up_the_first_arrival_counts() {
+    let mut host = Host::new();
+    host.arrive(2 * GRID, GRID, 1_000_000);
+    host.arrive(GRID, GRID, 300_000_000);
+    host.arrive(2 * GRID, GRID, 300_100_000);
+    host.reach(3 * GRID, Layer::RxReady, 300_200_000);
+    host.reach(3 * GRID, Layer::RxSocket, 300_200_000);
+    assert_eq!(
+        host.sum_ns(Segment::RxTotal),
+        (300_200_000 - 1_000_000) + 200_000
+    );
+}
+
+#[test]
+fn what_no_stamp_explains_is_unexplained_and_the_layer_is_named() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    // Paced: TCP's time is in the future, and tells when it should leave.
+    host.leave_ip(GRID, 100, 50_000, 3_000);
+    host.pass(GRID, 100, Layer::TxQueue, 4_000);
+    host.pass(GRID, 100, Layer::TxDriver, 60_000);
+    assert_eq!(host.count(Segment::SocketTcp), 0);
+    assert_eq!(host.count(Segment::TcpIp), 0);
+    assert_eq!(host.sum_ns(Segment::IpDriver), 57_000);
+    assert_eq!(host.sum_ns(Segment::TxUnexplained), 2_000);
+    assert_eq!(host.sum_ns(Segment::TxTotal), 59_000);
+    assert_eq!(host.path.counters().missed(Layer::TxTcp), 1);
+    assert_eq!(host.path.counters().missed(Layer::TxQueue), 0);
+}
+
+/// Written, or arrived, before the run began.
+#[test]
+fn without_its_first_stamp_a_byte_is_of_no_segment() {
+    let mut host = Host::new();
+    host.leave_ip(GRID, 100, 2_000, 3_000);
+    host.pass(GRID, 100, Layer::TxDriver, 5_000);
+    host.pass(GRID, 100, Layer::RxTcp, 6_000);
+    host.reach(GRID + 100, Layer::RxSocket, 9_000);
+    for segment in Segment::ALL {
+        assert_eq!(host.count(segment), 0, "{segment:?}");
+    }
+    assert_eq!(host.path.counters().tx_unbegun, 1);
+    assert_eq!(host.path.counters().rx_unbegun, 1);
+}
+
+/// A kernel without a hook at the socket's entry: the figures begin at the next.
+#[test]
+fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
+    let layers = Layer::ALL[1..].to_vec();
+    let mut host = Host::with(&Config {
+        layers,
+        ..Config::default()
+    });
+    host.leave_ip(GRID, 100, 2_000, 3_000);
+    host.pass(GRID, 100, Layer::TxQueue, 4_000);
+    host.pass(GRID, 100, Layer::TxDriver, 5_000);
+    assert_eq!(host.count(Segment::SocketTcp), 0);
+    assert_eq!(host.sum_ns(Segment::TcpIp), 1_000);
+    assert_eq!(host.sum_ns(Segment::TxTotal), 3_000);
+    assert_eq!(host.count(Segment::TxUnexplained), 0);
+    assert_eq!(host.path.counters().missed(Layer::TxSocket), 0);
+}

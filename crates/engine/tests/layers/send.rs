@@ -1,0 +1,150 @@
+//! The way down.
+
+use dwell_engine::layers::{Config, Layer, Segment};
+
+use crate::support::{GRID, Host};
+
+#[test]
+fn each_segment_is_the_time_between_its_layers_and_they_add_up() {
+    let mut host = Host::new();
+    host.send(GRID, 100, 1_000_000);
+    for (segment, ns) in [
+        (Segment::SocketTcp, 1_000),
+        (Segment::TcpIp, 1_000),
+        (Segment::IpDriver, 2_000),
+        (Segment::Queueing, 1_000),
+        (Segment::TxTotal, 4_000),
+    ] {
+        assert_eq!(host.count(segment), 1, "{segment:?}");
+        assert_eq!(host.sum_ns(segment), ns, "{segment:?}");
+    }
+    assert_eq!(host.count(Segment::TxUnexplained), 0);
+}
+
+#[test]
+fn a_packet_between_two_grid_bytes_costs_and_counts_nothing() {
+    let mut host = Host::new();
+    host.send(GRID + 1, GRID - 1, 1_000);
+    host.send(GRID, 0, 1_000);
+    assert_eq!(host.count(Segment::TxTotal), 0);
+    // the last byte of the packet is the grid byte
+    host.send(GRID + 1, GRID, 1_000);
+    assert_eq!(host.count(Segment::TxTotal), 1);
+}
+
+/// Four grid bytes in one packet of TCP's, that the device gets in packets of
+/// its own size: each of them passes when the packet does that carries it.
+#[test]
+fn a_segment_that_is_split_on_its_way_is_matched_byte_by_byte() {
+    let mut host = Host::new();
+    let mss = 1448;
+    host.pass(0, 4 * GRID, Layer::TxSocket, 1_000);
+    host.leave_ip(0, 4 * GRID, 2_000, 3_000);
+    host.pass(0, 4 * GRID, Layer::TxQueue, 3_000);
+    for (index, seq) in (0..4 * GRID).step_by(mss as usize).enumerate() {
+        let bytes = mss.min(4 * GRID - seq);
+        host.pass(seq, bytes, Layer::TxDriver, 10_000 + index as u64);
+    }
+    assert_eq!(host.count(Segment::IpDriver), 4);
+    // 0, 16384, 32768 and 49152 are in packets 0, 11, 22 and 33
+    assert_eq!(host.sum_ns(Segment::IpDriver), 4 * 7_000 + 11 + 22 + 33);
+}
+
+/// Two writes that go out as one packet.
+#[test]
+fn writes_that_are_joined_keep_their_own_times() {
+    let mut host = Host::new();
+    host.pass(GRID, 10, Layer::TxSocket, 1_000);
+    host.pass(GRID + 10, GRID, Layer::TxSocket, 5_000);
+    host.leave_ip(GRID, GRID + 10, 6_000, 6_000);
+    host.pass(GRID, GRID + 10, Layer::TxDriver, 6_000);
+    assert_eq!(host.sum_ns(Segment::SocketTcp), 5_000 + 1_000);
+}
+
+/// What a write was told to copy, and had to wait for, is stamped again.
+#[test]
+fn a_byte_is_written_when_it_was_copied_at_last() {
+    let mut host = Host::new();
+    host.pass(GRID, 2 * GRID, Layer::TxSocket, 1_000);
+    host.pass(GRID, 2 * GRID, Layer::TxSocket, 9_000);
+    host.leave_ip(GRID, 2 * GRID, 10_000, 10_000);
+    host.pass(GRID, 2 * GRID, Layer::TxDriver, 10_000);
+    assert_eq!(host.sum_ns(Segment::SocketTcp), 2 * 1_000);
+}
+
+#[test]
+fn sequence_numbers_wrap_in_a_packet_and_in_a_flow() {
+    let mut host = Host::new();
+    host.send(u32::MAX - 99, 200, 1_000);
+    assert_eq!(host.count(Segment::TxTotal), 1, "byte 0 is in it");
+    // All of a cycle, and the same numbers again: 4 GiB later they are other bytes.
+    for cycle in 0..2u64 {
+        for slot in 0..1u32 << 18 {
+            host.send(slot << 14, 1, 10_000 + cycle);
+        }
+    }
+    assert_eq!(host.count(Segment::TxTotal), 1 + 2 * (1 << 18));
+}
+
+/// Also where the table has more rows than the sequence space has grid bytes.
+#[test]
+fn bytes_of_the_last_cycle_are_not_taken_for_retransmissions() {
+    for sample_bytes in [1 << 14, 1 << 20, 1 << 24] {
+        let mut host = Host::with(&Config {
+            sample_bytes,
+            ..Config::default()
+        });
+        let slots = (1u64 << 32) / u64::from(sample_bytes);
+        for slot in 0..2 * slots {
+            let seq = (slot * u64::from(sample_bytes)) as u32;
+            host.arrive(seq, 1, slot * 10_000 + 1);
+            host.reach(seq.wrapping_add(1), Layer::RxReady, slot * 10_000 + 3_001);
+            host.reach(seq.wrapping_add(1), Layer::RxSocket, slot * 10_000 + 4_001);
+        }
+        assert_eq!(host.count(Segment::RxTotal), 2 * slots);
+        assert_eq!(host.sum_ns(Segment::RxTotal), 2 * slots * 4_000);
+    }
+}
+
+#[test]
+fn flows_share_the_rows_and_keep_apart() {
+    let mut host = Host::new();
+    let one = host.flow;
+    let other = host.path.flow(
+        "192.0.2.1:5201".parse().unwrap(),
+        "192.0.2.2:40001".parse().unwrap(),
+    );
+    for (flow, now_ns) in [(one, 1_000), (other, 2_000)] {
+        host.flow = flow;
+        host.pass(GRID, 1, Layer::TxSocket, now_ns);
+    }
+    for (flow, now_ns) in [(one, 11_000), (other, 12_000)] {
+        host.flow = flow;
+        host.leave_ip(GRID, 1, now_ns, now_ns);
+        host.pass(GRID, 1, Layer::TxDriver, now_ns);
+    }
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    assert_eq!(host.sum_ns(Segment::TxTotal), 2 * 10_000);
+}
+
+#[test]
+fn of_a_large_packet_the_last_grid_bytes_are_stamped() {
+    let mut host = Host::with(&Config {
+        sample_bytes: 1 << 10,
+        ..Config::default()
+    });
+    host.send(0, 1 << 16, 1_000);
+    assert_eq!(host.count(Segment::TxTotal), 16);
+    let mut host = Host::with(&Config {
+        sample_bytes: 1 << 10,
+        ..Config::default()
+    });
+    host.pass(0, 1 << 16, Layer::TxSocket, 1_000);
+    host.leave_ip(0, 1 << 16, 2_000, 2_000);
+    host.pass(63 << 10, 1, Layer::TxDriver, 3_000);
+    host.pass(48 << 10, 1, Layer::TxDriver, 3_000);
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    host.pass(47 << 10, 1, Layer::TxDriver, 3_000);
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    assert_eq!(host.path.counters().tx_unbegun, 1);
+}
