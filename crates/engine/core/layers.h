@@ -19,8 +19,10 @@
 
 #include "layers_types.h"
 
-/* Grid bytes of one packet that are stamped: its last ones. */
-#define DWELL_GRID_BURST 16
+/* Grid bytes of one packet that are stamped; of one that has more, the last.
+ * All of 64 KiB where each 64th is one.
+ */
+#define DWELL_GRID_BURST 1024
 
 /* Rows in a sequence that may be missing before a walk back gives up. */
 #define DWELL_WALK_MISSES 4
@@ -183,51 +185,56 @@ static __always_inline void dwell_row_read(void *embedder,
 	dwell_row_missed(embedder, program, row, DWELL_RX_DRIVER, DWELL_RX_SOCKET);
 }
 
-/* A packet, or what a write is about to copy, passes a layer. With `tcp_ns`,
- * when TCP handed it down is known too.
- */
-static __always_inline void dwell_span_stamp(void *embedder,
-					     const struct dwell_stack_program *program,
-					     const struct dwell_span *span, __u32 layer,
-					     __u64 now_ns, __u64 tcp_ns)
+/* The grid bytes of a packet, or of what a write is about to copy, at a layer. */
+struct dwell_pass {
+	__u64 flow;
+	__u64 now_ns;
+	__u64 tcp_ns; /* when TCP handed it down, if that is known */
+	__u32 slot;   /* the first one, in grid bytes */
+	__u32 steps;  /* how many */
+};
+
+/* Of a span that has a grid byte. */
+static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_program *program,
+						       const struct dwell_span *span, __u64 now_ns,
+						       __u64 tcp_ns)
 {
 	__u32 shift = program->shift & 31;
 	__u32 first = dwell_grid_from(span->seq, shift);
-	/* grid bytes behind the first */
-	__u32 more = (span->bytes - (first - span->seq) - 1) >> shift;
+	__u32 steps = ((span->bytes - (first - span->seq) - 1) >> shift) + 1;
 	__u32 slot = first >> shift;
 
-	if (more >= DWELL_GRID_BURST) {
-		slot += more - (DWELL_GRID_BURST - 1);
-		more = DWELL_GRID_BURST - 1;
+	if (steps > DWELL_GRID_BURST) {
+		slot += steps - DWELL_GRID_BURST;
+		steps = DWELL_GRID_BURST;
 	}
-#ifdef __bpf__
-#pragma clang loop unroll(disable)
-#endif
-	for (__u32 i = 0; i < DWELL_GRID_BURST; i++, slot++) {
-		__u64 tag;
-		struct dwell_row *row;
+	return (struct dwell_pass){span->flow, now_ns, tcp_ns, slot, steps};
+}
 
-		if (i > more)
-			break;
-		slot &= ~0U >> shift;
-		tag = dwell_row_tag(span->flow, slot);
-		row = dwell_row_of(embedder, program, span->flow, slot);
-		if (!row)
-			break;
-		if (layer == DWELL_TX_IP) {
-			/* one that lies in the future is of a paced packet: when it
-			 * should leave, and not when TCP handed it down
-			 */
-			if (tcp_ns && tcp_ns <= now_ns)
-				dwell_row_stamp(row, tag, DWELL_TX_TCP, tcp_ns);
-			dwell_row_stamp(row, tag, DWELL_TX_IP, now_ns);
-			row->sent++;
-			continue;
-		}
-		if (dwell_row_stamp(row, tag, layer, now_ns) && layer == DWELL_TX_DRIVER)
-			dwell_row_sent(embedder, program, row);
+/* Stamps one of them, and goes on to the next. */
+static __always_inline void dwell_pass_step(void *embedder,
+					    const struct dwell_stack_program *program,
+					    struct dwell_pass *pass, __u32 layer)
+{
+	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
+	__u64 tag = dwell_row_tag(pass->flow, slot);
+	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, slot);
+
+	pass->slot++;
+	if (!row)
+		return;
+	if (layer == DWELL_TX_IP) {
+		/* one that lies in the future is of a paced packet: when it should
+		 * leave, and not when TCP handed it down
+		 */
+		if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns)
+			dwell_row_stamp(row, tag, DWELL_TX_TCP, pass->tcp_ns);
+		dwell_row_stamp(row, tag, DWELL_TX_IP, pass->now_ns);
+		row->sent++;
+		return;
 	}
+	if (dwell_row_stamp(row, tag, layer, pass->now_ns) && layer == DWELL_TX_DRIVER)
+		dwell_row_sent(embedder, program, row);
 }
 
 /* A walk back over the grid bytes below `end`, of which those that are new at a

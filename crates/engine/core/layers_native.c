@@ -38,9 +38,13 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 		       __u64 now_ns, __u64 tcp_ns)
 {
 	struct dwell_span span = {flow, seq, bytes};
+	struct dwell_pass pass;
 
-	if (dwell_grid_hit(&span, layers->program.shift))
-		dwell_span_stamp(layers, &layers->program, &span, layer, now_ns, tcp_ns);
+	if (!dwell_grid_hit(&span, layers->program.shift))
+		return;
+	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns);
+	for (__u32 step = 0; step < pass.steps; step++)
+		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
 
 void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,

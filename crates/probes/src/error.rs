@@ -43,6 +43,18 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A program could not be attached to a hook that no interface has.
+    #[error("cannot attach to {hook}, where '{layer}' is stamped: {io}; {remedy}")]
+    Hook {
+        /// Which hook.
+        hook: &'static str,
+        /// For which layer.
+        layer: &'static str,
+        /// The kernel's answer.
+        io: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A program array of somebody else could not be used.
     #[error("cannot take the slot {chain}: {io}; {remedy}")]
     Chain {

@@ -9,6 +9,7 @@ mod interface;
 mod load;
 pub mod response;
 pub mod rtt;
+pub mod stack;
 mod vantage;
 
 pub use attach::{Hook, TcHookKind};

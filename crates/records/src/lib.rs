@@ -22,7 +22,9 @@ mod summary;
 pub use clock::{Clock, Timestamps};
 pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, counted, entry};
 pub use output::Output;
-pub use record::{Distribution, Group, GroupKey, Interval, Prefix, Response, Status};
+pub use record::{
+    Distribution, Group, GroupKey, Interval, Prefix, Response, Stack, StackRow, Status,
+};
 pub use sink::{Flush, Sink, SinkError};
 pub use source::{Interfaces, Source};
 pub use summary::{FlowKey, FlowLine, Summary};

@@ -2,7 +2,7 @@
 
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
-use crate::{Format, Interval, Response, Sink, SinkError, Source, Status, Summary};
+use crate::{Format, Interval, Response, Sink, SinkError, Source, Stack, Status, Summary};
 
 /// Where records go, and how. After an error nothing more is written.
 pub struct Output {
@@ -48,6 +48,11 @@ impl Output {
     /// Writes an epoch of a flow.
     pub fn response(&mut self, response: &Response<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.response(response, source, out))
+    }
+
+    /// Writes an interval of `dwell stack`.
+    pub fn stack(&mut self, stack: &Stack<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.stack(stack, source, out))
     }
 
     /// Writes the groups of an interval.

@@ -1,7 +1,12 @@
 //! Records that the engine does not make: of an interval, and of a run.
 
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
-use dwell_engine::{histogram::Histogram, response::Record, rtt::Counters};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Layer, Segment},
+    response::Record,
+    rtt::Counters,
+};
 use serde::Serialize;
 
 /// An interval that is over, with the groups that had samples in it.
@@ -52,6 +57,49 @@ impl Response<'_> {
     /// True if there is an estimate, and nothing speaks against it.
     pub fn is_valid(&self) -> bool {
         self.response_ns.is_some() && self.reason.is_none()
+    }
+}
+
+/// An interval of `dwell stack` that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Stack<'a> {
+    /// When it ended, on the source's clock.
+    pub end_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// The name of this host.
+    pub host: &'a str,
+    /// One byte in so many was stamped.
+    pub sample_bytes: u32,
+    /// A segment each, in the order of a byte's way.
+    pub rows: &'a [StackRow],
+}
+
+/// What a segment of the stack took in an interval.
+#[derive(Debug, Clone)]
+pub struct StackRow {
+    /// Which segment.
+    pub segment: Segment,
+    /// What it took.
+    pub histogram: Histogram,
+    /// The hook where it begins; `None` where the kernel has none.
+    pub hook_from: Option<String>,
+    /// The hook where it ends.
+    pub hook_to: Option<String>,
+    /// The layer for want of which nothing is known of it.
+    pub missing: Option<Layer>,
+}
+
+impl Stack<'_> {
+    /// What part of the time of its side a segment takes, from 0 to 1. `None`
+    /// where no byte went all the way, or where it is not known.
+    pub fn share(&self, row: &StackRow) -> Option<f64> {
+        let total = self
+            .rows
+            .iter()
+            .find(|other| other.segment == row.segment.total())?;
+        let whole = total.histogram.sum_ns();
+        (row.missing.is_none() && whole > 0).then(|| row.histogram.sum_ns() as f64 / whole as f64)
     }
 }
 

@@ -4,6 +4,7 @@ mod doctor;
 mod lab;
 mod response;
 mod rtt;
+mod stack;
 
 use clap::Subcommand;
 
@@ -14,6 +15,7 @@ use crate::exit::{Exit, Failure};
 pub enum Verb {
     Rtt(Box<rtt::Args>),
     Response(Box<response::Args>),
+    Stack(Box<stack::Args>),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -24,6 +26,7 @@ impl Verb {
         match self {
             Verb::Rtt(args) => rtt::run(&args),
             Verb::Response(args) => response::run(&args),
+            Verb::Stack(args) => stack::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         }

@@ -45,6 +45,11 @@ fn response_help() {
 }
 
 #[test]
+fn stack_help() {
+    insta::assert_snapshot!(help(&["stack", "--help"]));
+}
+
+#[test]
 fn no_line_of_any_help_is_wider_than_the_terminal() {
     for verb in [
         &["--help"][..],
@@ -58,6 +63,7 @@ fn no_line_of_any_help_is_wider_than_the_terminal() {
         &["lab", "load", "memcached", "--help"],
         &["lab", "response", "--help"],
         &["response", "--help"],
+        &["stack", "--help"],
         &["response", "-h"],
     ] {
         for line in help(verb).lines() {

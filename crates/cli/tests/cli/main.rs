@@ -20,6 +20,7 @@ mod pipe;
 mod records;
 mod response;
 mod response_live;
+mod stack;
 mod summary;
 mod support;
 mod wire;

@@ -128,23 +128,21 @@ fn flows_share_the_rows_and_keep_apart() {
 }
 
 #[test]
-fn of_a_large_packet_the_last_grid_bytes_are_stamped() {
-    let mut host = Host::with(&Config {
-        sample_bytes: 1 << 10,
+fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
+    let config = Config {
+        sample_bytes: 64,
         ..Config::default()
-    });
+    };
+    let mut host = Host::with(&config);
     host.send(0, 1 << 16, 1_000);
-    assert_eq!(host.count(Segment::TxTotal), 16);
-    let mut host = Host::with(&Config {
-        sample_bytes: 1 << 10,
-        ..Config::default()
-    });
-    host.pass(0, 1 << 16, Layer::TxSocket, 1_000);
-    host.leave_ip(0, 1 << 16, 2_000, 2_000);
-    host.pass(63 << 10, 1, Layer::TxDriver, 3_000);
-    host.pass(48 << 10, 1, Layer::TxDriver, 3_000);
+    assert_eq!(host.count(Segment::TxTotal), 1024);
+    let mut host = Host::with(&config);
+    host.pass(0, 1 << 17, Layer::TxSocket, 1_000);
+    host.leave_ip(0, 1 << 17, 2_000, 2_000);
+    host.pass(2047 * 64, 1, Layer::TxDriver, 3_000);
+    host.pass(1024 * 64, 1, Layer::TxDriver, 3_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
-    host.pass(47 << 10, 1, Layer::TxDriver, 3_000);
+    host.pass(1023 * 64, 1, Layer::TxDriver, 3_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
     assert_eq!(host.path.counters().tx_unbegun, 1);
 }

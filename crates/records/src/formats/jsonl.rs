@@ -14,8 +14,8 @@ use dwell_engine::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{Format, response};
-use crate::{Distribution, Interval, Prefix, Response, Source, Status, Summary, Timestamps};
+use super::{Format, response, stack};
+use crate::{Distribution, Interval, Prefix, Response, Source, Stack, Status, Summary, Timestamps};
 
 /// Name and version of the objects' schema. The version changes if a key is
 /// removed or changes its meaning, not if one is added.
@@ -73,6 +73,10 @@ impl Format for Jsonl {
 
     fn response(&mut self, response: &Response<'_>, source: &Source, out: &mut Vec<u8>) {
         response::jsonl(response, &mut self.times, source, out);
+    }
+
+    fn stack(&mut self, interval: &Stack<'_>, source: &Source, out: &mut Vec<u8>) {
+        stack::jsonl(interval, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -4,6 +4,7 @@ mod jsonl;
 mod latency;
 mod ppviz;
 mod response;
+mod stack;
 mod table;
 mod text;
 
@@ -14,7 +15,7 @@ pub use latency::Latency;
 pub use ppviz::Ppviz;
 pub use text::{Text, counted};
 
-use crate::{Interval, Response, Source, Status, Summary};
+use crate::{Interval, Response, Source, Stack, Status, Summary};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -27,6 +28,9 @@ pub trait Format: Send {
 
     /// An epoch of a flow.
     fn response(&mut self, _response: &Response<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// An interval of `dwell stack`.
+    fn stack(&mut self, _stack: &Stack<'_>, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}

@@ -11,8 +11,8 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use super::{Format, Latency, response, table};
-use crate::{Interval, Response, Source, Summary, Timestamps};
+use super::{Format, Latency, response, stack, table};
+use crate::{Interval, Response, Source, Stack, Summary, Timestamps};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -80,6 +80,11 @@ impl Format for Text {
 
     fn response(&mut self, response: &Response<'_>, source: &Source, out: &mut Vec<u8>) {
         response::text(response, &mut self.times, source, out);
+    }
+
+    fn stack(&mut self, interval: &Stack<'_>, source: &Source, out: &mut Vec<u8>) {
+        self.time(interval.end_ns, source, out);
+        stack::text(interval, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -1,0 +1,160 @@
+//! Interval by interval.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs,
+    hash::BuildHasher,
+    thread,
+    time::{Duration, Instant},
+};
+
+use dwell_engine::layers::{Counters, Layer};
+use dwell_probes::stack::{self, Options, Probe, Profile};
+use dwell_records::{Output, Sink, Source, Stack, StackRow, counted, entry};
+
+use super::{Args, Format};
+use crate::{
+    args::nanos,
+    exit::{Exit, Failure},
+    source::{clock, monotonic_ns},
+    stop::Stop,
+    tell::tell,
+};
+
+/// Between two looks whether to end.
+const POLL: Duration = Duration::from_millis(20);
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let namespace = stack::own_namespace().map_err(|error| Failure::new(Exit::Host, error))?;
+    let config = args.config(namespace, RandomState::new().hash_one(std::process::id()))?;
+    let profile = Profile::find(&args.hooks).expect("clap takes names of profiles only");
+    let format = match args.format {
+        Format::Text => "text",
+        Format::Jsonl => "jsonl",
+    };
+    let format = entry(format).expect("a format of this name");
+    let source = Source {
+        clock: clock()?,
+        ..Source::default()
+    };
+    let output = Output::new((format.new)(), Sink::stdout()?, source);
+    let stop = Stop::listen(args.duration)?;
+    let mut probe = Probe::load(&Options { config, profile })?;
+    probe.attach()?;
+    let mut live = Live {
+        host: host_name(),
+        sample_bytes: args.sample_bytes,
+        probe,
+        output,
+        begun: Instant::now(),
+    };
+    let ended = live.watch(args.interval, &stop);
+    live.finish(ended)
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
+}
+
+struct Live {
+    host: String,
+    sample_bytes: u32,
+    probe: Probe,
+    output: Output,
+    /// When the interval began.
+    begun: Instant,
+}
+
+impl Live {
+    fn watch(&mut self, interval: Duration, stop: &Stop) -> Result<(), Failure> {
+        while !stop.is_asked() {
+            let left = interval.saturating_sub(self.begun.elapsed());
+            thread::sleep(POLL.min(left));
+            if self.begun.elapsed() >= interval {
+                self.end_interval()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_interval(&mut self) -> Result<(), Failure> {
+        let length = self.begun.elapsed();
+        self.begun = Instant::now();
+        self.output.source_mut().clock = clock()?;
+        let rows = self.rows()?;
+        self.output.stack(&Stack {
+            end_ns: monotonic_ns()?,
+            length_ns: nanos(length),
+            host: &self.host,
+            sample_bytes: self.sample_bytes,
+            rows: &rows,
+        })?;
+        self.output.flush()?;
+        Ok(())
+    }
+
+    fn rows(&mut self) -> Result<Vec<StackRow>, Failure> {
+        let taken = self.probe.take()?;
+        let hooks = self.probe.hooks();
+        let missing = stack::missing(hooks);
+        let rows = taken.into_iter().map(|taken| {
+            let (from, to) = stack::ends(hooks, taken.segment);
+            StackRow {
+                segment: taken.segment,
+                histogram: taken.histogram,
+                hook_from: stack::names(hooks, from),
+                hook_to: stack::names(hooks, to),
+                missing: missing
+                    .iter()
+                    .find(|(segment, _)| *segment == taken.segment)
+                    .map(|(_, layer)| *layer),
+            }
+        });
+        Ok(rows.collect())
+    }
+
+    /// Detaches, and tells what is left to tell, whatever ended the run.
+    fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
+        self.probe.detach();
+        if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
+            return ended.map(|()| Exit::Done);
+        }
+        let told = self.end_interval();
+        let counters = self.probe.counters()?;
+        if !matches!(&told, Err(failure) if failure.exit == Exit::Done) {
+            describe(&counters).into_iter().for_each(tell);
+        }
+        ended.and(told).map(|()| Exit::Done)
+    }
+}
+
+/// What is in no segment, and why: a line for each reason that there is.
+fn describe(counters: &Counters) -> Vec<String> {
+    let unbegun = counters.tx_unbegun + counters.rx_unbegun;
+    let reasons = [
+        (
+            unbegun,
+            "of which the first stamp is missing, left out: on their way before the run began, or \
+             more at once than there is room for (a larger --sample-bytes)"
+                .to_owned(),
+        ),
+        (
+            counters.retransmitted,
+            "that TCP had sent again before they reached the driver, left out".to_owned(),
+        ),
+    ];
+    let missed = Layer::ALL.map(|layer| {
+        let what = format!(
+            "without a stamp at {}: their time is unexplained",
+            layer.name()
+        );
+        (counters.missed(layer), what)
+    });
+    reasons
+        .into_iter()
+        .chain(missed)
+        .filter(|(bytes, _)| *bytes > 0)
+        .map(|(bytes, what)| format!("{} {what}", counted(bytes, "bytes")))
+        .collect()
+}

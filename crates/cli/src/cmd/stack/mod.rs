@@ -1,0 +1,90 @@
+//! `dwell stack`: where in this host bytes spend their time, layer by layer.
+
+mod live;
+
+use std::time::Duration;
+
+use clap::{ValueEnum, builder::PossibleValuesParser};
+use dwell_engine::{layers::Config, rtt::FilterRule};
+use dwell_probes::stack::PROFILES;
+
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+};
+
+/// Tell where in this host live TCP connections spend their time, layer by layer
+///
+/// Bytes of each connection are stamped at the socket, TCP, IP, the queueing discipline and the
+/// driver, on the way down and on the way up. Each interval gives a table with a line a segment:
+/// the time between two layers. The segments of a byte add up to its total. Looks at the network
+/// namespace that it is run in.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell stack --port 443                     a table a second, until Ctrl-C
+  dwell stack --duration 10s --interval 10s  one table of ten seconds, all connections
+  dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
+  dwell stack --port 6379 --sample-bytes 64  of connections with short messages")]
+#[group(skip)]
+pub struct Args {
+    /// Connections of which one end has this port
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Connections with an end there, or with ! none of them:
+    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    filter: Vec<String>,
+
+    /// Time between two tables
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
+    interval: Duration,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+
+    /// Stamp one byte in so many of a connection: a power of two from 64 to 16777216
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = sample_bytes)]
+    sample_bytes: u32,
+
+    /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
+    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    hooks: String,
+
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Jsonl,
+}
+
+fn sample_bytes(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(bytes) if bytes.is_power_of_two() && (1 << 6..=1 << 24).contains(&bytes) => Ok(bytes),
+        _ => Err("write a power of two from 64 to 16777216, as in 4096".into()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    live::run(args)
+}
+
+impl Args {
+    fn config(&self, namespace: u32, seed: u64) -> Result<Config, Failure> {
+        Ok(Config {
+            sample_bytes: self.sample_bytes,
+            port: self.port,
+            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            namespace: Some(namespace),
+            seed,
+            ..Config::default()
+        })
+    }
+}

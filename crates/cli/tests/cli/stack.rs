@@ -1,0 +1,359 @@
+//! `dwell stack` on real connections, against what the application's own clock, and the rate of a
+//! queueing discipline, say of the same bytes.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dwell_lab::Namespace;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::records::{number, text};
+use crate::support::{
+    DWELL, Pair, Process, Run, dwell, eventually, ip, links, skipped, spawn, tool,
+};
+
+const PORT: u16 = 5201;
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+
+/// Starts it, and waits until all layers are stamped.
+fn stamp(namespace: &Namespace, arguments: &[&str]) -> Process {
+    let port = PORT.to_string();
+    let always = ["stack", "--format", "jsonl", "--port", &port];
+    let mut process = spawn(namespace, DWELL, &[&always[..], arguments].concat());
+    // Eight tracepoints, and two netfilter hooks of each IP version.
+    let has_ipv6 = std::path::Path::new("/proc/net/if_inet6").exists();
+    let wanted = if has_ipv6 { 12 } else { 10 };
+    eventually("all layers are stamped", || {
+        process.has_ended() || links(process.id()) == wanted
+    });
+    if process.has_ended() {
+        panic!("it does not watch:\n{}", process.end());
+    }
+    process
+}
+
+fn objects(run: &Run) -> Vec<Value> {
+    let lines = run.stdout.lines();
+    let objects: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for object in &objects {
+        assert_eq!(object["type"], "stack");
+        assert_eq!(object["schema"], "dwell.stack/1");
+    }
+    objects
+}
+
+/// By direction and segment; of the only interval that had bytes.
+fn segments(run: &Run) -> BTreeMap<(String, String), Value> {
+    assert_eq!(run.status, Some(0), "{run}");
+    let mut segments = BTreeMap::new();
+    for object in objects(run) {
+        let key = (
+            text(&object, "direction").to_owned(),
+            text(&object, "segment").to_owned(),
+        );
+        segments.insert(key, object);
+    }
+    segments
+}
+
+fn of<'a>(run: &'a BTreeMap<(String, String), Value>, direction: &str, segment: &str) -> &'a Value {
+    &run[&(direction.to_owned(), segment.to_owned())]
+}
+
+/// A connection from left to right: the ends of the client and the server.
+fn connect(pair: &Pair, prepare: impl FnOnce(&TcpListener) + Send) -> (TcpStream, TcpStream) {
+    let listener = pair
+        .right
+        .enter(|| {
+            let listener = TcpListener::bind((SERVER, PORT)).unwrap();
+            prepare(&listener);
+            listener
+        })
+        .unwrap();
+    let client = pair
+        .left
+        .enter(|| TcpStream::connect(SocketAddr::from((SERVER, PORT))).unwrap())
+        .unwrap();
+    let (server, _) = listener.accept().unwrap();
+    client.set_nodelay(true).unwrap();
+    (client, server)
+}
+
+/// Sums are exact, so they add up to the nanosecond, but for means rounded down.
+fn adds_up(run: &BTreeMap<(String, String), Value>, direction: &str, names: &[&str]) {
+    let total = of(run, direction, "total");
+    let count = number(total, "count");
+    let sum: u64 = names
+        .iter()
+        .map(|name| {
+            let segment = of(run, direction, name);
+            assert_eq!(number(segment, "count"), count, "{segment}");
+            number(segment, "mean_ns")
+        })
+        .sum();
+    let mean = number(total, "mean_ns");
+    assert!(
+        (sum..=sum + names.len() as u64).contains(&mean),
+        "{sum} and {mean}"
+    );
+}
+
+#[test]
+fn root_an_application_that_reads_late_is_where_the_time_goes() {
+    if skipped() {
+        return;
+    }
+    const NAP: Duration = Duration::from_millis(200);
+    const BYTES: usize = 32 << 10;
+    let pair = Pair::start("stack-late");
+    let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "1024"]);
+    let (mut client, mut server) = connect(&pair, |_| ());
+    let begun = Instant::now();
+    client.write_all(&[1; BYTES]).unwrap();
+    thread::sleep(NAP);
+    server.read_exact(&mut [0; BYTES]).unwrap();
+    let longest = begun.elapsed();
+    let run = segments(&dwell.interrupt());
+
+    let waited = of(&run, "rx", "application");
+    let grid = (BYTES / 1024) as u64;
+    // A kernel may miss an event now and then.
+    assert!(
+        (grid / 2..=grid).contains(&number(waited, "count")),
+        "{waited}"
+    );
+    let between = NAP.as_nanos() as u64 / 2..=longest.as_nanos() as u64;
+    for figure in ["min_ns", "mean_ns", "max_ns"] {
+        assert!(between.contains(&number(waited, figure)), "{waited}");
+    }
+    assert_eq!(waited["part_of"], "tcp-socket");
+    assert!(waited["share"].as_f64().unwrap() > 0.9, "{waited}");
+    assert_eq!(waited["hook_from"], "tp_btf/sk_data_ready");
+    assert_eq!(waited["hook_to"], "tp_btf/tcp_rcv_space_adjust");
+    adds_up(&run, "rx", &["driver-ip", "ip-tcp", "tcp-socket"]);
+    assert_eq!(number(of(&run, "tx", "total"), "count"), 0);
+    eprintln!("slept {NAP:?}, all took {longest:?}: {waited}");
+}
+
+#[test]
+fn root_what_the_receiver_has_no_room_for_waits_in_the_senders_socket() {
+    if skipped() {
+        return;
+    }
+    const NAP: Duration = Duration::from_millis(300);
+    const BYTES: usize = 128 << 10;
+    let pair = Pair::start("stack-window");
+    let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "4096"]);
+    let (mut client, mut server) = connect(&pair, |listener| {
+        nix::sys::socket::setsockopt(listener, nix::sys::socket::sockopt::RcvBuf, &8192).unwrap();
+    });
+    nix::sys::socket::setsockopt(&client, nix::sys::socket::sockopt::SndBuf, &(4 * BYTES)).unwrap();
+    let begun = Instant::now();
+    client.write_all(&[1; BYTES]).unwrap();
+    let written = begun.elapsed();
+    assert!(written < NAP, "the write did not fit into the socket");
+    thread::sleep(NAP);
+    server.read_exact(&mut vec![0; BYTES]).unwrap();
+    let longest = begun.elapsed();
+    let run = segments(&dwell.interrupt());
+
+    let waited = of(&run, "tx", "socket-tcp");
+    let most = longest.as_nanos() as u64;
+    // All but what the window took at once left after the nap.
+    assert!(
+        (NAP.as_nanos() as u64..=most).contains(&number(waited, "max_ns")),
+        "{waited}"
+    );
+    assert!(
+        (NAP.as_nanos() as u64 / 2..=most).contains(&number(waited, "p50_ns")),
+        "{waited}"
+    );
+    assert!(waited["share"].as_f64().unwrap() > 0.9, "{waited}");
+    adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
+    eprintln!("slept {NAP:?}, all took {longest:?}: {waited}");
+}
+
+/// All is given to the device at once, and leaves as the bucket fills: a known time for each byte.
+#[test]
+fn root_a_queueing_discipline_of_known_rate_is_measured() {
+    if skipped() {
+        return;
+    }
+    const BYTES: usize = 40 << 10;
+    const BURST: u64 = 3000;
+    let pair = Pair::start("stack-tbf");
+    ip(
+        &pair.left,
+        "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n",
+    );
+    let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 200000";
+    tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
+    let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
+    let (mut client, mut server) = connect(&pair, |_| ());
+    client.write_all(&[1; BYTES]).unwrap();
+    server.read_exact(&mut [0; BYTES]).unwrap();
+    let run = segments(&dwell.interrupt());
+
+    // 8 Mbit/s are 1 byte in a microsecond; packets of 1448 bytes have 66 of headers.
+    let leaves_us = |byte: u64| ((byte / 1448 + 1) * 1514).saturating_sub(BURST);
+    let grid = || (0..BYTES as u64).step_by(1024);
+    let truth_ns = grid().map(leaves_us).sum::<u64>() * 1000 / grid().count() as u64;
+    let queued = of(&run, "tx", "queueing");
+    let mean_ns = number(queued, "mean_ns");
+    eprintln!("the rate says {truth_ns} ns: {queued}");
+    assert!(number(queued, "count") >= grid().count() as u64 / 2);
+    // A busy machine adds some, and takes nothing away but what the phase of the grid does.
+    let factor = mean_ns as f64 / truth_ns as f64;
+    assert!((0.9..1.5).contains(&factor), "{factor} of {truth_ns} ns");
+    assert!(queued["share"].as_f64().unwrap() > 0.9, "{queued}");
+    adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
+}
+
+#[test]
+fn root_other_ports_and_other_namespaces_are_left_alone() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-port");
+    let others = spawn(
+        &pair.left,
+        DWELL,
+        &[
+            "stack",
+            "--port",
+            "9",
+            "--format",
+            "jsonl",
+            "--sample-bytes",
+            "64",
+        ],
+    );
+    let elsewhere = Pair::start("stack-else");
+    let there = stamp(&elsewhere.left, &["--sample-bytes", "64"]);
+    let filtered = stamp(
+        &pair.left,
+        &["--sample-bytes", "64", "--filter", "!10.78.0.2"],
+    );
+    let here = stamp(
+        &pair.left,
+        &["--sample-bytes", "64", "--filter", "10.78.0.0/24"],
+    );
+    let (mut client, mut server) = connect(&pair, |_| ());
+    client.write_all(&[1; 1000]).unwrap();
+    server.read_exact(&mut [0; 1000]).unwrap();
+    let bytes = |process: Process| -> u64 {
+        let run = process.interrupt();
+        assert_eq!(run.status, Some(0), "{run}");
+        let objects = objects(&run);
+        assert!(!objects.is_empty());
+        objects.iter().map(|object| number(object, "count")).sum()
+    };
+    assert!(bytes(here) > 0);
+    assert_eq!(bytes(there), 0);
+    assert_eq!(bytes(filtered), 0);
+    assert_eq!(bytes(others), 0);
+}
+
+/// IPv6, both ends in one namespace, a connection older than the run.
+#[test]
+fn root_both_directions_of_a_connection_that_was_there_before() {
+    if skipped() {
+        return;
+    }
+    let namespace = Namespace::create("stack-lo").unwrap();
+    ip(&namespace, "link set lo up\n");
+    let (mut client, mut server) = namespace
+        .enter(|| {
+            let listener = TcpListener::bind(("::1", PORT)).unwrap();
+            let client = TcpStream::connect(("::1", PORT)).unwrap();
+            (client, listener.accept().unwrap().0)
+        })
+        .unwrap();
+    client.write_all(&[1; 5000]).unwrap();
+    server.read_exact(&mut [0; 5000]).unwrap();
+    let dwell = stamp(&namespace, &["--interval", "1h", "--sample-bytes", "64"]);
+    for _ in 0..20 {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+        server.write_all(&[1; 640]).unwrap();
+        client.read_exact(&mut [0; 640]).unwrap();
+    }
+    let run = segments(&dwell.interrupt());
+    for direction in ["tx", "rx"] {
+        // 20 times 10 grid bytes each way; a kernel may miss an event now and then
+        let total = of(&run, direction, "total");
+        assert!((200..=400).contains(&number(total, "count")), "{total}");
+    }
+}
+
+#[test]
+fn root_nothing_stays_attached_however_it_ends() {
+    if skipped() {
+        return;
+    }
+    let namespace = Namespace::create("stack-end").unwrap();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let process = stamp(&namespace, &[]);
+        let ids = link_ids(process.id());
+        let is_there = |id: &String| {
+            let list = tool(&namespace, "bpftool", &["link", "list"]);
+            list.lines()
+                .any(|line| line.starts_with(&format!("{id}: ")))
+        };
+        assert!(ids.len() >= 10 && ids.iter().all(is_there), "{ids:?}");
+        process.signal(signal);
+        process.end();
+        assert!(!ids.iter().any(is_there), "{ids:?} after {signal}");
+    }
+}
+
+fn link_ids(pid: u32) -> Vec<String> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    descriptors
+        .filter_map(|descriptor| std::fs::read_to_string(descriptor.unwrap().path()).ok())
+        .filter_map(|info| {
+            let line = info.lines().find_map(|line| line.strip_prefix("link_id:"));
+            line.map(|id| id.trim().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for (arguments, says) in [
+        (&["--sample-bytes", "1000"][..], "power of two"),
+        (&["--sample-bytes", "32"], "power of two"),
+        (&["--port", "0"], "1..=65535"),
+        (&["--hooks", "magic"], "tracepoint"),
+        (&["--interval", "0"], "longer than 0"),
+        (&["--filter", "nowhere"], "filter 'nowhere'"),
+    ] {
+        let run = dwell(&[&["stack"], arguments].concat());
+        assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
+        assert!(run.stderr.contains(says), "{arguments:?}: {run}");
+    }
+}
+
+#[test]
+fn root_without_privilege_it_says_what_is_missing() {
+    if skipped() {
+        return;
+    }
+    let run = crate::support::run(
+        std::process::Command::new("setpriv").args([
+            "--bounding-set=-sys_admin,-bpf,-net_admin,-perfmon",
+            "--inh-caps=-sys_admin,-bpf,-net_admin,-perfmon",
+            DWELL,
+            "stack",
+        ]),
+        b"",
+    );
+    assert_eq!(run.status, Some(3), "{run}");
+    assert!(run.stderr.contains("lacks CAP_BPF"), "{run}");
+}

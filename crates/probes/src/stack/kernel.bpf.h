@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The fields of the kernel's types that are read, by their names: libbpf finds
+ * where they are in the running kernel (CO-RE). Only what is used is here.
+ */
+#ifndef DWELL_KERNEL_H
+#define DWELL_KERNEL_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	union {
+		__be32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+};
+
+struct tcp_sock {
+	__u32 write_seq;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+};
+
+struct net_device {
+	possible_net_t nd_net;
+};
+
+struct sk_buff {
+	struct net_device *dev;
+	__s64 tstamp;
+	char cb[48];
+	unsigned int len;
+	__be16 protocol;
+	__u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+};
+
+struct iov_iter {
+	__u64 count;
+};
+
+struct msghdr {
+	struct iov_iter msg_iter;
+};
+
+struct nf_hook_state;
+
+struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
+	struct sk_buff *skb;
+};
+
+#pragma clang attribute pop
+
+/* As the wire has them; read by offset. */
+struct iphdr {
+	__u8 bytes[20];
+};
+
+struct ipv6hdr {
+	__u8 bytes[40];
+};
+
+struct tcphdr {
+	__u8 bytes[20];
+};
+
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
+
+#define IPPROTO_TCP 6
+#define AF_INET 2
+#define AF_INET6 10
+#define TCP_LISTEN 10
+
+#endif

@@ -1,0 +1,239 @@
+//! Where bytes spend their time in the layers of this host.
+
+mod hooks;
+
+use std::{io, os::linux::fs::MetadataExt, path::Path};
+
+use dwell_engine::{
+    abi,
+    histogram::Histogram,
+    layers::{Config, Counters, Layer, Segment},
+};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
+    ProgramMut,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub use hooks::{Hook, PROFILES, Profile, ends, missing, names};
+
+use crate::{
+    Error,
+    error::io_error,
+    load,
+    vantage::{failed, read_percpu},
+};
+use hooks::Place;
+
+static TRACEPOINT_OBJECT: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/stack_tracepoint.bpf.o"));
+
+const GENERATION: &str = ".data.generation";
+
+/// What to load.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What to stamp. Which layers are is found out here.
+    pub config: Config,
+    /// Where.
+    pub profile: &'static Profile,
+}
+
+/// What a segment took in an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// Which segment.
+    pub segment: Segment,
+    /// What it took.
+    pub histogram: Histogram,
+}
+
+/// The loaded programs. Dropping it detaches and unloads everything.
+pub struct Probe {
+    links: Vec<Link>,
+    object: Object,
+    hooks: Vec<&'static Hook>,
+    generation: u32,
+}
+
+impl Probe {
+    /// Loads the programs. Nothing is attached yet.
+    pub fn load(options: &Options) -> Result<Probe, Error> {
+        let hooks = options.profile.present();
+        let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
+        layers.dedup();
+        let config = Config {
+            layers,
+            ..options.config.clone()
+        };
+        let mut object = load::open("the stack programs", TRACEPOINT_OBJECT)?;
+        for mut program in object.progs_mut() {
+            let wanted = |hook: &&Hook| program.name() == hook.program;
+            let is_wanted = hooks.iter().any(wanted);
+            program.set_autoload(is_wanted);
+        }
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name == "rows" {
+                map.set_max_entries(config.rows())
+                    .map_err(failed("size", "rows"))?;
+            }
+            if name.ends_with(".rodata.program") {
+                map.set_initial_value(config.to_core().as_bytes())
+                    .map_err(failed("write", "configuration"))?;
+            }
+        }
+        Ok(Probe {
+            links: Vec::new(),
+            object: load::load("the stack programs", object)?,
+            hooks,
+            generation: 0,
+        })
+    }
+
+    /// Begins to stamp: the last layer first, so that no byte is on its way to a
+    /// layer that is not watched yet. Netfilter hooks are those of this thread's
+    /// network namespace.
+    pub fn attach(&mut self) -> Result<(), Error> {
+        for hook in self.hooks.iter().rev() {
+            let program = load::program(&self.object, hook.program);
+            let attached = match hook.place {
+                Place::Tracepoint(_) => program.attach().map(|link| self.links.push(link)),
+                Place::Netfilter(number) => {
+                    netfilter(&program, number).map(|links| self.links.extend(links))
+                }
+                Place::Carried => Ok(()),
+            };
+            attached.map_err(|error| refused(hook, io_error(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Stops stamping. What was measured can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The hooks that are used.
+    pub fn hooks(&self) -> &[&'static Hook] {
+        &self.hooks
+    }
+
+    /// Ends an interval: what each segment took in it. Programs that run
+    /// meanwhile count into the other half of the histograms.
+    pub fn take(&mut self) -> Result<Vec<Taken>, Error> {
+        let past = self.generation;
+        load::map(&mut self.object, GENERATION)
+            .update(&[0; 4], &(1 - past).to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("write", GENERATION))?;
+        self.generation = 1 - past;
+        load::wait_for_running_programs();
+
+        let histograms = load::map(&mut self.object, "histograms");
+        let cpus = libbpf_rs::num_possible_cpus().map_err(failed("size", "histograms"))?;
+        let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus];
+        let mut taken = Vec::new();
+        for segment in Segment::ALL {
+            let index = segment as u32 + past * abi::DWELL_SEGMENTS;
+            let mut histogram = Histogram::default();
+            for bytes in read_percpu(&histograms, "histograms", index)? {
+                if let Ok((cpu, _)) = abi::dwell_histogram::ref_from_prefix(&bytes) {
+                    histogram.merge_kernel(cpu);
+                }
+            }
+            if histogram.count() > 0 {
+                histograms
+                    .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
+                    .map_err(failed("write", "histograms"))?;
+            }
+            taken.push(Taken { segment, histogram });
+        }
+        Ok(taken)
+    }
+
+    /// What was counted so far, over all CPUs.
+    pub fn counters(&mut self) -> Result<Counters, Error> {
+        let cpus = read_percpu(&load::map(&mut self.object, "counters"), "counters", 0)?;
+        Ok(Counters::sum(
+            cpus.iter()
+                .filter_map(|bytes| abi::dwell_stack_counters::read_from_prefix(bytes).ok())
+                .map(|(counters, _)| counters)
+                .collect::<Vec<_>>()
+                .iter(),
+        ))
+    }
+
+    /// How often each program ran and for how many nanoseconds, if the kernel
+    /// keeps count (sysctl kernel.bpf_stats_enabled).
+    pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut names: Vec<_> = self.hooks.iter().map(|hook| hook.program).collect();
+        names.dedup();
+        names
+            .into_iter()
+            .filter_map(|name| {
+                let (runs, ns) = load::run_time(&load::program(&self.object, name))?;
+                (runs > 0).then_some((name, runs, ns))
+            })
+            .collect()
+    }
+}
+
+/// The number of this thread's network namespace, as programs see it.
+pub fn own_namespace() -> io::Result<u32> {
+    let number = Path::new("/proc/thread-self/ns/net").metadata()?.st_ino();
+    u32::try_from(number).map_err(io::Error::other)
+}
+
+/// Attaches to a hook of both IP versions; of one where the kernel has no IPv6.
+fn netfilter(program: &ProgramMut<'_>, number: i32) -> libbpf_rs::Result<Vec<Link>> {
+    let mut links = vec![netfilter_of(program, NFPROTO_IPV4, number)?];
+    if Path::new("/proc/net/if_inet6").exists() {
+        links.push(netfilter_of(program, NFPROTO_IPV6, number)?);
+    }
+    Ok(links)
+}
+
+/// Before other hooks on the way up, after them on the way down; beside other BPF
+/// programs, of which the kernel takes one a priority.
+fn netfilter_of(
+    program: &ProgramMut<'_>,
+    protocol_family: i32,
+    hooknum: i32,
+) -> libbpf_rs::Result<Link> {
+    const TRIES: i32 = 64;
+
+    let attach = |offset| {
+        program.attach_netfilter_with_opts(NetfilterOpts {
+            protocol_family,
+            hooknum,
+            // The kernel keeps the very first and last places for itself.
+            priority: match hooknum {
+                NF_INET_LOCAL_OUT => i32::MAX - 1 - offset,
+                _ => i32::MIN + 1 + offset,
+            },
+            ..Default::default()
+        })
+    };
+    (0..TRIES)
+        .map(attach)
+        .find(|result| match result {
+            Err(error) => io_error(error).raw_os_error() != Some(nix::libc::EBUSY),
+            Ok(_) => true,
+        })
+        .unwrap_or_else(|| attach(TRIES))
+}
+
+fn refused(hook: &Hook, io: io::Error) -> Error {
+    Error::Hook {
+        hook: hook.name,
+        layer: hook.layer.name(),
+        remedy: match io.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root, or grant them with \
+                 setcap"
+            }
+            _ => "`dwell doctor` tells what this kernel lacks",
+        },
+        io,
+    }
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The core's rows over BPF maps, and how a flow and its bytes are read from
+ * what the kernel hands a program.
+ */
+#include "kernel.bpf.h"
+
+#include "filter.h"
+#include "headers.h"
+#include "histogram.h"
+#include "layers.h"
+
+/* From kernels newer than the build machine's headers may be. */
+#ifndef BPF_F_MMAPABLE
+#define BPF_F_MMAPABLE (1U << 10)
+#endif
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
+SEC(".rodata.program") struct dwell_stack_program program = {};
+
+/* Which half of the histograms is written: user space reads the other. */
+SEC(".data.generation") __u32 generation = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_row);
+	__uint(max_entries, 1);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_histogram);
+	__uint(max_entries, 2 * DWELL_SEGMENTS);
+} histograms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_stack_counters);
+	__uint(max_entries, 1);
+} counters SEC(".maps");
+
+static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
+{
+	return bpf_map_lookup_elem(&rows, &index);
+}
+
+/* Global, so that the verifier walks it once. */
+__noinline int segment_add(__u32 segment, __u64 ns)
+{
+	__u32 index = segment + (generation & 1) * DWELL_SEGMENTS;
+	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+
+	if (histogram)
+		dwell_histogram_add(histogram, ns);
+	return 0;
+}
+
+static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
+{
+	segment_add(segment, ns);
+}
+
+static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
+{
+	__u32 zero = 0;
+	struct dwell_stack_counters *here = bpf_map_lookup_elem(&counters, &zero);
+
+	if (here && counter < DWELL_STACK_COUNTERS)
+		here->value[counter]++;
+}
+
+/* Who sends the bytes, and who gets them. Ports in host byte order. */
+struct ends {
+	struct dwell_address src;
+	struct dwell_address dst;
+	__u16 sport;
+	__u16 dport;
+};
+
+static __always_inline int wanted_namespace(const struct net *net)
+{
+	return !program.netns || net->ns.inum == program.netns;
+}
+
+static __always_inline int wanted_ports(const struct ends *ends)
+{
+	return !program.port || ends->sport == program.port || ends->dport == program.port;
+}
+
+static __always_inline int wanted_addresses(const struct ends *ends)
+{
+	struct dwell_flow_key key;
+
+	if (!program.filter.rules)
+		return 1;
+	key.a = ends->src;
+	key.b = ends->dst;
+	return dwell_filter_admits(&program.filter, &key, ends->sport, ends->dport);
+}
+
+static __always_inline __u64 flow_of(const struct ends *ends)
+{
+	return dwell_flow_hash(program.seed, &ends->src, &ends->dst, ends->sport, ends->dport);
+}
+
+static __always_inline void address_of(const struct in6_addr *from, struct dwell_address *to)
+{
+	to->high = from->in6_u.u6_addr32[0] | (__u64)from->in6_u.u6_addr32[1] << 32;
+	to->low = from->in6_u.u6_addr32[2] | (__u64)from->in6_u.u6_addr32[3] << 32;
+}
+
+static __always_inline void address4_of(__u32 from, struct dwell_address *to)
+{
+	to->high = 0;
+	to->low = 0xffff0000 | (__u64)from << 32;
+}
+
+/* The ends of a socket's flow, from here to there. False if it is not of a
+ * TCP connection that is looked at.
+ */
+static __always_inline int ends_of_socket(const struct sock *sk, struct ends *ends, int sends)
+{
+	const struct sock_common *common = &sk->__sk_common;
+	struct dwell_address local, remote;
+	__u16 local_port = common->skc_num, remote_port;
+
+	remote_port = dwell_ntohs(common->skc_dport);
+	ends->sport = sends ? local_port : remote_port;
+	ends->dport = sends ? remote_port : local_port;
+	if (!wanted_ports(ends) || !wanted_namespace(common->skc_net.net))
+		return 0;
+	if (common->skc_family == AF_INET) {
+		address4_of(common->skc_rcv_saddr, &local);
+		address4_of(common->skc_daddr, &remote);
+	} else {
+		/* IPv4 on a socket of IPv6 is written as a mapped address */
+		address_of(&common->skc_v6_rcv_saddr, &local);
+		address_of(&common->skc_v6_daddr, &remote);
+	}
+	ends->src = sends ? local : remote;
+	ends->dst = sends ? remote : local;
+	return 1;
+}
+
+#define WIRE8(at, offset) (*((const __u8 *)(at) + (offset)))
+#define WIRE16(at, offset) dwell_ntohs(*(const __u16 *)((const __u8 *)(at) + (offset)))
+#define WIRE32(at, offset) (*(const __u32 *)((const __u8 *)(at) + (offset)))
+
+static __always_inline __u64 wire64(const void *at, __u32 offset)
+{
+	return WIRE32(at, offset) | (__u64)WIRE32(at, offset + 4) << 32;
+}
+
+/* Reads a packet from its IP header on, of which `bytes` follow. False if it
+ * carries no byte that is stamped, or is of no flow that is looked at.
+ */
+static __always_inline int read_packet(const void *at, __u32 bytes, struct ends *ends,
+				       struct dwell_span *span)
+{
+	const struct iphdr *ip4 = bpf_core_cast(at, struct iphdr);
+	const struct ipv6hdr *ip6 = bpf_core_cast(at, struct ipv6hdr);
+	const struct tcphdr *tcp;
+	__u8 first = WIRE8(ip4, 0);
+	int is_ip4 = first >> 4 == 4;
+	__u32 head;
+
+	if (is_ip4) {
+		if (WIRE8(ip4, 9) != IPPROTO_TCP || WIRE16(ip4, 6) & 0x3fff)
+			return 0;
+		head = (first & 15) << 2;
+		/* 0 in packets too long for the field */
+		if (WIRE16(ip4, 2))
+			bytes = WIRE16(ip4, 2);
+	} else {
+		if (first >> 4 != 6 || WIRE8(ip6, 6) != IPPROTO_TCP)
+			return 0;
+		head = sizeof(struct ipv6hdr);
+		if (WIRE16(ip6, 4))
+			bytes = WIRE16(ip6, 4) + head;
+	}
+	tcp = bpf_core_cast(at + head, struct tcphdr);
+	ends->sport = WIRE16(tcp, 0);
+	ends->dport = WIRE16(tcp, 2);
+	if (!wanted_ports(ends))
+		return 0;
+	head += WIRE8(tcp, 12) >> 4 << 2;
+	if (bytes <= head)
+		return 0;
+	span->seq = dwell_ntohl(WIRE32(tcp, 4));
+	span->bytes = bytes - head;
+	if (!dwell_grid_hit(span, program.shift))
+		return 0;
+	if (is_ip4) {
+		address4_of(WIRE32(ip4, 12), &ends->src);
+		address4_of(WIRE32(ip4, 16), &ends->dst);
+	} else {
+		ends->src.high = wire64(ip6, 8);
+		ends->src.low = wire64(ip6, 16);
+		ends->dst.high = wire64(ip6, 24);
+		ends->dst.low = wire64(ip6, 32);
+	}
+	if (!wanted_addresses(ends))
+		return 0;
+	span->flow = flow_of(ends);
+	return 1;
+}
+
+/* Steps of bpf_loop(), a layer each, so that the verifier drops what is of others. */
+#define LOOP_PASS(name, layer)                                                                     \
+	static long name(__u32 index, void *pass)                                                  \
+	{                                                                                          \
+		dwell_pass_step(0, &program, pass, layer);                                         \
+		return 0;                                                                          \
+	}
+
+LOOP_PASS(pass_tx_socket, DWELL_TX_SOCKET)
+LOOP_PASS(pass_tx_ip, DWELL_TX_IP)
+LOOP_PASS(pass_tx_queue, DWELL_TX_QUEUE)
+LOOP_PASS(pass_tx_driver, DWELL_TX_DRIVER)
+LOOP_PASS(pass_rx_driver, DWELL_RX_DRIVER)
+LOOP_PASS(pass_rx_ip, DWELL_RX_IP)
+LOOP_PASS(pass_rx_tcp, DWELL_RX_TCP)
+
+typedef long (*pass_step)(__u32 index, void *pass);
+
+static __always_inline void pass_span(const struct dwell_span *span, __u64 tcp_ns, pass_step step)
+{
+	struct dwell_pass pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns);
+
+	bpf_loop(pass.steps, step, &pass, 0);
+}
+
+/* A packet, whose IP header is at `at`, passes a layer. */
+static __always_inline void pass_packet(const struct sk_buff *skb, const void *at, __u64 tcp_ns,
+					pass_step step)
+{
+	struct ends ends;
+	struct dwell_span span;
+	__u32 bytes = skb->len - (at - (const void *)skb->data);
+
+	if (read_packet(at, bytes, &ends, &span))
+		pass_span(&span, tcp_ns, step);
+}
+
+static __always_inline const void *network_header(const struct sk_buff *skb)
+{
+	return skb->head + skb->network_header;
+}
+
+static long reach_ready(__u32 index, void *walk)
+{
+	return dwell_walk_step_back(0, &program, walk, DWELL_RX_READY);
+}
+
+static long reach_socket(__u32 index, void *walk)
+{
+	return dwell_walk_step_back(0, &program, walk, DWELL_RX_SOCKET);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The profile `tracepoint`: a program a hook, each named for the layer that it
+ * stamps. What they return means nothing, but for netfilter.
+ */
+#include "stack.bpf.h"
+
+#define NF_ACCEPT 1
+
+/* Fires before each piece of a write is copied, with what is left of it; and
+ * again where it had to wait for room.
+ */
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
+	     int size_goal)
+{
+	const struct tcp_sock *tcp = bpf_core_cast(sk, struct tcp_sock);
+	__u64 left = msg->msg_iter.count;
+	struct dwell_span span;
+	struct ends ends;
+
+	span.seq = tcp->write_seq;
+	span.bytes = left < (__u32)size_goal ? left : (__u32)size_goal;
+	if (!dwell_grid_hit(&span, program.shift))
+		return 0;
+	if (!ends_of_socket(sk, &ends, 1) || !wanted_addresses(&ends))
+		return 0;
+	span.flow = flow_of(&ends);
+	pass_span(&span, 0, pass_tx_socket);
+	return 0;
+}
+
+/* LOCAL_OUT. The packet brings the time at which TCP handed it down. */
+SEC("netfilter")
+int tx_ip(struct bpf_nf_ctx *context)
+{
+	const struct sk_buff *skb = context->skb;
+
+	pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_ip);
+	return NF_ACCEPT;
+}
+
+static __always_inline int wanted_device(const struct sk_buff *skb)
+{
+	return wanted_namespace(skb->dev->nd_net.net);
+}
+
+static __always_inline int is_ip(const struct sk_buff *skb)
+{
+	return skb->protocol == DWELL_ETH_IPV4 || skb->protocol == DWELL_ETH_IPV6;
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(tx_queue, const struct sk_buff *skb)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_packet(skb, network_header(skb), 0, pass_tx_queue);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_packet(skb, network_header(skb), 0, pass_tx_driver);
+	return 0;
+}
+
+/* The network header is not known yet; the link's has been taken off. */
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(rx_driver_napi, const struct sk_buff *skb)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_packet(skb, skb->data, 0, pass_rx_driver);
+	return 0;
+}
+
+/* Of drivers without NAPI: veth, loopback. */
+SEC("tp_btf/netif_rx")
+int BPF_PROG(rx_driver, const struct sk_buff *skb)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_packet(skb, skb->data, 0, pass_rx_driver);
+	return 0;
+}
+
+/* PRE_ROUTING. */
+SEC("netfilter")
+int rx_ip(struct bpf_nf_ctx *context)
+{
+	const struct sk_buff *skb = context->skb;
+
+	pass_packet(skb, network_header(skb), 0, pass_rx_ip);
+	return NF_ACCEPT;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = bpf_core_cast(&skb->cb, struct tcp_skb_cb);
+	struct dwell_span span;
+	struct ends ends;
+
+	span.seq = cb->seq;
+	span.bytes = cb->end_seq - cb->seq;
+	if (!dwell_grid_hit(&span, program.shift))
+		return 0;
+	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+		return 0;
+	span.flow = flow_of(&ends);
+	pass_span(&span, 0, pass_rx_tcp);
+	return 0;
+}
+
+/* Sockets of all kinds are told so. */
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(rx_ready, const struct sock *sk)
+{
+	const struct tcp_sock *tcp;
+	struct dwell_walk_back walk;
+	struct ends ends;
+
+	if (sk->sk_protocol != IPPROTO_TCP || sk->__sk_common.skc_state == TCP_LISTEN)
+		return 0;
+	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+		return 0;
+	tcp = bpf_core_cast(sk, struct tcp_sock);
+	walk = dwell_walk_from(&program, flow_of(&ends), tcp->rcv_nxt, bpf_ktime_get_ns());
+	bpf_loop(DWELL_WALK_STEPS, reach_ready, &walk, 0);
+	return 0;
+}
+
+/* After each piece that the application has read. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(rx_socket, const struct sock *sk)
+{
+	const struct tcp_sock *tcp;
+	struct dwell_walk_back walk;
+	struct ends ends;
+
+	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+		return 0;
+	tcp = bpf_core_cast(sk, struct tcp_sock);
+	walk = dwell_walk_from(&program, flow_of(&ends), tcp->copied_seq, bpf_ktime_get_ns());
+	bpf_loop(DWELL_WALK_STEPS, reach_socket, &walk, 0);
+	return 0;
+}

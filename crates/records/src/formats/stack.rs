@@ -1,0 +1,245 @@
+//! Intervals of `dwell stack`, as a table and as objects.
+
+use std::io::Write;
+
+use dwell_engine::layers::{Direction, Segment};
+use serde::Serialize;
+
+use super::{Latency, counted, text::Trimmed};
+use crate::{Distribution, Source, Stack, StackRow, Timestamps};
+
+/// Name and version of the objects' schema, as [`super::SCHEMA`].
+const SCHEMA: &str = "dwell.stack/1";
+
+const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
+const UNKNOWN: &str = "-";
+
+/// `type` "stack": what a segment took in the interval that ended at `time`. With
+/// `missing`, the layer that the kernel has no hook for, the figures are null.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    interval_ns: u64,
+    host: &'a str,
+    flow: Option<()>,
+    segment: &'a str,
+    direction: &'a str,
+    part_of: Option<&'a str>,
+    #[serde(flatten)]
+    figures: Distribution,
+    share: Option<f64>,
+    sample_bytes: u32,
+    hook_from: Option<&'a str>,
+    hook_to: Option<&'a str>,
+    missing: Option<&'a str>,
+}
+
+/// Writes an object a segment.
+pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
+    let time = times.rfc3339(source.clock.unix_ns(stack.end_ns));
+    for row in stack.rows {
+        let object = Object {
+            kind: "stack",
+            schema: SCHEMA,
+            time,
+            interval_ns: stack.length_ns,
+            host: stack.host,
+            flow: None,
+            segment: row.segment.name(),
+            direction: row.segment.direction().name(),
+            part_of: row.segment.part_of().map(Segment::name),
+            figures: Distribution::from(&row.histogram),
+            share: stack.share(row).map(|share| (share * 1e6).round() / 1e6),
+            sample_bytes: stack.sample_bytes,
+            hook_from: row.hook_from.as_deref(),
+            hook_to: row.hook_to.as_deref(),
+            missing: row.missing.map(|layer| layer.name()),
+        };
+        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
+        out.push(b'\n');
+    }
+}
+
+/// Writes the rest of the line that begins with the time, and a table: a line a
+/// segment, parts of a segment below it, the total of each side last. A side that
+/// no byte went through has no lines.
+pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
+    let count = |total: Segment| {
+        let rows = stack.rows.iter();
+        rows.filter(|row| row.segment == total)
+            .map(|row| row.histogram.count())
+            .sum::<u64>()
+    };
+    let (sent, read) = (count(Segment::TxTotal), count(Segment::RxTotal));
+    put(
+        out,
+        format_args!(
+            "  {} sent and {} read were stamped in {}, 1 byte in {}\n",
+            counted(sent, "bytes"),
+            counted(read, "bytes"),
+            Trimmed(Latency(stack.length_ns)),
+            stack.sample_bytes
+        ),
+    );
+    if sent == 0 && read == 0 {
+        return;
+    }
+    put(out, format_args!("{:<17}", "segment"));
+    for (index, head) in HEADS.iter().enumerate() {
+        let width = if index == 0 { 8 } else { 9 };
+        put(out, format_args!("{head:>width$}"));
+    }
+    out.push(b'\n');
+    for (direction, bytes) in [(Direction::Tx, sent), (Direction::Rx, read)] {
+        if bytes == 0 {
+            continue;
+        }
+        let rows = || {
+            let rows = stack.rows.iter();
+            rows.filter(move |row| row.segment.direction() == direction)
+        };
+        let is_total = |row: &&StackRow| row.segment == row.segment.total();
+        rows()
+            .filter(|row| !is_total(row))
+            .for_each(|row| line(stack, row, out));
+        rows()
+            .filter(is_total)
+            .for_each(|row| line(stack, row, out));
+    }
+    out.push(b'\n');
+}
+
+fn line(stack: &Stack<'_>, row: &StackRow, out: &mut Vec<u8>) {
+    let indent = if row.segment.part_of().is_some() {
+        "  "
+    } else {
+        ""
+    };
+    let name = format!(
+        "{} {indent}{}",
+        row.segment.direction().name(),
+        row.segment.name()
+    );
+    put(out, format_args!("{name:<17}"));
+    if let Some(layer) = row.missing {
+        put(
+            out,
+            format_args!("{UNKNOWN:>8}  missing: no hook for {} here\n", layer.name()),
+        );
+        return;
+    }
+    let figures = Distribution::from(&row.histogram);
+    put(out, format_args!("{:>8}", figures.count));
+    for ns in [
+        figures.mean_ns,
+        figures.p50_ns,
+        figures.p90_ns,
+        figures.p99_ns,
+        figures.max_ns,
+    ] {
+        let cell = ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
+        put(out, format_args!("{cell:>9}"));
+    }
+    let share = stack
+        .share(row)
+        .map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
+    put(out, format_args!("{share:>9}\n"));
+}
+
+fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
+    out.write_fmt(what)
+        .expect("memory takes all that is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::{histogram::Histogram, layers::Layer};
+
+    use super::*;
+    use crate::{Format, Jsonl, Text, formats::samples};
+
+    fn rows() -> Vec<StackRow> {
+        let row = |segment: Segment, values: &[u64]| {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|ns| histogram.record(*ns));
+            let (from, to) = segment.ends();
+            StackRow {
+                segment,
+                histogram,
+                hook_from: Some(format!("hook/{}", from.name())),
+                hook_to: Some(format!("hook/{}", to.name())),
+                missing: None,
+            }
+        };
+        let mut rows = vec![
+            row(Segment::SocketTcp, &[600_000_000, 400_000_000]),
+            row(Segment::TcpIp, &[]),
+            row(Segment::IpDriver, &[100_000_000, 100_000_000]),
+            row(Segment::Queueing, &[99_000_000, 99_000_000]),
+            row(Segment::TxTotal, &[701_000_000, 500_000_000]),
+            row(Segment::TxUnexplained, &[1_000_000]),
+            row(Segment::RxTotal, &[]),
+        ];
+        rows[1].missing = Some(Layer::TxTcp);
+        rows[1].hook_from = None;
+        rows
+    }
+
+    fn stack(rows: &[StackRow]) -> Stack<'_> {
+        Stack {
+            end_ns: 1_000_000_000,
+            length_ns: 1_000_000_000,
+            host: "here",
+            sample_bytes: 16384,
+            rows,
+        }
+    }
+
+    #[test]
+    fn a_table_has_parts_below_their_segment_and_the_total_last() {
+        let mut out = Vec::new();
+        Text::default().stack(&stack(&rows()), &samples::source(), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\
+05:10:01.000000Z  2 bytes sent and 0 bytes read were stamped in 1.00 s, 1 byte in 16384
+segment             count     mean      p50      p90      p99      max    share
+tx socket-tcp           2   500 ms   401 ms   600 ms   600 ms   600 ms   83.3 %
+tx tcp-ip               -  missing: no hook for tx-tcp here
+tx ip-driver            2   100 ms   100 ms   100 ms   100 ms   100 ms   16.7 %
+tx   queueing           2  99.0 ms  99.0 ms  99.0 ms  99.0 ms  99.0 ms   16.5 %
+tx unexplained          1  1.00 ms  1.00 ms  1.00 ms  1.00 ms  1.00 ms    0.1 %
+tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
+
+"
+        );
+    }
+
+    #[test]
+    fn a_missing_stamp_is_null_and_named() {
+        let mut out = Vec::new();
+        Jsonl::default().stack(&stack(&rows()), &samples::source(), &mut out);
+        let objects: Vec<serde_json::Value> = out
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        assert_eq!(objects.len(), rows().len());
+        assert_eq!(objects[0]["schema"], "dwell.stack/1");
+        assert_eq!(objects[0]["time"], "2026-11-21T05:10:01.000000000Z");
+        assert_eq!(objects[0]["segment"], "socket-tcp");
+        assert_eq!(objects[0]["mean_ns"], 500_000_000);
+        assert_eq!(objects[0]["share"], 0.832639);
+        assert_eq!(objects[0]["hook_from"], "hook/tx-socket");
+        assert!(objects[0]["missing"].is_null() && objects[0]["flow"].is_null());
+        assert_eq!(objects[1]["missing"], "tx-tcp");
+        assert!(objects[1]["mean_ns"].is_null() && objects[1]["share"].is_null());
+        assert!(objects[1]["hook_from"].is_null());
+        assert_eq!(objects[3]["part_of"], "ip-driver");
+        assert_eq!(objects[6]["count"], 0);
+        assert!(objects[6]["share"].is_null(), "no byte was read");
+    }
+}
