@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::{
-    Device, Fact, Facts, Filter, Plan, State, Verdict,
+    Device, Fact, Facts, Filter, LayerHook, Plan, State, Verdict,
     plan::{Need, VERBS, met, remedy},
 };
 
@@ -27,6 +27,7 @@ pub struct Report {
     rtt_live_possible: bool,
     verbs: Vec<Verdict>,
     facts: Vec<Row>,
+    layers: Vec<LayerHook>,
     interfaces: Vec<Device>,
 }
 
@@ -59,6 +60,7 @@ pub fn explain(facts: &Facts, plan: &Plan) -> Report {
         rtt_live_possible: plan.rtt_live_possible(),
         verbs: plan.verbs.clone(),
         facts: Fact::all().map(|fact| row(fact, facts)).collect(),
+        layers: facts.layers.clone(),
         interfaces: facts.devices.clone(),
     }
 }
@@ -142,6 +144,15 @@ impl Display for Report {
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &lead, &cells)?;
             write_remedies(to, row.remedy.as_deref().as_slice())?;
+        }
+        writeln!(to, "\n{:FACT$}HOOK OF stack, AND WHY THERE", "LAYER")?;
+        for hook in &self.layers {
+            let here = if hook.present {
+                format!("{}: {}", hook.hook, hook.about)
+            } else {
+                format!("{}: this kernel has none", hook.hook)
+            };
+            write_cells(to, &format!("{:FACT$}", hook.layer), &[&here])?;
         }
         writeln!(to, "\n{:FACT$}PROGRAMS AT ITS HOOKS", "INTERFACE")?;
         for device in &self.interfaces {
@@ -280,6 +291,22 @@ mod tests {
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(86_400),
             kernel: "6.1.0".into(),
             answers,
+            layers: vec![
+                LayerHook {
+                    profile: "tracepoint",
+                    layer: "tx-socket",
+                    hook: "tp_btf/tcp_sendmsg_locked",
+                    present: false,
+                    about: "before a piece of a write is copied",
+                },
+                LayerHook {
+                    profile: "tracepoint",
+                    layer: "tx-queue",
+                    hook: "tp_btf/net_dev_queue",
+                    present: true,
+                    about: "before the queueing discipline",
+                },
+            ],
             devices: vec![Device {
                 name: "eth0".into(),
                 index: 2,
@@ -333,6 +360,12 @@ mod tests {
         assert!(row.contains("no              refused: EINVAL"), "{row}");
         assert!(row.contains("rtt -i: falls back to clsact"), "{row}");
         assert!(text.contains("fentry                      could not tell  trying needs CAP_BPF"));
+        assert!(text.contains(
+            "tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"
+        ));
+        assert!(text.contains(
+            "tx-queue                    tp_btf/net_dev_queue: before the queueing discipline\n"
+        ));
         assert!(text.contains("XDP: katran (native, id 7)"));
         assert!(text.contains("tcx ingress: could not tell"));
         assert!(!text.contains("tcx egress"));
@@ -363,6 +396,8 @@ mod tests {
         assert_eq!(fact("jit")["value"], true);
         assert!(fact("fentry")["value"].is_null());
         assert!(fact("jit")["remedy"].is_null());
+        assert_eq!(json["layers"][0]["hook"], "tp_btf/tcp_sendmsg_locked");
+        assert_eq!(json["layers"][0]["present"], false);
         assert!(json["interfaces"][0]["tcx_ingress"].is_null());
         assert_eq!(json["interfaces"][0]["xdp"][0]["mode"], "native");
         let degraded = &json["verbs"][0];

@@ -17,6 +17,10 @@ pub enum Fact {
     RttXdpProgram,
     /// The kernel takes the response program at tc.
     ResponseProgram,
+    /// dwell's own stack programs load and attach.
+    StackProgram,
+    /// The kernel has a hook for each layer of the stack.
+    StackHooks,
     /// A program attaches to tc by a tcx link.
     Tcx,
     /// A program attaches to tc by a filter of a clsact qdisc.
@@ -103,6 +107,8 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RttProgram, "rtt-program", "RTT program loads", "please report this with the output of `dwell doctor`"),
     (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
     (Fact::ResponseProgram, "response-program", "response program loads", "please report this with the output of `dwell doctor`"),
+    (Fact::StackProgram, "stack-program", "stack programs load", "please report this with the output of `dwell doctor`"),
+    (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16)"),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
     (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),
@@ -128,12 +134,12 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RingBuffer, "ring-buffer", "ring buffer", "a kernel with BPF ring buffers (mainline: 5.8)"),
     (Fact::MmapableArray, "mmapable-array", "array in shared memory", "a kernel with BPF_F_MMAPABLE (mainline: 5.5)"),
     (Fact::RawTracepoint, "raw-tracepoint", "raw tracepoint", ""),
-    (Fact::TpBtf, "tp-btf", "BTF tracepoint", ""),
+    (Fact::TpBtf, "tp-btf", "BTF tracepoint", "a kernel built with CONFIG_DEBUG_INFO_BTF=y and CONFIG_BPF_EVENTS=y"),
     (Fact::Tracepoint, "tracepoint", "tracepoint", ""),
     (Fact::SockOps, "sockops", "socket events (sockops)", ""),
     (Fact::CgroupSkb, "cgroup-skb", "cgroup packets (cgroup_skb)", ""),
     (Fact::CgroupConnect, "cgroup-connect", "cgroup connect4", ""),
-    (Fact::Netfilter, "netfilter", "netfilter program", ""),
+    (Fact::Netfilter, "netfilter", "netfilter program", "a kernel with CONFIG_NETFILTER_BPF_LINK=y (mainline: 6.4)"),
     (Fact::TcpIterator, "tcp-iterator", "TCP socket iterator", ""),
     (Fact::Fentry, "fentry", "fentry", ""),
     (Fact::Kprobe, "kprobe", "kprobe", ""),
@@ -275,8 +281,25 @@ pub struct Facts {
     pub kernel: String,
     /// What was asked and answered.
     pub answers: BTreeMap<Fact, Answer>,
+    /// Where the layers of the stack are stamped.
+    pub layers: Vec<LayerHook>,
     /// The network interfaces asked for, and what holds their hooks.
     pub devices: Vec<Device>,
+}
+
+/// A hook of a layer, which this kernel has or has not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerHook {
+    /// The profile that it belongs to (`dwell stack --hooks`).
+    pub profile: &'static str,
+    /// Which layer.
+    pub layer: &'static str,
+    /// Which hook.
+    pub hook: &'static str,
+    /// Whether this kernel has it.
+    pub present: bool,
+    /// Why there, and when it fires.
+    pub about: &'static str,
 }
 
 impl Facts {

@@ -14,7 +14,7 @@ pub(crate) use capabilities::{Capability, GRANT};
 pub use clsact::Filter;
 pub use devices::{Attached, Device};
 pub use explain::{Report, explain};
-pub use facts::{Answer, Fact, Facts};
+pub use facts::{Answer, Fact, Facts, LayerHook};
 pub use plan::{Plan, Reason, State, Verdict, plan};
 pub use probe::probe;
 

@@ -48,6 +48,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb { name: "rtt -r", needs: &[], unfit: |_| None },
     Verb { name: "response -i", needs: &[RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
     Verb { name: "response -r", needs: &[], unfit: |_| None },
+    Verb { name: "stack", needs: &[STACK_NEEDS], unfit: |_| None },
     Verb { name: "lab", needs: &[LAB_NEEDS], unfit: |_| None },
     Verb { name: "lab demo", needs: &[LAB_NEEDS, TRAFFIC_NEEDS, RTT_NEEDS], unfit: |_| None },
     Verb { name: "lab response", needs: &[LAB_NEEDS, LOAD_NEEDS, RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
@@ -86,6 +87,20 @@ const XDP_NEEDS: &[Need] = &[
 const RESPONSE_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", without: Without::Impossible("cannot measure live") },
     Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the stack", without: Without::Degraded("measures at tc, where packets may have been merged") },
+];
+
+#[rustfmt::skip]
+const STACK_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::StackProgram], serves: "stamps layers in the kernel", without: Without::Impossible("cannot stamp layers") },
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::StackProgram], serves: "loads programs and tables", without: Without::Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::StackProgram], serves: "puts programs at netfilter hooks", without: Without::Impossible("cannot put programs at netfilter hooks") },
+    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::StackProgram], serves: "reads the kernel's sockets and packets", without: Without::Impossible("cannot read the kernel's sockets and packets") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", without: Without::Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", without: Without::Impossible("cannot find fields of sockets and packets") },
+    Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", without: Without::Impossible("most layers have no hook") },
+    Need { any_of: &[Fact::Netfilter, Fact::StackProgram], serves: "stamps IP", without: Without::Impossible("IP has no hook") },
+    Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", without: Without::Impossible("its programs need it") },
+    Need { any_of: &[Fact::StackHooks], serves: "measures every segment", without: Without::Degraded("segments at that layer are shown as missing") },
 ];
 
 #[rustfmt::skip]
@@ -162,7 +177,9 @@ impl Reason {
     fn is_refused_program(&self) -> bool {
         matches!(
             self.fact,
-            Some(Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram)
+            Some(
+                Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram | Fact::StackProgram
+            )
         )
     }
 }
@@ -218,7 +235,9 @@ fn judge(verb: &Verb, facts: &Facts) -> Verdict {
         if answer.holds == Some(true) {
             continue;
         }
-        explained |= need.any_of[1..].contains(&Fact::RttProgram) && state == State::Impossible;
+        let own = [Fact::RttProgram, Fact::StackProgram];
+        let of_own = need.any_of[1..].iter().any(|fact| own.contains(fact));
+        explained |= of_own && state == State::Impossible;
         found.push((
             state,
             Reason {
@@ -305,6 +324,7 @@ mod tests {
             time: SystemTime::UNIX_EPOCH,
             kernel: "6.12.0".into(),
             answers: Fact::all().map(|fact| (fact, Answer::yes(""))).collect(),
+            layers: Vec::new(),
             devices: vec![device("eth0"), device("eth1")],
         }
     }
@@ -351,8 +371,20 @@ mod tests {
 
     #[test]
     fn a_fact_that_no_verb_needs_changes_nothing() {
-        let facts = without(&[Fact::Btf, Fact::Fentry, Fact::Kprobe, Fact::Netfilter]);
+        let facts = without(&[Fact::Fentry, Fact::Kprobe, Fact::TcpIterator]);
         assert_eq!(states(&plan(&facts)), [State::Works; VERBS.len()]);
+    }
+
+    #[test]
+    fn stack_is_impossible_for_the_reason_behind_and_worse_without_a_layer() {
+        let plan_of = |facts: &[Fact]| verdict(&plan(&without(facts)), "stack").clone();
+        let refused = plan_of(&[Fact::StackProgram, Fact::Netfilter]);
+        assert_eq!(refused.state, State::Impossible);
+        let reasons: Vec<_> = refused.reasons.iter().map(|reason| reason.fact).collect();
+        assert_eq!(reasons, [Some(Fact::Netfilter)]);
+        let worse = plan_of(&[Fact::StackHooks]);
+        assert_eq!(worse.state, State::Degraded);
+        assert!(worse.reasons[0].text.contains("shown as missing"));
     }
 
     /// As it is for a user without privilege: nothing can be tried.
@@ -367,6 +399,7 @@ mod tests {
             Fact::RttProgram,
             Fact::RttXdpProgram,
             Fact::ResponseProgram,
+            Fact::StackProgram,
         ]);
         for fact in [
             Fact::Tcx,

@@ -10,10 +10,10 @@ use std::{
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
-    Answer, Capability, Device, Fact, Facts,
+    Answer, Capability, Device, Fact, Facts, LayerHook,
     trials::{self, find_program},
 };
-use crate::Interface;
+use crate::{Interface, stack};
 
 /// Finds out what this host can do, and what holds the hooks of one interface
 /// of this network namespace or of all.
@@ -32,6 +32,8 @@ pub fn probe(only: Option<&Interface>) -> Facts {
             answers.insert(fact, answer);
         }
     }
+    let layers = layers();
+    answers.insert(Fact::StackHooks, each_layer(&layers));
     let interfaces = match only {
         Some(interface) => vec![interface.clone()],
         None => all_interfaces(),
@@ -40,7 +42,37 @@ pub fn probe(only: Option<&Interface>) -> Facts {
         time: SystemTime::now(),
         kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
         answers,
+        layers,
         devices: interfaces.iter().map(Device::inspect).collect(),
+    }
+}
+
+fn layers() -> Vec<LayerHook> {
+    let hooks = stack::PROFILES.iter().flat_map(|profile| {
+        let present = profile.present();
+        profile.hooks.iter().map(move |hook| LayerHook {
+            profile: profile.name,
+            layer: hook.layer.name(),
+            hook: hook.name,
+            present: present.iter().any(|other| other.name == hook.name),
+            about: hook.about,
+        })
+    });
+    hooks.collect()
+}
+
+/// Whether each layer has a hook.
+fn each_layer(hooks: &[LayerHook]) -> Answer {
+    let is_stamped = |layer| hooks.iter().any(|hook| hook.layer == layer && hook.present);
+    let mut missing: Vec<_> = hooks
+        .iter()
+        .map(|hook| hook.layer)
+        .filter(|layer| !is_stamped(*layer))
+        .collect();
+    missing.dedup();
+    match missing[..] {
+        [] => Answer::yes(""),
+        _ => Answer::no(format!("none for {}", missing.join(", "))),
     }
 }
 
@@ -168,6 +200,21 @@ fn own_cgroup(mounts: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_layer_without_a_hook_is_named_once() {
+        let hook = |layer, present| LayerHook {
+            profile: "tracepoint",
+            layer,
+            hook: "tp_btf/x",
+            present,
+            about: "",
+        };
+        let one_of_two = [hook("rx-driver", false), hook("rx-driver", true)];
+        assert_eq!(each_layer(&one_of_two).holds, Some(true));
+        let none = [hook("rx-driver", false), hook("rx-driver", false)];
+        assert_eq!(each_layer(&none), Answer::no("none for rx-driver"));
+    }
 
     #[test]
     fn finds_mount_points_with_optional_fields() {

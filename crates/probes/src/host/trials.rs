@@ -28,6 +28,7 @@ use crate::{
     error::io_error,
     load, response,
     rtt::{Options, Probe},
+    stack,
 };
 
 const WHAT: &str = "a trial program";
@@ -114,6 +115,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
         answers.insert(fact, rtt(ingress));
     }
     answers.insert(Fact::ResponseProgram, response());
+    answers.insert(Fact::StackProgram, stack());
     answers
 }
 
@@ -184,6 +186,20 @@ fn behaviour(program: &ProgramMut<'_>) -> Vec<(Fact, Answer)> {
         ));
     }
     answers
+}
+
+/// In the namespace of the trial, where nobody's packets pass its netfilter hooks.
+fn stack() -> Answer {
+    let config = dwell_engine::layers::Config {
+        namespace: stack::own_namespace().ok(),
+        rows: 64,
+        ..Default::default()
+    };
+    let probe = stack::Probe::load(&stack::Options {
+        config,
+        profile: &stack::PROFILES[0],
+    });
+    of_loading(probe.and_then(|mut probe| probe.attach()))
 }
 
 fn rtt(ingress: Hook) -> Answer {
