@@ -145,7 +145,9 @@ static __always_inline void dwell_row_sent(void *embedder,
 		return;
 	}
 	if (first >= DWELL_LAYERS || !row->stamp_ns[first]) {
-		dwell_stack_count(embedder, DWELL_TX_UNBEGUN);
+		/* what is forwarded here has no socket, and does not leave IP there */
+		if (row->stamp_ns[DWELL_TX_IP])
+			dwell_stack_count(embedder, DWELL_TX_UNBEGUN);
 		return;
 	}
 	total_ns = dwell_row_segment(embedder, row, DWELL_TX_TOTAL, first, DWELL_TX_DRIVER);

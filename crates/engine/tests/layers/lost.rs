@@ -75,6 +75,18 @@ fn without_its_first_stamp_a_byte_is_of_no_segment() {
     assert_eq!(host.path.counters().rx_unbegun, 1);
 }
 
+/// On a router: no socket of this host sent it.
+#[test]
+fn what_is_forwarded_is_not_missed() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::RxDriver, 1_000);
+    host.pass(GRID, 100, Layer::RxIp, 2_000);
+    host.pass(GRID, 100, Layer::TxQueue, 3_000);
+    host.pass(GRID, 100, Layer::TxDriver, 4_000);
+    assert_eq!(host.path.counters().tx_unbegun, 0);
+    assert_eq!(host.count(Segment::TxTotal), 0);
+}
+
 /// A kernel without a hook at the socket's entry: the figures begin at the next.
 #[test]
 fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {

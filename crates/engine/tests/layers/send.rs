@@ -142,6 +142,7 @@ fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
     host.pass(2047 * 64, 1, Layer::TxDriver, 3_000);
     host.pass(1024 * 64, 1, Layer::TxDriver, 3_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
+    host.leave_ip(1023 * 64, 1, 2_500, 2_500);
     host.pass(1023 * 64, 1, Layer::TxDriver, 3_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
     assert_eq!(host.path.counters().tx_unbegun, 1);
