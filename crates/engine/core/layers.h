@@ -48,6 +48,19 @@ static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 inde
 static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns);
 static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
 
+/* Several CPUs may count at once. */
+static __always_inline void dwell_flow_segment_add(struct dwell_flow_segment *flow, __u64 ns)
+{
+	__u32 index = dwell_bucket_index(ns) >> DWELL_COARSE_SHIFT;
+
+	__sync_fetch_and_add(&flow->count, 1);
+	__sync_fetch_and_add(&flow->sum_ns, ns);
+	if (ns > flow->max_ns)
+		flow->max_ns = ns;
+	if (index < DWELL_COARSE_BUCKETS)
+		__sync_fetch_and_add(&flow->bucket[index], 1);
+}
+
 static __always_inline __u64 dwell_flow_hash(__u64 seed, const struct dwell_address *src,
 					     const struct dwell_address *dst, __u16 sport,
 					     __u16 dport)
@@ -140,10 +153,6 @@ static __always_inline void dwell_row_sent(void *embedder,
 	__u64 total_ns, explained_ns;
 	__u32 first = program->tx_first;
 
-	if (row->sent > 1) {
-		dwell_stack_count(embedder, DWELL_RETRANSMITTED);
-		return;
-	}
 	if (first >= DWELL_LAYERS || !row->stamp_ns[first]) {
 		/* what is forwarded here has no socket, and does not leave IP there */
 		if (row->stamp_ns[DWELL_TX_IP])
@@ -191,7 +200,7 @@ static __always_inline void dwell_row_read(void *embedder,
 struct dwell_pass {
 	__u64 flow;
 	__u64 now_ns;
-	__u64 tcp_ns; /* when TCP handed it down, if that is known */
+	__u64 tcp_ns; /* on the way down: when TCP handed it down, as the packet says */
 	__u32 slot;   /* the first one, in grid bytes */
 	__u32 steps;  /* how many */
 };
@@ -211,6 +220,19 @@ static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_
 		steps = DWELL_GRID_BURST;
 	}
 	return (struct dwell_pass){span->flow, now_ns, tcp_ns, slot, steps};
+}
+
+/* Below IP: true of a packet in which TCP sent the byte again. That it brings the
+ * time of the first copy with it tells the first copy, which may still be queued
+ * when the second is sent. Without a second one any time will do: other programs
+ * may have changed it.
+ */
+static __always_inline int dwell_row_is_copy(const struct dwell_row *row, __u64 tag, __u32 layer,
+					     __u64 tcp_ns)
+{
+	if (layer != DWELL_TX_QUEUE && layer != DWELL_TX_DRIVER)
+		return 0;
+	return row->tag == tag && row->sent > 1 && row->stamp_ns[DWELL_TX_TCP] != tcp_ns;
 }
 
 /* Stamps one of them, and goes on to the next. */
@@ -233,6 +255,13 @@ static __always_inline void dwell_pass_step(void *embedder,
 			dwell_row_stamp(row, tag, DWELL_TX_TCP, pass->tcp_ns);
 		dwell_row_stamp(row, tag, DWELL_TX_IP, pass->now_ns);
 		row->sent++;
+		return;
+	}
+	if (dwell_row_is_copy(row, tag, layer, pass->tcp_ns)) {
+		if (layer == DWELL_TX_DRIVER && !row->stamp_ns[layer]) {
+			row->stamp_ns[layer] = pass->now_ns;
+			dwell_stack_count(embedder, DWELL_RETRANSMITTED);
+		}
 		return;
 	}
 	if (dwell_row_stamp(row, tag, layer, pass->now_ns) && layer == DWELL_TX_DRIVER)

@@ -21,8 +21,8 @@ __u32 dwell_layers_stride(void);
 __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_address *src,
 			const struct dwell_address *dst, __u16 sport, __u16 dport);
 
-/* Bytes pass a layer, in a packet or a write. `tcp_ns` is 0, or with
- * DWELL_TX_IP when TCP handed them down.
+/* Bytes pass a layer, in a packet or a write. `tcp_ns` is when TCP handed the packet
+ * down, or 0.
  */
 void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
 		       __u64 now_ns, __u64 tcp_ns);

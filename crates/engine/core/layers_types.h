@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "events.h"
+#include "histogram.h"
 
 /* Where a byte is stamped, in the order in which it passes. */
 enum dwell_stack_layer {
@@ -45,12 +46,39 @@ enum dwell_stack_counter {
 	DWELL_TX_UNBEGUN,    /* reached the driver; the first stamp was missing */
 	DWELL_RX_UNBEGUN,    /* read; the first stamp was missing */
 	DWELL_RETRANSMITTED, /* reached the driver after TCP had sent it again */
+	DWELL_FLOWS_UNTOLD,  /* went all the way; of a flow that there was no room for */
 	DWELL_MISSED,        /* and on: a layer's stamp was missing */
 	DWELL_STACK_COUNTERS = DWELL_MISSED + DWELL_LAYERS,
 };
 
 struct dwell_stack_counters {
 	__u64 value[DWELL_STACK_COUNTERS];
+};
+
+/* Who sends the bytes, and who gets them. Ports in host byte order. */
+struct dwell_stack_ends {
+	struct dwell_address src;
+	struct dwell_address dst;
+	__u16 sport;
+	__u16 dport;
+	__u32 reserved; /* 0 */
+};
+
+/* What all CPUs have counted for one flow and segment. Buckets are those of a
+ * histogram, eight taken together: 12.5 % wide.
+ */
+#define DWELL_COARSE_SHIFT 3
+#define DWELL_COARSE_BUCKETS (DWELL_BUCKETS >> DWELL_COARSE_SHIFT)
+
+struct dwell_flow_segment {
+	__u64 count;
+	__u64 sum_ns;
+	__u64 max_ns; /* may miss one that came at the same moment as another */
+	__u32 bucket[DWELL_COARSE_BUCKETS];
+};
+
+struct dwell_flow_segments {
+	struct dwell_flow_segment segment[DWELL_SEGMENTS];
 };
 
 /* What the programs are told at load. */
@@ -65,7 +93,8 @@ struct dwell_stack_program {
 	__u8 shift;       /* each 2^shift-th byte is stamped: 6 to 24 */
 	__u8 tx_first;    /* the first layer that is stamped on the way down */
 	__u8 rx_first;    /* and on the way up: totals begin there */
-	__u8 reserved[3];
+	__u8 flows;       /* count each flow by itself too */
+	__u8 reserved[2];
 };
 
 #endif

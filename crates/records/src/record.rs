@@ -3,7 +3,7 @@
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Layer, Segment},
+    layers::{Ends, Layer, Segment},
     response::Record,
     rtt::Counters,
 };
@@ -73,6 +73,9 @@ pub struct Stack<'a> {
     pub sample_bytes: u32,
     /// A segment each, in the order of a byte's way.
     pub rows: &'a [StackRow],
+    /// The same of each flow, one direction of a connection; empty where they are
+    /// not kept apart.
+    pub flows: &'a [(Ends, Vec<StackRow>)],
 }
 
 /// What a segment of the stack took in an interval.
@@ -90,16 +93,16 @@ pub struct StackRow {
     pub missing: Option<Layer>,
 }
 
-impl Stack<'_> {
-    /// What part of the time of its side a segment takes, from 0 to 1. `None`
-    /// where no byte went all the way, or where it is not known.
-    pub fn share(&self, row: &StackRow) -> Option<f64> {
-        let total = self
-            .rows
+impl StackRow {
+    /// What part of the time of its side it takes, from 0 to 1, where `rows` are all
+    /// segments of the same bytes. `None` where no byte went all the way, or where
+    /// it is not known.
+    pub fn share(&self, rows: &[StackRow]) -> Option<f64> {
+        let total = rows
             .iter()
-            .find(|other| other.segment == row.segment.total())?;
+            .find(|other| other.segment == self.segment.total())?;
         let whole = total.histogram.sum_ns();
-        (row.missing.is_none() && whole > 0).then(|| row.histogram.sum_ns() as f64 / whole as f64)
+        (self.missing.is_none() && whole > 0).then(|| self.histogram.sum_ns() as f64 / whole as f64)
     }
 }
 

@@ -215,6 +215,94 @@ fn root_a_queueing_discipline_of_known_rate_is_measured() {
     adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
 }
 
+/// The second copy of a byte took as long as TCP needed to miss the first: no delay of a queue.
+#[test]
+fn root_what_the_queue_drops_is_left_out_and_told() {
+    if skipped() {
+        return;
+    }
+    const BYTES: usize = 60 << 10;
+    let pair = Pair::start("stack-drop");
+    ip(
+        &pair.left,
+        "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n",
+    );
+    // A burst of 60 KiB does not fit.
+    let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 30000";
+    tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
+    let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
+    let (mut client, mut server) = connect(&pair, |_| ());
+    client.write_all(&[1; BYTES]).unwrap();
+    server.read_exact(&mut [0; BYTES]).unwrap();
+    let run = dwell.interrupt();
+    let told = run.stderr.lines().find_map(|line| {
+        line.split_once(" that TCP had sent again")?
+            .0
+            .split_once("dwell: ")
+    });
+    let left_out: u64 = told
+        .and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("{run}"));
+    let segments = segments(&run);
+    let sent = number(of(&segments, "tx", "total"), "count");
+    assert!(left_out >= 10, "a burst did not fit: {run}");
+    assert!(sent >= 10, "some of it did: {run}");
+    assert!(
+        sent + left_out <= BYTES as u64 / 1024,
+        "each byte once: {run}"
+    );
+    // What did fit had at most the full queue before it, which is 30 ms.
+    let median = number(of(&segments, "tx", "queueing"), "p50_ns");
+    assert!(median < 150_000_000, "{median} ns");
+}
+
+#[test]
+fn root_each_flow_is_told_by_itself_and_flows_add_up() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-flows");
+    let arguments = ["--interval", "1h", "--sample-bytes", "64", "--flows"];
+    let all = stamp(&pair.left, &arguments);
+    let few = stamp(
+        &pair.left,
+        &[&arguments[..], &["--max-flows", "2"]].concat(),
+    );
+    for messages in 1..=3 {
+        let (mut client, mut server) = connect(&pair, |_| ());
+        for _ in 0..messages {
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+        }
+    }
+    let (all, few) = (all.interrupt(), few.interrupt());
+    let totals = |run: &Run, of_flows: bool| -> Vec<u64> {
+        objects(run)
+            .iter()
+            .filter(|object| object["segment"] == "total" && object["direction"] == "tx")
+            .filter(|object| object["flow"].is_object() == of_flows)
+            .map(|object| number(object, "count"))
+            .collect()
+    };
+    let flows = totals(&all, true);
+    assert_eq!(flows.len(), 3, "{all}");
+    assert!(flows.is_sorted_by(|one, next| one >= next), "{flows:?}");
+    // 30, 20 and 10 grid bytes; a kernel may miss an event now and then
+    assert!(flows[0] > 20 && flows[2] <= 10, "{flows:?}");
+    assert_eq!(totals(&all, false), [flows.iter().sum::<u64>()], "{all}");
+    let flow = objects(&all)
+        .into_iter()
+        .find(|object| object["flow"].is_object())
+        .unwrap();
+    assert_eq!(flow["flow"]["src"], "10.78.0.1");
+    assert_eq!(flow["flow"]["dst"], "10.78.0.2");
+    assert_eq!(flow["flow"]["dport"], PORT);
+    assert_eq!(flow["flow"]["proto"], "TCP");
+
+    assert_eq!(totals(&few, true).len(), 2, "{few}");
+    assert!(few.stderr.contains("more flows than --max-flows"), "{few}");
+}
+
 #[test]
 fn root_other_ports_and_other_namespaces_are_left_alone() {
     if skipped() {
@@ -333,6 +421,7 @@ fn options_that_make_no_sense_are_refused() {
         (&["--hooks", "magic"], "tracepoint"),
         (&["--interval", "0"], "longer than 0"),
         (&["--filter", "nowhere"], "filter 'nowhere'"),
+        (&["--max-flows", "5"], "--flows"),
     ] {
         let run = dwell(&[&["stack"], arguments].concat());
         assert_eq!(run.status, Some(2), "{arguments:?}: {run}");

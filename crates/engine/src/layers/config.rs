@@ -20,6 +20,8 @@ pub struct Config {
     pub rows: u32,
     /// Which layers are stamped.
     pub layers: Vec<Layer>,
+    /// Count each flow by itself too.
+    pub flows: bool,
     /// Makes hashes of flows unpredictable.
     pub seed: u64,
 }
@@ -33,6 +35,7 @@ impl Default for Config {
             namespace: None,
             rows: 1 << 17,
             layers: Layer::ALL.to_vec(),
+            flows: false,
             seed: 0,
         }
     }
@@ -79,6 +82,7 @@ impl Config {
             port: self.port.unwrap_or(0),
             shift: shift as u8,
             tx_first: self.first(Direction::Tx) as u8,
+            flows: self.flows.into(),
             rx_first: self.first(Direction::Rx) as u8,
             ..Default::default()
         }

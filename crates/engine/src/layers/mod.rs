@@ -6,7 +6,13 @@ mod native;
 pub use config::Config;
 pub use native::{Bytes, Flow, Path};
 
-use crate::abi;
+use zerocopy::FromBytes;
+
+use crate::{
+    abi,
+    histogram::Histogram,
+    measure::{Endpoint, endpoint},
+};
 
 /// Where a byte is stamped, in the order in which it passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,6 +212,33 @@ impl Segment {
     }
 }
 
+/// One direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ends {
+    /// Who sends.
+    pub src: Endpoint,
+    /// Who gets it.
+    pub dst: Endpoint,
+}
+
+/// What a flow's segments took, as the kernel counted it. `None` of bytes that it
+/// did not write.
+pub fn flow_from_kernel(key: &[u8], value: &[u8]) -> Option<(Ends, Vec<(Segment, Histogram)>)> {
+    let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
+    let (flow, _) = abi::dwell_flow_segments::ref_from_prefix(value).ok()?;
+    let segments = Segment::ALL.iter().zip(&flow.segment);
+    let segments = segments.map(|(segment, counted)| {
+        let mut histogram = Histogram::default();
+        histogram.merge_coarse(counted);
+        (*segment, histogram)
+    });
+    let ends = Ends {
+        src: endpoint(ends.src, ends.sport),
+        dst: endpoint(ends.dst, ends.dport),
+    };
+    Some((ends, segments.collect()))
+}
+
 /// What was counted beside the segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -217,6 +250,8 @@ pub struct Counters {
     /// Grid bytes that reached the driver after TCP had sent them again: of no
     /// segment.
     pub retransmitted: u64,
+    /// Grid bytes of flows that there was no room for: of the aggregate only.
+    pub flows_untold: u64,
     /// Grid bytes of which a layer's stamp was missing, by layer.
     pub missed: [u64; abi::DWELL_LAYERS as usize],
 }
@@ -230,6 +265,7 @@ impl Counters {
             sum.tx_unbegun += value(abi::DWELL_TX_UNBEGUN);
             sum.rx_unbegun += value(abi::DWELL_RX_UNBEGUN);
             sum.retransmitted += value(abi::DWELL_RETRANSMITTED);
+            sum.flows_untold += value(abi::DWELL_FLOWS_UNTOLD);
             for (layer, missed) in (abi::DWELL_MISSED..).zip(&mut sum.missed) {
                 *missed += value(layer);
             }

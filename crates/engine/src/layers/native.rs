@@ -66,15 +66,18 @@ impl Path {
 
     /// A packet with these bytes, or a write of them, passes a layer.
     pub fn pass(&mut self, flow: Flow, bytes: Bytes, layer: Layer, now_ns: u64) {
-        self.pass_down(flow, bytes, layer, now_ns, 0);
+        self.pass_packet(flow, bytes, layer, 0, now_ns);
     }
 
-    /// A packet leaves IP that TCP had handed down at `tcp_ns`.
-    pub fn leave_ip(&mut self, flow: Flow, bytes: Bytes, tcp_ns: u64, now_ns: u64) {
-        self.pass_down(flow, bytes, Layer::TxIp, now_ns, tcp_ns);
-    }
-
-    fn pass_down(&mut self, flow: Flow, bytes: Bytes, layer: Layer, now_ns: u64, tcp_ns: u64) {
+    /// A packet that TCP handed down at `tcp_ns` passes a layer.
+    pub fn pass_packet(
+        &mut self,
+        flow: Flow,
+        bytes: Bytes,
+        layer: Layer,
+        tcp_ns: u64,
+        now_ns: u64,
+    ) {
         let Bytes { seq, bytes } = bytes;
         // SAFETY: the core has as many rows as its masks say.
         unsafe {

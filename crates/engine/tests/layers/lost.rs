@@ -22,10 +22,38 @@ fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
     host.pass(GRID, 100, Layer::TxSocket, 1_000);
     host.leave_ip(GRID, 100, 2_000, 3_000);
     host.pass(GRID, 100, Layer::TxQueue, 4_000);
-    host.leave_ip(GRID, 100, 200_000_000, 200_000_000);
-    host.pass(GRID, 100, Layer::TxDriver, 200_001_000);
+    for tcp_ns in [200_000_000, 300_000_000] {
+        host.leave_ip(GRID, 100, tcp_ns, tcp_ns);
+        host.pass_packet(GRID, 100, Layer::TxDriver, tcp_ns, tcp_ns + 1_000);
+    }
     assert_eq!(host.count(Segment::TxTotal), 0);
-    assert_eq!(host.path.counters().retransmitted, 1);
+    assert_eq!(host.path.counters().retransmitted, 1, "once a byte");
+}
+
+/// TCP lost patience while the byte was in a long queue.
+#[test]
+fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    host.leave_ip(GRID, 100, 2_000, 3_000);
+    host.pass_packet(GRID, 100, Layer::TxQueue, 2_000, 4_000);
+    host.leave_ip(GRID, 100, 50_000, 51_000);
+    host.pass_packet(GRID, 100, Layer::TxQueue, 50_000, 52_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 2_000, 60_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 50_000, 61_000);
+    assert_eq!(host.count(Segment::TxTotal), 1);
+    assert_eq!(host.sum_ns(Segment::Queueing), 56_000);
+    assert_eq!(host.path.counters().retransmitted, 0);
+}
+
+/// A program that paces by EDT writes a time of its own into packets.
+#[test]
+fn a_packet_whose_time_was_changed_is_no_second_copy() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    host.leave_ip(GRID, 100, 2_000, 3_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 70_000, 60_000);
+    assert_eq!(host.sum_ns(Segment::TxTotal), 59_000);
 }
 
 /// Lost in the network: its way up begins when it arrives.

@@ -37,8 +37,13 @@ impl Host {
     }
 
     pub fn leave_ip(&mut self, seq: u32, bytes: u32, tcp_ns: u64, now_ns: u64) {
+        self.pass_packet(seq, bytes, Layer::TxIp, tcp_ns, now_ns);
+    }
+
+    /// One that TCP handed down at `tcp_ns`.
+    pub fn pass_packet(&mut self, seq: u32, bytes: u32, layer: Layer, tcp_ns: u64, now_ns: u64) {
         self.path
-            .leave_ip(self.flow, Bytes { seq, bytes }, tcp_ns, now_ns);
+            .pass_packet(self.flow, Bytes { seq, bytes }, layer, tcp_ns, now_ns);
     }
 
     /// From the driver to TCP, a microsecond a layer.

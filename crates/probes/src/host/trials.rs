@@ -197,6 +197,7 @@ fn stack() -> Answer {
     };
     let probe = stack::Probe::load(&stack::Options {
         config,
+        max_flows: None,
         profile: &stack::PROFILES[0],
     });
     of_loading(probe.and_then(|mut probe| probe.attach()))

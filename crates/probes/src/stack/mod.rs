@@ -2,12 +2,12 @@
 
 mod hooks;
 
-use std::{io, os::linux::fs::MetadataExt, path::Path};
+use std::{cmp::Reverse, io, os::linux::fs::MetadataExt, path::Path};
 
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Layer, Segment},
+    layers::{Config, Counters, Ends, Layer, Segment, flow_from_kernel},
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
@@ -28,6 +28,7 @@ use hooks::Place;
 static TRACEPOINT_OBJECT: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/stack_tracepoint.bpf.o"));
 
+const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
 
 /// What to load.
@@ -35,6 +36,8 @@ const GENERATION: &str = ".data.generation";
 pub struct Options {
     /// What to stamp. Which layers are is found out here.
     pub config: Config,
+    /// Flows to keep apart, if they are to be.
+    pub max_flows: Option<u32>,
     /// Where.
     pub profile: &'static Profile,
 }
@@ -64,6 +67,7 @@ impl Probe {
         layers.dedup();
         let config = Config {
             layers,
+            flows: options.max_flows.is_some(),
             ..options.config.clone()
         };
         let mut object = load::open("the stack programs", TRACEPOINT_OBJECT)?;
@@ -74,9 +78,14 @@ impl Probe {
         }
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            if name == "rows" {
-                map.set_max_entries(config.rows())
-                    .map_err(failed("size", "rows"))?;
+            let entries = match name.as_str() {
+                "rows" => Some(config.rows()),
+                "flows" => options.max_flows,
+                _ => None,
+            };
+            if let Some(entries) = entries {
+                map.set_max_entries(entries)
+                    .map_err(failed("size", "flow table"))?;
             }
             if name.ends_with(".rodata.program") {
                 map.set_initial_value(config.to_core().as_bytes())
@@ -148,6 +157,33 @@ impl Probe {
             }
             taken.push(Taken { segment, histogram });
         }
+        Ok(taken)
+    }
+
+    /// What each flow's segments took since the last call, most bytes first. What
+    /// programs that run meanwhile count of a flow may be lost.
+    pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<Taken>)>, Error> {
+        let flows = load::map(&mut self.object, FLOWS);
+        let keys: Vec<_> = flows.keys().collect();
+        let mut taken = Vec::new();
+        for key in keys {
+            let value = flows
+                .lookup_and_delete(&key)
+                .map_err(failed("read", FLOWS))?;
+            let flow = value.and_then(|value| flow_from_kernel(&key, &value));
+            let Some((ends, segments)) = flow else {
+                continue;
+            };
+            let segments = segments
+                .into_iter()
+                .map(|(segment, histogram)| Taken { segment, histogram });
+            taken.push((ends, segments.collect::<Vec<_>>()));
+        }
+        let bytes = |segments: &[Taken]| -> u64 {
+            let totals = segments.iter().filter(|taken| taken.segment.is_whole());
+            totals.map(|taken| taken.histogram.count()).sum()
+        };
+        taken.sort_by_key(|(ends, segments)| (Reverse(bytes(segments)), *ends));
         Ok(taken)
     }
 

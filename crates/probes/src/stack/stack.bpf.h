@@ -44,25 +44,25 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
+/* Entries go when user space has read them, and come again with their flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct dwell_stack_ends);
+	__type(value, struct dwell_flow_segments);
+	__uint(max_entries, 1);
+} flows SEC(".maps");
+
+/* What an entry begins as: zeros. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_flow_segments);
+	__uint(max_entries, 1);
+} blank SEC(".maps");
+
 static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&rows, &index);
-}
-
-/* Global, so that the verifier walks it once. */
-__noinline int segment_add(__u32 segment, __u64 ns)
-{
-	__u32 index = segment + (generation & 1) * DWELL_SEGMENTS;
-	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
-
-	if (histogram)
-		dwell_histogram_add(histogram, ns);
-	return 0;
-}
-
-static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
-{
-	segment_add(segment, ns);
 }
 
 static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
@@ -74,25 +74,60 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
 		here->value[counter]++;
 }
 
-/* Who sends the bytes, and who gets them. Ports in host byte order. */
-struct ends {
-	struct dwell_address src;
-	struct dwell_address dst;
-	__u16 sport;
-	__u16 dport;
-};
+static __always_inline struct dwell_flow_segments *flow_segments(
+	const struct dwell_stack_ends *ends)
+{
+	struct dwell_flow_segments *flow = bpf_map_lookup_elem(&flows, ends);
+	__u32 zero = 0;
+	void *zeros;
+
+	if (flow)
+		return flow;
+	zeros = bpf_map_lookup_elem(&blank, &zero);
+	if (!zeros)
+		return 0;
+	bpf_map_update_elem(&flows, ends, zeros, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flows, ends);
+}
+
+/* Global, so that the verifier walks it once. */
+__noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, __u64 ns)
+{
+	__u32 index = segment + (generation & 1) * DWELL_SEGMENTS;
+	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+	struct dwell_flow_segments *flow;
+
+	if (!ends || segment >= DWELL_SEGMENTS)
+		return 0;
+	if (histogram)
+		dwell_histogram_add(histogram, ns);
+	if (!program.flows)
+		return 0;
+	flow = flow_segments(ends);
+	if (flow)
+		dwell_flow_segment_add(&flow->segment[segment], ns);
+	else if (segment == DWELL_TX_TOTAL || segment == DWELL_RX_TOTAL)
+		dwell_stack_count(0, DWELL_FLOWS_UNTOLD);
+	return 0;
+}
+
+/* The embedder is whose bytes they are. */
+static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
+{
+	segment_add(embedder, segment, ns);
+}
 
 static __always_inline int wanted_namespace(const struct net *net)
 {
 	return !program.netns || net->ns.inum == program.netns;
 }
 
-static __always_inline int wanted_ports(const struct ends *ends)
+static __always_inline int wanted_ports(const struct dwell_stack_ends *ends)
 {
 	return !program.port || ends->sport == program.port || ends->dport == program.port;
 }
 
-static __always_inline int wanted_addresses(const struct ends *ends)
+static __always_inline int wanted_addresses(const struct dwell_stack_ends *ends)
 {
 	struct dwell_flow_key key;
 
@@ -103,7 +138,7 @@ static __always_inline int wanted_addresses(const struct ends *ends)
 	return dwell_filter_admits(&program.filter, &key, ends->sport, ends->dport);
 }
 
-static __always_inline __u64 flow_of(const struct ends *ends)
+static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
 {
 	return dwell_flow_hash(program.seed, &ends->src, &ends->dst, ends->sport, ends->dport);
 }
@@ -123,13 +158,15 @@ static __always_inline void address4_of(__u32 from, struct dwell_address *to)
 /* The ends of a socket's flow, from here to there. False if it is not of a
  * TCP connection that is looked at.
  */
-static __always_inline int ends_of_socket(const struct sock *sk, struct ends *ends, int sends)
+static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_stack_ends *ends,
+					  int sends)
 {
 	const struct sock_common *common = &sk->__sk_common;
 	struct dwell_address local, remote;
 	__u16 local_port = common->skc_num, remote_port;
 
 	remote_port = dwell_ntohs(common->skc_dport);
+	ends->reserved = 0;
 	ends->sport = sends ? local_port : remote_port;
 	ends->dport = sends ? remote_port : local_port;
 	if (!wanted_ports(ends) || !wanted_namespace(common->skc_net.net))
@@ -159,7 +196,7 @@ static __always_inline __u64 wire64(const void *at, __u32 offset)
 /* Reads a packet from its IP header on, of which `bytes` follow. False if it
  * carries no byte that is stamped, or is of no flow that is looked at.
  */
-static __always_inline int read_packet(const void *at, __u32 bytes, struct ends *ends,
+static __always_inline int read_packet(const void *at, __u32 bytes, struct dwell_stack_ends *ends,
 				       struct dwell_span *span)
 {
 	const struct iphdr *ip4 = bpf_core_cast(at, struct iphdr);
@@ -184,6 +221,7 @@ static __always_inline int read_packet(const void *at, __u32 bytes, struct ends 
 			bytes = WIRE16(ip6, 4) + head;
 	}
 	tcp = bpf_core_cast(at + head, struct tcphdr);
+	ends->reserved = 0;
 	ends->sport = WIRE16(tcp, 0);
 	ends->dport = WIRE16(tcp, 2);
 	if (!wanted_ports(ends))
@@ -210,11 +248,19 @@ static __always_inline int read_packet(const void *at, __u32 bytes, struct ends 
 	return 1;
 }
 
+/* What bpf_loop() hands on: bytes, and whose. */
+struct passing {
+	struct dwell_pass pass;
+	struct dwell_stack_ends ends;
+};
+
 /* Steps of bpf_loop(), a layer each, so that the verifier drops what is of others. */
 #define LOOP_PASS(name, layer)                                                                     \
-	static long name(__u32 index, void *pass)                                                  \
+	static long name(__u32 index, void *context)                                               \
 	{                                                                                          \
-		dwell_pass_step(0, &program, pass, layer);                                         \
+		struct passing *passing = context;                                                 \
+                                                                                                   \
+		dwell_pass_step(&passing->ends, &program, &passing->pass, layer);                  \
 		return 0;                                                                          \
 	}
 
@@ -226,25 +272,26 @@ LOOP_PASS(pass_rx_driver, DWELL_RX_DRIVER)
 LOOP_PASS(pass_rx_ip, DWELL_RX_IP)
 LOOP_PASS(pass_rx_tcp, DWELL_RX_TCP)
 
-typedef long (*pass_step)(__u32 index, void *pass);
+typedef long (*pass_step)(__u32 index, void *context);
 
-static __always_inline void pass_span(const struct dwell_span *span, __u64 tcp_ns, pass_step step)
+/* The ends are known. */
+static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span,
+				      __u64 tcp_ns, pass_step step)
 {
-	struct dwell_pass pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns);
-
-	bpf_loop(pass.steps, step, &pass, 0);
+	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns);
+	bpf_loop(passing->pass.steps, step, passing, 0);
 }
 
 /* A packet, whose IP header is at `at`, passes a layer. */
 static __always_inline void pass_packet(const struct sk_buff *skb, const void *at, __u64 tcp_ns,
 					pass_step step)
 {
-	struct ends ends;
+	struct passing passing;
 	struct dwell_span span;
 	__u32 bytes = skb->len - (at - (const void *)skb->data);
 
-	if (read_packet(at, bytes, &ends, &span))
-		pass_span(&span, tcp_ns, step);
+	if (read_packet(at, bytes, &passing.ends, &span))
+		pass_span(&passing, &span, tcp_ns, step);
 }
 
 static __always_inline const void *network_header(const struct sk_buff *skb)
@@ -252,12 +299,22 @@ static __always_inline const void *network_header(const struct sk_buff *skb)
 	return skb->head + skb->network_header;
 }
 
-static long reach_ready(__u32 index, void *walk)
+/* The same of a walk back. */
+struct reaching {
+	struct dwell_walk_back walk;
+	struct dwell_stack_ends ends;
+};
+
+static long reach_ready(__u32 index, void *context)
 {
-	return dwell_walk_step_back(0, &program, walk, DWELL_RX_READY);
+	struct reaching *reaching = context;
+
+	return dwell_walk_step_back(&reaching->ends, &program, &reaching->walk, DWELL_RX_READY);
 }
 
-static long reach_socket(__u32 index, void *walk)
+static long reach_socket(__u32 index, void *context)
 {
-	return dwell_walk_step_back(0, &program, walk, DWELL_RX_SOCKET);
+	struct reaching *reaching = context;
+
+	return dwell_walk_step_back(&reaching->ends, &program, &reaching->walk, DWELL_RX_SOCKET);
 }

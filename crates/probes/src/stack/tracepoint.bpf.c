@@ -16,16 +16,16 @@ int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const s
 	const struct tcp_sock *tcp = bpf_core_cast(sk, struct tcp_sock);
 	__u64 left = msg->msg_iter.count;
 	struct dwell_span span;
-	struct ends ends;
+	struct passing passing;
 
 	span.seq = tcp->write_seq;
 	span.bytes = left < (__u32)size_goal ? left : (__u32)size_goal;
 	if (!dwell_grid_hit(&span, program.shift))
 		return 0;
-	if (!ends_of_socket(sk, &ends, 1) || !wanted_addresses(&ends))
+	if (!ends_of_socket(sk, &passing.ends, 1) || !wanted_addresses(&passing.ends))
 		return 0;
-	span.flow = flow_of(&ends);
-	pass_span(&span, 0, pass_tx_socket);
+	span.flow = flow_of(&passing.ends);
+	pass_span(&passing, &span, 0, pass_tx_socket);
 	return 0;
 }
 
@@ -53,7 +53,7 @@ SEC("tp_btf/net_dev_queue")
 int BPF_PROG(tx_queue, const struct sk_buff *skb)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, network_header(skb), 0, pass_tx_queue);
+		pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_queue);
 	return 0;
 }
 
@@ -61,7 +61,7 @@ SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, network_header(skb), 0, pass_tx_driver);
+		pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_driver);
 	return 0;
 }
 
@@ -98,16 +98,16 @@ int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 {
 	const struct tcp_skb_cb *cb = bpf_core_cast(&skb->cb, struct tcp_skb_cb);
 	struct dwell_span span;
-	struct ends ends;
+	struct passing passing;
 
 	span.seq = cb->seq;
 	span.bytes = cb->end_seq - cb->seq;
 	if (!dwell_grid_hit(&span, program.shift))
 		return 0;
-	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+	if (!ends_of_socket(sk, &passing.ends, 0) || !wanted_addresses(&passing.ends))
 		return 0;
-	span.flow = flow_of(&ends);
-	pass_span(&span, 0, pass_rx_tcp);
+	span.flow = flow_of(&passing.ends);
+	pass_span(&passing, &span, 0, pass_rx_tcp);
 	return 0;
 }
 
@@ -116,16 +116,16 @@ SEC("tp_btf/sk_data_ready")
 int BPF_PROG(rx_ready, const struct sock *sk)
 {
 	const struct tcp_sock *tcp;
-	struct dwell_walk_back walk;
-	struct ends ends;
+	struct reaching reaching;
 
 	if (sk->sk_protocol != IPPROTO_TCP || sk->__sk_common.skc_state == TCP_LISTEN)
 		return 0;
-	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
-	walk = dwell_walk_from(&program, flow_of(&ends), tcp->rcv_nxt, bpf_ktime_get_ns());
-	bpf_loop(DWELL_WALK_STEPS, reach_ready, &walk, 0);
+	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->rcv_nxt,
+					bpf_ktime_get_ns());
+	bpf_loop(DWELL_WALK_STEPS, reach_ready, &reaching, 0);
 	return 0;
 }
 
@@ -134,13 +134,13 @@ SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(rx_socket, const struct sock *sk)
 {
 	const struct tcp_sock *tcp;
-	struct dwell_walk_back walk;
-	struct ends ends;
+	struct reaching reaching;
 
-	if (!ends_of_socket(sk, &ends, 0) || !wanted_addresses(&ends))
+	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
-	walk = dwell_walk_from(&program, flow_of(&ends), tcp->copied_seq, bpf_ktime_get_ns());
-	bpf_loop(DWELL_WALK_STEPS, reach_socket, &walk, 0);
+	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->copied_seq,
+					bpf_ktime_get_ns());
+	bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0);
 	return 0;
 }

@@ -1,8 +1,8 @@
 //! Intervals of `dwell stack`, as a table and as objects.
 
-use std::io::Write;
+use std::{io::Write, net::IpAddr};
 
-use dwell_engine::layers::{Direction, Segment};
+use dwell_engine::layers::{Direction, Ends, Segment};
 use serde::Serialize;
 
 use super::{Latency, counted, text::Trimmed};
@@ -24,7 +24,7 @@ struct Object<'a> {
     time: Option<&'a str>,
     interval_ns: u64,
     host: &'a str,
-    flow: Option<()>,
+    flow: Option<Flow>,
     segment: &'a str,
     direction: &'a str,
     part_of: Option<&'a str>,
@@ -37,22 +37,45 @@ struct Object<'a> {
     missing: Option<&'a str>,
 }
 
-/// Writes an object a segment.
+/// One direction of a connection.
+#[derive(Clone, Copy, Serialize)]
+struct Flow {
+    src: IpAddr,
+    sport: u16,
+    dst: IpAddr,
+    dport: u16,
+    proto: &'static str,
+}
+
+impl From<&Ends> for Flow {
+    fn from(ends: &Ends) -> Flow {
+        Flow {
+            src: ends.src.address,
+            sport: ends.src.port,
+            dst: ends.dst.address,
+            dport: ends.dst.port,
+            proto: "TCP",
+        }
+    }
+}
+
+/// Writes an object a segment: first over all flows, then of each. Of a flow, the
+/// side that none of its bytes went through has none.
 pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(stack.end_ns));
-    for row in stack.rows {
+    let mut write = |flow: Option<Flow>, row: &StackRow, rows: &[StackRow]| {
         let object = Object {
             kind: "stack",
             schema: SCHEMA,
             time,
             interval_ns: stack.length_ns,
             host: stack.host,
-            flow: None,
+            flow,
             segment: row.segment.name(),
             direction: row.segment.direction().name(),
             part_of: row.segment.part_of().map(Segment::name),
             figures: Distribution::from(&row.histogram),
-            share: stack.share(row).map(|share| (share * 1e6).round() / 1e6),
+            share: row.share(rows).map(|share| (share * 1e6).round() / 1e6),
             sample_bytes: stack.sample_bytes,
             hook_from: row.hook_from.as_deref(),
             hook_to: row.hook_to.as_deref(),
@@ -60,20 +83,34 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         };
         serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
         out.push(b'\n');
+    };
+    for row in stack.rows {
+        write(None, row, stack.rows);
     }
+    for (ends, rows) in stack.flows {
+        for row in rows
+            .iter()
+            .filter(|row| bytes(rows, row.segment.direction()) > 0)
+        {
+            write(Some(ends.into()), row, rows);
+        }
+    }
+}
+
+/// Bytes that went through all of a side.
+fn bytes(rows: &[StackRow], direction: Direction) -> u64 {
+    let total = rows
+        .iter()
+        .filter(|row| row.segment == row.segment.total() && row.segment.direction() == direction);
+    total.map(|row| row.histogram.count()).sum()
 }
 
 /// Writes the rest of the line that begins with the time, and a table: a line a
 /// segment, parts of a segment below it, the total of each side last. A side that
 /// no byte went through has no lines.
 pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
-    let count = |total: Segment| {
-        let rows = stack.rows.iter();
-        rows.filter(|row| row.segment == total)
-            .map(|row| row.histogram.count())
-            .sum::<u64>()
-    };
-    let (sent, read) = (count(Segment::TxTotal), count(Segment::RxTotal));
+    let sent = bytes(stack.rows, Direction::Tx);
+    let read = bytes(stack.rows, Direction::Rx);
     put(
         out,
         format_args!(
@@ -104,15 +141,66 @@ pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
         let is_total = |row: &&StackRow| row.segment == row.segment.total();
         rows()
             .filter(|row| !is_total(row))
-            .for_each(|row| line(stack, row, out));
+            .for_each(|row| line(stack.rows, row, out));
         rows()
             .filter(is_total)
-            .for_each(|row| line(stack, row, out));
+            .for_each(|row| line(stack.rows, row, out));
     }
+    flows(stack, Direction::Tx, out);
+    flows(stack, Direction::Rx, out);
     out.push(b'\n');
 }
 
-fn line(stack: &Stack<'_>, row: &StackRow, out: &mut Vec<u8>) {
+/// A line a flow: mean and p99 of its total, then the mean of each segment.
+fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
+    let mut flows = stack
+        .flows
+        .iter()
+        .filter(|(_, rows)| bytes(rows, direction) > 0)
+        .peekable();
+    let Some((_, first)) = flows.peek() else {
+        return;
+    };
+    let is_column =
+        |row: &&StackRow| row.segment.direction() == direction && !row.segment.is_whole();
+    put(
+        out,
+        format_args!(
+            "\n{:<9}{:>8}{:>9}{:>9}",
+            format!("{} flows", direction.name()),
+            "count",
+            "mean",
+            "p99"
+        ),
+    );
+    for row in first.iter().filter(is_column) {
+        put(out, format_args!("{:>12}", row.segment.name()));
+    }
+    put(out, format_args!("  flow (means of its segments)\n"));
+    for (ends, rows) in flows {
+        let total = rows
+            .iter()
+            .find(|row| row.segment.direction() == direction && row.segment == row.segment.total());
+        let total = total.map(|row| Distribution::from(&row.histogram));
+        let cell = |ns: Option<u64>| ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
+        put(
+            out,
+            format_args!(
+                "{:<9}{:>8}{:>9}{:>9}",
+                "",
+                total.map_or(0, |total| total.count),
+                cell(total.and_then(|total| total.mean_ns)),
+                cell(total.and_then(|total| total.p99_ns)),
+            ),
+        );
+        for row in rows.iter().filter(is_column) {
+            put(out, format_args!("{:>12}", cell(row.histogram.mean_ns())));
+        }
+        put(out, format_args!("  {} → {}\n", ends.src, ends.dst));
+    }
+}
+
+fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
     let indent = if row.segment.part_of().is_some() {
         "  "
     } else {
@@ -143,8 +231,8 @@ fn line(stack: &Stack<'_>, row: &StackRow, out: &mut Vec<u8>) {
         let cell = ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         put(out, format_args!("{cell:>9}"));
     }
-    let share = stack
-        .share(row)
+    let share = row
+        .share(rows)
         .map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
     put(out, format_args!("{share:>9}\n"));
 }
@@ -195,6 +283,7 @@ mod tests {
             host: "here",
             sample_bytes: 16384,
             rows,
+            flows: &[],
         }
     }
 
@@ -216,6 +305,45 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
 
 "
         );
+    }
+
+    #[test]
+    fn a_flow_has_a_line_with_the_mean_of_each_segment() {
+        let rows = rows();
+        let ends = Ends {
+            src: samples::endpoint("192.0.2.1", 44_321),
+            dst: samples::endpoint("2001:db8::1", 443),
+        };
+        let flows = [(ends, rows.clone())];
+        let stack = Stack {
+            flows: &flows,
+            ..stack(&rows)
+        };
+        let mut out = Vec::new();
+        Text::default().stack(&stack, &samples::source(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.ends_with(
+                "
+tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queueing  flow (means of its segments)
+                2   601 ms   700 ms      500 ms           -      100 ms     99.0 ms  192.0.2.1:44321 → [2001:db8::1]:443
+
+"
+            ),
+            "{text}"
+        );
+        let mut out = Vec::new();
+        Jsonl::default().stack(&stack, &samples::source(), &mut out);
+        let objects = String::from_utf8(out).unwrap();
+        let of_flow: Vec<serde_json::Value> = objects
+            .lines()
+            .skip(rows.len())
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(of_flow.len(), rows.len() - 1, "nothing was read");
+        assert_eq!(of_flow[0]["flow"]["sport"], 44_321);
+        assert_eq!(of_flow[0]["flow"]["dst"], "2001:db8::1");
+        assert_eq!(of_flow[0]["share"], 0.832639);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use dwell_engine::layers::{Counters, Layer};
-use dwell_probes::stack::{self, Options, Probe, Profile};
+use dwell_probes::stack::{self, Options, Probe, Profile, Taken};
 use dwell_records::{Output, Sink, Source, Stack, StackRow, counted, entry};
 
 use super::{Args, Format};
@@ -39,7 +39,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let output = Output::new((format.new)(), Sink::stdout()?, source);
     let stop = Stop::listen(args.duration)?;
-    let mut probe = Probe::load(&Options { config, profile })?;
+    let mut probe = Probe::load(&Options {
+        config,
+        max_flows: args.flows.then_some(args.max_flows),
+        profile,
+    })?;
     probe.attach()?;
     let mut live = Live {
         host: host_name(),
@@ -82,20 +86,25 @@ impl Live {
         let length = self.begun.elapsed();
         self.begun = Instant::now();
         self.output.source_mut().clock = clock()?;
-        let rows = self.rows()?;
+        let rows = self.probe.take()?;
+        let rows = self.rows(rows);
+        let flows = self.probe.take_flows()?.into_iter();
+        let flows: Vec<_> = flows
+            .map(|(ends, taken)| (ends, self.rows(taken)))
+            .collect();
         self.output.stack(&Stack {
             end_ns: monotonic_ns()?,
             length_ns: nanos(length),
             host: &self.host,
             sample_bytes: self.sample_bytes,
             rows: &rows,
+            flows: &flows,
         })?;
         self.output.flush()?;
         Ok(())
     }
 
-    fn rows(&mut self) -> Result<Vec<StackRow>, Failure> {
-        let taken = self.probe.take()?;
+    fn rows(&self, taken: Vec<Taken>) -> Vec<StackRow> {
         let hooks = self.probe.hooks();
         let missing = stack::missing(hooks);
         let rows = taken.into_iter().map(|taken| {
@@ -111,7 +120,7 @@ impl Live {
                     .map(|(_, layer)| *layer),
             }
         });
-        Ok(rows.collect())
+        rows.collect()
     }
 
     /// Detaches, and tells what is left to tell, whatever ended the run.
@@ -142,6 +151,10 @@ fn describe(counters: &Counters) -> Vec<String> {
         (
             counters.retransmitted,
             "that TCP had sent again before they reached the driver, left out".to_owned(),
+        ),
+        (
+            counters.flows_untold,
+            "counted in no flow, as there are more flows than --max-flows".to_owned(),
         ),
     ];
     let missed = Layer::ALL.map(|layer| {

@@ -25,7 +25,8 @@ Examples:
   dwell stack --port 443                     a table a second, until Ctrl-C
   dwell stack --duration 10s --interval 10s  one table of ten seconds, all connections
   dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
-  dwell stack --port 6379 --sample-bytes 64  of connections with short messages")]
+  dwell stack --port 6379 --sample-bytes 64  of connections with short messages
+  dwell stack --flows --interval 5s          each connection by itself too")]
 #[group(skip)]
 pub struct Args {
     /// Connections of which one end has this port
@@ -48,6 +49,14 @@ pub struct Args {
     /// Stamp one byte in so many of a connection: a power of two from 64 to 16777216
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = sample_bytes)]
     sample_bytes: u32,
+
+    /// Tell each flow, one direction of a connection, by itself too
+    #[arg(long)]
+    flows: bool,
+
+    /// Flows to keep apart in an interval; of others only the sums are told
+    #[arg(long, value_name = "N", default_value_t = 1024, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_flows: u32,
 
     /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
