@@ -397,7 +397,8 @@ fn root_nothing_stays_attached_however_it_ends() {
         assert!(ids.len() >= 10 && ids.iter().all(is_there), "{ids:?}");
         process.signal(signal);
         process.end();
-        assert!(!ids.iter().any(is_there), "{ids:?} after {signal}");
+        // The kernel takes them down when it comes to it.
+        eventually("nothing is attached", || !ids.iter().any(is_there));
     }
 }
 

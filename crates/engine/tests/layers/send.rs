@@ -127,6 +127,39 @@ fn flows_share_the_rows_and_keep_apart() {
     assert_eq!(host.sum_ns(Segment::TxTotal), 2 * 10_000);
 }
 
+/// More bytes are on their way than there are rows: the later ones have them.
+#[test]
+fn a_row_that_went_to_another_flow_gives_no_figure() {
+    let mut host = Host::with(&Config {
+        rows: 64,
+        ..Config::default()
+    });
+    let flows: Vec<_> = (1..=1000)
+        .map(|port| {
+            host.path.flow(
+                "192.0.2.1:5201".parse().unwrap(),
+                ([192, 0, 2, 2], port).into(),
+            )
+        })
+        .collect();
+    for (flow, now_ns) in flows.iter().zip((0..).step_by(100)) {
+        host.flow = *flow;
+        host.pass(GRID, 1, Layer::TxSocket, 1_000 + now_ns);
+    }
+    // The last ones still have theirs.
+    for (index, flow) in flows.iter().enumerate().rev() {
+        let now_ns = 100 * index as u64;
+        host.flow = *flow;
+        host.leave_ip(GRID, 1, 1_000_500 + now_ns, 1_000_600 + now_ns);
+        host.pass(GRID, 1, Layer::TxDriver, 1_001_000 + now_ns);
+    }
+    let total = host.path.segment(Segment::TxTotal);
+    assert!((1..=64).contains(&total.count()));
+    let took = Some(1_000_000);
+    assert_eq!((total.min_ns(), total.max_ns()), (took, took));
+    assert_eq!(host.path.counters().tx_unbegun, 1000 - total.count());
+}
+
 #[test]
 fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
     let config = Config {
