@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::records::{number, text};
 use crate::support::{
-    DWELL, Pair, Process, Run, dwell, eventually, ip, links, skipped, spawn, tool,
+    DWELL, Pair, Process, Run, dwell, eventually, ip, links, run, skipped, spawn, tool,
 };
 
 const PORT: u16 = 5201;
@@ -390,9 +390,9 @@ fn root_nothing_stays_attached_however_it_ends() {
         let process = stamp(&namespace, &[]);
         let ids = link_ids(process.id());
         let is_there = |id: &String| {
-            let list = tool(&namespace, "bpftool", &["link", "list"]);
-            list.lines()
-                .any(|line| line.starts_with(&format!("{id}: ")))
+            let mut show = namespace.command("bpftool");
+            let shown = run(show.args(["link", "show", "id", id]), b"");
+            shown.status == Some(0)
         };
         assert!(ids.len() >= 10 && ids.iter().all(is_there), "{ids:?}");
         process.signal(signal);
@@ -435,7 +435,7 @@ fn root_without_privilege_it_says_what_is_missing() {
     if skipped() {
         return;
     }
-    let run = crate::support::run(
+    let run = run(
         std::process::Command::new("setpriv").args([
             "--bounding-set=-sys_admin,-bpf,-net_admin,-perfmon",
             "--inh-caps=-sys_admin,-bpf,-net_admin,-perfmon",
