@@ -66,16 +66,14 @@ fn of<'a>(run: &'a BTreeMap<(String, String), Value>, direction: &str, segment: 
     &run[&(direction.to_owned(), segment.to_owned())]
 }
 
+/// Of the server, on the right.
+fn listen(pair: &Pair) -> TcpListener {
+    let listen = || TcpListener::bind((SERVER, PORT)).unwrap();
+    pair.right.enter(listen).unwrap()
+}
+
 /// A connection from left to right: the ends of the client and the server.
-fn connect(pair: &Pair, prepare: impl FnOnce(&TcpListener) + Send) -> (TcpStream, TcpStream) {
-    let listener = pair
-        .right
-        .enter(|| {
-            let listener = TcpListener::bind((SERVER, PORT)).unwrap();
-            prepare(&listener);
-            listener
-        })
-        .unwrap();
+fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = pair
         .left
         .enter(|| TcpStream::connect(SocketAddr::from((SERVER, PORT))).unwrap())
@@ -113,7 +111,7 @@ fn root_an_application_that_reads_late_is_where_the_time_goes() {
     const BYTES: usize = 32 << 10;
     let pair = Pair::start("stack-late");
     let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "1024"]);
-    let (mut client, mut server) = connect(&pair, |_| ());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
     let begun = Instant::now();
     client.write_all(&[1; BYTES]).unwrap();
     thread::sleep(NAP);
@@ -150,9 +148,9 @@ fn root_what_the_receiver_has_no_room_for_waits_in_the_senders_socket() {
     const BYTES: usize = 128 << 10;
     let pair = Pair::start("stack-window");
     let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "4096"]);
-    let (mut client, mut server) = connect(&pair, |listener| {
-        nix::sys::socket::setsockopt(listener, nix::sys::socket::sockopt::RcvBuf, &8192).unwrap();
-    });
+    let listener = listen(&pair);
+    nix::sys::socket::setsockopt(&listener, nix::sys::socket::sockopt::RcvBuf, &8192).unwrap();
+    let (mut client, mut server) = connect(&pair, &listener);
     nix::sys::socket::setsockopt(&client, nix::sys::socket::sockopt::SndBuf, &(4 * BYTES)).unwrap();
     let begun = Instant::now();
     client.write_all(&[1; BYTES]).unwrap();
@@ -195,7 +193,7 @@ fn root_a_queueing_discipline_of_known_rate_is_measured() {
     let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 200000";
     tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
     let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
-    let (mut client, mut server) = connect(&pair, |_| ());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
     client.write_all(&[1; BYTES]).unwrap();
     server.read_exact(&mut [0; BYTES]).unwrap();
     let run = segments(&dwell.interrupt());
@@ -231,7 +229,7 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 30000";
     tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
     let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
-    let (mut client, mut server) = connect(&pair, |_| ());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
     client.write_all(&[1; BYTES]).unwrap();
     server.read_exact(&mut [0; BYTES]).unwrap();
     let run = dwell.interrupt();
@@ -268,8 +266,9 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
         &pair.left,
         &[&arguments[..], &["--max-flows", "2"]].concat(),
     );
+    let listener = listen(&pair);
     for messages in 1..=3 {
-        let (mut client, mut server) = connect(&pair, |_| ());
+        let (mut client, mut server) = connect(&pair, &listener);
         for _ in 0..messages {
             client.write_all(&[1; 640]).unwrap();
             server.read_exact(&mut [0; 640]).unwrap();
@@ -332,7 +331,7 @@ fn root_other_ports_and_other_namespaces_are_left_alone() {
         &pair.left,
         &["--sample-bytes", "64", "--filter", "10.78.0.0/24"],
     );
-    let (mut client, mut server) = connect(&pair, |_| ());
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
     client.write_all(&[1; 1000]).unwrap();
     server.read_exact(&mut [0; 1000]).unwrap();
     let bytes = |process: Process| -> u64 {
