@@ -379,6 +379,34 @@ fn root_both_directions_of_a_connection_that_was_there_before() {
     }
 }
 
+/// A veth with an XDP program hands packets to the stack by NAPI, as network cards do.
+#[test]
+fn root_a_device_with_napi_is_stamped_by_another_hook() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-napi");
+    let xdp = [
+        "response", "-i", "right0", "--hook", "xdp", "--format", "none",
+    ];
+    let mut xdp = spawn(&pair.right, DWELL, &xdp);
+    eventually("an XDP program is there", || {
+        xdp.has_ended() || links(xdp.id()) > 0
+    });
+    let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "64"]);
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    for _ in 0..20 {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+    let run = segments(&dwell.interrupt());
+    let xdp = xdp.interrupt();
+    assert_eq!(xdp.status, Some(0), "{xdp}");
+    let total = of(&run, "rx", "total");
+    assert!((100..=200).contains(&number(total, "count")), "{total}");
+    adds_up(&run, "rx", &["driver-ip", "ip-tcp", "tcp-socket"]);
+}
+
 #[test]
 fn root_nothing_stays_attached_however_it_ends() {
     if skipped() {

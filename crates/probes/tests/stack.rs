@@ -1,0 +1,117 @@
+//! Profiles that lack hooks, on real traffic over loopback.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    thread,
+};
+
+use dwell_engine::layers::{Config, Counters, Layer, Segment};
+use dwell_probes::stack::{Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace};
+use nix::{
+    sched::{CloneFlags, unshare},
+    unistd::Uid,
+};
+
+/// What comes of 100 messages with ten grid bytes each, in a namespace of their own.
+fn stamp_loopback(profile: &'static Profile) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
+    let body = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        let mut probe = Probe::load(&Options {
+            config: Config {
+                sample_bytes: 64,
+                namespace: Some(own_namespace().unwrap()),
+                ..Config::default()
+            },
+            max_flows: None,
+            profile,
+        })
+        .unwrap();
+        probe.attach().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        for _ in 0..100 {
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+        }
+        probe.detach();
+        let taken = probe.take().unwrap();
+        (taken, probe.counters().unwrap(), probe.hooks().to_vec())
+    };
+    thread::scope(|scope| scope.spawn(body).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn count(taken: &[Taken], segment: Segment) -> u64 {
+    taken[segment as usize].histogram.count()
+}
+
+fn sum_ns(taken: &[Taken], segment: Segment) -> u128 {
+    taken[segment as usize].histogram.sum_ns()
+}
+
+fn is_root() -> bool {
+    let root = Uid::effective().is_root();
+    if !root {
+        eprintln!("skipped: it needs root");
+    }
+    root
+}
+
+/// As on kernels that have no hook where applications write.
+#[test]
+fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
+    if !is_root() {
+        return;
+    }
+    static LATER: &Profile = &Profile {
+        name: "later",
+        hooks: PROFILES[0].hooks.split_at(1).1,
+    };
+    let (taken, counters, hooks) = stamp_loopback(LATER);
+    assert_eq!(missing(&hooks), [(Segment::SocketTcp, Layer::TxSocket)]);
+    assert_eq!(count(&taken, Segment::SocketTcp), 0);
+    // A kernel may miss an event now and then.
+    assert!((900..=1000).contains(&count(&taken, Segment::TxTotal)));
+    assert_eq!(
+        sum_ns(&taken, Segment::TxTotal),
+        sum_ns(&taken, Segment::TcpIp)
+            + sum_ns(&taken, Segment::IpDriver)
+            + sum_ns(&taken, Segment::TxUnexplained)
+    );
+    assert_eq!(counters.missed(Layer::TxSocket), 0);
+}
+
+/// On loopback both sides are in one row. Driver and IP are told, and what is between IP and the
+/// application is unexplained.
+#[test]
+fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
+    if !is_root() {
+        return;
+    }
+    static WITHOUT: &Profile = &Profile {
+        name: "without",
+        hooks: &[
+            PROFILES[0].hooks[6],
+            PROFILES[0].hooks[7],
+            PROFILES[0].hooks[10],
+        ],
+    };
+    let (taken, _, hooks) = stamp_loopback(WITHOUT);
+    let layers: Vec<_> = hooks.iter().map(|hook| hook.layer).collect();
+    assert_eq!(layers, [Layer::RxDriver, Layer::RxIp, Layer::RxSocket]);
+    assert!((900..=1000).contains(&count(&taken, Segment::RxTotal)));
+    assert_eq!(count(&taken, Segment::TcpSocket), 0);
+    assert!(sum_ns(&taken, Segment::RxUnexplained) > 0);
+    assert_eq!(
+        sum_ns(&taken, Segment::RxTotal),
+        sum_ns(&taken, Segment::DriverIp) + sum_ns(&taken, Segment::RxUnexplained)
+    );
+}
