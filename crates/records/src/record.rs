@@ -3,7 +3,7 @@
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Ends, Layer, Segment},
+    layers::{Counters as StackCounters, Ends, Layer, Segment},
     response::Record,
     rtt::Counters,
 };
@@ -76,6 +76,8 @@ pub struct Stack<'a> {
     /// The same of each flow, one direction of a connection; empty where they are
     /// not kept apart.
     pub flows: &'a [(Ends, Vec<StackRow>)],
+    /// What is in no segment, since the start of the run.
+    pub counters: &'a StackCounters,
 }
 
 /// What a segment of the stack took in an interval.

@@ -36,16 +36,21 @@ fn stamp(namespace: &Namespace, arguments: &[&str]) -> Process {
     process
 }
 
-fn objects(run: &Run) -> Vec<Value> {
+/// Of a type: "stack" or "stack-status".
+fn objects_of(run: &Run, kind: &str) -> Vec<Value> {
     let lines = run.stdout.lines();
-    let objects: Vec<Value> = lines
+    let mut objects: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     for object in &objects {
-        assert_eq!(object["type"], "stack");
         assert_eq!(object["schema"], "dwell.stack/1");
     }
+    objects.retain(|object| object["type"] == kind);
     objects
+}
+
+fn objects(run: &Run) -> Vec<Value> {
+    objects_of(run, "stack")
 }
 
 /// By direction and segment; of the only interval that had bytes.
@@ -241,6 +246,8 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     let left_out: u64 = told
         .and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok())
         .unwrap_or_else(|| panic!("{run}"));
+    let status = objects_of(&run, "stack-status");
+    assert_eq!(number(&status[0], "retransmitted"), left_out);
     let segments = segments(&run);
     let sent = number(of(&segments, "tx", "total"), "count");
     assert!(left_out >= 10, "a burst did not fit: {run}");

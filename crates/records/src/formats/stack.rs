@@ -1,8 +1,8 @@
 //! Intervals of `dwell stack`, as a table and as objects.
 
-use std::{io::Write, net::IpAddr};
+use std::{collections::BTreeMap, io::Write, net::IpAddr};
 
-use dwell_engine::layers::{Direction, Ends, Segment};
+use dwell_engine::layers::{Direction, Ends, Layer, Segment};
 use serde::Serialize;
 
 use super::{Latency, counted, text::Trimmed};
@@ -37,6 +37,22 @@ struct Object<'a> {
     missing: Option<&'a str>,
 }
 
+/// `type` "stack-status": what is in no segment, since the start of the run, in
+/// bytes that were stamped.
+#[derive(Serialize)]
+struct StatusObject<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    host: &'a str,
+    tx_unbegun: u64,
+    rx_unbegun: u64,
+    retransmitted: u64,
+    flows_untold: u64,
+    missed: BTreeMap<&'a str, u64>,
+}
+
 /// One direction of a connection.
 #[derive(Clone, Copy, Serialize)]
 struct Flow {
@@ -60,7 +76,7 @@ impl From<&Ends> for Flow {
 }
 
 /// Writes an object a segment: first over all flows, then of each. Of a flow, the
-/// side that none of its bytes went through has none.
+/// side that none of its bytes went through has none. At last the counters.
 pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(stack.end_ns));
     let mut write = |flow: Option<Flow>, row: &StackRow, rows: &[StackRow]| {
@@ -95,6 +111,23 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
             write(Some(ends.into()), row, rows);
         }
     }
+    let counters = stack.counters;
+    let status = StatusObject {
+        kind: "stack-status",
+        schema: SCHEMA,
+        time,
+        host: stack.host,
+        tx_unbegun: counters.tx_unbegun,
+        rx_unbegun: counters.rx_unbegun,
+        retransmitted: counters.retransmitted,
+        flows_untold: counters.flows_untold,
+        missed: Layer::ALL
+            .iter()
+            .map(|layer| (layer.name(), counters.missed(*layer)))
+            .collect(),
+    };
+    serde_json::to_writer(&mut *out, &status).expect("plain data becomes JSON");
+    out.push(b'\n');
 }
 
 /// Bytes that went through all of a side.
@@ -244,10 +277,18 @@ fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::{histogram::Histogram, layers::Layer};
+    use dwell_engine::{histogram::Histogram, layers::Counters};
 
     use super::*;
     use crate::{Format, Jsonl, Text, formats::samples};
+
+    static COUNTERS: Counters = Counters {
+        tx_unbegun: 1,
+        rx_unbegun: 2,
+        retransmitted: 3,
+        flows_untold: 4,
+        missed: [0, 5, 0, 0, 0, 0, 0, 0, 0, 6],
+    };
 
     fn rows() -> Vec<StackRow> {
         let row = |segment: Segment, values: &[u64]| {
@@ -284,6 +325,7 @@ mod tests {
             sample_bytes: 16384,
             rows,
             flows: &[],
+            counters: &COUNTERS,
         }
     }
 
@@ -340,7 +382,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
             .skip(rows.len())
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(of_flow.len(), rows.len() - 1, "nothing was read");
+        assert_eq!(of_flow.len(), rows.len(), "nothing was read; the status");
         assert_eq!(of_flow[0]["flow"]["sport"], 44_321);
         assert_eq!(of_flow[0]["flow"]["dst"], "2001:db8::1");
         assert_eq!(of_flow[0]["share"], 0.832639);
@@ -355,7 +397,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap())
             .collect();
-        assert_eq!(objects.len(), rows().len());
+        assert_eq!(objects.len(), rows().len() + 1);
         assert_eq!(objects[0]["schema"], "dwell.stack/1");
         assert_eq!(objects[0]["time"], "2026-11-21T05:10:01.000000000Z");
         assert_eq!(objects[0]["segment"], "socket-tcp");
@@ -367,6 +409,19 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         assert!(objects[1]["mean_ns"].is_null() && objects[1]["share"].is_null());
         assert!(objects[1]["hook_from"].is_null());
         assert_eq!(objects[3]["part_of"], "ip-driver");
+        let status = &objects[7];
+        assert_eq!(status["type"], "stack-status");
+        assert_eq!(status["time"], objects[0]["time"]);
+        assert_eq!(
+            (&status["tx_unbegun"], &status["rx_unbegun"]),
+            (&1.into(), &2.into())
+        );
+        assert_eq!(
+            (&status["retransmitted"], &status["flows_untold"]),
+            (&3.into(), &4.into())
+        );
+        assert_eq!(status["missed"]["tx-tcp"], 5);
+        assert_eq!(status["missed"]["rx-socket"], 6);
         assert_eq!(objects[6]["count"], 0);
         assert!(objects[6]["share"].is_null(), "no byte was read");
     }

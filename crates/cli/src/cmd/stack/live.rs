@@ -92,6 +92,7 @@ impl Live {
         let flows: Vec<_> = flows
             .map(|(ends, taken)| (ends, self.rows(taken)))
             .collect();
+        let counters = self.probe.counters()?;
         self.output.stack(&Stack {
             end_ns: monotonic_ns()?,
             length_ns: nanos(length),
@@ -99,6 +100,7 @@ impl Live {
             sample_bytes: self.sample_bytes,
             rows: &rows,
             flows: &flows,
+            counters: &counters,
         })?;
         self.output.flush()?;
         Ok(())
