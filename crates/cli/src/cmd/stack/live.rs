@@ -161,7 +161,7 @@ fn describe(counters: &Counters) -> Vec<String> {
     ];
     let missed = Layer::ALL.map(|layer| {
         let what = format!(
-            "without a stamp at {}: their time is unexplained",
+            "without a stamp at {}, left out of the segments there",
             layer.name()
         );
         (counters.missed(layer), what)
