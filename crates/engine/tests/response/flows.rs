@@ -107,6 +107,21 @@ fn a_connection_keeps_its_flow_when_id_and_ends_change() {
 }
 
 #[test]
+fn a_connection_that_comes_back_to_its_old_ends_is_one_flow_still() {
+    let mut seen = Seen::new(Key::Auto, 64);
+    seen.packet(START, &initial(5000));
+    for (phase, port) in [(0, 5000), (1, 5001), (2, 5000)] {
+        for number in 1..=20 {
+            let time_ns = START + (phase * 150 + number) * MS;
+            seen.packet(time_ns, &short(port, b"aaaaaaaa", phase * 20 + number));
+        }
+    }
+    let records = seen.finish();
+    let packets: Vec<u32> = records.iter().map(|record| record.epoch.packets).collect();
+    assert_eq!(packets, [61], "{records:?}");
+}
+
+#[test]
 fn connections_are_not_mistaken_for_one_another() {
     let packets = |records: Vec<Record>| -> Vec<(u16, u32)> {
         let of = |record: &Record| (record.src.port, record.epoch.packets);

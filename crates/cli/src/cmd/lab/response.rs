@@ -32,8 +32,8 @@ pub struct Response {
     /// auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
     /// side by side, as in auto,"pirate --merge-distance 1ms". The first runs live, the others over a
     /// capture of the same packets
-    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', default_value = "auto", value_parser = estimator)]
-    estimator: Vec<String>,
+    #[arg(long, global = true, value_name = "LIST", default_value = "auto", value_parser = estimators)]
+    estimator: Estimators,
     /// Length of an epoch
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = epoch)]
     epoch: Duration,
@@ -71,7 +71,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         Asked::Own(runs) => runs,
         Asked::ThirdParty(options) => {
             args.refuse_what_needs_a_log()?;
-            let estimators = &args.estimator;
+            let estimators = &args.estimator.0;
             let beside = third_party::respond(&options, estimators, args.epoch, folder.path())?;
             return tell(args.format, || beside.to_string(), || beside.lines());
         }
@@ -89,7 +89,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         let rtt = run.options.topology.end_to_end_rtt();
         let report = respond(&ReportOptions {
             load: run.options.clone(),
-            estimators: args.estimator.clone(),
+            estimators: args.estimator.0.clone(),
             epoch: args.epoch,
             round_trips: args.round_trips,
             ablations: args.ablations,
@@ -169,12 +169,37 @@ fn draw(report: &Report, connection: Option<u16>, file: &Path) -> Result<(), Fai
         .map_err(|error| Failure::new(Exit::Host, error))
 }
 
-/// A name, and what follows it: `dwell response` says whether that is right.
-fn estimator(text: &str) -> Result<String, String> {
-    match text.split_whitespace().next() {
-        Some("auto" | "pirate" | "gap" | "syn-ack") => Ok(text.to_owned()),
-        _ => Err("begin with auto, pirate, gap or syn-ack".into()),
+/// What stands side by side.
+#[derive(Debug, Clone)]
+struct Estimators(Vec<String>);
+
+/// Names, each with what follows it up to the next one: `dwell response` says
+/// whether that is right.
+fn estimators(text: &str) -> Result<Estimators, String> {
+    let mut list: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        let begins = part
+            .split_whitespace()
+            .next()
+            .is_some_and(|word| ["auto", "pirate", "gap", "syn-ack"].contains(&word));
+        match (begins, list.last_mut()) {
+            (true, _) => list.push(part.trim().to_owned()),
+            // an option's own list
+            (false, Some(last)) if last.contains("--") => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => {
+                return Err(
+                    "write auto, pirate, gap or syn-ack, and after each its options".into(),
+                );
+            }
+        }
     }
+    if list.iter().any(|entry| entry.contains("--epoch")) {
+        return Err("--epoch is one for all: give it beside the list".into());
+    }
+    Ok(Estimators(list))
 }
 
 fn picture(text: &str) -> Result<PathBuf, String> {
@@ -182,5 +207,23 @@ fn picture(text: &str) -> Result<PathBuf, String> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("svg" | "html") => Ok(file),
         _ => Err("write a name that ends in .svg or .html".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimators_keep_their_options() {
+        let list = |text| estimators(text).map(|list| list.0);
+        assert_eq!(list("auto,gap").unwrap(), ["auto", "gap"]);
+        assert_eq!(
+            list("auto,pirate --heuristics acks,mtu --modes 4,syn-ack").unwrap(),
+            ["auto", "pirate --heuristics acks,mtu --modes 4", "syn-ack"]
+        );
+        for wrong in ["", "guess", "auto,guess", "pirate --epoch 2s"] {
+            assert!(list(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -41,6 +41,8 @@ struct Line {
     name: String,
     epochs: u64,
     estimates: Histogram,
+    /// Epochs without estimate, by reason.
+    reasons: BTreeMap<String, u64>,
 }
 
 impl Report {
@@ -135,6 +137,8 @@ impl Report {
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
             line.estimates.record(ns);
+        } else if let Some(reason) = response.reason {
+            *line.reasons.entry(reason.to_owned()).or_default() += 1;
         }
     }
 
@@ -171,16 +175,20 @@ impl Report {
         if let (Some(summary), Some(output)) = (&self.summary, &mut self.output) {
             output.lines(|out| {
                 out.push_str(
-                    "epochs  valid      p50      p90      p99  flow (percentiles over epochs)\n",
+                    "epochs  valid      p50      p90      p99  flow (percentiles over epochs); why others are not valid\n",
                 );
                 for line in summary.values() {
                     let quantile = |q| match line.estimates.quantile_ns(q) {
                         Some(ns) => Latency(ns).to_string(),
                         None => "-".to_owned(),
                     };
+                    let commonest = line.reasons.iter().max_by_key(|(_, epochs)| **epochs);
+                    let why = commonest.map_or(String::new(), |(reason, epochs)| {
+                        format!("; mostly {reason}: {epochs}")
+                    });
                     let valid = line.estimates.count() as f64 / line.epochs as f64;
                     out.push_str(&format!(
-                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {}\n",
+                        "{:>6}  {:>4.0} %  {:>7}  {:>7}  {:>7}  {}{why}\n",
                         line.epochs,
                         valid * 100.0,
                         quantile(0.5),
