@@ -154,8 +154,7 @@ impl Record {
     }
 
     /// Decodes a record of the kernel's ring buffer, which may be cut before its
-    /// modes. `None` if it is none of
-    /// ours, which a user of the crate should count.
+    /// modes. `None` if it is none of ours, which a user of the crate should count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Record> {
         const MODES: usize =
             offset_of!(abi::dwell_response_event, epoch) + offset_of!(abi::dwell_epoch, mode);
