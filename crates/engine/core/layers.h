@@ -249,9 +249,11 @@ static __always_inline void dwell_pass_step(void *embedder,
 		return;
 	if (layer == DWELL_TX_IP) {
 		/* one that lies in the future is of a paced packet: when it should
-		 * leave, and not when TCP handed it down
+		 * leave, and not when TCP handed it down; nor is it that of the
+		 * packet sent again
 		 */
-		if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns)
+		if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns &&
+		    !(row->tag == tag && row->stamp_ns[DWELL_TX_IP]))
 			dwell_row_stamp(row, tag, DWELL_TX_TCP, pass->tcp_ns);
 		dwell_row_stamp(row, tag, DWELL_TX_IP, pass->now_ns);
 		row->sent++;

@@ -30,6 +30,19 @@ fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
     assert_eq!(host.path.counters().retransmitted, 1, "once a byte");
 }
 
+/// As behind a queueing discipline that paces: the time of the first copy is the one
+/// at which it shall leave, and the second copy's is no time of the first.
+#[test]
+fn a_second_copy_gives_a_paced_packet_no_time() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    host.leave_ip(GRID, 100, 50_000, 3_000);
+    host.leave_ip(GRID, 100, 200_000_000, 200_001_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_002_000);
+    assert_eq!(host.count(Segment::TxTotal), 0);
+    assert_eq!(host.path.counters().retransmitted, 1);
+}
+
 /// TCP lost patience while the byte was in a long queue.
 #[test]
 fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() {
