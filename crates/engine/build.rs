@@ -3,12 +3,11 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 23] = [
+const SHARED: [&str; 22] = [
     "dwell_address",
     "dwell_arrival",
     "dwell_epoch",
     "dwell_epoch_mode",
-    "dwell_epoch_track",
     "dwell_response_config",
     "dwell_response_event",
     "dwell_response_program",

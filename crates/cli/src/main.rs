@@ -9,6 +9,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod served;
 mod source;
 mod stop;
 mod tell;

@@ -1,19 +1,16 @@
 //! `--metrics`: estimates, for Prometheus.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use dwell_engine::{
     response::{Estimate, Record, RunningMeans},
     rtt::Prefix,
 };
 use dwell_probes::response::Probe;
-use dwell_records::{
-    Interfaces,
-    prometheus::{Map, Metrics, Program, Server, serve},
-};
+use dwell_records::Interfaces;
 
 use super::Args;
-use crate::{exit::Failure, source::monotonic_ns, tell::tell};
+use crate::{exit::Failure, served::Served, source::monotonic_ns};
 
 /// In which half of a response's weight in the running mean goes.
 const HALF_LIFE_NS: u64 = 10_000_000_000;
@@ -22,12 +19,10 @@ const FORGET_NS: u64 = 600_000_000_000;
 
 /// Serves metrics while it lives.
 pub struct Exporter {
-    metrics: Arc<Metrics>,
-    interfaces: Interfaces,
+    served: Served,
     means: RunningMeans<Prefix>,
     prefix4: u8,
     prefix6: u8,
-    _server: Server,
 }
 
 impl Exporter {
@@ -37,29 +32,18 @@ impl Exporter {
         args: &Args,
         interfaces: Interfaces,
     ) -> Result<Exporter, Failure> {
-        let metrics = Arc::new(Metrics::new(
-            env!("CARGO_PKG_VERSION"),
-            args.max_groups as usize,
-        ));
-        let server = serve(address, Arc::clone(&metrics)).map_err(Failure::usage)?;
-        tell(format_args!(
-            "metrics at http://{}/metrics",
-            server.address()
-        ));
         Ok(Exporter {
-            metrics,
-            interfaces,
+            served: Served::start(address, args.max_groups, interfaces)?,
             means: RunningMeans::new(HALF_LIFE_NS),
             prefix4: args.prefix4,
             prefix6: args.prefix6,
-            _server: server,
         })
     }
 
     /// Adds an epoch.
     pub fn record(&mut self, record: &Record, estimate: &Estimate) {
         let reason = estimate.reason.map_or("valid", |reason| reason.name());
-        self.metrics.epoch(reason);
+        self.served.metrics.epoch(reason);
         let (true, Some(response_ns)) = (estimate.is_valid(), estimate.response_ns) else {
             return;
         };
@@ -72,8 +56,8 @@ impl Exporter {
         let prefix = Prefix::of(address, bits);
         let end_ns = record.epoch.start_ns.wrapping_add(record.epoch.epoch_ns);
         self.means.add(prefix, end_ns, estimate);
-        self.metrics.responses(
-            &self.interfaces.label(record.interface).unwrap_or_default(),
+        self.served.metrics.responses(
+            &self.served.interface(record.interface),
             estimate.method.name(),
             &prefix.to_string(),
             response_ns,
@@ -87,14 +71,10 @@ impl Exporter {
         self.means.forget(now_ns, FORGET_NS);
         let means = self.means.iter(now_ns);
         let means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns));
-        self.metrics.set_means(means);
+        self.served.metrics.set_means(means);
         let counters = probe.counters()?;
-        self.metrics.set_counters(&counters);
-        let (entries, capacity) = (counters.places_taken(), probe.places());
-        self.metrics.set_map("flows", Map { entries, capacity });
-        for (name, runs, run_ns) in probe.run_times() {
-            self.metrics.set_program(name, Program { runs, run_ns });
-        }
+        self.served
+            .status(&counters, probe.places(), probe.run_times());
         Ok(())
     }
 }

@@ -1,23 +1,16 @@
 //! `--metrics`: what the kernel counts, for Prometheus.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use dwell_engine::rtt::{Counters, Group};
 use dwell_probes::rtt::Probe;
-use dwell_records::{
-    Interfaces,
-    prometheus::{Map, Metrics, OTHER, Program, Server, serve},
-};
+use dwell_records::{Interfaces, prometheus::OTHER};
 
 use super::Args;
-use crate::{exit::Failure, tell::tell};
+use crate::{exit::Failure, served::Served};
 
 /// Serves metrics while it lives.
-pub struct Exporter {
-    metrics: Arc<Metrics>,
-    interfaces: Interfaces,
-    _server: Server,
-}
+pub struct Exporter(Served);
 
 impl Exporter {
     /// Binds the address at once, so that a wrong one is known before anything is attached.
@@ -26,44 +19,27 @@ impl Exporter {
         args: &Args,
         interfaces: Interfaces,
     ) -> Result<Exporter, Failure> {
-        let metrics = Arc::new(Metrics::new(
-            env!("CARGO_PKG_VERSION"),
-            args.max_groups as usize,
-        ));
-        let server = serve(address, Arc::clone(&metrics)).map_err(Failure::usage)?;
-        tell(format_args!(
-            "metrics at http://{}/metrics",
-            server.address()
-        ));
-        Ok(Exporter {
-            metrics,
-            interfaces,
-            _server: server,
-        })
+        Served::start(address, args.max_groups, interfaces).map(Exporter)
     }
 
     /// Adds the samples of an interval.
     pub fn groups(&self, groups: &[Group]) {
+        let metrics = &self.0.metrics;
         for group in groups {
             match &group.key {
-                Some(key) => {
-                    let interface = self.interfaces.label(key.interface).unwrap_or_default();
-                    let prefix = key.prefix.to_string();
-                    self.metrics
-                        .merge(&interface, Some(key.method), &prefix, &group.histogram);
-                }
-                None => self.metrics.merge(OTHER, None, OTHER, &group.histogram),
+                Some(key) => metrics.merge(
+                    &self.0.interface(key.interface),
+                    Some(key.method),
+                    &key.prefix.to_string(),
+                    &group.histogram,
+                ),
+                None => metrics.merge(OTHER, None, OTHER, &group.histogram),
             }
         }
     }
 
     /// Sets what dwell tells of itself.
     pub fn status(&self, probe: &Probe, counters: &Counters) {
-        self.metrics.set_counters(counters);
-        let (entries, capacity) = (counters.places_taken(), probe.places());
-        self.metrics.set_map("flows", Map { entries, capacity });
-        for (name, runs, run_ns) in probe.run_times() {
-            self.metrics.set_program(name, Program { runs, run_ns });
-        }
+        self.0.status(counters, probe.places(), probe.run_times());
     }
 }
