@@ -23,6 +23,17 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
 	layers->counters.value[counter]++;
 }
 
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
+					  int up, int again)
+{
+	struct dwell_layers *layers = embedder;
+
+	if (layers->passages < DWELL_LAYERS_PASSAGES)
+		dwell_passage_of(&layers->program, row, slot, up, again,
+				 &layers->passage[layers->passages]);
+	layers->passages++;
+}
+
 __u32 dwell_layers_stride(void)
 {
 	return sizeof(struct dwell_row);
@@ -35,14 +46,15 @@ __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_ad
 }
 
 void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
-		       __u64 now_ns, __u64 tcp_ns)
+		       __u64 now_ns, __u64 tcp_ns, __u32 device)
 {
 	struct dwell_span span = {flow, seq, bytes};
 	struct dwell_pass pass;
 
+	layers->passages = 0;
 	if (!dwell_grid_hit(&span, layers->program.shift))
 		return;
-	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns);
+	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device);
 	for (__u32 step = 0; step < pass.steps; step++)
 		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
@@ -52,6 +64,7 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 {
 	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns);
 
+	layers->passages = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)
 		if (dwell_walk_step_back(layers, &layers->program, &walk, layer))
 			break;

@@ -8,11 +8,18 @@
 
 struct dwell_row;
 
+/* Passages that are kept of one call; of more only the count is. */
+#define DWELL_LAYERS_PASSAGES 64
+
 struct dwell_layers {
 	struct dwell_stack_program program;
 	struct dwell_stack_counters counters;
 	struct dwell_row *rows;
-	struct dwell_histogram segment[DWELL_SEGMENTS];
+	struct dwell_histogram segment[2 * DWELL_SEGMENTS];
+	/* of the flow that is at work; the caller empties it */
+	struct dwell_stack_passage passage[DWELL_LAYERS_PASSAGES];
+	__u32 passages; /* how many there were */
+	__u32 reserved;
 };
 
 /* Bytes of a row. */
@@ -22,10 +29,10 @@ __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_ad
 			const struct dwell_address *dst, __u16 sport, __u16 dport);
 
 /* Bytes pass a layer, in a packet or a write. `tcp_ns` is when TCP handed the packet
- * down, or 0.
+ * down, or 0; `device` is where it came in, or 0.
  */
 void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
-		       __u64 now_ns, __u64 tcp_ns);
+		       __u64 now_ns, __u64 tcp_ns, __u32 device);
 
 /* All below `end` has come into order (DWELL_RX_READY) or was read. */
 void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,

@@ -24,7 +24,9 @@ enum dwell_stack_layer {
 	DWELL_LAYERS,
 };
 
-/* What the time between two layers is counted as. */
+/* What the time between two layers is counted as. Of bytes that TCP sent again, or that
+ * came again, DWELL_SEGMENTS more.
+ */
 enum dwell_stack_segment {
 	DWELL_SOCKET_TCP,
 	DWELL_TCP_IP,
@@ -44,9 +46,14 @@ enum dwell_stack_segment {
 
 enum dwell_stack_counter {
 	DWELL_TX_UNBEGUN,    /* reached the driver; the first stamp was missing */
-	DWELL_RX_UNBEGUN,    /* read; the first stamp was missing */
-	DWELL_RETRANSMITTED, /* reached the driver after TCP had sent it again */
-	DWELL_FLOWS_UNTOLD,  /* went all the way; of a flow that there was no room for */
+	DWELL_RX_UNBEGUN,    /* read; the first stamps were missing */
+	DWELL_TX_AGAIN,      /* reached the driver only after TCP had sent it again */
+	DWELL_RX_AGAIN,      /* came again before TCP took it */
+	DWELL_TX_DISPLACED,  /* had not reached the driver when another byte took the row */
+	DWELL_RX_DISPLACED,  /* had not been read then */
+	DWELL_RX_UNWALKED,   /* times at which more was read at once than is looked at */
+	DWELL_PASSAGES_LOST, /* went all the way; no room to tell of it */
+	DWELL_FLOWS_UNTOLD,  /* the same, of a flow that there was no room for */
 	DWELL_MISSED,        /* and on: a layer's stamp was missing */
 	DWELL_STACK_COUNTERS = DWELL_MISSED + DWELL_LAYERS,
 };
@@ -62,6 +69,19 @@ struct dwell_stack_ends {
 	__u16 sport;
 	__u16 dport;
 	__u32 reserved; /* 0 */
+};
+
+/* One byte that went all the way down, or all the way up; or a copy of it that TCP
+ * sent when it had sent it before.
+ */
+struct dwell_stack_passage {
+	struct dwell_stack_ends ends;
+	__u32 seq;  /* the byte's sequence number */
+	__u8 up;    /* 1 if it was read, 0 if it was sent */
+	__u8 sent;  /* down: how often TCP had sent it, to 255 */
+	__u8 again; /* down: a copy, or held one back; up: came again before TCP took it */
+	__u8 reserved;
+	__u64 stamp_ns[DWELL_LAYERS]; /* of its side; 0 if missing */
 };
 
 /* What all CPUs have counted for one flow and segment. Buckets are those of a
@@ -94,7 +114,8 @@ struct dwell_stack_program {
 	__u8 tx_first;    /* the first layer that is stamped on the way down */
 	__u8 rx_first;    /* and on the way up: totals begin there */
 	__u8 flows;       /* count each flow by itself too */
-	__u8 reserved[2];
+	__u8 passages;    /* tell of each byte */
+	__u8 again;       /* count what TCP sent again, apart from the rest */
 };
 
 #endif

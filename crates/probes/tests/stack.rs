@@ -100,8 +100,8 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
         name: "without",
         hooks: &[
             PROFILES[0].hooks[6],
-            PROFILES[0].hooks[7],
-            PROFILES[0].hooks[10],
+            PROFILES[0].hooks[8],
+            PROFILES[0].hooks[11],
         ],
     };
     let (taken, _, hooks) = stamp_loopback(WITHOUT);

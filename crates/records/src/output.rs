@@ -1,5 +1,6 @@
 //! A format and a sink, together.
 
+use dwell_engine::layers::Passage;
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
 use crate::{Format, Interval, Response, Sink, SinkError, Source, Stack, Status, Summary};
@@ -48,6 +49,11 @@ impl Output {
     /// Writes an epoch of a flow.
     pub fn response(&mut self, response: &Response<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.response(response, source, out))
+    }
+
+    /// Writes one byte that `dwell stack` stamped on this host.
+    pub fn passage(&mut self, host: &str, passage: &Passage) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.passage(host, passage, source, out))
     }
 
     /// Writes an interval of `dwell stack`.

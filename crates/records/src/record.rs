@@ -73,6 +73,9 @@ pub struct Stack<'a> {
     pub sample_bytes: u32,
     /// A segment each, in the order of a byte's way.
     pub rows: &'a [StackRow],
+    /// The same of bytes that TCP sent again, or that came in again; empty where they
+    /// are not counted.
+    pub again: &'a [StackRow],
     /// The same of each flow, one direction of a connection; empty where they are
     /// not kept apart.
     pub flows: &'a [(Ends, Vec<StackRow>)],

@@ -21,12 +21,16 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 
 /// Starts it, and waits until all layers are stamped.
 fn stamp(namespace: &Namespace, arguments: &[&str]) -> Process {
-    let port = PORT.to_string();
+    stamp_port(namespace, PORT, arguments)
+}
+
+fn stamp_port(namespace: &Namespace, port: u16, arguments: &[&str]) -> Process {
+    let port = port.to_string();
     let always = ["stack", "--format", "jsonl", "--port", &port];
     let mut process = spawn(namespace, DWELL, &[&always[..], arguments].concat());
-    // Eight tracepoints, and two netfilter hooks of each IP version.
+    // Nine tracepoints, and two netfilter hooks of each IP version.
     let has_ipv6 = std::path::Path::new("/proc/net/if_inet6").exists();
-    let wanted = if has_ipv6 { 12 } else { 10 };
+    let wanted = if has_ipv6 { 13 } else { 11 };
     eventually("all layers are stamped", || {
         process.has_ended() || links(process.id()) == wanted
     });
@@ -247,7 +251,7 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
         .and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok())
         .unwrap_or_else(|| panic!("{run}"));
     let status = objects_of(&run, "stack-status");
-    assert_eq!(number(&status[0], "retransmitted"), left_out);
+    assert_eq!(number(&status[0], "tx_again"), left_out);
     let segments = segments(&run);
     let sent = number(of(&segments, "tx", "total"), "count");
     assert!(left_out >= 10, "a burst did not fit: {run}");
@@ -259,6 +263,154 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     // What did fit had at most the full queue before it, which is 30 ms.
     let median = number(of(&segments, "tx", "queueing"), "p50_ns");
     assert!(median < 150_000_000, "{median} ns");
+}
+
+/// The second copy of a byte that this host drops after IP comes when the sender's patience ends:
+/// no delay of a layer.
+#[test]
+fn root_what_this_host_drops_on_the_way_up_is_left_out_and_told() {
+    if skipped() {
+        return;
+    }
+    const BYTES: usize = 64 << 10;
+    let pair = Pair::start("stack-input");
+    let arguments = ["--interval", "1h", "--sample-bytes", "64"];
+    let dwell = stamp(
+        &pair.right,
+        &[&arguments[..], &["--include-retransmissions"]].concat(),
+    );
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    // one in four, between IP and TCP
+    let drop = "-A INPUT -p tcp --dport 5201 -m statistic --mode nth --every 4 --packet 0 -j DROP";
+    tool(
+        &pair.right,
+        "iptables-legacy",
+        &drop.split(' ').collect::<Vec<_>>(),
+    );
+    let writer = thread::spawn(move || {
+        for _ in 0..BYTES / 1024 {
+            client.write_all(&[1; 1024]).unwrap();
+        }
+        client
+    });
+    server.read_exact(&mut [0; BYTES]).unwrap();
+    writer.join().unwrap();
+    let run = dwell.interrupt();
+    let status = objects_of(&run, "stack-status");
+    let left_out = number(&status[0], "rx_again");
+    assert!(left_out > 0, "{run}");
+    let total_of = |again: bool| {
+        let objects = objects(&run);
+        let total = objects.iter().find(|object| {
+            object["segment"] == "total" && object["direction"] == "rx" && object["again"] == again
+        });
+        total.unwrap().clone()
+    };
+    assert_eq!(number(&total_of(true), "count"), left_out);
+    // Waits for a second copy are at least the sender's patience: of milliseconds.
+    let segment = |name: &str| {
+        let objects = objects(&run);
+        let found = objects
+            .iter()
+            .find(|object| object["segment"] == name && object["again"] == false);
+        number(found.unwrap(), "p90_ns")
+    };
+    assert!(
+        segment("ip-tcp") < number(&total_of(true), "p50_ns"),
+        "{run}"
+    );
+}
+
+/// The application's ends and the packet's differ below IP.
+#[test]
+fn root_what_is_sent_through_translated_addresses_is_followed() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-nat");
+    let redirect = format!(
+        "-t nat -A OUTPUT -p tcp -d 10.78.0.9 --dport {PORT} -j DNAT --to-destination {SERVER}:{PORT}"
+    );
+    tool(
+        &pair.left,
+        "iptables-legacy",
+        &redirect.split(' ').collect::<Vec<_>>(),
+    );
+    let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "64"]);
+    let listener = listen(&pair);
+    let mut client = pair
+        .left
+        .enter(|| TcpStream::connect((Ipv4Addr::new(10, 78, 0, 9), PORT)).unwrap())
+        .unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    for _ in 0..20 {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+    let run = segments(&dwell.interrupt());
+    let total = of(&run, "tx", "total");
+    assert!((100..=200).contains(&number(total, "count")), "{total}");
+    adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
+}
+
+/// Each byte by itself says the same as all of them together.
+#[test]
+fn root_each_stamped_byte_can_be_told() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-raw");
+    let arguments = ["--interval", "1h", "--sample-bytes", "64", "--raw"];
+    let sender = stamp(&pair.left, &arguments);
+    let receiver = stamp(&pair.right, &arguments);
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    for _ in 0..20 {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+    let (sender, receiver) = (sender.interrupt(), receiver.interrupt());
+    let bytes = |run: &Run| -> BTreeMap<u64, Value> {
+        let objects = objects_of(run, "stack-byte").into_iter();
+        objects.map(|byte| (number(&byte, "seq"), byte)).collect()
+    };
+    let stamp = |byte: &Value, layer: &str| number(&byte["stamp_ns"], layer);
+    let (sent, read) = (bytes(&sender), bytes(&receiver));
+    let whole = |run: &Run, direction: &str| -> (u64, u64) {
+        let objects = objects(run);
+        let total = objects
+            .iter()
+            .find(|object| object["segment"] == "total" && object["direction"] == direction);
+        let total = total.unwrap();
+        (number(total, "count"), number(total, "mean_ns"))
+    };
+    for (bytes, (count, mean_ns), [first, last]) in [
+        (&sent, whole(&sender, "tx"), ["tx-socket", "tx-driver"]),
+        (&read, whole(&receiver, "rx"), ["rx-driver", "rx-socket"]),
+    ] {
+        let took = bytes
+            .values()
+            .filter(|byte| byte["stamp_ns"][first].is_u64())
+            .map(|byte| stamp(byte, last) - stamp(byte, first));
+        let sum: u64 = took.sum();
+        assert_eq!(bytes.len() as u64, count);
+        assert!(count >= 100, "{sender}");
+        if bytes.values().all(|byte| byte["stamp_ns"][first].is_u64()) {
+            assert_eq!(sum / count, mean_ns);
+        }
+    }
+    // Two namespaces have one clock: what is sent is there later, by its own number.
+    let both = sent
+        .iter()
+        .filter_map(|(seq, byte)| Some((byte, read.get(seq)?)));
+    let crossed: Vec<_> = both
+        .filter(|(_, byte)| byte["stamp_ns"]["rx-driver"].is_u64())
+        .map(|(from, to)| (stamp(from, "tx-driver"), stamp(to, "rx-driver")))
+        .collect();
+    assert!(crossed.len() >= 100, "{receiver}");
+    assert!(
+        crossed.iter().all(|(left, came)| left < came),
+        "{crossed:?}"
+    );
 }
 
 #[test]
@@ -315,19 +467,7 @@ fn root_other_ports_and_other_namespaces_are_left_alone() {
         return;
     }
     let pair = Pair::start("stack-port");
-    let others = spawn(
-        &pair.left,
-        DWELL,
-        &[
-            "stack",
-            "--port",
-            "9",
-            "--format",
-            "jsonl",
-            "--sample-bytes",
-            "64",
-        ],
-    );
+    let others = stamp_port(&pair.left, 9, &["--sample-bytes", "64"]);
     let elsewhere = Pair::start("stack-else");
     let there = stamp(&elsewhere.left, &["--sample-bytes", "64"]);
     let filtered = stamp(

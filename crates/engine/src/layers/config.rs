@@ -22,6 +22,10 @@ pub struct Config {
     pub layers: Vec<Layer>,
     /// Count each flow by itself too.
     pub flows: bool,
+    /// Tell of each byte that went all the way.
+    pub passages: bool,
+    /// Count the bytes that TCP sent again, or that came in again, apart.
+    pub again: bool,
     /// Makes hashes of flows unpredictable.
     pub seed: u64,
 }
@@ -36,6 +40,8 @@ impl Default for Config {
             rows: 1 << 17,
             layers: Layer::ALL.to_vec(),
             flows: false,
+            passages: false,
+            again: false,
             seed: 0,
         }
     }
@@ -82,9 +88,10 @@ impl Config {
             port: self.port.unwrap_or(0),
             shift: shift as u8,
             tx_first: self.first(Direction::Tx) as u8,
-            flows: self.flows.into(),
             rx_first: self.first(Direction::Rx) as u8,
-            ..Default::default()
+            flows: self.flows.into(),
+            passages: self.passages.into(),
+            again: self.again.into(),
         }
     }
 }

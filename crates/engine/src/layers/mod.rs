@@ -2,9 +2,11 @@
 
 mod config;
 mod native;
+mod passage;
 
 pub use config::Config;
 pub use native::{Bytes, Flow, Path};
+pub use passage::Passage;
 
 use zerocopy::FromBytes;
 
@@ -221,6 +223,15 @@ pub struct Ends {
     pub dst: Endpoint,
 }
 
+impl Ends {
+    fn from_core(ends: &abi::dwell_stack_ends) -> Ends {
+        Ends {
+            src: endpoint(ends.src, ends.sport),
+            dst: endpoint(ends.dst, ends.dport),
+        }
+    }
+}
+
 /// What a flow's segments took, as the kernel counted it. `None` of bytes that it
 /// did not write.
 pub fn flow_from_kernel(key: &[u8], value: &[u8]) -> Option<(Ends, Vec<(Segment, Histogram)>)> {
@@ -232,11 +243,7 @@ pub fn flow_from_kernel(key: &[u8], value: &[u8]) -> Option<(Ends, Vec<(Segment,
         histogram.merge_coarse(counted);
         (*segment, histogram)
     });
-    let ends = Ends {
-        src: endpoint(ends.src, ends.sport),
-        dst: endpoint(ends.dst, ends.dport),
-    };
-    Some((ends, segments.collect()))
+    Some((Ends::from_core(&ends), segments.collect()))
 }
 
 /// What was counted beside the segments.
@@ -245,11 +252,23 @@ pub struct Counters {
     /// Grid bytes that reached the driver, of which the first stamp was missing:
     /// they were written before the run began, or their row went to another.
     pub tx_unbegun: u64,
-    /// Grid bytes that were read, of which the first stamp was missing.
+    /// Grid bytes that were read, of which the first stamps were missing.
     pub rx_unbegun: u64,
-    /// Grid bytes that reached the driver after TCP had sent them again: of no
+    /// Grid bytes that reached the driver only after TCP had sent them again.
+    pub tx_again: u64,
+    /// Grid bytes that came in again before TCP took them: a firewall or a full
+    /// backlog dropped the first.
+    pub rx_again: u64,
+    /// Grid bytes that lost their row to another before they reached the driver: in
+    /// no segment.
+    pub tx_displaced: u64,
+    /// Grid bytes that lost their row to another before they were read: in no
     /// segment.
-    pub retransmitted: u64,
+    pub rx_displaced: u64,
+    /// Times at which more grid bytes were read at once than are looked at.
+    pub rx_unwalked: u64,
+    /// Passages that did not fit into the ring buffer.
+    pub passages_lost: u64,
     /// Grid bytes of flows that there was no room for: of the aggregate only.
     pub flows_untold: u64,
     /// Grid bytes of which a layer's stamp was missing, by layer.
@@ -264,7 +283,12 @@ impl Counters {
             let value = |counter: u32| cpu.value[counter as usize];
             sum.tx_unbegun += value(abi::DWELL_TX_UNBEGUN);
             sum.rx_unbegun += value(abi::DWELL_RX_UNBEGUN);
-            sum.retransmitted += value(abi::DWELL_RETRANSMITTED);
+            sum.tx_again += value(abi::DWELL_TX_AGAIN);
+            sum.rx_again += value(abi::DWELL_RX_AGAIN);
+            sum.tx_displaced += value(abi::DWELL_TX_DISPLACED);
+            sum.rx_displaced += value(abi::DWELL_RX_DISPLACED);
+            sum.rx_unwalked += value(abi::DWELL_RX_UNWALKED);
+            sum.passages_lost += value(abi::DWELL_PASSAGES_LOST);
             sum.flows_untold += value(abi::DWELL_FLOWS_UNTOLD);
             for (layer, missed) in (abi::DWELL_MISSED..).zip(&mut sum.missed) {
                 *missed += value(layer);

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 
 use zerocopy::FromBytes;
 
-use super::{Config, Counters, Layer, Segment};
+use super::{Config, Counters, Layer, Passage, Segment};
 use crate::{abi, histogram::Histogram, table};
 
 /// Bytes of a flow: from a sequence number on.
@@ -66,7 +66,12 @@ impl Path {
 
     /// A packet with these bytes, or a write of them, passes a layer.
     pub fn pass(&mut self, flow: Flow, bytes: Bytes, layer: Layer, now_ns: u64) {
-        self.pass_packet(flow, bytes, layer, 0, now_ns);
+        self.pass_core(flow, bytes, layer, (0, 0), now_ns);
+    }
+
+    /// A packet comes in by a device.
+    pub fn arrive(&mut self, flow: Flow, bytes: Bytes, device: u32, now_ns: u64) {
+        self.pass_core(flow, bytes, Layer::RxDriver, (0, device), now_ns);
     }
 
     /// A packet that TCP handed down at `tcp_ns` passes a layer.
@@ -76,6 +81,17 @@ impl Path {
         bytes: Bytes,
         layer: Layer,
         tcp_ns: u64,
+        now_ns: u64,
+    ) {
+        self.pass_core(flow, bytes, layer, (tcp_ns, 0), now_ns);
+    }
+
+    fn pass_core(
+        &mut self,
+        flow: Flow,
+        bytes: Bytes,
+        layer: Layer,
+        (tcp_ns, device): (u64, u32),
         now_ns: u64,
     ) {
         let Bytes { seq, bytes } = bytes;
@@ -89,6 +105,7 @@ impl Path {
                 layer as u32,
                 now_ns,
                 tcp_ns,
+                device,
             );
         }
     }
@@ -102,9 +119,25 @@ impl Path {
 
     /// What a segment took.
     pub fn segment(&self, segment: Segment) -> Histogram {
+        self.histogram(segment as u32)
+    }
+
+    /// What it took for bytes that TCP sent again, or that came in again.
+    pub fn segment_again(&self, segment: Segment) -> Histogram {
+        self.histogram(segment as u32 + abi::DWELL_SEGMENTS)
+    }
+
+    fn histogram(&self, index: u32) -> Histogram {
         let mut histogram = Histogram::default();
-        histogram.merge_kernel(&self.core.segment[segment as usize]);
+        histogram.merge_kernel(&self.core.segment[index as usize]);
         histogram
+    }
+
+    /// The bytes that went all the way in the last call, at most
+    /// `DWELL_LAYERS_PASSAGES`. Their ends are not filled in.
+    pub fn passages(&self) -> impl Iterator<Item = Passage> + '_ {
+        let told = self.core.passage.iter().take(self.core.passages as usize);
+        told.map(Passage::from_core)
     }
 
     /// What was counted beside.

@@ -1,6 +1,6 @@
 //! What is lost, sent again, or not stamped.
 
-use dwell_engine::layers::{Config, Layer, Segment};
+use dwell_engine::layers::{Bytes, Config, Layer, Segment};
 
 use crate::support::{GRID, Host};
 
@@ -27,7 +27,7 @@ fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
         host.pass_packet(GRID, 100, Layer::TxDriver, tcp_ns, tcp_ns + 1_000);
     }
     assert_eq!(host.count(Segment::TxTotal), 0);
-    assert_eq!(host.path.counters().retransmitted, 1, "once a byte");
+    assert_eq!(host.path.counters().tx_again, 1, "once a byte");
 }
 
 /// As behind a queueing discipline that paces: the time of the first copy is the one
@@ -40,7 +40,7 @@ fn a_second_copy_gives_a_paced_packet_no_time() {
     host.leave_ip(GRID, 100, 200_000_000, 200_001_000);
     host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_002_000);
     assert_eq!(host.count(Segment::TxTotal), 0);
-    assert_eq!(host.path.counters().retransmitted, 1);
+    assert_eq!(host.path.counters().tx_again, 1);
 }
 
 /// TCP lost patience while the byte was in a long queue.
@@ -56,7 +56,7 @@ fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() 
     host.pass_packet(GRID, 100, Layer::TxDriver, 50_000, 61_000);
     assert_eq!(host.count(Segment::TxTotal), 1);
     assert_eq!(host.sum_ns(Segment::Queueing), 56_000);
-    assert_eq!(host.path.counters().retransmitted, 0);
+    assert_eq!(host.path.counters().tx_again, 0);
 }
 
 /// A program that paces by EDT writes a time of its own into packets.
@@ -87,18 +87,17 @@ fn on_the_way_up_the_first_arrival_counts() {
 #[test]
 fn what_no_stamp_explains_is_unexplained_and_the_layer_is_named() {
     let mut host = Host::new();
-    host.pass(GRID, 100, Layer::TxSocket, 1_000);
-    // Paced: TCP's time is in the future, and tells when it should leave.
-    host.leave_ip(GRID, 100, 50_000, 3_000);
-    host.pass(GRID, 100, Layer::TxQueue, 4_000);
-    host.pass(GRID, 100, Layer::TxDriver, 60_000);
-    assert_eq!(host.count(Segment::SocketTcp), 0);
-    assert_eq!(host.count(Segment::TcpIp), 0);
-    assert_eq!(host.sum_ns(Segment::IpDriver), 57_000);
-    assert_eq!(host.sum_ns(Segment::TxUnexplained), 2_000);
-    assert_eq!(host.sum_ns(Segment::TxTotal), 59_000);
-    assert_eq!(host.path.counters().missed(Layer::TxTcp), 1);
-    assert_eq!(host.path.counters().missed(Layer::TxQueue), 0);
+    host.arrive(GRID, 100, 1_000);
+    host.pass(2 * GRID, 100, Layer::RxDriver, 1_000);
+    host.pass(2 * GRID, 100, Layer::RxTcp, 60_000);
+    host.reach(2 * GRID + 100, Layer::RxReady, 70_000);
+    host.reach(2 * GRID + 100, Layer::RxSocket, 80_000);
+    assert_eq!(host.count(Segment::DriverIp), 1);
+    assert_eq!(host.sum_ns(Segment::TcpSocket), 77_000 + 20_000);
+    assert_eq!(host.sum_ns(Segment::RxUnexplained), 59_000);
+    assert_eq!(host.sum_ns(Segment::RxTotal), 79_000 + 79_000);
+    assert_eq!(host.path.counters().missed(Layer::RxIp), 1);
+    assert_eq!(host.path.counters().missed(Layer::RxDriver), 0);
 }
 
 /// Written, or arrived, before the run began.
@@ -144,4 +143,129 @@ fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
     assert_eq!(host.sum_ns(Segment::TxTotal), 3_000);
     assert_eq!(host.count(Segment::TxUnexplained), 0);
     assert_eq!(host.path.counters().missed(Layer::TxSocket), 0);
+}
+
+/// A firewall, or a full backlog, dropped the first copy: the wait for the second is no time of a
+/// layer.
+#[test]
+fn what_this_host_dropped_and_got_again_is_counted_apart() {
+    let mut host = Host::with(&Config {
+        again: true,
+        ..Config::default()
+    });
+    for (device, now_ns) in [(2, 1_000), (2, 200_001_000)] {
+        host.path.arrive(host.flow, grid_byte(), device, now_ns);
+        host.pass(GRID, 100, Layer::RxIp, now_ns + 1_000);
+    }
+    host.pass(GRID, 100, Layer::RxTcp, 200_003_000);
+    host.reach(GRID + 100, Layer::RxReady, 200_004_000);
+    host.reach(GRID + 100, Layer::RxSocket, 200_005_000);
+    assert_eq!(host.count(Segment::RxTotal), 0);
+    assert_eq!(host.path.counters().rx_again, 1);
+    let apart = host.path.segment_again(Segment::RxTotal);
+    assert_eq!((apart.count(), apart.sum_ns()), (1, 200_004_000));
+}
+
+/// A bridge and what is below it: the same packet at two devices.
+#[test]
+fn a_packet_that_passes_two_devices_came_once() {
+    let mut host = Host::new();
+    for (device, now_ns) in [(2, 1_000), (3, 2_000)] {
+        host.path.arrive(host.flow, grid_byte(), device, now_ns);
+    }
+    host.pass(GRID, 100, Layer::RxIp, 3_000);
+    host.pass(GRID, 100, Layer::RxTcp, 4_000);
+    // and once more when TCP has it: a copy that it throws away
+    host.path.arrive(host.flow, grid_byte(), 2, 5_000);
+    host.reach(GRID + 100, Layer::RxSocket, 6_000);
+    assert_eq!(host.path.counters().rx_again, 0);
+    assert_eq!(host.sum_ns(Segment::RxTotal), 5_000);
+}
+
+#[test]
+fn a_way_up_that_no_hook_saw_at_the_driver_begins_at_ip() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::RxIp, 2_000);
+    host.pass(GRID, 100, Layer::RxTcp, 3_000);
+    host.reach(GRID + 100, Layer::RxSocket, 5_000);
+    assert_eq!(host.sum_ns(Segment::RxTotal), 3_000);
+    assert_eq!(host.count(Segment::DriverIp), 0);
+    assert_eq!(host.path.counters().missed(Layer::RxDriver), 1);
+}
+
+/// All rows are one: the second flow's byte takes the first one's place.
+#[test]
+fn bytes_that_lose_their_place_are_counted() {
+    let mut host = Host::with(&Config {
+        rows: 1,
+        sample_bytes: 1 << 24,
+        ..Config::default()
+    });
+    let rows = Config {
+        rows: 1,
+        ..Config::default()
+    }
+    .rows();
+    host.pass(0, 100, Layer::TxSocket, 1_000);
+    host.arrive(0, 100, 2_000);
+    for other in 1..=rows {
+        host.pass(other << 24, 100, Layer::TxSocket, 3_000);
+    }
+    let counters = host.path.counters();
+    assert_eq!((counters.tx_displaced, counters.rx_displaced), (1, 1));
+}
+
+/// Each copy of a byte that leaves is told; only the first one is of a segment.
+#[test]
+fn passages_tell_of_each_copy() {
+    let mut host = Host::with(&Config {
+        passages: true,
+        again: true,
+        ..Config::default()
+    });
+    host.send(GRID, 100, 1_000);
+    let first: Vec<_> = host.path.passages().collect();
+    assert_eq!(first.len(), 1);
+    assert_eq!(
+        (first[0].seq, first[0].sent, first[0].again),
+        (GRID, 1, false)
+    );
+    assert_eq!(first[0].segment_ns(Segment::TxTotal), Some(4_000));
+    assert_eq!(first[0].stamp_ns(Layer::RxDriver), None);
+
+    host.leave_ip(GRID, 100, 200_000_000, 200_001_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_003_000);
+    let second: Vec<_> = host.path.passages().collect();
+    assert_eq!(second.len(), 1);
+    assert_eq!(
+        (second[0].seq, second[0].sent, second[0].again),
+        (GRID, 2, true)
+    );
+    assert_eq!(second[0].segment_ns(Segment::SocketTcp), Some(199_999_000));
+    assert_eq!(second[0].segment_ns(Segment::TcpIp), Some(1_000));
+    assert_eq!(second[0].segment_ns(Segment::IpDriver), Some(2_000));
+
+    assert_eq!(host.count(Segment::TxTotal), 1);
+    assert_eq!(host.path.segment_again(Segment::TxTotal).count(), 1);
+}
+
+/// Behind `fq`, where the packet brings the time at which it shall leave.
+#[test]
+fn without_tcps_time_the_sockets_segment_ends_at_ip() {
+    let mut host = Host::new();
+    host.pass(GRID, 100, Layer::TxSocket, 1_000);
+    host.leave_ip(GRID, 100, 90_000, 51_000);
+    host.pass_packet(GRID, 100, Layer::TxQueue, 90_000, 52_000);
+    host.pass_packet(GRID, 100, Layer::TxDriver, 90_000, 90_000);
+    assert_eq!(host.sum_ns(Segment::SocketTcp), 50_000);
+    assert_eq!(host.count(Segment::TcpIp), 0);
+    assert_eq!(host.count(Segment::TxUnexplained), 0);
+    assert_eq!(host.path.counters().missed(Layer::TxTcp), 1);
+}
+
+fn grid_byte() -> Bytes {
+    Bytes {
+        seq: GRID,
+        bytes: 100,
+    }
 }

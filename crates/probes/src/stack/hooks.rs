@@ -54,6 +54,7 @@ pub static PROFILES: &[Profile] = &[Profile {
         Hook { layer: Layer::TxDriver, name: "tp_btf/net_dev_start_xmit", place: Place::Tracepoint("net_dev_start_xmit"), program: "tx_driver", about: "after the queueing discipline and segmentation in software" },
         Hook { layer: Layer::RxDriver, name: "tp_btf/napi_gro_receive_entry", place: Place::Tracepoint("napi_gro_receive_entry"), program: "rx_driver_napi", about: "drivers with NAPI: before packets are joined (GRO)" },
         Hook { layer: Layer::RxDriver, name: "tp_btf/netif_rx", place: Place::Tracepoint("netif_rx"), program: "rx_driver", about: "drivers without NAPI: veth, loopback" },
+        Hook { layer: Layer::RxDriver, name: "tp_btf/netif_receive_skb_entry", place: Place::Tracepoint("netif_receive_skb_entry"), program: "rx_driver_at_once", about: "drivers that hand packets on at once: tun, bridges" },
         Hook { layer: Layer::RxIp, name: "netfilter/PRE_ROUTING", place: Place::Netfilter(NF_INET_PRE_ROUTING), program: "rx_ip", about: "after IP has checked its header" },
         Hook { layer: Layer::RxTcp, name: "tp_btf/tcp_probe", place: Place::Tracepoint("tcp_probe"), program: "rx_tcp", about: "an established connection takes the packet, after the socket's backlog" },
         Hook { layer: Layer::RxReady, name: "tp_btf/sk_data_ready", place: Place::Tracepoint("sk_data_ready"), program: "rx_ready", about: "the application is told that bytes are in order" },
@@ -168,7 +169,7 @@ mod tests {
         );
         assert_eq!(
             names(&without, Layer::RxDriver).unwrap(),
-            "tp_btf/napi_gro_receive_entry,tp_btf/netif_rx"
+            "tp_btf/napi_gro_receive_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry"
         );
     }
 }

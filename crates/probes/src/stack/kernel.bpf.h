@@ -54,14 +54,17 @@ struct tcp_sock {
 };
 
 struct net_device {
+	int ifindex;
 	possible_net_t nd_net;
 };
 
 struct sk_buff {
 	struct net_device *dev;
+	struct sock *sk;
 	__s64 tstamp;
 	char cb[48];
 	unsigned int len;
+	unsigned int data_len;
 	__be16 protocol;
 	__u16 network_header;
 	unsigned char *head;
@@ -108,6 +111,8 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 #define IPPROTO_TCP 6
 #define AF_INET 2
 #define AF_INET6 10
+#define TCP_TIME_WAIT 6
 #define TCP_LISTEN 10
+#define TCP_NEW_SYN_RECV 12
 
 #endif

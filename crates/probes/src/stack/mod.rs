@@ -2,16 +2,16 @@
 
 mod hooks;
 
-use std::{cmp::Reverse, io, os::linux::fs::MetadataExt, path::Path};
+use std::{cell::RefCell, cmp::Reverse, io, os::linux::fs::MetadataExt, path::Path, rc::Rc};
 
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Ends, Layer, Segment, flow_from_kernel},
+    layers::{Config, Counters, Ends, Layer, Passage, Segment, flow_from_kernel},
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
-    ProgramMut,
+    ProgramMut, RingBuffer, RingBufferBuilder,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -30,6 +30,10 @@ static TRACEPOINT_OBJECT: &[u8] =
 
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
+const PASSAGES: &str = "passages";
+
+/// Of the ring buffer: 29,000 passages, 0.3 s of 10 Gbit/s at 1 byte in 16384.
+const PASSAGES_BYTES: u32 = 4 << 20;
 
 /// What to load.
 #[derive(Debug, Clone)]
@@ -49,6 +53,9 @@ pub struct Taken {
     pub segment: Segment,
     /// What it took.
     pub histogram: Histogram,
+    /// The same of bytes that TCP sent again, or that came in again, if they are
+    /// counted.
+    pub again: Histogram,
 }
 
 /// The loaded programs. Dropping it detaches and unloads everything.
@@ -57,6 +64,13 @@ pub struct Probe {
     object: Object,
     hooks: Vec<&'static Hook>,
     generation: u32,
+    passages: Passages,
+}
+
+/// What the ring buffer had.
+struct Passages {
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<Vec<Passage>>>,
 }
 
 impl Probe {
@@ -81,6 +95,7 @@ impl Probe {
             let entries = match name.as_str() {
                 "rows" => Some(config.rows()),
                 "flows" => options.max_flows,
+                PASSAGES => config.passages.then_some(PASSAGES_BYTES),
                 _ => None,
             };
             if let Some(entries) = entries {
@@ -92,11 +107,14 @@ impl Probe {
                     .map_err(failed("write", "configuration"))?;
             }
         }
+        let mut object = load::load("the stack programs", object)?;
+        let passages = Passages::open(&mut object)?;
         Ok(Probe {
             links: Vec::new(),
-            object: load::load("the stack programs", object)?,
+            object,
             hooks,
             generation: 0,
+            passages,
         })
     }
 
@@ -123,6 +141,16 @@ impl Probe {
         self.links.clear();
     }
 
+    /// Hands on the bytes that went all the way since the last call, if
+    /// [`Config::passages`] asks for them. Nobody is woken: look at least ten times a
+    /// second.
+    pub fn drain(&mut self, emit: impl FnMut(Passage)) -> Result<(), Error> {
+        let passages = &self.passages;
+        passages.ring.consume().map_err(failed("read", PASSAGES))?;
+        passages.arrived.borrow_mut().drain(..).for_each(emit);
+        Ok(())
+    }
+
     /// The hooks that are used.
     pub fn hooks(&self) -> &[&'static Hook] {
         &self.hooks
@@ -138,26 +166,35 @@ impl Probe {
         self.generation = 1 - past;
         load::wait_for_running_programs();
 
-        let histograms = load::map(&mut self.object, "histograms");
-        let cpus = libbpf_rs::num_possible_cpus().map_err(failed("size", "histograms"))?;
-        let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus];
         let mut taken = Vec::new();
         for segment in Segment::ALL {
-            let index = segment as u32 + past * abi::DWELL_SEGMENTS;
-            let mut histogram = Histogram::default();
-            for bytes in read_percpu(&histograms, "histograms", index)? {
-                if let Ok((cpu, _)) = abi::dwell_histogram::ref_from_prefix(&bytes) {
-                    histogram.merge_kernel(cpu);
-                }
-            }
-            if histogram.count() > 0 {
-                histograms
-                    .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
-                    .map_err(failed("write", "histograms"))?;
-            }
-            taken.push(Taken { segment, histogram });
+            let index = segment as u32 + past * 2 * abi::DWELL_SEGMENTS;
+            taken.push(Taken {
+                segment,
+                histogram: self.take_histogram(index)?,
+                again: self.take_histogram(index + abi::DWELL_SEGMENTS)?,
+            });
         }
         Ok(taken)
+    }
+
+    /// Over all CPUs; what is taken is cleared.
+    fn take_histogram(&mut self, index: u32) -> Result<Histogram, Error> {
+        let histograms = load::map(&mut self.object, "histograms");
+        let cpus = read_percpu(&histograms, "histograms", index)?;
+        let mut histogram = Histogram::default();
+        for bytes in &cpus {
+            if let Ok((cpu, _)) = abi::dwell_histogram::ref_from_prefix(bytes) {
+                histogram.merge_kernel(cpu);
+            }
+        }
+        if histogram.count() > 0 {
+            let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus.len()];
+            histograms
+                .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
+                .map_err(failed("write", "histograms"))?;
+        }
+        Ok(histogram)
     }
 
     /// What each flow's segments took since the last call, most bytes first. What
@@ -174,13 +211,17 @@ impl Probe {
             let Some((ends, segments)) = flow else {
                 continue;
             };
-            let segments = segments
-                .into_iter()
-                .map(|(segment, histogram)| Taken { segment, histogram });
+            let segments = segments.into_iter().map(|(segment, histogram)| Taken {
+                segment,
+                histogram,
+                again: Histogram::default(),
+            });
             taken.push((ends, segments.collect::<Vec<_>>()));
         }
         let bytes = |segments: &[Taken]| -> u64 {
-            let totals = segments.iter().filter(|taken| taken.segment.is_whole());
+            let totals = segments
+                .iter()
+                .filter(|taken| taken.segment == taken.segment.total());
             totals.map(|taken| taken.histogram.count()).sum()
         };
         taken.sort_by_key(|(ends, segments)| (Reverse(bytes(segments)), *ends));
@@ -211,6 +252,23 @@ impl Probe {
                 (runs > 0).then_some((name, runs, ns))
             })
             .collect()
+    }
+}
+
+impl Passages {
+    fn open(object: &mut Object) -> Result<Passages, Error> {
+        let arrived = Rc::new(RefCell::new(Vec::new()));
+        let queue = Rc::clone(&arrived);
+        let map = load::map(object, PASSAGES);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&map, move |bytes| {
+                queue.borrow_mut().extend(Passage::from_kernel(bytes));
+                0
+            })
+            .map_err(failed("read", PASSAGES))?;
+        let ring = builder.build().map_err(failed("read", PASSAGES))?;
+        Ok(Passages { ring, arrived })
     }
 }
 

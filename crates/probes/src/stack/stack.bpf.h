@@ -34,7 +34,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct dwell_histogram);
-	__uint(max_entries, 2 * DWELL_SEGMENTS);
+	__uint(max_entries, 4 * DWELL_SEGMENTS);
 } histograms SEC(".maps");
 
 struct {
@@ -43,6 +43,12 @@ struct {
 	__type(value, struct dwell_stack_counters);
 	__uint(max_entries, 1);
 } counters SEC(".maps");
+
+/* Bytes that went all the way, if they are asked for. Nobody is woken. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} passages SEC(".maps");
 
 /* Entries go when user space has read them, and come again with their flow. */
 struct {
@@ -90,18 +96,20 @@ static __always_inline struct dwell_flow_segments *flow_segments(
 	return bpf_map_lookup_elem(&flows, ends);
 }
 
-/* Global, so that the verifier walks it once. */
+/* Global, so that the verifier walks it once. Segments of bytes that were sent again
+ * follow the others, and are of no flow.
+ */
 __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, __u64 ns)
 {
-	__u32 index = segment + (generation & 1) * DWELL_SEGMENTS;
+	__u32 index = segment + (generation & 1) * 2 * DWELL_SEGMENTS;
 	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
 	struct dwell_flow_segments *flow;
 
-	if (!ends || segment >= DWELL_SEGMENTS)
+	if (!ends)
 		return 0;
 	if (histogram)
 		dwell_histogram_add(histogram, ns);
-	if (!program.flows)
+	if (!program.flows || segment >= DWELL_SEGMENTS)
 		return 0;
 	flow = flow_segments(ends);
 	if (flow)
@@ -115,6 +123,20 @@ __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, _
 static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
 {
 	segment_add(embedder, segment, ns);
+}
+
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
+					  int up, int again)
+{
+	struct dwell_stack_passage *passage = bpf_ringbuf_reserve(&passages, sizeof(*passage), 0);
+
+	if (!passage) {
+		dwell_stack_count(embedder, DWELL_PASSAGES_LOST);
+		return;
+	}
+	passage->ends = *(const struct dwell_stack_ends *)embedder;
+	dwell_passage_of(&program, row, slot, up, again, passage);
+	bpf_ringbuf_submit(passage, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline int wanted_namespace(const struct net *net)
@@ -193,15 +215,36 @@ static __always_inline __u64 wire64(const void *at, __u32 offset)
 	return WIRE32(at, offset) | (__u64)WIRE32(at, offset + 4) << 32;
 }
 
-/* Reads a packet from its IP header on, of which `bytes` follow. False if it
- * carries no byte that is stamped, or is of no flow that is looked at.
+/* Whose bytes a packet carries is what its socket says: addresses may have been
+ * translated on the way down (NAT). What is forwarded has none.
  */
-static __always_inline int read_packet(const void *at, __u32 bytes, struct dwell_stack_ends *ends,
+static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+	__u8 state;
+
+	if (!sk)
+		return 0;
+	state = sk->__sk_common.skc_state;
+	/* these are no whole sockets */
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	return sk;
+}
+
+/* Reads a packet from its IP header on, which is at `at`. False if it carries no byte
+ * that is stamped, or is of no flow that is looked at.
+ */
+static __always_inline int read_packet(const struct sk_buff *skb, const void *at,
+				       const struct sock *sk, struct dwell_stack_ends *ends,
 				       struct dwell_span *span)
 {
 	const struct iphdr *ip4 = bpf_core_cast(at, struct iphdr);
 	const struct ipv6hdr *ip6 = bpf_core_cast(at, struct ipv6hdr);
 	const struct tcphdr *tcp;
+	__u32 before = at - (const void *)skb->data;
+	__u32 linear = skb->len - skb->data_len - before;
+	__u32 bytes = skb->len - before;
 	__u8 first = WIRE8(ip4, 0);
 	int is_ip4 = first >> 4 == 4;
 	__u32 head;
@@ -220,18 +263,23 @@ static __always_inline int read_packet(const void *at, __u32 bytes, struct dwell
 		if (WIRE16(ip6, 4))
 			bytes = WIRE16(ip6, 4) + head;
 	}
-	tcp = bpf_core_cast(at + head, struct tcphdr);
-	ends->reserved = 0;
-	ends->sport = WIRE16(tcp, 0);
-	ends->dport = WIRE16(tcp, 2);
-	if (!wanted_ports(ends))
+	/* headers may be in fragments, which cannot be read here */
+	if ((__s32)linear < (__s32)(head + sizeof(struct tcphdr)))
 		return 0;
+	tcp = bpf_core_cast(at + head, struct tcphdr);
 	head += WIRE8(tcp, 12) >> 4 << 2;
 	if (bytes <= head)
 		return 0;
 	span->seq = dwell_ntohl(WIRE32(tcp, 4));
 	span->bytes = bytes - head;
 	if (!dwell_grid_hit(span, program.shift))
+		return 0;
+	if (sk)
+		return ends_of_socket(sk, ends, 1);
+	ends->reserved = 0;
+	ends->sport = WIRE16(tcp, 0);
+	ends->dport = WIRE16(tcp, 2);
+	if (!wanted_ports(ends))
 		return 0;
 	if (is_ip4) {
 		address4_of(WIRE32(ip4, 12), &ends->src);
@@ -242,9 +290,6 @@ static __always_inline int read_packet(const void *at, __u32 bytes, struct dwell
 		ends->dst.high = wire64(ip6, 24);
 		ends->dst.low = wire64(ip6, 32);
 	}
-	if (!wanted_addresses(ends))
-		return 0;
-	span->flow = flow_of(ends);
 	return 1;
 }
 
@@ -276,27 +321,43 @@ typedef long (*pass_step)(__u32 index, void *context);
 
 /* The ends are known. */
 static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span,
-				      __u64 tcp_ns, pass_step step)
+				      __u64 tcp_ns, __u32 device, pass_step step)
 {
-	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns);
+	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device);
 	bpf_loop(passing->pass.steps, step, passing, 0);
-}
-
-/* A packet, whose IP header is at `at`, passes a layer. */
-static __always_inline void pass_packet(const struct sk_buff *skb, const void *at, __u64 tcp_ns,
-					pass_step step)
-{
-	struct passing passing;
-	struct dwell_span span;
-	__u32 bytes = skb->len - (at - (const void *)skb->data);
-
-	if (read_packet(at, bytes, &passing.ends, &span))
-		pass_span(&passing, &span, tcp_ns, step);
 }
 
 static __always_inline const void *network_header(const struct sk_buff *skb)
 {
 	return skb->head + skb->network_header;
+}
+
+/* A packet passes a layer on the way down. It brings the time at which TCP handed it
+ * down.
+ */
+static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
+{
+	struct passing passing;
+	struct dwell_span span;
+
+	if (!read_packet(skb, network_header(skb), socket_of(skb), &passing.ends, &span))
+		return;
+	if (!wanted_addresses(&passing.ends))
+		return;
+	span.flow = flow_of(&passing.ends);
+	pass_span(&passing, &span, skb->tstamp, 0, step);
+}
+
+/* On the way up, with its IP header at `at`. */
+static __always_inline void pass_up(const struct sk_buff *skb, const void *at, pass_step step)
+{
+	struct passing passing;
+	struct dwell_span span;
+
+	if (!read_packet(skb, at, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
+		return;
+	span.flow = flow_of(&passing.ends);
+	pass_span(&passing, &span, 0, skb->dev->ifindex, step);
 }
 
 /* The same of a walk back. */

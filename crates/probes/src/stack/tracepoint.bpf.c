@@ -25,17 +25,17 @@ int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const s
 	if (!ends_of_socket(sk, &passing.ends, 1) || !wanted_addresses(&passing.ends))
 		return 0;
 	span.flow = flow_of(&passing.ends);
-	pass_span(&passing, &span, 0, pass_tx_socket);
+	pass_span(&passing, &span, 0, 0, pass_tx_socket);
 	return 0;
 }
 
-/* LOCAL_OUT. The packet brings the time at which TCP handed it down. */
+/* LOCAL_OUT. */
 SEC("netfilter")
 int tx_ip(struct bpf_nf_ctx *context)
 {
 	const struct sk_buff *skb = context->skb;
 
-	pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_ip);
+	pass_down(skb, pass_tx_ip);
 	return NF_ACCEPT;
 }
 
@@ -53,7 +53,7 @@ SEC("tp_btf/net_dev_queue")
 int BPF_PROG(tx_queue, const struct sk_buff *skb)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_queue);
+		pass_down(skb, pass_tx_queue);
 	return 0;
 }
 
@@ -61,26 +61,36 @@ SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, network_header(skb), skb->tstamp, pass_tx_driver);
+		pass_down(skb, pass_tx_driver);
 	return 0;
 }
 
 /* The network header is not known yet; the link's has been taken off. */
+static __always_inline int come_in(const struct sk_buff *skb)
+{
+	if (is_ip(skb) && wanted_device(skb))
+		pass_up(skb, skb->data, pass_rx_driver);
+	return 0;
+}
+
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(rx_driver_napi, const struct sk_buff *skb)
 {
-	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, skb->data, 0, pass_rx_driver);
-	return 0;
+	return come_in(skb);
 }
 
 /* Of drivers without NAPI: veth, loopback. */
 SEC("tp_btf/netif_rx")
 int BPF_PROG(rx_driver, const struct sk_buff *skb)
 {
-	if (is_ip(skb) && wanted_device(skb))
-		pass_packet(skb, skb->data, 0, pass_rx_driver);
-	return 0;
+	return come_in(skb);
+}
+
+/* Of those that hand packets on at once: tun; bridges, for what is theirs. */
+SEC("tp_btf/netif_receive_skb_entry")
+int BPF_PROG(rx_driver_at_once, const struct sk_buff *skb)
+{
+	return come_in(skb);
 }
 
 /* PRE_ROUTING. */
@@ -89,7 +99,7 @@ int rx_ip(struct bpf_nf_ctx *context)
 {
 	const struct sk_buff *skb = context->skb;
 
-	pass_packet(skb, network_header(skb), 0, pass_rx_ip);
+	pass_up(skb, network_header(skb), pass_rx_ip);
 	return NF_ACCEPT;
 }
 
@@ -107,7 +117,7 @@ int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 	if (!ends_of_socket(sk, &passing.ends, 0) || !wanted_addresses(&passing.ends))
 		return 0;
 	span.flow = flow_of(&passing.ends);
-	pass_span(&passing, &span, 0, pass_rx_tcp);
+	pass_span(&passing, &span, 0, 0, pass_rx_tcp);
 	return 0;
 }
 
@@ -141,6 +151,7 @@ int BPF_PROG(rx_socket, const struct sock *sk)
 	tcp = bpf_core_cast(sk, struct tcp_sock);
 	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->copied_seq,
 					bpf_ktime_get_ns());
-	bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0);
+	if (bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
+		dwell_stack_count(0, DWELL_RX_UNWALKED);
 	return 0;
 }

@@ -9,6 +9,7 @@
 use std::{borrow::Cow, net::IpAddr};
 
 use dwell_engine::{
+    layers::Passage,
     measure::{Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
     rtt::Counter,
 };
@@ -77,6 +78,10 @@ impl Format for Jsonl {
 
     fn stack(&mut self, interval: &Stack<'_>, source: &Source, out: &mut Vec<u8>) {
         stack::jsonl(interval, &mut self.times, source, out);
+    }
+
+    fn passage(&mut self, host: &str, passage: &Passage, source: &Source, out: &mut Vec<u8>) {
+        stack::passage_jsonl(host, passage, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

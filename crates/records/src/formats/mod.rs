@@ -8,6 +8,7 @@ mod stack;
 mod table;
 mod text;
 
+use dwell_engine::layers::Passage;
 use dwell_engine::measure::{FlowEvent, Sample};
 
 pub use jsonl::{Jsonl, SCHEMA};
@@ -31,6 +32,9 @@ pub trait Format: Send {
 
     /// An interval of `dwell stack`.
     fn stack(&mut self, _stack: &Stack<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// One byte that `dwell stack` stamped, of this host.
+    fn passage(&mut self, _host: &str, _passage: &Passage, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io::Write, net::IpAddr};
 
-use dwell_engine::layers::{Direction, Ends, Layer, Segment};
+use dwell_engine::layers::{Direction, Ends, Layer, Passage, Segment};
 use serde::Serialize;
 
 use super::{Latency, counted, text::Trimmed};
@@ -27,6 +27,7 @@ struct Object<'a> {
     flow: Option<Flow>,
     segment: &'a str,
     direction: &'a str,
+    again: bool,
     part_of: Option<&'a str>,
     #[serde(flatten)]
     figures: Distribution,
@@ -48,9 +49,31 @@ struct StatusObject<'a> {
     host: &'a str,
     tx_unbegun: u64,
     rx_unbegun: u64,
-    retransmitted: u64,
+    tx_again: u64,
+    rx_again: u64,
+    tx_displaced: u64,
+    rx_displaced: u64,
+    rx_unwalked: u64,
     flows_untold: u64,
     missed: BTreeMap<&'a str, u64>,
+}
+
+/// `type` "stack-byte": one byte that went all the way through a side, and when it was at
+/// each layer. `time` is when it left the last one.
+#[derive(Serialize)]
+struct ByteObject<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    host: &'a str,
+    flow: Flow,
+    seq: u32,
+    direction: &'a str,
+    sent: Option<u8>,
+    again: bool,
+    /// On CLOCK_MONOTONIC.
+    stamp_ns: BTreeMap<&'a str, Option<u64>>,
 }
 
 /// One direction of a connection.
@@ -75,11 +98,12 @@ impl From<&Ends> for Flow {
     }
 }
 
-/// Writes an object a segment: first over all flows, then of each. Of a flow, the
+/// Writes an object a segment: first over all flows, then what was sent again, then of
+/// each flow. Of a flow, the
 /// side that none of its bytes went through has none. At last the counters.
 pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(stack.end_ns));
-    let mut write = |flow: Option<Flow>, row: &StackRow, rows: &[StackRow]| {
+    let mut write = |flow: Option<Flow>, again: bool, row: &StackRow, rows: &[StackRow]| {
         let object = Object {
             kind: "stack",
             schema: SCHEMA,
@@ -89,6 +113,7 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
             flow,
             segment: row.segment.name(),
             direction: row.segment.direction().name(),
+            again,
             part_of: row.segment.part_of().map(Segment::name),
             figures: Distribution::from(&row.histogram),
             share: row.share(rows).map(|share| (share * 1e6).round() / 1e6),
@@ -101,14 +126,17 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         out.push(b'\n');
     };
     for row in stack.rows {
-        write(None, row, stack.rows);
+        write(None, false, row, stack.rows);
+    }
+    for row in stack.again {
+        write(None, true, row, stack.again);
     }
     for (ends, rows) in stack.flows {
         for row in rows
             .iter()
             .filter(|row| bytes(rows, row.segment.direction()) > 0)
         {
-            write(Some(ends.into()), row, rows);
+            write(Some(ends.into()), false, row, rows);
         }
     }
     let counters = stack.counters;
@@ -119,7 +147,11 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         host: stack.host,
         tx_unbegun: counters.tx_unbegun,
         rx_unbegun: counters.rx_unbegun,
-        retransmitted: counters.retransmitted,
+        tx_again: counters.tx_again,
+        rx_again: counters.rx_again,
+        tx_displaced: counters.tx_displaced,
+        rx_displaced: counters.rx_displaced,
+        rx_unwalked: counters.rx_unwalked,
         flows_untold: counters.flows_untold,
         missed: Layer::ALL
             .iter()
@@ -127,6 +159,68 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
             .collect(),
     };
     serde_json::to_writer(&mut *out, &status).expect("plain data becomes JSON");
+    out.push(b'\n');
+}
+
+/// Writes an object of one byte.
+pub(super) fn passage_jsonl(
+    host: &str,
+    passage: &Passage,
+    times: &mut Timestamps,
+    source: &Source,
+    out: &mut Vec<u8>,
+) {
+    let layers = Layer::ALL
+        .iter()
+        .filter(|layer| layer.direction() == passage.direction);
+    let object = ByteObject {
+        kind: "stack-byte",
+        schema: SCHEMA,
+        time: end_ns(passage).and_then(|ns| times.rfc3339(source.clock.unix_ns(ns))),
+        host,
+        flow: (&passage.ends).into(),
+        seq: passage.seq,
+        direction: passage.direction.name(),
+        sent: (passage.direction == Direction::Tx).then_some(passage.sent),
+        again: passage.again,
+        stamp_ns: layers
+            .map(|layer| (layer.name(), passage.stamp_ns(*layer)))
+            .collect(),
+    };
+    serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
+    out.push(b'\n');
+}
+
+/// When it left the last layer.
+pub(super) fn end_ns(passage: &Passage) -> Option<u64> {
+    let last = passage.stamps.iter().flatten().next_back();
+    last.map(|ns| ns.get())
+}
+
+/// Writes the rest of the line that begins with the time.
+pub(super) fn passage_text(passage: &Passage, out: &mut Vec<u8>) {
+    let ends = &passage.ends;
+    put(
+        out,
+        format_args!(
+            "  {} → {} seq {} {}",
+            ends.src,
+            ends.dst,
+            passage.seq,
+            passage.direction.name()
+        ),
+    );
+    if passage.again {
+        put(out, format_args!(" again"));
+    }
+    let segments = Segment::ALL.iter().filter(|segment| {
+        segment.direction() == passage.direction && !segment.name().starts_with("unexplained")
+    });
+    for segment in segments {
+        let ns = passage.segment_ns(*segment);
+        let cell = ns.map_or(UNKNOWN.into(), |ns| Trimmed(Latency(ns)).to_string());
+        put(out, format_args!("  {} {cell}", segment.name()));
+    }
     out.push(b'\n');
 }
 
@@ -163,25 +257,32 @@ pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("{head:>width$}"));
     }
     out.push(b'\n');
-    for (direction, bytes) in [(Direction::Tx, sent), (Direction::Rx, read)] {
-        if bytes == 0 {
-            continue;
-        }
-        let rows = || {
-            let rows = stack.rows.iter();
-            rows.filter(move |row| row.segment.direction() == direction)
-        };
-        let is_total = |row: &&StackRow| row.segment == row.segment.total();
-        rows()
-            .filter(|row| !is_total(row))
-            .for_each(|row| line(stack.rows, row, out));
-        rows()
-            .filter(is_total)
-            .for_each(|row| line(stack.rows, row, out));
+    lines(stack.rows, out);
+    if [Direction::Tx, Direction::Rx].map(|way| bytes(stack.again, way)) != [0, 0] {
+        put(out, format_args!("sent again, or came again\n"));
+        lines(stack.again, out);
     }
     flows(stack, Direction::Tx, out);
     flows(stack, Direction::Rx, out);
     out.push(b'\n');
+}
+
+/// A line a segment, the total of each side last.
+fn lines(rows: &[StackRow], out: &mut Vec<u8>) {
+    for direction in [Direction::Tx, Direction::Rx] {
+        if bytes(rows, direction) == 0 {
+            continue;
+        }
+        let of_side = || {
+            rows.iter()
+                .filter(move |row| row.segment.direction() == direction)
+        };
+        let is_total = |row: &&StackRow| row.segment == row.segment.total();
+        of_side()
+            .filter(|row| !is_total(row))
+            .chain(of_side().filter(is_total))
+            .for_each(|row| line(rows, row, out));
+    }
 }
 
 /// A line a flow: mean and p99 of its total, then the mean of each segment.
@@ -285,7 +386,12 @@ mod tests {
     static COUNTERS: Counters = Counters {
         tx_unbegun: 1,
         rx_unbegun: 2,
-        retransmitted: 3,
+        tx_again: 3,
+        rx_again: 7,
+        tx_displaced: 8,
+        rx_displaced: 9,
+        rx_unwalked: 10,
+        passages_lost: 11,
         flows_untold: 4,
         missed: [0, 5, 0, 0, 0, 0, 0, 0, 0, 6],
     };
@@ -324,6 +430,7 @@ mod tests {
             host: "here",
             sample_bytes: 16384,
             rows,
+            again: &[],
             flows: &[],
             counters: &COUNTERS,
         }
@@ -389,6 +496,29 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
     }
 
     #[test]
+    fn what_was_sent_again_has_lines_of_its_own() {
+        let rows = rows();
+        let stack = Stack {
+            again: &rows[..5],
+            ..stack(&rows)
+        };
+        let mut out = Vec::new();
+        Text::default().stack(&stack, &samples::source(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let (first, again) = text.split_once("sent again, or came again\n").unwrap();
+        assert!(first.ends_with("100.0 %\n"), "{text}");
+        assert!(
+            again.starts_with("tx socket-tcp           2   500 ms"),
+            "{text}"
+        );
+        let mut out = Vec::new();
+        Jsonl::default().stack(&stack, &samples::source(), &mut out);
+        let objects = String::from_utf8(out).unwrap();
+        assert_eq!(objects.matches("\"again\":true").count(), 5);
+        assert_eq!(objects.matches("\"again\":false").count(), rows.len());
+    }
+
+    #[test]
     fn a_missing_stamp_is_null_and_named() {
         let mut out = Vec::new();
         Jsonl::default().stack(&stack(&rows()), &samples::source(), &mut out);
@@ -417,7 +547,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
             (&1.into(), &2.into())
         );
         assert_eq!(
-            (&status["retransmitted"], &status["flows_untold"]),
+            (&status["tx_again"], &status["flows_untold"]),
             (&3.into(), &4.into())
         );
         assert_eq!(status["missed"]["tx-tcp"], 5);

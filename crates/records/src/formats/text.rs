@@ -7,6 +7,7 @@ use std::{
 };
 
 use dwell_engine::{
+    layers::Passage,
     measure::{Endpoint, FlowChange, FlowEvent, Protocol, Sample},
     rtt::{Counter, Counters},
 };
@@ -85,6 +86,12 @@ impl Format for Text {
     fn stack(&mut self, interval: &Stack<'_>, source: &Source, out: &mut Vec<u8>) {
         self.time(interval.end_ns, source, out);
         stack::text(interval, out);
+    }
+
+    fn passage(&mut self, _host: &str, passage: &Passage, source: &Source, out: &mut Vec<u8>) {
+        let end_ns = stack::end_ns(passage).unwrap_or_default();
+        self.time(end_ns, source, out);
+        stack::passage_text(passage, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::{Counters, Layer};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Counters, Layer},
+};
 use dwell_probes::stack::{self, Options, Probe, Profile, Taken};
 use dwell_records::{Output, Sink, Source, Stack, StackRow, counted, entry};
 
@@ -48,6 +51,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut live = Live {
         host: host_name(),
         sample_bytes: args.sample_bytes,
+        again: args.include_retransmissions,
         probe,
         output,
         begun: Instant::now(),
@@ -64,6 +68,7 @@ fn host_name() -> String {
 struct Live {
     host: String,
     sample_bytes: u32,
+    again: bool,
     probe: Probe,
     output: Output,
     /// When the interval began.
@@ -75,6 +80,7 @@ impl Live {
         while !stop.is_asked() {
             let left = interval.saturating_sub(self.begun.elapsed());
             thread::sleep(POLL.min(left));
+            self.tell_passages()?;
             if self.begun.elapsed() >= interval {
                 self.end_interval()?;
             }
@@ -82,23 +88,43 @@ impl Live {
         Ok(())
     }
 
+    fn tell_passages(&mut self) -> Result<(), Failure> {
+        let mut told = Ok(());
+        let (output, host) = (&mut self.output, &self.host);
+        self.probe.drain(|passage| {
+            if told.is_ok() {
+                told = output.passage(host, &passage);
+            }
+        })?;
+        told?;
+        Ok(self.output.flush()?)
+    }
+
     fn end_interval(&mut self) -> Result<(), Failure> {
+        self.tell_passages()?;
+        let end_ns = monotonic_ns()?;
         let length = self.begun.elapsed();
         self.begun = Instant::now();
         self.output.source_mut().clock = clock()?;
-        let rows = self.probe.take()?;
-        let rows = self.rows(rows);
+        let taken = self.probe.take()?;
+        let again = if self.again {
+            self.rows(&taken, |taken| taken.again.clone())
+        } else {
+            Vec::new()
+        };
+        let rows = self.rows(&taken, |taken| taken.histogram.clone());
         let flows = self.probe.take_flows()?.into_iter();
         let flows: Vec<_> = flows
-            .map(|(ends, taken)| (ends, self.rows(taken)))
+            .map(|(ends, taken)| (ends, self.rows(&taken, |taken| taken.histogram.clone())))
             .collect();
         let counters = self.probe.counters()?;
         self.output.stack(&Stack {
-            end_ns: monotonic_ns()?,
+            end_ns,
             length_ns: nanos(length),
             host: &self.host,
             sample_bytes: self.sample_bytes,
             rows: &rows,
+            again: &again,
             flows: &flows,
             counters: &counters,
         })?;
@@ -106,14 +132,14 @@ impl Live {
         Ok(())
     }
 
-    fn rows(&self, taken: Vec<Taken>) -> Vec<StackRow> {
+    fn rows(&self, taken: &[Taken], of: impl Fn(&Taken) -> Histogram) -> Vec<StackRow> {
         let hooks = self.probe.hooks();
         let missing = stack::missing(hooks);
-        let rows = taken.into_iter().map(|taken| {
+        let rows = taken.iter().map(|taken| {
             let (from, to) = stack::ends(hooks, taken.segment);
             StackRow {
                 segment: taken.segment,
-                histogram: taken.histogram,
+                histogram: of(taken),
                 hook_from: stack::names(hooks, from),
                 hook_to: stack::names(hooks, to),
                 missing: missing
@@ -142,23 +168,46 @@ impl Live {
 
 /// What is in no segment, and why: a line for each reason that there is.
 fn describe(counters: &Counters) -> Vec<String> {
-    let unbegun = counters.tx_unbegun + counters.rx_unbegun;
     let reasons = [
         (
-            unbegun,
-            "of which the first stamp is missing, left out: on their way before the run began, or \
-             more at once than there is room for (a larger --sample-bytes)"
-                .to_owned(),
+            counters.tx_unbegun,
+            "sent of which the first stamp is missing, left out: written before the run began",
         ),
         (
-            counters.retransmitted,
-            "that TCP had sent again before they reached the driver, left out".to_owned(),
+            counters.rx_unbegun,
+            "read of which the first stamps are missing, left out: there before the run began; \
+             where addresses are translated (NAT), all of them",
+        ),
+        (
+            counters.tx_again,
+            "that TCP had sent again before they reached the driver, left out \
+             (--include-retransmissions tells them apart)",
+        ),
+        (
+            counters.rx_again,
+            "that came in again as this host had dropped them, left out \
+             (--include-retransmissions tells them apart)",
+        ),
+        (
+            counters.tx_displaced,
+            "that lost their place to others before they reached the driver, left out: take a \
+             larger --sample-bytes",
+        ),
+        (
+            counters.rx_displaced,
+            "that lost their place to others before they were read, left out: take a larger \
+             --sample-bytes",
+        ),
+        (
+            counters.passages_lost,
+            "not told one by one, as there were too many: take a larger --sample-bytes",
         ),
         (
             counters.flows_untold,
-            "counted in no flow, as there are more flows than --max-flows".to_owned(),
+            "counted in no flow, as there are more flows than --max-flows",
         ),
     ];
+    let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
     let missed = Layer::ALL.map(|layer| {
         let what = format!(
             "without a stamp at {}, left out of the segments there",
@@ -166,10 +215,18 @@ fn describe(counters: &Counters) -> Vec<String> {
         );
         (counters.missed(layer), what)
     });
-    reasons
+    let mut lines: Vec<_> = reasons
         .into_iter()
         .chain(missed)
         .filter(|(bytes, _)| *bytes > 0)
         .map(|(bytes, what)| format!("{} {what}", counted(bytes, "bytes")))
-        .collect()
+        .collect();
+    if counters.rx_unwalked > 0 {
+        lines.push(format!(
+            "{} more was read at once than is looked at, the rest left out: take a larger \
+             --sample-bytes",
+            counted(counters.rx_unwalked, "times")
+        ));
+    }
+    lines
 }

@@ -26,7 +26,9 @@ Examples:
   dwell stack --duration 10s --interval 10s  one table of ten seconds, all connections
   dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
   dwell stack --port 6379 --sample-bytes 64  of connections with short messages
-  dwell stack --flows --interval 5s          each connection by itself too")]
+  dwell stack --flows --interval 5s          each connection by itself too
+  dwell stack --port 443 --raw --format jsonl > bytes.jsonl
+                                             each stamped byte: when it was where")]
 #[group(skip)]
 pub struct Args {
     /// Connections of which one end has this port
@@ -57,6 +59,14 @@ pub struct Args {
     /// Flows to keep apart in an interval; of others only the sums are told
     #[arg(long, value_name = "N", default_value_t = 1024, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
+
+    /// Tell each stamped byte by itself, when it was at which layer
+    #[arg(long)]
+    raw: bool,
+
+    /// Count the bytes that TCP sent again, or that came in again, in lines of their own
+    #[arg(long)]
+    include_retransmissions: bool,
 
     /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
@@ -92,6 +102,8 @@ impl Args {
             port: self.port,
             filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
             namespace: Some(namespace),
+            passages: self.raw,
+            again: self.include_retransmissions,
             seed,
             ..Config::default()
         })
