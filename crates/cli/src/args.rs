@@ -32,3 +32,14 @@ pub fn socket(text: &str) -> Result<SocketAddr, String> {
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// A share of something: "1%", from above 0 to 100.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    let number = text
+        .strip_suffix('%')
+        .map(|number| number.trim().parse::<f64>());
+    match number {
+        Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("write a part of 100, as in 1% or 0.5%".into()),
+    }
+}

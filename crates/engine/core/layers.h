@@ -12,7 +12,7 @@
  * byte before the same number comes round again, 4 GiB later.
  *
  * The embedding program defines dwell_row_at(), dwell_segment_add(),
- * dwell_stack_count() and dwell_passage().
+ * dwell_stack_count(), dwell_passage() and dwell_may_begin().
  */
 #ifndef DWELL_LAYERS_H
 #define DWELL_LAYERS_H
@@ -55,17 +55,22 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
 static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
 					  int up, int again);
 
+/* Whether a byte of this flow is to be followed, where not all are. */
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns);
+
 /* Several CPUs may count at once. */
 static __always_inline void dwell_flow_segment_add(struct dwell_flow_segment *flow, __u64 ns)
 {
 	__u32 index = dwell_bucket_index(ns) >> DWELL_COARSE_SHIFT;
 
+	index = index > DWELL_COARSE_SKIPPED ? index - DWELL_COARSE_SKIPPED : 0;
+	if (index >= DWELL_COARSE_BUCKETS)
+		index = DWELL_COARSE_BUCKETS - 1;
 	__sync_fetch_and_add(&flow->count, 1);
 	__sync_fetch_and_add(&flow->sum_ns, ns);
 	if (ns > flow->max_ns)
 		flow->max_ns = ns;
-	if (index < DWELL_COARSE_BUCKETS)
-		__sync_fetch_and_add(&flow->bucket[index], 1);
+	__sync_fetch_and_add(&flow->bucket[index], 1);
 }
 
 static __always_inline __u64 dwell_flow_hash(__u64 seed, const struct dwell_address *src,
@@ -279,22 +284,37 @@ struct dwell_pass {
 	__u64 tcp_ns; /* on the way down: when TCP handed it down, as the packet says */
 	__u32 device; /* on the way up, at the driver: which one */
 	__u32 slot;   /* the first one, in grid bytes */
+	__u32 stride; /* from one to the next */
 	__u32 steps;  /* how many */
-	__u32 reserved;
 };
 
-/* Of a span that has a grid byte. */
+/* Where bytes are chosen, they are by the first layer, or by IP for drivers that no hook
+ * stamps; the others follow.
+ */
+static __always_inline int dwell_row_wanted(void *embedder,
+					    const struct dwell_stack_program *program,
+					    const struct dwell_row *row, __u64 tag, __u32 layer,
+					    const struct dwell_pass *pass)
+{
+	if ((!program->chosen && !program->pace_ns) || row->tag == tag)
+		return 1;
+	if (layer != program->tx_first && layer != program->rx_first && layer != DWELL_RX_IP)
+		return 0;
+	return dwell_may_begin(embedder, pass->flow, pass->now_ns);
+}
+
+/* Of a span that has a grid byte. Of the grid, each 2^thin-th is taken. */
 static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_program *program,
 						       const struct dwell_span *span, __u64 now_ns,
-						       __u64 tcp_ns, __u32 device)
+						       __u64 tcp_ns, __u32 device, __u32 thin)
 {
 	__u32 shift = program->shift & 31;
-	__u32 first = dwell_grid_from(span->seq, shift);
-	__u32 steps = ((span->bytes - (first - span->seq) - 1) >> shift) + 1;
-	__u32 slot = first >> shift;
+	__u32 first = dwell_grid_from(span->seq, shift + thin);
+	__u32 steps = ((span->bytes - (first - span->seq) - 1) >> ((shift + thin) & 31)) + 1;
+	__u32 slot = first >> shift, stride = 1U << (thin & 31);
 
 	if (steps > DWELL_GRID_BURST) {
-		slot += steps - DWELL_GRID_BURST;
+		slot += (steps - DWELL_GRID_BURST) * stride;
 		steps = DWELL_GRID_BURST;
 	}
 	return (struct dwell_pass){
@@ -303,6 +323,7 @@ static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_
 		.tcp_ns = tcp_ns,
 		.device = device,
 		.slot = slot,
+		.stride = stride,
 		.steps = steps,
 	};
 }
@@ -396,8 +417,8 @@ static __always_inline void dwell_pass_step(void *embedder,
 	__u64 tag = dwell_row_tag(pass->flow, slot);
 	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, slot);
 
-	pass->slot++;
-	if (!row)
+	pass->slot += pass->stride;
+	if (!row || !dwell_row_wanted(embedder, program, row, tag, layer, pass))
 		return;
 	if (layer == DWELL_TX_IP)
 		dwell_pass_ip(embedder, row, tag, pass);
@@ -410,19 +431,29 @@ static __always_inline void dwell_pass_step(void *embedder,
 }
 
 /* A walk back over the grid bytes below `end`, of which those that are new at a
- * layer are stamped.
+ * layer are stamped. Beside `misses` is a word that is not 0: the verifier loses
+ * count of one that is written together with another 0.
  */
 struct dwell_walk_back {
 	__u64 flow;
 	__u64 now_ns;
 	__u32 slot;
 	__u32 misses;
+	__u32 stride;
+	__u32 reserved;
 };
 
 static __always_inline struct dwell_walk_back dwell_walk_from(
-	const struct dwell_stack_program *program, __u64 flow, __u32 end, __u64 now_ns)
+	const struct dwell_stack_program *program, __u64 flow, __u32 end, __u64 now_ns, __u32 thin)
 {
-	return (struct dwell_walk_back){flow, now_ns, (end - 1) >> (program->shift & 31), 0};
+	__u32 stride = 1U << (thin & 31);
+
+	return (struct dwell_walk_back){
+		.flow = flow,
+		.now_ns = now_ns,
+		.slot = ((end - 1) >> (program->shift & 31)) & ~(stride - 1),
+		.stride = stride,
+	};
 }
 
 /* One step; true if it was the last. */
@@ -437,7 +468,7 @@ static __always_inline int dwell_walk_step_back(void *embedder,
 
 	if (!row)
 		return 1;
-	walk->slot = (slot - 1) & (~0U >> (program->shift & 31));
+	walk->slot = (slot - walk->stride) & (~0U >> (program->shift & 31));
 	if (row->tag != tag)
 		return ++walk->misses >= DWELL_WALK_MISSES;
 	walk->misses = 0;

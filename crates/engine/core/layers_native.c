@@ -34,6 +34,17 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 	layers->passages++;
 }
 
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns)
+{
+	struct dwell_layers *layers = embedder;
+
+	(void)flow;
+	if (now_ns < layers->due_ns)
+		return 0;
+	layers->due_ns = now_ns + layers->program.pace_ns;
+	return 1;
+}
+
 __u32 dwell_layers_stride(void)
 {
 	return sizeof(struct dwell_row);
@@ -52,9 +63,9 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 	struct dwell_pass pass;
 
 	layers->passages = 0;
-	if (!dwell_grid_hit(&span, layers->program.shift))
+	if (!dwell_grid_hit(&span, layers->program.shift + layers->thin))
 		return;
-	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device);
+	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device, layers->thin);
 	for (__u32 step = 0; step < pass.steps; step++)
 		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
@@ -62,7 +73,8 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,
 			__u64 now_ns)
 {
-	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns);
+	struct dwell_walk_back walk =
+		dwell_walk_from(&layers->program, flow, end, now_ns, layers->thin);
 
 	layers->passages = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)

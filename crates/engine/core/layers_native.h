@@ -19,7 +19,8 @@ struct dwell_layers {
 	/* of the flow that is at work; the caller empties it */
 	struct dwell_stack_passage passage[DWELL_LAYERS_PASSAGES];
 	__u32 passages; /* how many there were */
-	__u32 reserved;
+	__u32 thin;     /* of the grid, each 2^thin-th byte is taken */
+	__u64 due_ns;   /* when the next byte is, with a pace: of all flows */
 };
 
 /* Bytes of a row. */

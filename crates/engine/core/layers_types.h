@@ -68,7 +68,7 @@ struct dwell_stack_ends {
 	struct dwell_address dst;
 	__u16 sport;
 	__u16 dport;
-	__u32 reserved; /* 0 */
+	__u32 part; /* of a flow's entry: see below; else 0 */
 };
 
 /* One byte that went all the way down, or all the way up; or a copy of it that TCP
@@ -85,10 +85,12 @@ struct dwell_stack_passage {
 };
 
 /* What all CPUs have counted for one flow and segment. Buckets are those of a
- * histogram, eight taken together: 12.5 % wide.
+ * histogram, eight taken together: 12.5 % wide. The first one is all below 256 ns, the
+ * last one all from 17 s on.
  */
 #define DWELL_COARSE_SHIFT 3
-#define DWELL_COARSE_BUCKETS (DWELL_BUCKETS >> DWELL_COARSE_SHIFT)
+#define DWELL_COARSE_SKIPPED 23 /* so many more are in the first */
+#define DWELL_COARSE_BUCKETS 210
 
 struct dwell_flow_segment {
 	__u64 count;
@@ -97,9 +99,20 @@ struct dwell_flow_segment {
 	__u32 bucket[DWELL_COARSE_BUCKETS];
 };
 
+/* A flow's entry is of one side, and of what one generation of it counted: both are in
+ * its key. What is unexplained is of no flow.
+ */
+#define DWELL_PART_UP 1
+#define DWELL_PART_GENERATION 2
+#define DWELL_FLOW_SEGMENTS 6
+
 struct dwell_flow_segments {
-	struct dwell_flow_segment segment[DWELL_SEGMENTS];
+	struct dwell_flow_segment segment[DWELL_FLOW_SEGMENTS];
 };
+
+/* Whose flows are followed. */
+#define DWELL_CHOSEN_PROCESS 1
+#define DWELL_CHOSEN_CGROUP 2
 
 /* What the programs are told at load. */
 struct dwell_stack_program {
@@ -116,6 +129,11 @@ struct dwell_stack_program {
 	__u8 flows;       /* count each flow by itself too */
 	__u8 passages;    /* tell of each byte */
 	__u8 again;       /* count what TCP sent again, apart from the rest */
+	__u64 pace_ns;    /* a byte of a flow in such a time; 0 for all on the grid */
+	__u64 pidns_dev;  /* of the PID namespace that process numbers are of */
+	__u64 pidns_ino;
+	__u8 chosen; /* by whose flows are followed: a bit each, 0 for all */
+	__u8 reserved[7];
 };
 
 #endif

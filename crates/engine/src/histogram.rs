@@ -61,20 +61,22 @@ impl Histogram {
     }
 
     /// Adds what was counted of a flow, in buckets eight times as wide: quantiles
-    /// are within 6.3 % of a value then. The least value is not known, so that of
-    /// the first bucket stands for it.
+    /// are within 6.3 % of a value then, from 256 ns to 17 s. The least value is not
+    /// known, so that of the first bucket stands for it.
     pub fn merge_coarse(&mut self, flow: &abi::dwell_flow_segment) {
         const WIDE: u16 = 1 << abi::DWELL_COARSE_SHIFT;
+        // The first one holds all below 256 ns, and stands for the upper half of it.
+        let fine = |coarse: u16| (coarse + abi::DWELL_COARSE_SKIPPED as u16) * WIDE;
 
         let mut filled = (0..).zip(flow.bucket).filter(|(_, count)| *count > 0);
         let Some((first, _)) = filled.clone().next() else {
             return;
         };
-        let (min_ns, _) = bucket_range(first * WIDE);
+        let (min_ns, _) = bucket_range(fine(first));
         let sum_ns = u128::from(flow.sum_ns);
         self.note(flow.count, sum_ns, min_ns.min(flow.max_ns), flow.max_ns);
         filled.by_ref().for_each(|(bucket, count)| {
-            *self.buckets.entry(bucket * WIDE + WIDE / 2).or_default() += u64::from(count);
+            *self.buckets.entry(fine(bucket) + WIDE / 2).or_default() += u64::from(count);
         });
     }
 
@@ -199,7 +201,8 @@ mod tests {
             flow.count += 1;
             flow.sum_ns += ns;
             flow.max_ns = flow.max_ns.max(ns);
-            flow.bucket[usize::from(bucket_of(ns) >> abi::DWELL_COARSE_SHIFT)] += 1;
+            let coarse = bucket_of(ns) >> abi::DWELL_COARSE_SHIFT;
+            flow.bucket[usize::from(coarse) - abi::DWELL_COARSE_SKIPPED as usize] += 1;
         }
         let mut h = Histogram::default();
         h.merge_coarse(&flow);

@@ -1,6 +1,6 @@
 //! What can go wrong between user space and the kernel.
 
-use std::{error, io, iter};
+use std::{error, io, iter, path::PathBuf};
 
 use nix::libc;
 use thiserror::Error;
@@ -55,6 +55,20 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// It could not be found out which namespace this process is in.
+    #[error("cannot read /proc/self/ns: {0}; is /proc mounted?")]
+    Namespace(io::Error),
+    /// There is no such process.
+    #[error("there is no process {0} in this PID namespace")]
+    NoProcess(u32),
+    /// A cgroup could not be used.
+    #[error("cannot use '{}' as a cgroup: {io}; name a directory of the cgroup v2 hierarchy, as in /sys/fs/cgroup/system.slice/nginx.service", path.display())]
+    Cgroup {
+        /// Which one.
+        path: PathBuf,
+        /// The kernel's answer.
+        io: io::Error,
+    },
     /// A program array of somebody else could not be used.
     #[error("cannot take the slot {chain}: {io}; {remedy}")]
     Chain {
@@ -83,7 +97,13 @@ pub enum Error {
 impl Error {
     /// True if the request was wrong, and not the host unable.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Error::NoInterface { .. } | Error::Chain { .. })
+        matches!(
+            self,
+            Error::NoInterface { .. }
+                | Error::Chain { .. }
+                | Error::NoProcess(_)
+                | Error::Cgroup { .. }
+        )
     }
 }
 

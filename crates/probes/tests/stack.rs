@@ -23,16 +23,12 @@ fn stamp_loopback(profile: &'static Profile) -> (Vec<Taken>, Counters, Vec<&'sta
             .args(["link", "set", "lo", "up"])
             .status();
         assert!(up.unwrap().success());
-        let mut probe = Probe::load(&Options {
-            config: Config {
-                sample_bytes: 64,
-                namespace: Some(own_namespace().unwrap()),
-                ..Config::default()
-            },
-            max_flows: None,
-            profile,
-        })
-        .unwrap();
+        let config = Config {
+            sample_bytes: 64,
+            namespace: Some(own_namespace().unwrap()),
+            ..Config::default()
+        };
+        let mut probe = Probe::load(&Options::new(config, profile)).unwrap();
         probe.attach().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

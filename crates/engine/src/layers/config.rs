@@ -26,8 +26,25 @@ pub struct Config {
     pub passages: bool,
     /// Count the bytes that TCP sent again, or that came in again, apart.
     pub again: bool,
+    /// At most one byte of a flow in such a time; 0 for all on the grid. Each host
+    /// takes others then.
+    pub pace_ns: u64,
+    /// Only the flows of chosen processes.
+    pub processes: Option<PidNamespace>,
+    /// Only the flows of processes of a chosen cgroup, or also those.
+    pub cgroup: bool,
     /// Makes hashes of flows unpredictable.
     pub seed: u64,
+}
+
+/// The PID namespace that numbers of processes are of: the device and inode of
+/// /proc/self/ns/pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PidNamespace {
+    /// Its device.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
 }
 
 impl Default for Config {
@@ -42,6 +59,9 @@ impl Default for Config {
             flows: false,
             passages: false,
             again: false,
+            pace_ns: 0,
+            processes: None,
+            cgroup: false,
             seed: 0,
         }
     }
@@ -92,6 +112,20 @@ impl Config {
             flows: self.flows.into(),
             passages: self.passages.into(),
             again: self.again.into(),
+            pace_ns: self.pace_ns,
+            pidns_dev: self.processes.map_or(0, |namespace| namespace.device),
+            pidns_ino: self.processes.map_or(0, |namespace| namespace.inode),
+            chosen: self.chosen(),
+            reserved: [0; 7],
         }
+    }
+
+    fn chosen(&self) -> u8 {
+        let kinds = [
+            (self.processes.is_some(), abi::DWELL_CHOSEN_PROCESS),
+            (self.cgroup, abi::DWELL_CHOSEN_CGROUP),
+        ];
+        let bits = kinds.map(|(is_chosen, bit)| if is_chosen { bit as u8 } else { 0 });
+        bits[0] | bits[1]
     }
 }

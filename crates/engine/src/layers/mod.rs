@@ -1,10 +1,12 @@
 //! One byte on its way through the layers of a host: `core/layers.h`.
 
+mod budget;
 mod config;
 mod native;
 mod passage;
 
-pub use config::Config;
+pub use budget::{Budget, Cost};
+pub use config::{Config, PidNamespace};
 pub use native::{Bytes, Flow, Path};
 pub use passage::Passage;
 
@@ -232,18 +234,47 @@ impl Ends {
     }
 }
 
-/// What a flow's segments took, as the kernel counted it. `None` of bytes that it
-/// did not write.
-pub fn flow_from_kernel(key: &[u8], value: &[u8]) -> Option<(Ends, Vec<(Segment, Histogram)>)> {
-    let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
-    let (flow, _) = abi::dwell_flow_segments::ref_from_prefix(value).ok()?;
-    let segments = Segment::ALL.iter().zip(&flow.segment);
-    let segments = segments.map(|(segment, counted)| {
-        let mut histogram = Histogram::default();
-        histogram.merge_coarse(counted);
-        (*segment, histogram)
-    });
-    Some((Ends::from_core(&ends), segments.collect()))
+/// What one side of a flow took, as the kernel counted it in one generation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowSide {
+    /// Whose.
+    pub ends: Ends,
+    /// Which half of the histograms it belongs to: 0 or 1.
+    pub generation: u32,
+    /// All segments but what is unexplained.
+    pub segments: Vec<(Segment, Histogram)>,
+}
+
+impl FlowSide {
+    /// The generation of an entry, by its key. `None` of bytes that the kernel did not
+    /// write.
+    pub fn generation_of(key: &[u8]) -> Option<u32> {
+        let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
+        Some(u32::from(ends.part & abi::DWELL_PART_GENERATION != 0))
+    }
+
+    /// As the kernel wrote it, likewise.
+    pub fn from_kernel(key: &[u8], value: &[u8]) -> Option<FlowSide> {
+        let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
+        let (flow, _) = abi::dwell_flow_segments::ref_from_prefix(value).ok()?;
+        let direction = match ends.part & abi::DWELL_PART_UP {
+            0 => Direction::Tx,
+            _ => Direction::Rx,
+        };
+        let of_side = Segment::ALL.into_iter().filter(|segment| {
+            segment.direction() == direction && segment.name() != Segment::TxUnexplained.name()
+        });
+        let segments = of_side.zip(&flow.segment).map(|(segment, counted)| {
+            let mut histogram = Histogram::default();
+            histogram.merge_coarse(counted);
+            (segment, histogram)
+        });
+        Some(FlowSide {
+            ends: Ends::from_core(&ends),
+            generation: Self::generation_of(key)?,
+            segments: segments.collect(),
+        })
+    }
 }
 
 /// What was counted beside the segments.

@@ -117,6 +117,11 @@ impl Path {
         unsafe { abi::dwell_layers_reach(&mut *self.core, flow.0, end, layer as u32, now_ns) }
     }
 
+    /// From now on, of the grid only each 2^thin-th byte is taken.
+    pub fn thin(&mut self, thin: u32) {
+        self.core.thin = thin;
+    }
+
     /// What a segment took.
     pub fn segment(&self, segment: Segment) -> Histogram {
         self.histogram(segment as u32)

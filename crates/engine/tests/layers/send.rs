@@ -180,3 +180,37 @@ fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
     assert_eq!(host.count(Segment::TxTotal), 2);
     assert_eq!(host.path.counters().tx_unbegun, 1);
 }
+
+/// On both sides, and on both hosts, the same ones are left.
+#[test]
+fn a_thinner_grid_has_each_second_byte_of_the_one_before() {
+    let mut host = Host::new();
+    host.path.thin(1);
+    host.send(0, 4 * GRID, 1_000);
+    host.arrive(0, 4 * GRID, 1_000);
+    host.reach(4 * GRID, Layer::RxSocket, 5_000);
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    assert_eq!(host.count(Segment::RxTotal), 2);
+    host.path.thin(0);
+    host.send(0, 4 * GRID, 9_000_000);
+    host.arrive(GRID, 1, 9_000_000);
+    host.reach(2 * GRID, Layer::RxSocket, 9_005_000);
+    assert_eq!(host.count(Segment::RxTotal), 3);
+}
+
+#[test]
+fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
+    let mut host = Host::with(&Config {
+        pace_ns: 1_000_000,
+        ..Config::default()
+    });
+    for (byte, now_ns) in [(0, 1_000), (1, 500_000), (2, 1_100_000)] {
+        host.send(byte * GRID, 100, now_ns);
+    }
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    assert_eq!(
+        host.path.counters().tx_unbegun,
+        0,
+        "not chosen is not missed"
+    );
+}

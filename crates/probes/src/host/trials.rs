@@ -195,11 +195,7 @@ fn stack() -> Answer {
         rows: 64,
         ..Default::default()
     };
-    let probe = stack::Probe::load(&stack::Options {
-        config,
-        max_flows: None,
-        profile: &stack::PROFILES[0],
-    });
+    let probe = stack::Probe::load(&stack::Options::new(config, &stack::PROFILES[0]));
     of_loading(probe.and_then(|mut probe| probe.attach()))
 }
 

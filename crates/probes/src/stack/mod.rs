@@ -2,12 +2,24 @@
 
 mod hooks;
 
-use std::{cell::RefCell, cmp::Reverse, io, os::linux::fs::MetadataExt, path::Path, rc::Rc};
+use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd},
+        linux::fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Ends, Layer, Passage, Segment, flow_from_kernel},
+    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment},
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
@@ -30,7 +42,12 @@ static TRACEPOINT_OBJECT: &[u8] =
 
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
+const THIN: &str = ".data.thin";
 const PASSAGES: &str = "passages";
+
+/// Flows that are known to be chosen at once; of more, the ones that were longest without
+/// a byte are chosen anew when their process writes or reads.
+const CHOSEN: u32 = 1 << 16;
 
 /// Of the ring buffer: 29,000 passages, 0.3 s of 10 Gbit/s at 1 byte in 16384.
 const PASSAGES_BYTES: u32 = 4 << 20;
@@ -42,8 +59,25 @@ pub struct Options {
     pub config: Config,
     /// Flows to keep apart, if they are to be.
     pub max_flows: Option<u32>,
+    /// Whose flows are followed: numbers of processes, if [`Config::processes`].
+    pub processes: Vec<u32>,
+    /// And a cgroup with all below it, if [`Config::cgroup`].
+    pub cgroup: Option<PathBuf>,
     /// Where.
     pub profile: &'static Profile,
+}
+
+impl Options {
+    /// Everything that the configuration says, of all processes, flows not kept apart.
+    pub fn new(config: Config, profile: &'static Profile) -> Options {
+        Options {
+            config,
+            max_flows: None,
+            processes: Vec::new(),
+            cgroup: None,
+            profile,
+        }
+    }
 }
 
 /// What a segment took in an interval.
@@ -79,11 +113,18 @@ impl Probe {
         let hooks = options.profile.present();
         let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
         layers.dedup();
+        let of_processes = !options.processes.is_empty();
         let config = Config {
             layers,
             flows: options.max_flows.is_some(),
+            processes: of_processes
+                .then(own_pid_namespace)
+                .transpose()
+                .map_err(Error::Namespace)?,
+            cgroup: options.cgroup.is_some(),
             ..options.config.clone()
         };
+        let is_picky = of_processes || config.cgroup || config.pace_ns > 0;
         let mut object = load::open("the stack programs", TRACEPOINT_OBJECT)?;
         for mut program in object.progs_mut() {
             let wanted = |hook: &&Hook| program.name() == hook.program;
@@ -94,7 +135,9 @@ impl Probe {
             let name = map.name().to_string_lossy().into_owned();
             let entries = match name.as_str() {
                 "rows" => Some(config.rows()),
-                "flows" => options.max_flows,
+                FLOWS => options.max_flows,
+                "chosen" => is_picky.then_some(CHOSEN),
+                "processes" => of_processes.then_some(options.processes.len() as u32),
                 PASSAGES => config.passages.then_some(PASSAGES_BYTES),
                 _ => None,
             };
@@ -109,6 +152,21 @@ impl Probe {
         }
         let mut object = load::load("the stack programs", object)?;
         let passages = Passages::open(&mut object)?;
+        for process in &options.processes {
+            if !Path::new(&format!("/proc/{process}")).exists() {
+                return Err(Error::NoProcess(*process));
+            }
+            load::map(&mut object, "processes")
+                .update(&process.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(failed("write", "processes"))?;
+        }
+        if let Some(path) = &options.cgroup {
+            let cgroup = File::open(path).map_err(|io| no_cgroup(path, io))?;
+            let fd = cgroup.as_fd().as_raw_fd();
+            load::map(&mut object, "cgroup")
+                .update(&[0; 4], &fd.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| no_cgroup(path, io_error(&error)))?;
+        }
         Ok(Probe {
             links: Vec::new(),
             object,
@@ -149,6 +207,14 @@ impl Probe {
         passages.ring.consume().map_err(failed("read", PASSAGES))?;
         passages.arrived.borrow_mut().drain(..).for_each(emit);
         Ok(())
+    }
+
+    /// From now on, of the bytes that are on the grid only each 2^thin-th is stamped. Those
+    /// that are on their way meanwhile may be left out.
+    pub fn thin(&mut self, thin: u32) -> Result<(), Error> {
+        load::map(&mut self.object, THIN)
+            .update(&[0; 4], &thin.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("write", THIN))
     }
 
     /// The hooks that are used.
@@ -197,26 +263,28 @@ impl Probe {
         Ok(histogram)
     }
 
-    /// What each flow's segments took since the last call, most bytes first. What
-    /// programs that run meanwhile count of a flow may be lost.
+    /// What each flow's segments took in the interval that [`take`](Probe::take) ended,
+    /// most bytes first: the two sides of a flow, where both are here, one after the
+    /// other.
     pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<Taken>)>, Error> {
+        let past = 1 - self.generation;
         let flows = load::map(&mut self.object, FLOWS);
-        let keys: Vec<_> = flows.keys().collect();
-        let mut taken = Vec::new();
+        let is_past = |key: &Vec<u8>| FlowSide::generation_of(key) == Some(past);
+        let keys: Vec<_> = flows.keys().filter(is_past).collect();
+        let mut sides = BTreeMap::<Ends, Vec<Taken>>::new();
         for key in keys {
             let value = flows
                 .lookup_and_delete(&key)
                 .map_err(failed("read", FLOWS))?;
-            let flow = value.and_then(|value| flow_from_kernel(&key, &value));
-            let Some((ends, segments)) = flow else {
+            let Some(side) = value.and_then(|value| FlowSide::from_kernel(&key, &value)) else {
                 continue;
             };
-            let segments = segments.into_iter().map(|(segment, histogram)| Taken {
+            let segments = side.segments.into_iter().map(|(segment, histogram)| Taken {
                 segment,
                 histogram,
                 again: Histogram::default(),
             });
-            taken.push((ends, segments.collect::<Vec<_>>()));
+            sides.entry(side.ends).or_default().extend(segments);
         }
         let bytes = |segments: &[Taken]| -> u64 {
             let totals = segments
@@ -224,6 +292,10 @@ impl Probe {
                 .filter(|taken| taken.segment == taken.segment.total());
             totals.map(|taken| taken.histogram.count()).sum()
         };
+        let mut taken: Vec<_> = sides.into_iter().collect();
+        for (_, segments) in &mut taken {
+            segments.sort_by_key(|taken| taken.segment);
+        }
         taken.sort_by_key(|(ends, segments)| (Reverse(bytes(segments)), *ends));
         Ok(taken)
     }
@@ -276,6 +348,21 @@ impl Passages {
 pub fn own_namespace() -> io::Result<u32> {
     let number = Path::new("/proc/thread-self/ns/net").metadata()?.st_ino();
     u32::try_from(number).map_err(io::Error::other)
+}
+
+fn own_pid_namespace() -> io::Result<PidNamespace> {
+    let namespace = Path::new("/proc/self/ns/pid").metadata()?;
+    Ok(PidNamespace {
+        device: namespace.st_dev(),
+        inode: namespace.st_ino(),
+    })
+}
+
+fn no_cgroup(path: &Path, io: io::Error) -> Error {
+    Error::Cgroup {
+        path: path.to_owned(),
+        io,
+    }
 }
 
 /// Attaches to a hook of both IP versions; of one where the kernel has no IPv6.

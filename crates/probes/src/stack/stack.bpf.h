@@ -44,6 +44,32 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
+/* Of the grid, each 2^thin-th byte is taken: user space keeps to a budget by it. */
+SEC(".data.thin") __u32 thin = 0;
+
+/* Flows that were chosen, by their hash, and when the next byte of each is due. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, 1);
+} chosen SEC(".maps");
+
+/* Whose flows are chosen: processes by their numbers, and one cgroup with all below. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u32);
+	__type(value, __u8);
+	__uint(max_entries, 1);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} cgroup SEC(".maps");
+
 /* Bytes that went all the way, if they are asked for. Nobody is woken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -97,24 +123,34 @@ static __always_inline struct dwell_flow_segments *flow_segments(
 }
 
 /* Global, so that the verifier walks it once. Segments of bytes that were sent again
- * follow the others, and are of no flow.
+ * follow the others, and are of no flow. The ends say which generation counts: one for
+ * all segments of a byte.
  */
 __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, __u64 ns)
 {
-	__u32 index = segment + (generation & 1) * 2 * DWELL_SEGMENTS;
-	struct dwell_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+	struct dwell_histogram *histogram;
+	struct dwell_stack_ends key;
 	struct dwell_flow_segments *flow;
+	int is_total = segment == DWELL_TX_TOTAL || segment == DWELL_RX_TOTAL;
+	__u32 index;
 
 	if (!ends)
 		return 0;
+	index = segment + (ends->part & DWELL_PART_GENERATION ? 2 * DWELL_SEGMENTS : 0);
+	histogram = bpf_map_lookup_elem(&histograms, &index);
 	if (histogram)
 		dwell_histogram_add(histogram, ns);
-	if (!program.flows || segment >= DWELL_SEGMENTS)
+	if (!program.flows || segment >= DWELL_RX_UNEXPLAINED || segment == DWELL_TX_UNEXPLAINED)
 		return 0;
-	flow = flow_segments(ends);
-	if (flow)
+	key = *ends;
+	if (segment > DWELL_TX_UNEXPLAINED) {
+		key.part |= DWELL_PART_UP;
+		segment -= DWELL_DRIVER_IP;
+	}
+	flow = flow_segments(&key);
+	if (flow && segment < DWELL_FLOW_SEGMENTS)
 		dwell_flow_segment_add(&flow->segment[segment], ns);
-	else if (segment == DWELL_TX_TOTAL || segment == DWELL_RX_TOTAL)
+	else if (is_total)
 		dwell_stack_count(0, DWELL_FLOWS_UNTOLD);
 	return 0;
 }
@@ -135,8 +171,26 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 		return;
 	}
 	passage->ends = *(const struct dwell_stack_ends *)embedder;
+	passage->ends.part = 0;
 	dwell_passage_of(&program, row, slot, up, again, passage);
 	bpf_ringbuf_submit(passage, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns)
+{
+	__u64 *due_ns = bpf_map_lookup_elem(&chosen, &flow);
+	__u64 next_ns = now_ns + program.pace_ns;
+
+	if (!due_ns) {
+		if (program.chosen)
+			return 0;
+		bpf_map_update_elem(&chosen, &flow, &next_ns, BPF_ANY);
+		return 1;
+	}
+	if (now_ns < *due_ns)
+		return 0;
+	*due_ns = next_ns;
+	return 1;
 }
 
 static __always_inline int wanted_namespace(const struct net *net)
@@ -188,7 +242,7 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 	__u16 local_port = common->skc_num, remote_port;
 
 	remote_port = dwell_ntohs(common->skc_dport);
-	ends->reserved = 0;
+	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
 	ends->sport = sends ? local_port : remote_port;
 	ends->dport = sends ? remote_port : local_port;
 	if (!wanted_ports(ends) || !wanted_namespace(common->skc_net.net))
@@ -272,11 +326,11 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 		return 0;
 	span->seq = dwell_ntohl(WIRE32(tcp, 4));
 	span->bytes = bytes - head;
-	if (!dwell_grid_hit(span, program.shift))
+	if (!dwell_grid_hit(span, program.shift + thin))
 		return 0;
 	if (sk)
 		return ends_of_socket(sk, ends, 1);
-	ends->reserved = 0;
+	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
 	ends->sport = WIRE16(tcp, 0);
 	ends->dport = WIRE16(tcp, 2);
 	if (!wanted_ports(ends))
@@ -291,6 +345,34 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 		ends->dst.low = wire64(ip6, 32);
 	}
 	return 1;
+}
+
+static __always_inline int is_chosen_process(void)
+{
+	struct bpf_pidns_info self;
+
+	if (!(program.chosen & DWELL_CHOSEN_PROCESS))
+		return 0;
+	if (bpf_get_ns_current_pid_tgid(program.pidns_dev, program.pidns_ino, &self, sizeof(self)))
+		return 0;
+	return !!bpf_map_lookup_elem(&processes, &self.tgid);
+}
+
+/* In the process that writes or reads: both directions of its connection are followed
+ * from here on.
+ */
+static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 flow)
+{
+	__u64 back, due_ns = 0;
+
+	if (!program.chosen || bpf_map_lookup_elem(&chosen, &flow))
+		return;
+	if (!is_chosen_process() && !(program.chosen & DWELL_CHOSEN_CGROUP &&
+				      bpf_current_task_under_cgroup(&cgroup, 0) == 1))
+		return;
+	back = dwell_flow_hash(program.seed, &ends->dst, &ends->src, ends->dport, ends->sport);
+	bpf_map_update_elem(&chosen, &flow, &due_ns, BPF_ANY);
+	bpf_map_update_elem(&chosen, &back, &due_ns, BPF_ANY);
 }
 
 /* What bpf_loop() hands on: bytes, and whose. */
@@ -323,7 +405,7 @@ typedef long (*pass_step)(__u32 index, void *context);
 static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span,
 				      __u64 tcp_ns, __u32 device, pass_step step)
 {
-	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device);
+	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device, thin);
 	bpf_loop(passing->pass.steps, step, passing, 0);
 }
 

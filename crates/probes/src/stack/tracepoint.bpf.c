@@ -20,11 +20,12 @@ int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const s
 
 	span.seq = tcp->write_seq;
 	span.bytes = left < (__u32)size_goal ? left : (__u32)size_goal;
-	if (!dwell_grid_hit(&span, program.shift))
+	if (!dwell_grid_hit(&span, program.shift + thin))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 1) || !wanted_addresses(&passing.ends))
 		return 0;
 	span.flow = flow_of(&passing.ends);
+	choose(&passing.ends, span.flow);
 	pass_span(&passing, &span, 0, 0, pass_tx_socket);
 	return 0;
 }
@@ -112,7 +113,7 @@ int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 
 	span.seq = cb->seq;
 	span.bytes = cb->end_seq - cb->seq;
-	if (!dwell_grid_hit(&span, program.shift))
+	if (!dwell_grid_hit(&span, program.shift + thin))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 0) || !wanted_addresses(&passing.ends))
 		return 0;
@@ -134,7 +135,7 @@ int BPF_PROG(rx_ready, const struct sock *sk)
 		return 0;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
 	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->rcv_nxt,
-					bpf_ktime_get_ns());
+					bpf_ktime_get_ns(), thin);
 	bpf_loop(DWELL_WALK_STEPS, reach_ready, &reaching, 0);
 	return 0;
 }
@@ -145,12 +146,14 @@ int BPF_PROG(rx_socket, const struct sock *sk)
 {
 	const struct tcp_sock *tcp;
 	struct reaching reaching;
+	__u64 flow;
 
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
 	tcp = bpf_core_cast(sk, struct tcp_sock);
-	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->copied_seq,
-					bpf_ktime_get_ns());
+	flow = flow_of(&reaching.ends);
+	choose(&reaching.ends, flow);
+	reaching.walk = dwell_walk_from(&program, flow, tcp->copied_seq, bpf_ktime_get_ns(), thin);
 	if (bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
 		dwell_stack_count(0, DWELL_RX_UNWALKED);
 	return 0;

@@ -15,7 +15,7 @@ use dwell_engine::{
 use dwell_probes::stack::{self, Options, Probe, Profile, Taken};
 use dwell_records::{Output, Sink, Source, Stack, StackRow, counted, entry};
 
-use super::{Args, Format};
+use super::{Args, Format, budget::Keeper};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -45,12 +45,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut probe = Probe::load(&Options {
         config,
         max_flows: args.flows.then_some(args.max_flows),
+        processes: args.pid.clone(),
+        cgroup: args.cgroup.clone(),
         profile,
     })?;
     probe.attach()?;
     let mut live = Live {
         host: host_name(),
         sample_bytes: args.sample_bytes,
+        keeper: args
+            .cpu_budget
+            .map(|share| Keeper::new(share, args.sample_bytes)),
         again: args.include_retransmissions,
         probe,
         output,
@@ -68,6 +73,7 @@ fn host_name() -> String {
 struct Live {
     host: String,
     sample_bytes: u32,
+    keeper: Option<Keeper>,
     again: bool,
     probe: Probe,
     output: Output,
@@ -81,6 +87,9 @@ impl Live {
             let left = interval.saturating_sub(self.begun.elapsed());
             thread::sleep(POLL.min(left));
             self.tell_passages()?;
+            if let Some(keeper) = &mut self.keeper {
+                keeper.look(&mut self.probe)?;
+            }
             if self.begun.elapsed() >= interval {
                 self.end_interval()?;
             }
@@ -122,7 +131,7 @@ impl Live {
             end_ns,
             length_ns: nanos(length),
             host: &self.host,
-            sample_bytes: self.sample_bytes,
+            sample_bytes: self.sample_bytes << self.keeper.as_ref().map_or(0, Keeper::thin),
             rows: &rows,
             again: &again,
             flows: &flows,
@@ -161,6 +170,7 @@ impl Live {
         let counters = self.probe.counters()?;
         if !matches!(&told, Err(failure) if failure.exit == Exit::Done) {
             describe(&counters).into_iter().for_each(tell);
+            self.keeper.iter().filter_map(Keeper::excess).for_each(tell);
         }
         ended.and(told).map(|()| Exit::Done)
     }

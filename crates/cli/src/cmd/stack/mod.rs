@@ -1,15 +1,16 @@
 //! `dwell stack`: where in this host bytes spend their time, layer by layer.
 
+mod budget;
 mod live;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use dwell_engine::{layers::Config, rtt::FilterRule};
 use dwell_probes::stack::PROFILES;
 
 use crate::{
-    args::positive_duration,
+    args::{nanos, percentage, positive_duration},
     exit::{Exit, Failure},
 };
 
@@ -27,6 +28,7 @@ Examples:
   dwell stack --filter 192.0.2.0/24 --format jsonl > stack.jsonl
   dwell stack --port 6379 --sample-bytes 64  of connections with short messages
   dwell stack --flows --interval 5s          each connection by itself too
+  dwell stack --pid $(pidof -s redis-server) --cpu-budget 1%
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
                                              each stamped byte: when it was where")]
 #[group(skip)]
@@ -40,6 +42,14 @@ pub struct Args {
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
 
+    /// Connections that this process writes to or reads from, from then on; may be given several times
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+
+    /// Connections of processes in this cgroup (v2) or below it; with --pid, also those
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+
     /// Time between two tables
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
@@ -51,6 +61,14 @@ pub struct Args {
     /// Stamp one byte in so many of a connection: a power of two from 64 to 16777216
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = sample_bytes)]
     sample_bytes: u32,
+
+    /// Stamp at most one byte of a flow in such a time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    sample_interval: Option<Duration>,
+
+    /// Take at most this share of the host's processor time: stamp fewer bytes where it is needed
+    #[arg(long, value_name = "SHARE", value_parser = percentage)]
+    cpu_budget: Option<f64>,
 
     /// Tell each flow, one direction of a connection, by itself too
     #[arg(long)]
@@ -104,6 +122,7 @@ impl Args {
             namespace: Some(namespace),
             passages: self.raw,
             again: self.include_retransmissions,
+            pace_ns: self.sample_interval.map_or(0, nanos),
             seed,
             ..Config::default()
         })
