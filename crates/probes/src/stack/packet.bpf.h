@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which flow a socket or packet is of, and which of its bytes, as the kernel hands them to
+ * a program; and the configuration that says what is looked at.
+ */
+#ifndef DWELL_STACK_PACKET_H
+#define DWELL_STACK_PACKET_H
+
+#include "kernel.bpf.h"
+
+#include "filter.h"
+#include "headers.h"
+#include "histogram.h"
+#include "layers.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
+SEC(".rodata.program") struct dwell_stack_program program = {};
+
+/* Which half of the histograms is written: user space reads the other. */
+SEC(".data.generation") __u32 generation = 0;
+
+/* Of the grid, each 2^thin-th byte is taken: user space keeps to a budget by it. */
+SEC(".data.thin") __u32 thin = 0;
+
+static __always_inline int wanted_namespace(const struct net *net)
+{
+	return !program.netns || net->ns.inum == program.netns;
+}
+
+static __always_inline int wanted_ports(const struct dwell_stack_ends *ends)
+{
+	return !program.port || ends->sport == program.port || ends->dport == program.port;
+}
+
+static __always_inline int wanted_addresses(const struct dwell_stack_ends *ends)
+{
+	struct dwell_flow_key key;
+
+	if (!program.filter.rules)
+		return 1;
+	key.a = ends->src;
+	key.b = ends->dst;
+	return dwell_filter_admits(&program.filter, &key, ends->sport, ends->dport);
+}
+
+static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
+{
+	return dwell_flow_hash(program.seed, &ends->src, &ends->dst, ends->sport, ends->dport);
+}
+
+static __always_inline void address_of(const struct in6_addr *from, struct dwell_address *to)
+{
+	to->high = from->in6_u.u6_addr32[0] | (__u64)from->in6_u.u6_addr32[1] << 32;
+	to->low = from->in6_u.u6_addr32[2] | (__u64)from->in6_u.u6_addr32[3] << 32;
+}
+
+static __always_inline void address4_of(__u32 from, struct dwell_address *to)
+{
+	to->high = 0;
+	to->low = 0xffff0000 | (__u64)from << 32;
+}
+
+/* The ends of a socket's flow, from here to there. False if it is not of a
+ * TCP connection that is looked at.
+ */
+static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_stack_ends *ends,
+					  int sends)
+{
+	const struct sock_common *common = &sk->__sk_common;
+	struct dwell_address local, remote;
+	__u16 local_port = common->skc_num, remote_port;
+
+	remote_port = dwell_ntohs(common->skc_dport);
+	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
+	ends->sport = sends ? local_port : remote_port;
+	ends->dport = sends ? remote_port : local_port;
+	if (!wanted_ports(ends) || !wanted_namespace(common->skc_net.net))
+		return 0;
+	if (common->skc_family == AF_INET) {
+		address4_of(common->skc_rcv_saddr, &local);
+		address4_of(common->skc_daddr, &remote);
+	} else {
+		/* IPv4 on a socket of IPv6 is written as a mapped address */
+		address_of(&common->skc_v6_rcv_saddr, &local);
+		address_of(&common->skc_v6_daddr, &remote);
+	}
+	ends->src = sends ? local : remote;
+	ends->dst = sends ? remote : local;
+	return 1;
+}
+
+#define WIRE8(at, offset) (*((const __u8 *)(at) + (offset)))
+#define WIRE16(at, offset) dwell_ntohs(*(const __u16 *)((const __u8 *)(at) + (offset)))
+#define WIRE32(at, offset) (*(const __u32 *)((const __u8 *)(at) + (offset)))
+
+static __always_inline __u64 wire64(const void *at, __u32 offset)
+{
+	return WIRE32(at, offset) | (__u64)WIRE32(at, offset + 4) << 32;
+}
+
+/* Whose bytes a packet carries is what its socket says: addresses may have been
+ * translated on the way down (NAT). What is forwarded has none.
+ */
+static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+	__u8 state;
+
+	if (!sk)
+		return 0;
+	state = sk->__sk_common.skc_state;
+	/* these are no whole sockets */
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	return sk;
+}
+
+/* Reads a packet from its IP header on, which is at `at`. False if it carries no byte
+ * that is stamped, or is of no flow that is looked at.
+ */
+static __always_inline int read_packet(const struct sk_buff *skb, const void *at,
+				       const struct sock *sk, struct dwell_stack_ends *ends,
+				       struct dwell_span *span)
+{
+	const struct iphdr *ip4 = bpf_core_cast(at, struct iphdr);
+	const struct ipv6hdr *ip6 = bpf_core_cast(at, struct ipv6hdr);
+	const struct tcphdr *tcp;
+	__u32 before = at - (const void *)skb->data;
+	__u32 linear = skb->len - skb->data_len - before;
+	__u32 bytes = skb->len - before;
+	__u8 first = WIRE8(ip4, 0);
+	int is_ip4 = first >> 4 == 4;
+	__u32 head;
+
+	if (is_ip4) {
+		if (WIRE8(ip4, 9) != IPPROTO_TCP || WIRE16(ip4, 6) & 0x3fff)
+			return 0;
+		head = (first & 15) << 2;
+		/* 0 in packets too long for the field */
+		if (WIRE16(ip4, 2))
+			bytes = WIRE16(ip4, 2);
+	} else {
+		if (first >> 4 != 6 || WIRE8(ip6, 6) != IPPROTO_TCP)
+			return 0;
+		head = sizeof(struct ipv6hdr);
+		if (WIRE16(ip6, 4))
+			bytes = WIRE16(ip6, 4) + head;
+	}
+	/* headers may be in fragments, which cannot be read here */
+	if ((__s32)linear < (__s32)(head + sizeof(struct tcphdr)))
+		return 0;
+	tcp = bpf_core_cast(at + head, struct tcphdr);
+	head += WIRE8(tcp, 12) >> 4 << 2;
+	if (bytes <= head)
+		return 0;
+	span->seq = dwell_ntohl(WIRE32(tcp, 4));
+	span->bytes = bytes - head;
+	if (!dwell_grid_hit(span, program.shift + thin))
+		return 0;
+	if (sk)
+		return ends_of_socket(sk, ends, 1);
+	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
+	ends->sport = WIRE16(tcp, 0);
+	ends->dport = WIRE16(tcp, 2);
+	if (!wanted_ports(ends))
+		return 0;
+	if (is_ip4) {
+		address4_of(WIRE32(ip4, 12), &ends->src);
+		address4_of(WIRE32(ip4, 16), &ends->dst);
+	} else {
+		ends->src.high = wire64(ip6, 8);
+		ends->src.low = wire64(ip6, 16);
+		ends->dst.high = wire64(ip6, 24);
+		ends->dst.low = wire64(ip6, 32);
+	}
+	return 1;
+}
+
+static __always_inline const void *network_header(const struct sk_buff *skb)
+{
+	return skb->head + skb->network_header;
+}
+
+#endif
