@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 23] = [
+const SHARED: [&str; 26] = [
     "dwell_address",
     "dwell_arrival",
     "dwell_epoch",
@@ -24,7 +24,10 @@ const SHARED: [&str; 23] = [
     "dwell_flow_segments",
     "dwell_stack_counters",
     "dwell_stack_ends",
+    "dwell_stack_hop",
+    "dwell_stack_hop_time",
     "dwell_stack_passage",
+    "dwell_stack_place",
     "dwell_stack_program",
     "dwell_table_config",
 ];
@@ -86,10 +89,10 @@ fn main() {
         .header(core.join("seat_native.h").display().to_string())
         .allowlist_function("dwell_(native|seats|layers)_.*")
         .allowlist_type(
-            "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+            "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_var("DWELL_.*")
-        .opaque_type("dwell_(bucket|flow|memories|row|seat|stamp)")
+        .opaque_type("dwell_(bucket|flow|hop_row|memories|row|seat|stamp)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "layers_native.h"
-#include "layers.h"
+#include "hops.h"
 
 static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
 {
@@ -45,6 +45,30 @@ static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now
 	return 1;
 }
 
+static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index)
+{
+	struct dwell_layers *layers = embedder;
+
+	return &layers->hop_rows[index];
+}
+
+static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop,
+					  __u64 took_ns, __u64 since_ns)
+{
+	struct dwell_layers *layers = embedder;
+
+	(void)since_ns;
+	if (layers->hops >= DWELL_LAYERS_PASSAGES)
+		return;
+	layers->hop[layers->hops] = *hop;
+	layers->hop_ns[layers->hops++] = took_ns;
+}
+
+__u32 dwell_layers_hop_stride(void)
+{
+	return sizeof(struct dwell_hop_row);
+}
+
 __u32 dwell_layers_stride(void)
 {
 	return sizeof(struct dwell_row);
@@ -80,4 +104,17 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)
 		if (dwell_walk_step_back(layers, &layers->program, &walk, layer))
 			break;
+}
+
+void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,
+			const struct dwell_stack_place *place, __u64 now_ns)
+{
+	struct dwell_span span = {flow, seq, bytes};
+	struct dwell_pass pass;
+
+	if (!dwell_grid_hit(&span, layers->program.shift + layers->thin))
+		return;
+	pass = dwell_pass_of(&layers->program, &span, now_ns, 0, 0, layers->thin);
+	for (__u32 step = 0; step < pass.steps; step++)
+		dwell_hop_step(layers, &layers->program, &pass, place);
 }

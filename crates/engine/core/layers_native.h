@@ -6,6 +6,7 @@
 #include "histogram.h"
 #include "layers_types.h"
 
+struct dwell_hop_row;
 struct dwell_row;
 
 /* Passages that are kept of one call; of more only the count is. */
@@ -20,11 +21,17 @@ struct dwell_layers {
 	struct dwell_stack_passage passage[DWELL_LAYERS_PASSAGES];
 	__u32 passages; /* how many there were */
 	__u32 thin;     /* of the grid, each 2^thin-th byte is taken */
-	__u64 due_ns;   /* when the next byte is, with a pace: of all flows */
+	struct dwell_hop_row *hop_rows;
+	struct dwell_stack_hop hop[DWELL_LAYERS_PASSAGES];
+	__u64 hop_ns[DWELL_LAYERS_PASSAGES];
+	__u32 hops; /* how many there were; the caller empties it */
+	__u32 reserved;
+	__u64 due_ns; /* when the next byte is, with a pace: of all flows */
 };
 
-/* Bytes of a row. */
+/* Bytes of a row of each kind. */
 __u32 dwell_layers_stride(void);
+__u32 dwell_layers_hop_stride(void);
 
 __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_address *src,
 			const struct dwell_address *dst, __u16 sport, __u16 dport);
@@ -38,5 +45,9 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 /* All below `end` has come into order (DWELL_RX_READY) or was read. */
 void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,
 			__u64 now_ns);
+
+/* A packet is at a device. */
+void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,
+			const struct dwell_stack_place *place, __u64 now_ns);
 
 #endif

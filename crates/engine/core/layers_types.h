@@ -110,6 +110,35 @@ struct dwell_flow_segments {
 	struct dwell_flow_segment segment[DWELL_FLOW_SEGMENTS];
 };
 
+/* Where a packet is at a device: before its queueing discipline, given to its driver,
+ * or taken from it.
+ */
+enum dwell_stack_point {
+	DWELL_POINT_QUEUE,
+	DWELL_POINT_OUT,
+	DWELL_POINT_IN,
+};
+
+struct dwell_stack_place {
+	__u32 netns;  /* the network namespace's number */
+	__u32 device; /* its number in it */
+	__u32 point;
+	__u32 reserved; /* 0 */
+};
+
+/* From one device to the next, on a way that begins at the first. */
+struct dwell_stack_hop {
+	struct dwell_stack_place origin;
+	struct dwell_stack_place from;
+	struct dwell_stack_place to;
+	__u64 generation;
+};
+
+struct dwell_stack_hop_time {
+	__u64 since_ns; /* from the origin to here, summed up */
+	struct dwell_flow_segment took;
+};
+
 /* Whose flows are followed. */
 #define DWELL_CHOSEN_PROCESS 1
 #define DWELL_CHOSEN_CGROUP 2

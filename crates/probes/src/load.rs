@@ -10,7 +10,8 @@ use std::{
 };
 
 use libbpf_rs::{
-    MapCore, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
+    MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+    libbpf_sys,
 };
 
 use nix::libc;
@@ -90,7 +91,7 @@ pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
 
 /// Returns when every program that was running has ended, so that none works
 /// with what it read before.
-pub(crate) fn wait_for_running_programs() {
+fn wait_for_running_programs() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: it touches no memory of this process.
     let waited = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
@@ -98,6 +99,21 @@ pub(crate) fn wait_for_running_programs() {
         // Kernels with isolated CPUs refuse; a program runs for microseconds.
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Has programs count into the other of two generations, which a map of one word names.
+/// Returns it, when none counts into the past one any more.
+pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
+    let next = 1 - past;
+    generation
+        .update(&[0; 4], &next.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::Map {
+            operation: "write",
+            map: "generation",
+            io: io_error(&error),
+        })?;
+    wait_for_running_programs();
+    Ok(next)
 }
 
 /// Runs and nanoseconds of a program, as far as the kernel has counted them.

@@ -79,8 +79,36 @@ pub struct Stack<'a> {
     /// The same of each flow, one direction of a connection; empty where they are
     /// not kept apart.
     pub flows: &'a [(Ends, Vec<StackRow>)],
+    /// From device to device, an origin's hops in the order of the way; empty where
+    /// devices are not watched.
+    pub hops: &'a [StackHop],
     /// What is in no segment, since the start of the run.
     pub counters: &'a StackCounters,
+}
+
+/// What bytes took from one device of the host to the next, in an interval.
+#[derive(Debug, Clone)]
+pub struct StackHop {
+    /// Where they were seen first.
+    pub origin: StackPlace,
+    /// Where the hop begins.
+    pub from: StackPlace,
+    /// Where it ends.
+    pub to: StackPlace,
+    /// What it took.
+    pub histogram: Histogram,
+}
+
+/// A point at a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackPlace {
+    /// The device's name.
+    pub device: String,
+    /// Its network namespace, by its name, one of its processes, or its number; `None` if
+    /// it is the one that the run looks at.
+    pub namespace: Option<String>,
+    /// queue, out or in.
+    pub point: &'static str,
 }
 
 /// What a segment of the stack took in an interval.

@@ -21,6 +21,8 @@ mod records;
 mod response;
 mod response_live;
 mod stack;
+mod stack_choice;
+mod stack_devices;
 mod summary;
 mod support;
 mod wire;

@@ -2,11 +2,13 @@
 
 mod budget;
 mod config;
+mod hop;
 mod native;
 mod passage;
 
 pub use budget::{Budget, Cost};
 pub use config::{Config, PidNamespace};
+pub use hop::{Hop, HopTime, Place, Point};
 pub use native::{Bytes, Flow, Path};
 pub use passage::Passage;
 

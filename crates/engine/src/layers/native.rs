@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 
 use zerocopy::FromBytes;
 
-use super::{Config, Counters, Layer, Passage, Segment};
+use super::{Config, Counters, Hop, Layer, Passage, Place, Segment};
 use crate::{abi, histogram::Histogram, table};
 
 /// Bytes of a flow: from a sequence number on.
@@ -26,6 +26,7 @@ pub struct Path {
     core: Box<abi::dwell_layers>,
     /// Held for the core, which has a pointer to it.
     _rows: Vec<u64>,
+    _hop_rows: Vec<u64>,
 }
 
 impl fmt::Debug for Path {
@@ -45,7 +46,15 @@ impl Path {
         let mut core = Box::<abi::dwell_layers>::default();
         core.program = config.to_core();
         core.rows = rows.as_mut_ptr().cast();
-        Path { core, _rows: rows }
+        // SAFETY: a pure function.
+        let stride = unsafe { abi::dwell_layers_hop_stride() } as usize;
+        let mut hop_rows = table::zeroed(config.rows(), stride);
+        core.hop_rows = hop_rows.as_mut_ptr().cast();
+        Path {
+            core,
+            _rows: rows,
+            _hop_rows: hop_rows,
+        }
     }
 
     /// The flow from one end to the other.
@@ -115,6 +124,33 @@ impl Path {
     pub fn reach(&mut self, flow: Flow, end: u32, layer: Layer, now_ns: u64) {
         // SAFETY: as above.
         unsafe { abi::dwell_layers_reach(&mut *self.core, flow.0, end, layer as u32, now_ns) }
+    }
+
+    /// A packet with these bytes is at a device. Returns the hops that end there, at most
+    /// `DWELL_LAYERS_PASSAGES`, and what they took.
+    pub fn cross(
+        &mut self,
+        flow: Flow,
+        bytes: Bytes,
+        place: Place,
+        now_ns: u64,
+    ) -> Vec<(Hop, u64)> {
+        let Bytes { seq, bytes } = bytes;
+        self.core.hops = 0;
+        // SAFETY: the core has as many rows of this kind too.
+        unsafe {
+            abi::dwell_layers_cross(
+                &mut *self.core,
+                flow.0,
+                seq,
+                bytes,
+                &place.to_core(),
+                now_ns,
+            );
+        }
+        let hops = self.core.hop.iter().map(Hop::from_core);
+        let hops = hops.zip(self.core.hop_ns);
+        hops.take(self.core.hops as usize).collect()
     }
 
     /// From now on, of the grid only each 2^thin-th byte is taken.

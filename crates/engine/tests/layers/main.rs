@@ -1,6 +1,7 @@
 //! Bytes that go through layers at times that the test chooses.
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
+mod hops;
 mod lost;
 mod receive;
 mod send;

@@ -149,12 +149,7 @@ impl Probe {
             return Ok(Vec::new());
         };
         let past = self.generation;
-        self.vantage
-            .map(GENERATION)
-            .update(&[0; 4], &(1 - past).to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("write", GENERATION))?;
-        self.generation = 1 - past;
-        load::wait_for_running_programs();
+        self.generation = load::flip(&self.vantage.map(GENERATION), past)?;
 
         let keys = self.vantage.map("groups");
         let mut groups = vec![(0, None)];

@@ -54,6 +54,7 @@ struct tcp_sock {
 };
 
 struct net_device {
+	char name[16];
 	int ifindex;
 	possible_net_t nd_net;
 };

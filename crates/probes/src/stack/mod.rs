@@ -1,5 +1,6 @@
 //! Where bytes spend their time in the layers of this host.
 
+mod devices;
 mod hooks;
 
 use std::{
@@ -27,6 +28,7 @@ use libbpf_rs::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use devices::Devices;
 pub use hooks::{Hook, PROFILES, Profile, ends, missing, names};
 
 use crate::{
@@ -189,7 +191,7 @@ impl Probe {
                 }
                 Place::Carried => Ok(()),
             };
-            attached.map_err(|error| refused(hook, io_error(&error)))?;
+            attached.map_err(|error| refused(hook.name, hook.layer.name(), &error))?;
         }
         Ok(())
     }
@@ -226,12 +228,7 @@ impl Probe {
     /// meanwhile count into the other half of the histograms.
     pub fn take(&mut self) -> Result<Vec<Taken>, Error> {
         let past = self.generation;
-        load::map(&mut self.object, GENERATION)
-            .update(&[0; 4], &(1 - past).to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("write", GENERATION))?;
-        self.generation = 1 - past;
-        load::wait_for_running_programs();
-
+        self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
         let mut taken = Vec::new();
         for segment in Segment::ALL {
             let index = segment as u32 + past * 2 * abi::DWELL_SEGMENTS;
@@ -404,10 +401,11 @@ fn netfilter_of(
         .unwrap_or_else(|| attach(TRIES))
 }
 
-fn refused(hook: &Hook, io: io::Error) -> Error {
+fn refused(hook: &'static str, layer: &'static str, error: &libbpf_rs::Error) -> Error {
+    let io = io_error(error);
     Error::Hook {
-        hook: hook.name,
-        layer: hook.layer.name(),
+        hook,
+        layer,
         remedy: match io.kind() {
             io::ErrorKind::PermissionDenied => {
                 "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root, or grant them with \

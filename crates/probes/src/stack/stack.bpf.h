@@ -2,14 +2,8 @@
 /* The core's rows over BPF maps, and bytes on their way past them. */
 #include "packet.bpf.h"
 
-/* From kernels newer than the build machine's headers may be. */
-#ifndef BPF_F_MMAPABLE
-#define BPF_F_MMAPABLE (1U << 10)
-#endif
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct dwell_row);
 	__uint(max_entries, 1);

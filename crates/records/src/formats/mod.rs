@@ -1,5 +1,6 @@
 //! The formats that a user can ask for.
 
+mod hops;
 mod jsonl;
 mod latency;
 mod ppviz;

@@ -2,14 +2,18 @@
 
 use std::{collections::BTreeMap, io::Write, net::IpAddr};
 
-use dwell_engine::layers::{Direction, Ends, Layer, Passage, Segment};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Direction, Ends, Layer, Passage, Segment},
+};
 use serde::Serialize;
 
+use super::hops;
 use super::{Latency, counted, text::Trimmed};
 use crate::{Distribution, Source, Stack, StackRow, Timestamps};
 
 /// Name and version of the objects' schema, as [`super::SCHEMA`].
-const SCHEMA: &str = "dwell.stack/1";
+pub(super) const SCHEMA: &str = "dwell.stack/1";
 
 const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 const UNKNOWN: &str = "-";
@@ -139,6 +143,7 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
             write(Some(ends.into()), false, row, rows);
         }
     }
+    hops::jsonl(stack, time, out);
     let counters = stack.counters;
     let status = StatusObject {
         kind: "stack-status",
@@ -248,22 +253,30 @@ pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
             stack.sample_bytes
         ),
     );
-    if sent == 0 && read == 0 {
+    if sent == 0 && read == 0 && stack.hops.is_empty() {
         return;
     }
-    put(out, format_args!("{:<17}", "segment"));
-    for (index, head) in HEADS.iter().enumerate() {
-        let width = if index == 0 { 8 } else { 9 };
-        put(out, format_args!("{head:>width$}"));
+    if sent > 0 || read > 0 {
+        put(out, format_args!("{:<17}", "segment"));
+        heads(HEADS.len(), out);
     }
-    out.push(b'\n');
     lines(stack.rows, out);
     if [Direction::Tx, Direction::Rx].map(|way| bytes(stack.again, way)) != [0, 0] {
         put(out, format_args!("sent again, or came again\n"));
         lines(stack.again, out);
     }
+    hops::text(stack.hops, out);
     flows(stack, Direction::Tx, out);
     flows(stack, Direction::Rx, out);
+    out.push(b'\n');
+}
+
+/// The first heads of the columns, and the end of the line.
+pub(super) fn heads(columns: usize, out: &mut Vec<u8>) {
+    for (index, head) in HEADS.iter().take(columns).enumerate() {
+        let width = if index == 0 { 8 } else { 9 };
+        put(out, format_args!("{head:>width$}"));
+    }
     out.push(b'\n');
 }
 
@@ -353,7 +366,16 @@ fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
         );
         return;
     }
-    let figures = Distribution::from(&row.histogram);
+    figures(&row.histogram, out);
+    let share = row
+        .share(rows)
+        .map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
+    put(out, format_args!("{share:>9}\n"));
+}
+
+/// Count, mean, quantiles and the greatest, below their heads.
+pub(super) fn figures(histogram: &Histogram, out: &mut Vec<u8>) {
+    let figures = Distribution::from(histogram);
     put(out, format_args!("{:>8}", figures.count));
     for ns in [
         figures.mean_ns,
@@ -365,20 +387,16 @@ fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
         let cell = ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         put(out, format_args!("{cell:>9}"));
     }
-    let share = row
-        .share(rows)
-        .map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
-    put(out, format_args!("{share:>9}\n"));
 }
 
-fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
+pub(super) fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what)
         .expect("memory takes all that is written");
 }
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::{histogram::Histogram, layers::Counters};
+    use dwell_engine::layers::Counters;
 
     use super::*;
     use crate::{Format, Jsonl, Text, formats::samples};
@@ -432,6 +450,7 @@ mod tests {
             rows,
             again: &[],
             flows: &[],
+            hops: &[],
             counters: &COUNTERS,
         }
     }

@@ -12,10 +12,10 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Counters, Layer},
 };
-use dwell_probes::stack::{self, Options, Probe, Profile, Taken};
-use dwell_records::{Output, Sink, Source, Stack, StackRow, counted, entry};
+use dwell_probes::stack::{self, Devices, Options, Probe, Profile, Taken};
+use dwell_records::{Output, Sink, Source, Stack, StackHop, StackRow, counted, entry};
 
-use super::{Args, Format, budget::Keeper};
+use super::{Args, Format, budget::Keeper, places::Places};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
@@ -43,12 +43,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let output = Output::new((format.new)(), Sink::stdout()?, source);
     let stop = Stop::listen(args.duration)?;
     let mut probe = Probe::load(&Options {
-        config,
+        config: config.clone(),
         max_flows: args.flows.then_some(args.max_flows),
         processes: args.pid.clone(),
         cgroup: args.cgroup.clone(),
         profile,
     })?;
+    let devices = args.devices.then(|| Devices::load(&config)).transpose()?;
     probe.attach()?;
     let mut live = Live {
         host: host_name(),
@@ -58,9 +59,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             .map(|share| Keeper::new(share, args.sample_bytes)),
         again: args.include_retransmissions,
         probe,
+        devices,
+        places: Places::new(namespace),
         output,
         begun: Instant::now(),
     };
+    if let Some(devices) = &mut live.devices {
+        devices.attach()?;
+    }
     let ended = live.watch(args.interval, &stop);
     live.finish(ended)
 }
@@ -76,6 +82,8 @@ struct Live {
     keeper: Option<Keeper>,
     again: bool,
     probe: Probe,
+    devices: Option<Devices>,
+    places: Places,
     output: Output,
     /// When the interval began.
     begun: Instant,
@@ -127,6 +135,7 @@ impl Live {
             .map(|(ends, taken)| (ends, self.rows(&taken, |taken| taken.histogram.clone())))
             .collect();
         let counters = self.probe.counters()?;
+        let hops = self.take_hops()?;
         self.output.stack(&Stack {
             end_ns,
             length_ns: nanos(length),
@@ -135,10 +144,20 @@ impl Live {
             rows: &rows,
             again: &again,
             flows: &flows,
+            hops: &hops,
             counters: &counters,
         })?;
         self.output.flush()?;
         Ok(())
+    }
+
+    fn take_hops(&mut self) -> Result<Vec<StackHop>, Failure> {
+        let Some(devices) = &mut self.devices else {
+            return Ok(Vec::new());
+        };
+        let taken = devices.take()?;
+        let hops = taken.into_iter();
+        hops.map(|time| self.places.hop(devices, time)).collect()
     }
 
     fn rows(&self, taken: &[Taken], of: impl Fn(&Taken) -> Histogram) -> Vec<StackRow> {
@@ -163,6 +182,9 @@ impl Live {
     /// Detaches, and tells what is left to tell, whatever ended the run.
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
+        if let Some(devices) = &mut self.devices {
+            devices.detach();
+        }
         if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
             return ended.map(|()| Exit::Done);
         }
@@ -170,6 +192,14 @@ impl Live {
         let counters = self.probe.counters()?;
         if !matches!(&told, Err(failure) if failure.exit == Exit::Done) {
             describe(&counters).into_iter().for_each(tell);
+            if let Some(devices) = &mut self.devices {
+                let untold = devices.untold()?;
+                (untold > 0).then(|| counted(untold, "hops")).into_iter().for_each(|hops| {
+                    tell(format!(
+                        "{hops} from device to device not told: there are more pairs of devices than are kept apart"
+                    ));
+                });
+            }
             self.keeper.iter().filter_map(Keeper::excess).for_each(tell);
         }
         ended.and(told).map(|()| Exit::Done)

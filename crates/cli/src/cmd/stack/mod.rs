@@ -2,6 +2,7 @@
 
 mod budget;
 mod live;
+mod places;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -29,6 +30,7 @@ Examples:
   dwell stack --port 6379 --sample-bytes 64  of connections with short messages
   dwell stack --flows --interval 5s          each connection by itself too
   dwell stack --pid $(pidof -s redis-server) --cpu-budget 1%
+  dwell stack --port 443 --devices           through veth, bridge and tap, of containers too
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
                                              each stamped byte: when it was where")]
 #[group(skip)]
@@ -77,6 +79,11 @@ pub struct Args {
     /// Flows to keep apart in an interval; of others only the sums are told
     #[arg(long, value_name = "N", default_value_t = 1024, requires = "flows", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
+
+    /// Tell how long bytes take from device to device too: through bridges, tunnels and all network
+    /// namespaces of this host, as between a container and the network
+    #[arg(long)]
+    devices: bool,
 
     /// Tell each stamped byte by itself, when it was at which layer
     #[arg(long)]

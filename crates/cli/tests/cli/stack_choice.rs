@@ -1,0 +1,132 @@
+//! Which connections and bytes `dwell stack` follows, and how many.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::records::number;
+use crate::stack::{connect, listen, objects, objects_of, stamp};
+use crate::support::{Pair, Process, Run, dwell, skipped};
+
+/// Messages from the client, and what each run has of them; then it ends.
+fn totals_of_messages(pair: &Pair, processes: Vec<Process>, messages: usize) -> Vec<(u64, Run)> {
+    let (mut client, mut server) = connect(pair, &listen(pair));
+    for _ in 0..messages {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+    let total = |process: Process| {
+        let run = process.interrupt();
+        assert_eq!(run.status, Some(0), "{run}");
+        let totals = objects(&run).into_iter().filter(|object| {
+            object["segment"] == "total" && object["direction"] == "tx" && object["flow"].is_null()
+        });
+        (totals.map(|object| number(&object, "count")).sum(), run)
+    };
+    processes.into_iter().map(total).collect()
+}
+
+/// The client is this process, and no other.
+#[test]
+fn root_only_connections_of_a_process_can_be_followed() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-pid");
+    let of = |pid: u32| {
+        let pid = pid.to_string();
+        let arguments = ["--interval", "1h", "--sample-bytes", "64", "--pid", &pid];
+        stamp(&pair.left, &arguments)
+    };
+    let runs = vec![of(std::process::id()), of(1)];
+    let runs = totals_of_messages(&pair, runs, 20);
+    assert!((100..=200).contains(&runs[0].0), "{}", runs[0].1);
+    assert_eq!(runs[1].0, 0, "{}", runs[1].1);
+    let status = objects_of(&runs[1].1, "stack-status");
+    assert_eq!(number(&status[0], "tx_unbegun"), 0, "they are not missed");
+
+    let nobody = dwell(&["stack", "--pid", "4194305"]);
+    assert_eq!(nobody.status, Some(2), "{nobody}");
+    assert!(nobody.stderr.contains("no process 4194305"), "{nobody}");
+}
+
+/// A cgroup with this process below it, and one without.
+#[test]
+fn root_only_connections_of_a_cgroup_can_be_followed() {
+    if skipped() {
+        return;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let Some(root) = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (path, kind) = (words.nth(1)?, words.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    }) else {
+        eprintln!("skipped: there is no cgroup v2 here");
+        return;
+    };
+    let empty = root.join(format!("dwell-test-{}", std::process::id()));
+    std::fs::create_dir(&empty).unwrap();
+    let pair = Pair::start("stack-cgroup");
+    let of = |path: &Path| {
+        let path = path.to_str().unwrap();
+        let arguments = ["--interval", "1h", "--sample-bytes", "64", "--cgroup", path];
+        stamp(&pair.left, &arguments)
+    };
+    let runs = vec![of(&root), of(&empty)];
+    std::fs::remove_dir(&empty).unwrap();
+    let runs = totals_of_messages(&pair, runs, 20);
+    assert!((100..=200).contains(&runs[0].0), "{}", runs[0].1);
+    assert_eq!(runs[1].0, 0, "{}", runs[1].1);
+
+    let no_cgroup = dwell(&["stack", "--cgroup", "/proc"]);
+    assert_eq!(no_cgroup.status, Some(2), "{no_cgroup}");
+    assert!(no_cgroup.stderr.contains("cgroup v2"), "{no_cgroup}");
+}
+
+/// A byte an hour is one a flow.
+#[test]
+fn root_a_pace_takes_one_byte_in_its_time() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-pace");
+    let arguments = ["--interval", "1h", "--sample-bytes", "64"];
+    let paced = stamp(
+        &pair.left,
+        &[&arguments[..], &["--sample-interval", "1h"]].concat(),
+    );
+    let all = stamp(&pair.left, &arguments);
+    let runs = totals_of_messages(&pair, vec![paced, all], 20);
+    assert!(runs[0].0 <= 1, "{}", runs[0].1);
+    assert!(runs[1].0 >= 100, "{}", runs[1].1);
+}
+
+/// No budget is as small: only one byte in many is stamped in the end, and it is said.
+#[test]
+fn root_a_budget_makes_samples_rare() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("stack-budget");
+    let arguments = [
+        "--interval",
+        "1s",
+        "--sample-bytes",
+        "64",
+        "--cpu-budget",
+        "0.000001%",
+    ];
+    let dwell = stamp(&pair.left, &arguments);
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    let begun = Instant::now();
+    // Four windows of the budget.
+    while begun.elapsed() < Duration::from_secs(2) {
+        client.write_all(&[1; 640]).unwrap();
+        server.read_exact(&mut [0; 640]).unwrap();
+    }
+    let run = dwell.interrupt();
+    let last = objects(&run).pop().unwrap();
+    assert_eq!(number(&last, "sample_bytes"), 1 << 24, "{run}");
+    assert!(run.stderr.contains("more than --cpu-budget"), "{run}");
+}

@@ -1,0 +1,127 @@
+//! From device to device: what a packet crosses in this host, through its network
+//! namespaces.
+
+use dwell_engine::layers::{Config, HopTime, Place};
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
+use zerocopy::IntoBytes;
+
+use super::{GENERATION, refused};
+use crate::{
+    Error, load,
+    vantage::{failed, read_percpu},
+};
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_devices.bpf.o"));
+
+const WHAT: &str = "the device programs";
+const HOPS: &str = "hops";
+const NAMES: &str = "names";
+const ROWS: &str = "hop_rows";
+const UNTOLD: &str = "untold";
+
+/// Programs by the hook that they are for; the last places of a way first, so that
+/// no byte is on its way to one that is not watched yet.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("tp_btf/netif_receive_skb_entry", "device_in_at_once"),
+    ("tp_btf/netif_rx", "device_in"),
+    ("tp_btf/napi_gro_receive_entry", "device_in_napi"),
+    ("tp_btf/net_dev_start_xmit", "device_out"),
+    ("tp_btf/net_dev_queue", "device_queue"),
+];
+
+/// The loaded programs. Dropping it detaches and unloads everything.
+pub struct Devices {
+    links: Vec<Link>,
+    object: Object,
+    generation: u32,
+}
+
+impl Devices {
+    /// Loads the programs for the flows of a configuration, of all network namespaces.
+    /// Nothing is attached yet.
+    pub fn load(config: &Config) -> Result<Devices, Error> {
+        let config = Config {
+            namespace: None,
+            rows: config.rows.min(1 << 15),
+            ..config.clone()
+        };
+        let mut object = load::open(WHAT, OBJECT)?;
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name == ROWS {
+                map.set_max_entries(config.rows())
+                    .map_err(failed("size", ROWS))?;
+            }
+            if name.ends_with(".rodata.program") {
+                map.set_initial_value(config.to_core().as_bytes())
+                    .map_err(failed("write", "configuration"))?;
+            }
+        }
+        Ok(Devices {
+            links: Vec::new(),
+            object: load::load(WHAT, object)?,
+            generation: 0,
+        })
+    }
+
+    /// Begins to watch.
+    pub fn attach(&mut self) -> Result<(), Error> {
+        for (hook, program) in PROGRAMS {
+            let program = load::program(&self.object, program);
+            let link = program.attach();
+            self.links
+                .push(link.map_err(|error| refused(hook, "devices", &error))?);
+        }
+        Ok(())
+    }
+
+    /// Stops watching. What was measured can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Ends an interval: what each hop took in it, each origin's in the order of the way.
+    pub fn take(&mut self) -> Result<Vec<HopTime>, Error> {
+        let past = self.generation;
+        self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
+        let hops = load::map(&mut self.object, HOPS);
+        let keys: Vec<_> = hops.keys().collect();
+        let mut taken = Vec::new();
+        for key in keys {
+            let value = hops
+                .lookup(&key, MapFlags::ANY)
+                .map_err(failed("read", HOPS))?;
+            let time = value.and_then(|value| HopTime::from_kernel(&key, &value));
+            let Some(time) = time.filter(|time| time.generation == u64::from(past)) else {
+                continue;
+            };
+            hops.delete(&key).map_err(failed("write", HOPS))?;
+            taken.push(time);
+        }
+        taken.sort_by_key(|time| (time.hop.origin, time.since_ns, time.hop));
+        Ok(taken)
+    }
+
+    /// The name of the device at a place, if a packet was there.
+    pub fn name(&mut self, place: Place) -> Result<Option<String>, Error> {
+        let key = place.to_core();
+        let name = load::map(&mut self.object, NAMES)
+            .lookup(key.as_bytes(), MapFlags::ANY)
+            .map_err(failed("read", NAMES))?;
+        Ok(name.map(|name| {
+            let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        }))
+    }
+
+    /// Hops that there was no room for.
+    pub fn untold(&mut self) -> Result<u64, Error> {
+        let cpus = read_percpu(&load::map(&mut self.object, UNTOLD), UNTOLD, 0)?;
+        let count = |bytes: &Vec<u8>| {
+            bytes
+                .first_chunk()
+                .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        };
+        Ok(cpus.iter().map(count).sum())
+    }
+}
