@@ -39,6 +39,7 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/memory
 	$(SUDO) target/release/live
 	$(SUDO) target/release/accuracy
+	$(SUDO) target/release/stack
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

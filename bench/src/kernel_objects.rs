@@ -63,9 +63,32 @@ pub fn number_of(program: &impl AsFd) -> [u8; 4] {
     program.as_fd().as_raw_fd().to_ne_bytes()
 }
 
-/// Identifier and memory of what the open descriptors of this process stand for.
+/// How many hooks a process's programs are attached to, by links.
+pub fn links_of(pid: u32) -> usize {
+    objects_of(&pid.to_string(), "link_id").len()
+}
+
+/// Nanoseconds that the programs which these processes hold have run, as far as the
+/// kernel counts.
+pub fn run_ns_of(pids: &[u32]) -> u64 {
+    let held: Vec<u32> = pids
+        .iter()
+        .flat_map(|pid| objects_of(&pid.to_string(), "prog_id"))
+        .map(|(id, _)| id)
+        .collect();
+    ProgInfoIter::default()
+        .filter(|program| held.contains(&program.id))
+        .map(|program| program.run_time_ns)
+        .sum()
+}
+
 fn own(key: &str) -> Vec<(u32, u64)> {
-    let Ok(entries) = fs::read_dir("/proc/self/fdinfo") else {
+    objects_of("self", key)
+}
+
+/// Identifier and memory of what the open descriptors of a process stand for.
+fn objects_of(pid: &str, key: &str) -> Vec<(u32, u64)> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return Vec::new();
     };
     entries

@@ -86,11 +86,11 @@ struct dwell_stack_passage {
 
 /* What all CPUs have counted for one flow and segment. Buckets are those of a
  * histogram, eight taken together: 12.5 % wide. The first one is all below 256 ns, the
- * last one all from 17 s on.
+ * last one all from 11 s on.
  */
 #define DWELL_COARSE_SHIFT 3
 #define DWELL_COARSE_SKIPPED 23 /* so many more are in the first */
-#define DWELL_COARSE_BUCKETS 210
+#define DWELL_COARSE_BUCKETS 204
 
 struct dwell_flow_segment {
 	__u64 count;

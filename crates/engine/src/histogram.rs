@@ -61,7 +61,7 @@ impl Histogram {
     }
 
     /// Adds what was counted of a flow, in buckets eight times as wide: quantiles
-    /// are within 6.3 % of a value then, from 256 ns to 17 s. The least value is not
+    /// are within 6.3 % of a value then, from 256 ns to 11 s. The least value is not
     /// known, so that of the first bucket stands for it.
     pub fn merge_coarse(&mut self, flow: &abi::dwell_flow_segment) {
         const WIDE: u16 = 1 << abi::DWELL_COARSE_SHIFT;

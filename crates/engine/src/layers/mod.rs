@@ -6,7 +6,7 @@ mod hop;
 mod native;
 mod passage;
 
-pub use budget::{Budget, Cost};
+pub use budget::{Budget, Cost, Effort};
 pub use config::{Config, PidNamespace};
 pub use hop::{Hop, HopTime, Place, Point};
 pub use native::{Bytes, Flow, Path};

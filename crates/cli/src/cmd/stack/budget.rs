@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_engine::layers::{Budget, Cost};
+use dwell_engine::layers::{Budget, Cost, Effort};
 use dwell_probes::{count_run_times, stack::Probe};
 
 use crate::{
@@ -17,98 +17,116 @@ use crate::{
 
 /// The kernel's own accounting costs about as much as a program that does nothing, so it
 /// is on for a part of the time only.
-const WINDOW: Duration = Duration::from_millis(100);
-const PAUSE: Duration = Duration::from_millis(400);
+const MEASURE: Duration = Duration::from_millis(100);
+
+/// Between two measurements, or before a rest.
+const WORK: Duration = Duration::from_millis(400);
 
 pub struct Keeper {
-    share: f64,
     budget: Budget,
     cpus: usize,
-    window: Option<Window>,
-    /// When the window ends, or the next one begins.
+    phase: Phase,
+    /// When the phase ends.
     due: Instant,
-    /// In the last window.
-    cost: f64,
-    thin: u32,
+    effort: Effort,
+    /// The least part of the time in which programs were attached.
+    least_duty: f64,
 }
 
-struct Window {
-    _accounting: OwnedFd,
-    begun: Instant,
-    run_ns: u64,
+enum Phase {
+    Measure {
+        _accounting: OwnedFd,
+        begun: Instant,
+        run_ns: u64,
+    },
+    Work,
+    /// Nothing is attached.
+    Rest,
 }
 
 impl Keeper {
     pub fn new(share: f64, sample_bytes: u32) -> Keeper {
         Keeper {
-            share,
             budget: Budget::new(share, sample_bytes),
             cpus: available_parallelism().map_or(1, usize::from),
-            window: None,
+            phase: Phase::Work,
             due: Instant::now(),
-            cost: 0.0,
-            thin: 0,
+            effort: Effort { thin: 0, duty: 1.0 },
+            least_duty: 1.0,
         }
     }
 
-    /// To be called often: begins and ends windows, and says what follows from them.
+    /// To be called often: does what is due.
     pub fn look(&mut self, probe: &mut Probe) -> Result<(), Failure> {
         if Instant::now() < self.due {
             return Ok(());
         }
-        let run_ns = run_ns(probe);
-        let Some(window) = self.window.take() else {
-            let accounting = count_run_times().ok_or_else(|| {
-                Failure::new(
-                    Exit::Host,
-                    anyhow!(
-                        "the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux \
-                         5.8, needs CAP_SYS_ADMIN): leave --cpu-budget away, and take a larger \
-                         --sample-bytes"
-                    ),
-                )
-            })?;
-            self.window = Some(Window {
-                _accounting: accounting,
-                begun: Instant::now(),
-                run_ns,
-            });
-            self.due = Instant::now() + WINDOW;
-            return Ok(());
+        let (phase, time) = match &self.phase {
+            Phase::Measure { begun, run_ns, .. } => {
+                let cost = Cost {
+                    run_ns: total_ns(probe).saturating_sub(*run_ns),
+                    window_ns: nanos(begun.elapsed()),
+                    cpus: self.cpus,
+                };
+                let effort = self.budget.next(cost);
+                if effort.thin != self.effort.thin {
+                    probe.thin(effort.thin)?;
+                }
+                self.least_duty = self.least_duty.min(effort.duty);
+                self.effort = effort;
+                (Phase::Work, WORK)
+            }
+            Phase::Work if self.effort.duty < 1.0 => {
+                probe.detach();
+                let rest = (MEASURE + WORK).mul_f64(1.0 / self.effort.duty - 1.0);
+                (Phase::Rest, rest)
+            }
+            Phase::Work => (measure(probe)?, MEASURE),
+            Phase::Rest => {
+                probe.attach()?;
+                (measure(probe)?, MEASURE)
+            }
         };
-        let cost = Cost {
-            run_ns: run_ns.saturating_sub(window.run_ns),
-            window_ns: nanos(window.begun.elapsed()),
-            cpus: self.cpus,
-        };
-        drop(window);
-        self.due = Instant::now() + PAUSE;
-        self.cost = cost.share();
-        let thin = self.budget.next(cost);
-        if thin != self.thin {
-            probe.thin(thin)?;
-            self.thin = thin;
-        }
+        self.phase = phase;
+        self.due = Instant::now() + time;
         Ok(())
     }
 
-    /// One byte in so many more is not stamped.
+    /// Of the grid, each 2^thin-th byte is stamped.
     pub fn thin(&self) -> u32 {
-        self.thin
+        self.effort.thin
     }
 
-    /// What to say where the budget could not be kept.
-    pub fn excess(&self) -> Option<String> {
-        (self.budget.is_exhausted() && self.cost > self.share).then(|| {
+    /// What to say of a budget that could not be kept by stamping fewer bytes alone.
+    pub fn rests(&self) -> Option<String> {
+        (self.least_duty < 1.0).then(|| {
             format!(
-                "the programs took {:.2} % of the processor time at last, more than --cpu-budget, \
-                 although as few bytes as possible were stamped: what each packet costs remains",
-                self.cost * 100.0
+                "to keep to --cpu-budget, bytes were stamped for {:.0} % of the time at least, \
+                 {:?} at once: of delays longer than that there are too few",
+                self.least_duty * 100.0,
+                MEASURE + WORK
             )
         })
     }
 }
 
-fn run_ns(probe: &Probe) -> u64 {
+fn measure(probe: &Probe) -> Result<Phase, Failure> {
+    let accounting = count_run_times().ok_or_else(|| {
+        Failure::new(
+            Exit::Host,
+            anyhow!(
+                "the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux 5.8, needs \
+                 CAP_SYS_ADMIN): leave --cpu-budget away, and take a larger --sample-bytes"
+            ),
+        )
+    })?;
+    Ok(Phase::Measure {
+        _accounting: accounting,
+        begun: Instant::now(),
+        run_ns: total_ns(probe),
+    })
+}
+
+fn total_ns(probe: &Probe) -> u64 {
     probe.run_times().iter().map(|(_, _, ns)| ns).sum()
 }

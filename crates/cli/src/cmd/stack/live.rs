@@ -200,7 +200,7 @@ impl Live {
                     ));
                 });
             }
-            self.keeper.iter().filter_map(Keeper::excess).for_each(tell);
+            self.keeper.iter().filter_map(Keeper::rests).for_each(tell);
         }
         ended.and(told).map(|()| Exit::Done)
     }
