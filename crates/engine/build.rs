@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 /// Types that travel between kernel and user space as bytes.
-const SHARED: [&str; 26] = [
+const SHARED: &[&str] = &[
     "dwell_address",
     "dwell_arrival",
     "dwell_epoch",
@@ -26,9 +26,16 @@ const SHARED: [&str; 26] = [
     "dwell_stack_ends",
     "dwell_stack_hop",
     "dwell_stack_hop_time",
+    "dwell_sip_key",
     "dwell_stack_passage",
     "dwell_stack_place",
     "dwell_stack_program",
+    "dwell_sync",
+    "dwell_sync_counters",
+    "dwell_sync_exchange",
+    "dwell_sync_probe",
+    "dwell_sync_program",
+    "dwell_sync_session",
     "dwell_table_config",
 ];
 
@@ -72,6 +79,7 @@ fn main() {
         .file(core.join("native.c"))
         .file(core.join("response_native.c"))
         .file(core.join("seat_native.c"))
+        .file(core.join("sync_native.c"))
         .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
@@ -87,9 +95,13 @@ fn main() {
         .header(core.join("layers_native.h").display().to_string())
         .header(core.join("response_native.h").display().to_string())
         .header(core.join("seat_native.h").display().to_string())
-        .allowlist_function("dwell_(native|seats|layers)_.*")
+        .header(core.join("sync_native.h").display().to_string())
+        .allowlist_function("dwell_(native|seats|layers|sync)_.*")
         .allowlist_type(
             "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+        )
+        .allowlist_type(
+            "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",
         )
         .allowlist_var("DWELL_.*")
         .opaque_type("dwell_(bucket|flow|hop_row|memories|row|seat|stamp)")

@@ -6,6 +6,7 @@
 //! same numbers from the same input.
 
 pub mod abi;
+pub mod clock;
 pub mod histogram;
 pub mod layers;
 pub mod measure;
