@@ -4,13 +4,14 @@ use std::{env, path::PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: &[(&str, &str)] = &[
     ("src/rtt/tc.bpf.c", "rtt_tc.bpf.o"),
     ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
     ("src/response/tc.bpf.c", "response_tc.bpf.o"),
     ("src/response/xdp.bpf.c", "response_xdp.bpf.o"),
     ("src/stack/devices.bpf.c", "stack_devices.bpf.o"),
     ("src/stack/tracepoint.bpf.c", "stack_tracepoint.bpf.o"),
+    ("src/clock/clock.bpf.c", "clock.bpf.o"),
     ("src/host/trials.bpf.c", "trials.bpf.o"),
 ];
 

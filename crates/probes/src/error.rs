@@ -82,6 +82,14 @@ pub enum Error {
     /// The kernel did not run a program when asked to (BPF_PROG_TEST_RUN).
     #[error("cannot run a loaded program: {0}; `dwell doctor` tells what this kernel lacks")]
     Run(io::Error),
+    /// Something that comparing clocks needs could not be had.
+    #[error("cannot {operation} to compare clocks: {io}")]
+    Clock {
+        /// What was to be done.
+        operation: String,
+        /// The kernel's answer.
+        io: io::Error,
+    },
     /// A map could not be used.
     #[error("cannot {operation} the map '{map}': {io}")]
     Map {

@@ -3,6 +3,7 @@
 
 mod attach;
 mod chain;
+pub mod clock;
 mod error;
 pub mod host;
 mod interface;

@@ -65,6 +65,11 @@ impl Device {
     }
 }
 
+/// Whether the driver of an interface runs XDP programs itself, if that is known.
+pub(crate) fn native_xdp(index: u32) -> Option<bool> {
+    xdp(index).1
+}
+
 fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
     /// linux/netdev.h
     const NETDEV_XDP_ACT_BASIC: u64 = 1;

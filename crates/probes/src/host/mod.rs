@@ -12,6 +12,7 @@ mod trials;
 
 pub(crate) use capabilities::{Capability, GRANT};
 pub use clsact::Filter;
+pub(crate) use devices::native_xdp;
 pub use devices::{Attached, Device};
 pub use explain::{Report, explain};
 pub use facts::{Answer, Fact, Facts, LayerHook};

@@ -1,0 +1,169 @@
+//! Where a packet to an address goes next, and the Ethernet addresses for its
+//! header: what the routing and neighbour tables of this network namespace say.
+
+use std::{io, net::IpAddr};
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    link::{InfoKind, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage},
+    neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// A MAC address.
+pub(super) type Mac = [u8; 6];
+
+/// Where packets to an address leave this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Route {
+    /// The interface's number.
+    pub interface: u32,
+    /// Who takes them on: the address itself, or a gateway.
+    pub next: IpAddr,
+}
+
+/// An interface as an Ethernet frame's sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub mac: Mac,
+    /// Packets cross it by being handed to another interface of this machine.
+    pub is_veth: bool,
+}
+
+/// The route to an address. An error where there is none, or it is this host.
+pub(super) fn route(to: IpAddr, from: IpAddr) -> io::Result<Route> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to);
+    message.header.destination_prefix_length = bits(to);
+    message.header.source_prefix_length = bits(from);
+    message.attributes = vec![
+        RouteAttribute::Destination(to.into()),
+        RouteAttribute::Source(from.into()),
+    ];
+    let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(message))? else {
+        return Err(unexpected());
+    };
+    if route.header.kind != RouteType::Unicast {
+        return Err(io::Error::other("it is an address of this host"));
+    }
+    let mut found = Route {
+        interface: 0,
+        next: to,
+    };
+    for attribute in route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => found.interface = index,
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => found.next = v4.into(),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => found.next = v6.into(),
+            RouteAttribute::Via(_) => {
+                return Err(io::Error::other(
+                    "its gateway has an address of another kind",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What Ethernet frames of an interface need; an error where it has none.
+pub(super) fn device(index: u32) -> io::Result<Device> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let RouteNetlinkMessage::NewLink(link) = ask(RouteNetlinkMessage::GetLink(message))? else {
+        return Err(unexpected());
+    };
+    let (mut name, mut mac, mut is_veth) = (String::new(), None, false);
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = text,
+            LinkAttribute::Address(bytes) => mac = Mac::try_from(bytes).ok(),
+            LinkAttribute::LinkInfo(infos) => {
+                is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));
+            }
+            _ => {}
+        }
+    }
+    match mac {
+        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => {
+            Ok(Device { name, mac, is_veth })
+        }
+        _ => Err(io::Error::other(format!("'{name}' has no Ethernet frames"))),
+    }
+}
+
+/// The Ethernet address of the next hop; none while it is not known.
+pub(super) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(route.next);
+    message.header.ifindex = route.interface;
+    let address = match route.next {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    message.attributes = vec![NeighbourAttribute::Destination(address)];
+    let answer = match ask(RouteNetlinkMessage::GetNeighbour(message)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        answer => answer?,
+    };
+    let RouteNetlinkMessage::NewNeighbour(neighbour) = answer else {
+        return Err(unexpected());
+    };
+    if matches!(
+        neighbour.header.state,
+        NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed
+    ) {
+        return Ok(None);
+    }
+    let found = neighbour.attributes.into_iter().find_map(|attribute| {
+        let NeighbourAttribute::LinkLayerAddress(bytes) = attribute else {
+            return None;
+        };
+        Mac::try_from(bytes).ok()
+    });
+    Ok(found)
+}
+
+/// One question, one answer.
+fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
+    match answer.map_err(io::Error::other)?.payload {
+        NetlinkPayload::InnerMessage(inner) => Ok(inner),
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::other("the kernel's answer is of another kind")
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    match ip {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn bits(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
