@@ -1,11 +1,22 @@
 //! Clocks compared between network namespaces, which share one: the truth is 0.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
-use dwell_engine::clock::{Key, Session};
+use dwell_engine::{
+    clock::{Clock, Counters, Exchange, Experiment, Fit, Key, Session, best, request},
+    rtt,
+};
 use dwell_lab::Namespace;
-use dwell_probes::clock::{Method, Reflector, ReflectorOptions, Round, Station};
+use dwell_probes::{
+    Hook, Interface, TcHookKind,
+    clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station, monotonic_ns},
+};
 use nix::unistd::Uid;
 
 const AGENT: [&str; 2] = ["10.79.0.2", "fd79::2"];
@@ -53,17 +64,44 @@ impl Pair {
         pair
     }
 
-    fn reflector(&self, options: &ReflectorOptions) -> Reflector {
-        let attach = || Reflector::attach(options).unwrap();
+    fn reflector(&self, experiment: Experiment) -> Reflector {
+        let options = ReflectorOptions {
+            experiment,
+            ..ReflectorOptions::default()
+        };
+        let attach = || Reflector::attach(&options).unwrap();
         self.right.enter(attach).unwrap()
+    }
+
+    /// Of a session that the reflector admits.
+    fn prober(&self, reflector: &Reflector, family: usize) -> Prober {
+        let session = session(1 + family as u64);
+        reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
+        let agent = SocketAddr::new(ip(AGENT[family]), reflector.port());
+        let make = || Station::open(4).prober(session, agent).unwrap();
+        self.left.enter(make).unwrap()
+    }
+
+    fn round(&self, prober: &mut Prober, exchanges: u32) -> Round {
+        let round = || prober.round(exchanges).unwrap();
+        self.left.enter(round).unwrap()
     }
 }
 
-fn run(namespace: &Namespace, command: &str) {
+fn run(namespace: &Namespace, command: &str) -> String {
     let mut words = command.split_whitespace();
     let mut command = namespace.command(words.next().unwrap());
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn session(id: u64) -> Session {
@@ -95,24 +133,288 @@ fn root_clocks_of_two_namespaces_are_one() {
         return;
     }
     let pair = Pair::start("clock-one");
-    let reflector = pair.reflector(&ReflectorOptions::default());
+    let reflector = pair.reflector(Experiment::default());
     for family in 0..2 {
-        let session = session(1 + family as u64);
-        reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
-        let agent = SocketAddr::new(ip(AGENT[family]), reflector.port());
-        let round = pair
-            .left
-            .enter(|| {
-                let mut prober = Station::open(4).prober(session, agent).unwrap();
-                prober.round(20).unwrap()
-            })
-            .unwrap();
-        assert_eq!(round.method, Method::Xdp, "{round:?}");
-        assert_eq!(round.exchanges.len() + round.lost as usize, 20);
-        assert!(round.exchanges.len() > 10, "{round:?}");
+        let mut prober = pair.prober(&reflector, family);
+        for _ in 0..5 {
+            let round = pair.round(&mut prober, 20);
+            assert_eq!(round.method, Method::Xdp, "{round:?}");
+            assert_eq!(round.exchanges.len() + round.lost as usize, 20);
+            assert!(round.exchanges.len() > 10, "{round:?}");
+            holds(&round, 0);
+        }
+        let round = pair.left.enter(|| prober.round_by_socket(20).unwrap());
+        let round = round.unwrap();
+        assert_eq!((round.method, round.lost), (Method::Socket, 0));
         holds(&round, 0);
     }
     let counters = reflector.counters().unwrap();
-    assert!(counters.answered_xdp >= 20, "{counters:?}");
+    assert!(counters.answered_xdp >= 100, "{counters:?}");
     assert_eq!(counters.refused(), 0, "{counters:?}");
+    // A veth gets no program in its driver, and none for longer than it takes.
+    assert!(
+        reflector
+            .places()
+            .iter()
+            .all(|place| place.mode == Ok(Mode::Generic))
+    );
+    eventually("nothing is attached", || {
+        [&pair.left, &pair.right]
+            .iter()
+            .all(|end| !run(end, "ip -d link").contains("xdp"))
+    });
+}
+
+#[test]
+fn root_offset_and_drift_that_are_put_in_are_found() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-drift");
+    let experiment = Experiment {
+        since_ns: monotonic_ns(),
+        offset_ns: -3_700_000_000,
+        drift_ppb: 80_000,
+    };
+    let reflector = pair.reflector(experiment);
+    let mut prober = pair.prober(&reflector, 0);
+    let mut clock = Clock::default();
+    for number in 0..8 {
+        let round = pair.round(&mut prober, 20);
+        assert_eq!(round.method, Method::Xdp, "{round:?}");
+        let fit = clock.add(&round.exchanges);
+        assert_eq!(fit == Fit::First, number == 0, "{fit:?}");
+        assert_eq!(fit == Fit::Agrees, number > 0, "{fit:?}");
+        // The time between a round and the next is measured by what came before.
+        let now_ns = monotonic_ns();
+        let converted = clock.convert(experiment.claimed(now_ns)).unwrap();
+        let error = converted.ns.abs_diff(now_ns);
+        assert!(error <= converted.bound_ns, "{error} of {converted:?}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    let drift = clock.drift().unwrap();
+    assert!((drift.ppb - 80_000.0).abs() <= drift.bound_ppb, "{drift:?}");
+    assert!(drift.bound_ppb < 80_000.0, "{drift:?}");
+}
+
+/// Some of what it sends is refused: how much, by its reason.
+fn refused(reflector: &Reflector, wanted: Counters) {
+    eventually(&format!("{wanted:?}"), || {
+        let counters = reflector.counters().unwrap();
+        Counters {
+            answered_xdp: 0,
+            answered_socket: 0,
+            ..counters
+        } == wanted
+    });
+}
+
+#[test]
+fn root_strangers_are_refused_and_the_rest_goes_on() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-strange");
+    run(&pair.left, "ip addr add 10.79.0.3/24 dev left0");
+    let reflector = pair.reflector(Experiment::default());
+    let mut prober = pair.prober(&reflector, 0);
+    assert!(reflector.admit(&session(1), ip(COLLECTOR[0])).is_err());
+
+    let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
+    let socket = |from: &str| {
+        let bind = || UdpSocket::bind((from, 0)).unwrap();
+        let socket = pair.left.enter(bind).unwrap();
+        socket.connect(agent).unwrap();
+        socket
+    };
+    let (own, other) = (socket(COLLECTOR[0]), socket("10.79.0.3"));
+    let known = session(1);
+    let wrong_key = Session {
+        key: Key([0xaa; 16]),
+        ..known.clone()
+    };
+    // At the agent's socket, and while the program is at its device.
+    let mut wanted = Counters::default();
+    for number in 0..2 {
+        let good = request(&known, 1_000_000 * (number + 1));
+        own.send(&good).unwrap();
+        let mut replayed = [0; 64];
+        own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(
+            own.recv(&mut replayed).unwrap(),
+            good.len(),
+            "a reply is no larger"
+        );
+        own.send(&good).unwrap();
+        wanted.replayed += 1;
+        own.send(&request(&wrong_key, 9_000_000)).unwrap();
+        wanted.forged += 1;
+        own.send(&request(&session(77), 1)).unwrap();
+        wanted.unknown += 1;
+        other.send(&request(&known, 9_000_000)).unwrap();
+        wanted.stranger += 1;
+        for strange in [&good[..47], &[&good[..], &[0]].concat(), b"", &[0xff; 48]] {
+            own.send(strange).unwrap();
+            wanted.malformed += 1;
+        }
+        refused(&reflector, wanted);
+        eventually("the program is at the device", || {
+            run(&pair.right, "ip -d link").contains("xdp")
+        });
+    }
+
+    // The sequences above are not the prober's to use.
+    let round = pair.round(&mut prober, 10);
+    assert!(round.exchanges.is_empty(), "{round:?}");
+    let mut prober = pair.prober(&reflector, 1);
+    let stop = AtomicBool::new(false);
+    let sent = thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let forged = request(&wrong_key, 9_000_000);
+            let mut sent = 0;
+            while !stop.load(Ordering::Relaxed) {
+                sent += u64::from(own.send(&forged).is_ok());
+                sent += u64::from(other.send(&[0xff; 48]).is_ok());
+            }
+            sent
+        });
+        for _ in 0..3 {
+            let round = pair.round(&mut prober, 20);
+            assert_eq!(round.method, Method::Xdp, "{round:?}");
+            holds(&round, 0);
+        }
+        stop.store(true, Ordering::Relaxed);
+        flood.join().unwrap()
+    });
+    let refused = reflector.counters().unwrap().refused();
+    // Queues may have dropped some before they were looked at.
+    assert!(
+        refused > 1_000 && refused <= sent + 100,
+        "{refused} of {sent}"
+    );
+}
+
+/// Keeps some 100 ms of packets in a queue of 10 Mbit/s, while `body` runs.
+fn while_queued<T>(pair: &Pair, body: impl FnOnce() -> T) -> T {
+    const BYTES_PER_SECOND: f64 = 10e6 / 8.0;
+    run(
+        &pair.left,
+        "tc qdisc add dev left0 root tbf rate 10mbit burst 10kb limit 1mb",
+    );
+    let bind = || UdpSocket::bind((COLLECTOR[0], 0)).unwrap();
+    let socket = pair.left.enter(bind).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (begun, mut sent) = (Instant::now(), 0.0);
+            while !stop.load(Ordering::Relaxed) {
+                let due = (begun.elapsed().as_secs_f64() + 0.1) * BYTES_PER_SECOND;
+                while sent < due {
+                    socket.send_to(&[0; 1000], (AGENT[0], 9)).unwrap();
+                    sent += 1042.0;
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        thread::sleep(Duration::from_millis(20));
+        let result = body();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn least_round_trip_ns(round: &Round) -> u64 {
+    best(&round.exchanges)
+        .and_then(Exchange::round_trip_ns)
+        .unwrap()
+}
+
+#[test]
+fn root_what_queues_at_the_sender_is_passed_by() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-queue");
+    let reflector = pair.reflector(Experiment::default());
+    let mut prober = pair.prober(&reflector, 0);
+    let (by_xdp, by_socket) = while_queued(&pair, || {
+        let by_xdp = pair.round(&mut prober, 50);
+        let by_socket = || prober.round_by_socket(5).unwrap();
+        (by_xdp, pair.left.enter(by_socket).unwrap())
+    });
+    assert_eq!(by_xdp.method, Method::Xdp, "{by_xdp:?}");
+    holds(&by_xdp, 0);
+    holds(&by_socket, 0);
+    // A tenth of a second of queue, less what the sender was late; the other waits for nothing
+    // but the machine.
+    let (xdp, socket) = (
+        least_round_trip_ns(&by_xdp),
+        least_round_trip_ns(&by_socket),
+    );
+    assert!(socket > 10_000_000, "{socket}");
+    assert!(xdp < socket / 4, "{xdp} and {socket}");
+}
+
+#[test]
+fn root_sockets_do_where_another_xdp_program_is() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-taken");
+    let reflector = pair.reflector(Experiment::default());
+    let mut prober = pair.prober(&reflector, 0);
+    let take = |device: &str| {
+        let mut other = rtt::Config::default();
+        other.filter.clear();
+        let mut probe = dwell_probes::rtt::Probe::load(&dwell_probes::rtt::Options {
+            config: other,
+            report: true,
+            aggregate: None,
+            ingress: Hook::Xdp,
+            tc: TcHookKind::Auto,
+            replay: false,
+        })
+        .unwrap();
+        probe.attach(&Interface::find(device).unwrap()).unwrap();
+        probe
+    };
+
+    let other = pair.left.enter(|| {
+        let other = take("left0");
+        let round = prober.round(5).unwrap();
+        assert_eq!(round.method, Method::Socket);
+        assert_eq!(round.reason.unwrap(), "another XDP program holds 'left0'");
+        assert_eq!(round.exchanges.len(), 5);
+        drop(other);
+    });
+    other.unwrap();
+    pair.right
+        .enter(|| {
+            let _other = take("right0");
+            let round = pair.round(&mut prober, 5);
+            assert_eq!(round.method, Method::Socket, "{round:?}");
+            assert_eq!(round.exchanges.len(), 5);
+            holds(&round, 0);
+            let places = reflector.places();
+            let mode = Err("another XDP program holds 'right0'".to_owned());
+            assert_eq!(places[0].mode, mode);
+        })
+        .unwrap();
+}
+
+#[test]
+fn root_an_agent_that_is_gone_is_no_error() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-gone");
+    let reflector = pair.reflector(Experiment::default());
+    let mut prober = pair.prober(&reflector, 0);
+    assert!(!pair.round(&mut prober, 5).exchanges.is_empty());
+    reflector.dismiss(1);
+    let round = pair.round(&mut prober, 5);
+    assert_eq!((round.exchanges.len(), round.lost), (0, 1));
+    assert!(reflector.counters().unwrap().unknown > 0);
+    drop(reflector);
+    assert!(pair.round(&mut prober, 5).exchanges.is_empty());
 }

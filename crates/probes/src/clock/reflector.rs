@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How long a program that the stack runs stays after the last request.
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_millis(300);
 
 /// How often leases, and the wish to end, are looked at.
 const TICK: Duration = Duration::from_millis(200);
