@@ -40,6 +40,7 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/live
 	$(SUDO) target/release/accuracy
 	$(SUDO) target/release/stack
+	$(SUDO) target/release/clock
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

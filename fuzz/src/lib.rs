@@ -25,8 +25,9 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("capture", targets::capture),
+    ("clock", targets::clock),
     ("dns", targets::dns),
     ("filter", targets::filter),
     ("icmp", targets::icmp),

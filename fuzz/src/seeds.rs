@@ -3,14 +3,21 @@
 use std::io::Write;
 
 use dwell_capture::{LinkType, Writer};
-use dwell_engine::measure::Endpoint;
+use dwell_engine::{
+    clock::{Stamper, answer, request},
+    measure::Endpoint,
+};
 
-use crate::frame::{self, Frame, Link};
+use crate::{
+    frame::{self, Frame, Link},
+    targets::clock_session,
+};
 
 /// A target's seeds by name.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     match target {
         "capture" => captures(),
+        "clock" => clocks(),
         "dns" => dns(),
         "filter" => filters(),
         "icmp" => icmp(),
@@ -45,6 +52,42 @@ fn scenes(scripts: Vec<(&'static str, &'static str, Vec<u8>)>) -> Vec<(&'static 
         seeds.push((all, [&[0, 0, 7, 0][..], &script].concat()));
     }
     seeds
+}
+
+/// A request and a reply, over IPv4 and IPv6.
+fn clocks() -> Vec<(&'static str, Vec<u8>)> {
+    let session = clock_session();
+    let request = request(&session, 1);
+    let reply = answer(&session, &request, Stamper::Xdp, 5, 6);
+    let udp = |from: u16, to: u16, message: &[u8]| {
+        let header = [from.to_be_bytes(), to.to_be_bytes(), [0, 56], [0, 0]];
+        [&header.concat(), message].concat()
+    };
+    let ipv4 = |from: u8, to: u8, udp: &[u8]| {
+        let ethernet = [&[2; 12][..], &[8, 0]].concat();
+        let ip = [
+            0x45, 0, 0, 76, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, from, 192, 0, 2, to,
+        ];
+        [&[1][..], &ethernet, &ip, udp].concat()
+    };
+    let ipv6 = |from: u8, to: u8, udp: &[u8]| {
+        let ethernet = [&[2; 12][..], &[0x86, 0xdd]].concat();
+        let address = |last| [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+        let ip = [
+            &[0x60, 0, 0, 0, 0, 56, 17, 64][..],
+            &address(from),
+            &address(to),
+        ]
+        .concat();
+        [&[6][..], &ethernet, &ip, udp].concat()
+    };
+    let (asked, told) = (udp(40000, 4711, &request), udp(4711, 40000, &reply));
+    vec![
+        ("request-v4", ipv4(1, 2, &asked)),
+        ("request-v6", ipv6(1, 2, &asked)),
+        ("reply-v4", ipv4(2, 1, &told)),
+        ("reply-v6", ipv6(2, 1, &told)),
+    ]
 }
 
 fn tcp() -> Vec<(&'static str, Vec<u8>)> {

@@ -1,6 +1,7 @@
 //! What is fuzzed. Each target says what its bytes stand for.
 
 mod any;
+mod clock;
 mod dns;
 mod icmp;
 mod quic;
@@ -9,6 +10,8 @@ mod scene;
 mod tcp;
 
 pub use any::{capture, filter, packet, replay};
+pub use clock::clock;
+pub(crate) use clock::session as clock_session;
 pub use dns::dns;
 pub use icmp::icmp;
 pub use quic::quic;

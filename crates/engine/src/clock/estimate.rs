@@ -11,7 +11,7 @@
 //! As a drift changes slowly (temperature, the discipline of an NTP daemon), an
 //! interval widens with its age, and so is forgotten.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// Rounds that a fit looks back on.
 const ROUNDS: usize = 32;
@@ -57,6 +57,13 @@ pub fn best(exchanges: &[Exchange]) -> Option<&Exchange> {
         .iter()
         .filter(|exchange| exchange.round_trip_ns().is_some());
     told.min_by_key(|exchange| exchange.round_trip_ns())
+}
+
+/// How long after so many rounds the next is due: soon at first, so that the drift
+/// is known early, and 64 s later on.
+pub fn pause(rounds: u64) -> Duration {
+    const FIRST: Duration = Duration::from_millis(250);
+    FIRST * (1 << rounds.saturating_sub(1).min(8))
 }
 
 /// What is taken for granted of two clocks.

@@ -5,7 +5,7 @@ mod estimate;
 pub mod native;
 mod sync;
 
-pub use estimate::{Assumptions, Clock, Converted, Drift, Exchange, Fit, best};
+pub use estimate::{Assumptions, Clock, Converted, Drift, Exchange, Fit, best, pause};
 pub use sync::{
     Counters, Experiment, Key, MESSAGE_BYTES, Reply, Session, Stamper, answer, read_reply, request,
 };

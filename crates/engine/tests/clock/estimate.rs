@@ -1,6 +1,6 @@
 //! Offset and drift from exchanges between clocks that the test has made.
 
-use dwell_engine::clock::{Assumptions, Clock, Exchange, Fit, best};
+use dwell_engine::clock::{Assumptions, Clock, Exchange, Fit, best, pause};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -156,6 +156,18 @@ fn a_rate_that_changes_at_once_is_a_step() {
         clock.add(&faster.round(at(192))),
         Fit::Stepped { .. }
     ));
+}
+
+#[test]
+fn rounds_come_quickly_at_first() {
+    let pauses: Vec<_> = (0..12).map(|rounds| pause(rounds).as_millis()).collect();
+    assert_eq!(
+        pauses,
+        [
+            250, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000, 64_000
+        ]
+    );
+    assert_eq!(pause(u64::MAX).as_secs(), 64);
 }
 
 #[test]

@@ -92,16 +92,16 @@ impl Station {
     }
 
     /// Asks the agent at an address, in the network namespace of this thread.
-    pub fn prober(&self, session: Session, agent: SocketAddr) -> Result<Prober, Error> {
-        let number = self.take_number()?;
+    pub fn prober(&self, session: Session, mut agent: SocketAddr) -> Result<Prober, Error> {
+        agent.set_ip(agent.ip().to_canonical());
         let socket =
             StampedSocket::connected(agent).map_err(cannot(format!("make a socket to {agent}")))?;
         let looped = looped(agent.is_ipv4())
             .map(Arc::new)
             .map_err(|error| format!("no loopback: {error}"));
         Ok(Prober {
+            number: self.take_number()?,
             station: self.clone(),
-            number,
             session,
             agent,
             socket,
