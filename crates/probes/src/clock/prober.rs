@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks for replies.
 const LOOK: Duration = Duration::from_micros(500);
 
+const NO_REPLY: &str = "no reply to requests from XDP";
+
 /// The number of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -58,7 +60,8 @@ pub struct Round {
     pub lost: u32,
 }
 
-/// What all probers of a collector share: the programs. Cheap to clone.
+/// What all probers of a collector share: the programs. One is enough, and another
+/// finds devices taken whose driver runs this one's program. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Station(Arc<Shared>);
 
@@ -318,12 +321,16 @@ impl Prober {
         held: &Held,
         exchanges: u32,
     ) -> Result<Result<Round, String>, Error> {
-        let Some(awake) = self.wake(held)? else {
-            return Ok(Err("no reply to requests from XDP".into()));
+        let awake = match self.wake(held)? {
+            Ok(awake) => awake,
+            Err(reason) => return Ok(Err(reason)),
         };
         let mut asked = Vec::new();
         for _ in 0..exchanges {
-            asked.push(self.ask(held)?);
+            match self.ask(held) {
+                Ok(sequence) => asked.push(sequence),
+                Err(reason) => return Ok(Err(reason)),
+            }
             thread::sleep(GAP);
         }
         let patience = (4 * awake).clamp(Duration::from_millis(20), PATIENCE);
@@ -334,7 +341,7 @@ impl Prober {
             done = self.completed(&asked)?;
         }
         if done.is_empty() {
-            return Ok(Err("no reply to requests from XDP".into()));
+            return Ok(Err(NO_REPLY.into()));
         }
         let by_xdp = |(_, stamper): &(Exchange, Stamper)| *stamper == Stamper::Xdp;
         let method = match done.iter().any(by_xdp) {
@@ -353,21 +360,25 @@ impl Prober {
     }
 
     /// Asks until the agent's XDP answers, or is known not to: it may attach its
-    /// program only now. How long an exchange takes; none without any reply.
-    fn wake(&mut self, held: &Held) -> Result<Option<Duration>, Error> {
+    /// program only now. How long an exchange takes; or why none was completed.
+    fn wake(&mut self, held: &Held) -> Result<Result<Duration, String>, Error> {
         let begun = Instant::now();
         let (mut pause, mut next) = (Duration::from_millis(1), begun);
         let mut asked = Vec::new();
         let mut longest = None;
         while begun.elapsed() < PATIENCE {
             if Instant::now() >= next {
-                asked.push(self.ask(held)?);
+                match self.ask(held) {
+                    Ok(sequence) => asked.push(sequence),
+                    Err(reason) => return Ok(Err(reason)),
+                }
                 next += pause;
                 pause = (2 * pause).min(Duration::from_millis(100));
             }
             thread::sleep(LOOK);
             let done = self.completed(&asked)?;
-            let took = |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns - exchange.t1_ns;
+            let took =
+                |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
             longest = done.iter().map(took).max().map(Duration::from_nanos);
             if done
                 .iter()
@@ -376,16 +387,16 @@ impl Prober {
                 break;
             }
         }
-        Ok(longest)
+        Ok(longest.ok_or_else(|| NO_REPLY.to_owned()))
     }
 
     /// The request's sequence.
-    fn ask(&mut self, held: &Held) -> Result<u64, Error> {
+    fn ask(&mut self, held: &Held) -> Result<u64, String> {
         let message = self.next_request();
-        held.looped
-            .send(&message)
-            .map_err(cannot("send over the loopback"))?;
-        Ok(self.sequence)
+        match held.looped.send(&message) {
+            Ok(_) => Ok(self.sequence),
+            Err(error) => Err(format!("the loopback does not send: {error}")),
+        }
     }
 
     fn completed(&self, asked: &[u64]) -> Result<Vec<(Exchange, Stamper)>, Error> {
