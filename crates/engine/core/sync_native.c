@@ -69,13 +69,13 @@ int dwell_sync_send_frame(const struct dwell_sync_probe *probe, void *bytes_at, 
 	return 1;
 }
 
-int dwell_sync_take_frame(const struct dwell_sync_probe *probe,
+int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe,
 			  struct dwell_sync_exchange *exchange, void *bytes_at, __u32 bytes,
 			  __u64 now_ns)
 {
 	struct dwell_sync_frame frame;
 
 	return dwell_sync_locate(bytes_at, (char *)bytes_at + bytes, DWELL_SYNC_REPLY, &frame) &&
-	       dwell_sync_is_reply_to(&frame, probe) &&
+	       frame.sync->session == session && dwell_sync_is_reply_to(&frame, probe) &&
 	       dwell_sync_complete(exchange, frame.sync, now_ns);
 }

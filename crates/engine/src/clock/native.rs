@@ -67,6 +67,7 @@ impl Agent {
 /// A collector that asks one agent.
 #[derive(Debug, Clone)]
 pub struct Asker {
+    session: u64,
     probe: abi::dwell_sync_probe,
     exchange: abi::dwell_sync_exchange,
 }
@@ -75,6 +76,7 @@ impl Asker {
     /// From one address to the other.
     pub fn new(session: &Session, from: SocketAddr, to: SocketAddr) -> Asker {
         Asker {
+            session: session.id,
             probe: abi::dwell_sync_probe {
                 src_port: from.port(),
                 dst_port: to.port(),
@@ -106,6 +108,7 @@ impl Asker {
         // SAFETY: the frame is as long as is said.
         let taken = unsafe {
             abi::dwell_sync_take_frame(
+                self.session,
                 &self.probe,
                 &mut self.exchange,
                 frame.as_mut_ptr().cast(),
