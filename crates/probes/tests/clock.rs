@@ -104,6 +104,11 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// IPv6 takes a second to find neighbours at devices that have just come up.
+fn wait_for(namespace: &Namespace, agent: &str) {
+    run(namespace, &format!("ping -q -c 1 -w 20 {agent}"));
+}
+
 /// Ends a thread's loop, after a panic too.
 struct Ends<'a>(&'a AtomicBool);
 
@@ -142,6 +147,7 @@ fn root_clocks_of_two_namespaces_are_one() {
         return;
     }
     let pair = Pair::start("clock-one");
+    wait_for(&pair.left, AGENT[1]);
     let reflector = pair.reflector(Experiment::default());
     let mut answered = 0;
     for family in 0..2 {
@@ -173,6 +179,126 @@ fn root_clocks_of_two_namespaces_are_one() {
             .iter()
             .all(|end| !run(end, "ip -d link").contains("xdp"))
     });
+}
+
+#[test]
+fn root_a_way_over_a_router_is_found() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-router");
+    let far = Namespace::create("clock-router-far").unwrap();
+    let there = far.name();
+    run(
+        &pair.right,
+        &format!("ip link add right1 type veth peer name far0 netns {there}"),
+    );
+    for (namespace, device, last) in [(&pair.right, "right1", 1), (&far, "far0", 2)] {
+        run(
+            namespace,
+            &format!("ip addr add 10.80.0.{last}/24 dev {device}"),
+        );
+        run(
+            namespace,
+            &format!("ip addr add fd80::{last}/64 dev {device} nodad"),
+        );
+        run(namespace, &format!("ip link set {device} up"));
+    }
+    run(&pair.right, "sysctl -qw net.ipv4.ip_forward=1");
+    run(&pair.right, "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    for (namespace, own, other) in [
+        (&pair.left, AGENT, "80"),
+        (&far, ["10.80.0.1", "fd80::1"], "79"),
+    ] {
+        run(
+            namespace,
+            &format!("ip route add 10.{other}.0.0/24 via {}", own[0]),
+        );
+        run(
+            namespace,
+            &format!("ip route add fd{other}::/64 via {}", own[1]),
+        );
+    }
+    let attach = || Reflector::attach(&ReflectorOptions::default()).unwrap();
+    let reflector = far.enter(attach).unwrap();
+    for (family, agent) in ["10.80.0.2", "fd80::2"].into_iter().enumerate() {
+        let session = session(family as u64);
+        reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
+        wait_for(&pair.left, agent);
+        let agent = SocketAddr::new(ip(agent), reflector.port());
+        let round = || {
+            Station::open(1)
+                .prober(session, agent)
+                .unwrap()
+                .round(10)
+                .unwrap()
+        };
+        let round = pair.left.enter(round).unwrap();
+        assert_eq!(round.method, Method::Xdp, "{round:?}");
+        holds(&round, 0);
+    }
+}
+
+#[test]
+fn root_probers_share_the_programs() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-share");
+    let reflector = pair.reflector(Experiment::default());
+    let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
+    let station = Station::open(8);
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let session = session(number);
+            reflector.admit(&session, ip(COLLECTOR[0])).unwrap();
+            let (pair, station) = (&pair, station.clone());
+            scope.spawn(move || {
+                let make = || station.prober(session, agent).unwrap();
+                let mut prober = pair.left.enter(make).unwrap();
+                for _ in 0..5 {
+                    let round = pair.round(&mut prober, 10);
+                    assert_eq!(round.method, Method::Xdp, "{round:?}");
+                    holds(&round, 0);
+                }
+            });
+        }
+    });
+    assert_eq!(reflector.counters().unwrap().refused(), 0);
+    // All are gone, so there is room again.
+    let make = || {
+        (0..9)
+            .map(|id| station.prober(session(id), agent))
+            .collect::<Vec<_>>()
+    };
+    let probers = pair.left.enter(make).unwrap();
+    assert!(probers[..8].iter().all(Result::is_ok) && probers[8].is_err());
+}
+
+#[test]
+fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("clock-same");
+    let reflector = pair.reflector(Experiment::default());
+    reflector.admit(&session(1), ip(AGENT[0])).unwrap();
+    let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
+    let round = || {
+        Station::open(1)
+            .prober(session(1), agent)
+            .unwrap()
+            .round(5)
+            .unwrap()
+    };
+    let round = pair.right.enter(round).unwrap();
+    assert_eq!(round.method, Method::Socket);
+    assert!(
+        round.reason.as_ref().unwrap().contains("of this host"),
+        "{round:?}"
+    );
+    assert_eq!(round.exchanges.len(), 5);
+    holds(&round, 0);
 }
 
 #[test]
@@ -225,6 +351,7 @@ fn root_strangers_are_refused_and_the_rest_goes_on() {
         return;
     }
     let pair = Pair::start("clock-strange");
+    wait_for(&pair.left, AGENT[1]);
     run(&pair.left, "ip addr add 10.79.0.3/24 dev left0");
     let reflector = pair.reflector(Experiment::default());
     let mut prober = pair.prober(&reflector, 0);
