@@ -29,6 +29,10 @@ const GAP: Duration = Duration::from_micros(300);
 /// How long a reply is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long an agent whose socket answers may take to attach its program: the
+/// kernel may be busy with other devices.
+const WAKING: Duration = Duration::from_secs(5);
+
 /// Between two looks for replies.
 const LOOK: Duration = Duration::from_micros(500);
 
@@ -169,8 +173,8 @@ struct Held {
 }
 
 impl Prober {
-    /// Up to 256 exchanges, 300 µs apart. It takes as long as they do, and about a
-    /// second where the agent does not answer; then there are none.
+    /// Up to 256 exchanges, 300 µs apart. It takes as long as they do, and some
+    /// seconds where the agent does not answer; then there are none.
     pub fn round(&mut self, exchanges: u32) -> Result<Round, Error> {
         let exchanges = exchanges.clamp(1, abi::DWELL_SYNC_EXCHANGES);
         let reason = match self.hold() {
@@ -366,7 +370,7 @@ impl Prober {
         let (mut pause, mut next) = (Duration::from_millis(1), begun);
         let mut asked = Vec::new();
         let mut longest = None;
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < longest.map_or(PATIENCE, |_| WAKING) {
             if Instant::now() >= next {
                 match self.ask(held) {
                     Ok(sequence) => asked.push(sequence),

@@ -295,9 +295,8 @@ impl Responder {
     }
 
     fn lease(&mut self, interface: u32) {
-        let until = Instant::now() + LEASE;
         if let Some(lease) = self.leases.get_mut(&interface) {
-            lease.until = until;
+            lease.until = Instant::now() + LEASE;
             return;
         }
         let Ok(device) = next_hop::device(interface) else {
@@ -309,7 +308,8 @@ impl Responder {
                 self.told(interface, Ok(place.mode()));
                 Lease {
                     place: Some(place),
-                    until,
+                    // To attach may have taken longer than a lease.
+                    until: Instant::now() + LEASE,
                 }
             }
             Err(error) => {

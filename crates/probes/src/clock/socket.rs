@@ -9,6 +9,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
+    thread,
     time::Duration,
 };
 
@@ -27,6 +28,9 @@ use nix::{
 /// As far as the two clocks may seem apart by the time that it takes to read
 /// them; more, and one was set.
 const STEP_NS: i128 = 100_000;
+
+/// How long the kernel takes to begin with times of arrival.
+const SETTLES: Duration = Duration::from_millis(50);
 
 /// linux/udp.h
 const UDP_NO_CHECK6_TX: libc::c_int = 101;
@@ -101,7 +105,11 @@ impl StampedSocket {
         if socket.local_addr()?.is_ipv4() {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
         }
-        StampedSocket::new(socket)
+        let stamped = StampedSocket::new(socket)?;
+        // The kernel begins to stamp a little later; until then a packet has the time
+        // at which it was read, too late for an arrival.
+        thread::sleep(SETTLES);
+        Ok(stamped)
     }
 
     fn new(socket: UdpSocket) -> io::Result<StampedSocket> {
