@@ -3,12 +3,14 @@
 mod budget;
 mod config;
 mod hop;
+mod leg;
 mod native;
 mod passage;
 
 pub use budget::{Budget, Cost, Effort};
 pub use config::{Config, PidNamespace};
 pub use hop::{Hop, HopTime, Place, Point};
+pub use leg::Leg;
 pub use native::{Bytes, Flow, Path};
 pub use passage::Passage;
 

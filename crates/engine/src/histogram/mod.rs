@@ -1,5 +1,9 @@
 //! Log-linear histograms over the buckets of `core/histogram.h`.
 
+mod bytes;
+
+pub use bytes::BytesError;
+
 use std::collections::BTreeMap;
 
 use crate::abi;
