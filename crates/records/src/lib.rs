@@ -17,6 +17,7 @@ pub mod prometheus;
 mod record;
 mod sink;
 mod source;
+pub mod store;
 mod summary;
 
 pub use clock::{Clock, Timestamps};

@@ -1,0 +1,132 @@
+-- The tables of a store, version 1: docs/method/store.md says what they mean.
+
+-- A host that an agent ran on.
+CREATE TABLE host (
+	host_id INTEGER PRIMARY KEY,
+	name TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- A run of an agent, and what of it is here.
+CREATE TABLE run (
+	run_id INTEGER PRIMARY KEY,
+	host_id INTEGER NOT NULL REFERENCES host,
+	run BLOB NOT NULL,           -- the number that the agent drew for itself
+	begun_ns INTEGER NOT NULL,   -- when it was first heard of
+	last_batch INTEGER NOT NULL, -- all its batches up to this one are here
+	UNIQUE (host_id, run)
+) STRICT;
+
+-- One direction of a TCP connection.
+CREATE TABLE flow (
+	flow_id INTEGER PRIMARY KEY,
+	src TEXT NOT NULL,
+	sport INTEGER NOT NULL,
+	dst TEXT NOT NULL,
+	dport INTEGER NOT NULL,
+	UNIQUE (src, sport, dst, dport)
+) STRICT;
+
+CREATE TABLE hook (
+	hook_id INTEGER PRIMARY KEY,
+	name TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- What a segment took in an interval, as one host saw it.
+CREATE TABLE interval (
+	time_ns INTEGER NOT NULL,
+	length_ns INTEGER NOT NULL,
+	host_id INTEGER NOT NULL REFERENCES host,
+	flow_id INTEGER REFERENCES flow, -- NULL: all flows
+	segment TEXT NOT NULL,
+	direction TEXT NOT NULL,
+	part_of TEXT,
+	count INTEGER NOT NULL,
+	sum_ns INTEGER NOT NULL,
+	mean_ns INTEGER,
+	min_ns INTEGER,
+	max_ns INTEGER,
+	p50_ns INTEGER,
+	p90_ns INTEGER,
+	p99_ns INTEGER,
+	histogram BLOB NOT NULL,
+	hook_from_id INTEGER REFERENCES hook,
+	hook_to_id INTEGER REFERENCES hook,
+	missing TEXT -- the layer that has no hook; the figures are NULL then
+) STRICT;
+CREATE INDEX interval_by_time ON interval (time_ns);
+
+-- What a segment took of bytes that were seen on both hosts.
+CREATE TABLE path (
+	time_ns INTEGER NOT NULL,
+	length_ns INTEGER NOT NULL,
+	tx_host_id INTEGER REFERENCES host, -- NULL: no agent there
+	rx_host_id INTEGER REFERENCES host,
+	flow_id INTEGER REFERENCES flow,    -- NULL: all flows
+	segment TEXT NOT NULL,
+	direction TEXT,                     -- NULL: between the hosts
+	part_of TEXT,
+	resent INTEGER NOT NULL,            -- 1: bytes that TCP sent more than once
+	method TEXT NOT NULL,               -- matched, or estimated
+	count INTEGER NOT NULL,
+	sum_ns INTEGER NOT NULL,
+	mean_ns INTEGER,
+	min_ns INTEGER,
+	max_ns INTEGER,
+	p50_ns INTEGER,
+	p90_ns INTEGER,
+	p99_ns INTEGER,
+	histogram BLOB NOT NULL,
+	bound_ns INTEGER,                   -- greatest error by the clocks
+	clamped INTEGER NOT NULL            -- below 0 within the bound, taken as 0
+) STRICT;
+CREATE INDEX path_by_time ON path (time_ns);
+
+-- How a host's clock stood to the collector's.
+CREATE TABLE clock (
+	time_ns INTEGER NOT NULL,
+	host_id INTEGER NOT NULL REFERENCES host,
+	offset_ns INTEGER NOT NULL,
+	bound_ns INTEGER NOT NULL,
+	drift_ppb INTEGER,
+	round_trip_ns INTEGER,
+	method TEXT NOT NULL,
+	stepped INTEGER NOT NULL
+) STRICT;
+CREATE INDEX clock_by_time ON clock (time_ns);
+
+-- What was counted, since the start of the agent's run.
+CREATE TABLE counter (
+	time_ns INTEGER NOT NULL,
+	host_id INTEGER REFERENCES host, -- NULL: counted by the collector
+	name TEXT NOT NULL,
+	value INTEGER NOT NULL
+) STRICT;
+CREATE INDEX counter_by_time ON counter (time_ns);
+
+-- Passages that may still be matched: the collector's own.
+CREATE TABLE pending (
+	pending_id INTEGER PRIMARY KEY,
+	host_id INTEGER NOT NULL REFERENCES host,
+	arrived_ns INTEGER NOT NULL,
+	body BLOB NOT NULL
+) STRICT;
+
+-- Paths of intervals that ended before are here.
+CREATE TABLE progress (
+	told_until_ns INTEGER NOT NULL
+) STRICT;
+INSERT INTO progress VALUES (0);
+
+CREATE VIEW intervals AS
+	SELECT time_ns, length_ns, host.name AS host, src, sport, dst, dport, segment, direction,
+		part_of, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, histogram,
+		f.name AS hook_from, t.name AS hook_to, missing
+	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)
+		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;
+
+CREATE VIEW paths AS
+	SELECT time_ns, length_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport,
+		segment, direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns,
+		p50_ns, p90_ns, p99_ns, histogram, bound_ns, clamped
+	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN host tx ON tx.host_id = tx_host_id
+		LEFT JOIN host rx ON rx.host_id = rx_host_id;

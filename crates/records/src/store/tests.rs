@@ -1,0 +1,290 @@
+use std::{fs, process::Command};
+
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, Leg, Segment},
+};
+use rusqlite::Connection;
+
+use super::{IntervalRow, PathMethod, PathRow, Store, StoreError};
+use crate::formats::samples::endpoint;
+
+const RUN: [u8; 16] = [7; 16];
+
+fn histogram() -> Histogram {
+    let mut histogram = Histogram::default();
+    for ns in [100, 200, 300, 4_000] {
+        histogram.record(ns);
+    }
+    histogram
+}
+
+fn ends() -> Ends {
+    Ends {
+        src: endpoint("192.0.2.1", 44_321),
+        dst: endpoint("2001:db8::1", 443),
+    }
+}
+
+fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> IntervalRow<'a> {
+    IntervalRow {
+        time_ns: 1_795_237_800_000_000_000,
+        length_ns: 1_000_000_000,
+        host,
+        flow,
+        segment: Segment::Queueing,
+        histogram,
+        hook_from: Some("tp_btf/net_dev_queue"),
+        hook_to: None,
+        missing: None,
+    }
+}
+
+#[test]
+fn what_is_written_can_be_read_by_others_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let histogram = histogram();
+    store
+        .write(|store| {
+            assert!(store.batch("a", &RUN, 0, 5)?);
+            store.interval(&interval("a", None, &histogram))?;
+            store.interval(&interval("a", Some(ends()), &histogram))?;
+            store.path(&PathRow {
+                time_ns: 1,
+                length_ns: 2,
+                tx_host: Some("a"),
+                rx_host: Some("b"),
+                flow: Some(ends()),
+                leg: Leg::Network,
+                resent: true,
+                method: PathMethod::Matched,
+                histogram: &histogram,
+                bound_ns: Some(700),
+                clamped: 3,
+            })
+        })
+        .unwrap();
+
+    let reader = Connection::open(&path).unwrap();
+    let count = |sql: &str| -> i64 { reader.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let mine = "host = 'a' AND segment = 'queueing' AND direction = 'tx' AND part_of = 'ip-driver'
+        AND count = 4 AND sum_ns = 4600 AND mean_ns = 1150 AND min_ns = 100 AND max_ns = 4000
+        AND p50_ns BETWEEN 198 AND 202 AND p99_ns BETWEEN 3960 AND 4000
+        AND hook_from = 'tp_btf/net_dev_queue' AND hook_to IS NULL";
+    let all = count(&format!("SELECT count(*) FROM intervals WHERE {mine}"));
+    assert_eq!(all, 2);
+    let flow = "src = '192.0.2.1' AND sport = 44321 AND dst = '2001:db8::1' AND dport = 443";
+    let one = count(&format!(
+        "SELECT count(*) FROM intervals WHERE {mine} AND {flow}"
+    ));
+    assert_eq!(one, 1);
+    let bytes: Vec<u8> = reader
+        .query_row("SELECT histogram FROM interval LIMIT 1", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(Histogram::from_bytes(&bytes), Ok(histogram.clone()));
+    let network = "tx_host = 'a' AND rx_host = 'b' AND segment = 'network' AND direction IS NULL
+        AND resent = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3";
+    let paths = count(&format!(
+        "SELECT count(*) FROM paths WHERE {network} AND {flow}"
+    ));
+    assert_eq!(paths, 1);
+    assert_eq!(count("SELECT count(*) FROM flow"), 1);
+    assert_eq!(count("SELECT count(*) FROM hook"), 1);
+
+    store
+        .write(|store| store.interval(&interval("b", Some(ends()), &histogram)))
+        .unwrap();
+    assert_eq!(count("SELECT count(*) FROM intervals WHERE host = 'b'"), 1);
+    assert_eq!(count("SELECT count(*) FROM host"), 2);
+}
+
+#[test]
+fn a_batch_is_written_once_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), None);
+    let note = |store: &mut Store, host: &str, run: &[u8], batch| {
+        store
+            .write(|store| store.batch(host, run, batch, 5))
+            .unwrap()
+    };
+    assert!(note(&mut store, "a", &RUN, 0));
+    assert!(note(&mut store, "a", &RUN, 1));
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(1));
+    assert!(!note(&mut store, "a", &RUN, 1));
+    assert!(!note(&mut store, "a", &RUN, 0));
+    assert!(note(&mut store, "a", &RUN, 2));
+    assert!(note(&mut store, "a", b"another run", 0));
+    assert!(note(&mut store, "b", &RUN, 0));
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), Some(2));
+}
+
+#[test]
+fn what_is_put_aside_is_there_until_it_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let aside = |store: &Store| {
+        let mut all = Vec::new();
+        store
+            .pending(|host, bytes| all.push((host, bytes)))
+            .unwrap();
+        all
+    };
+    store
+        .write(|store| {
+            store.put_aside("a", 10, b"first")?;
+            store.put_aside("b", 20, b"second")?;
+            store.told_until(15)
+        })
+        .unwrap();
+    let both = [
+        ("a".into(), b"first".to_vec()),
+        ("b".into(), b"second".to_vec()),
+    ];
+    assert_eq!(aside(&store), both);
+    store.write(|store| store.forget(20)).unwrap();
+    drop(store);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(aside(&store), both[1..]);
+    assert_eq!(store.told_until().unwrap(), 15);
+}
+
+#[test]
+fn what_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    let histogram = histogram();
+    let failed = store.write(|store| {
+        store.batch("a", &RUN, 0, 5)?;
+        store.interval(&interval("a", Some(ends()), &histogram))?;
+        Err::<(), _>(rusqlite::Error::InvalidQuery)
+    });
+    assert!(matches!(failed, Err(StoreError::Sqlite { .. })));
+    assert_eq!(store.last_batch("a", &RUN).unwrap(), None);
+    // The numbers of host and flow that it had are not used again.
+    store
+        .write(|store| store.interval(&interval("a", Some(ends()), &histogram)))
+        .unwrap();
+}
+
+#[test]
+fn a_file_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "plain text, and more than the head of a database has, which is 100 bytes: so some more words").unwrap();
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(
+        Store::open(&path),
+        Err(StoreError::Foreign { .. })
+    ));
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    let path = folder.path().join("database");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE mine (x)").unwrap();
+    drop(other);
+    assert!(matches!(
+        Store::open(&path),
+        Err(StoreError::Foreign { .. })
+    ));
+
+    let path = folder.path().join("later");
+    drop(Store::open(&path).unwrap());
+    let later = Connection::open(&path).unwrap();
+    later.pragma_update(None, "user_version", 99).unwrap();
+    drop(later);
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Version { found: 99, .. }) && error.is_usage());
+
+    let error = Store::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::File { .. }), "{error}");
+    let error = Store::open(&folder.path().join("no/such/folder")).unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_store_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let first = Store::open(&path).unwrap();
+    assert!(matches!(Store::open(&path), Err(StoreError::Taken { .. })));
+    drop(first);
+    Store::open(&path).unwrap();
+}
+
+/// A small file system of its own, where there is the right to mount one.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn root_a_full_disk_keeps_what_was_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=400k dwell-test \"$1\" && exec \"$2\" --exact \
+        store::tests::fills_a_disk --ignored --nocapture";
+    let run = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .env("DWELL_TEST_DISK", folder.path())
+        .output();
+    let Ok(run) = run else {
+        eprintln!("skipped: there is no unshare");
+        return;
+    };
+    let said = String::from_utf8_lossy(&run.stderr);
+    if said.contains("unshare failed") || said.contains("permission denied") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    let told = String::from_utf8_lossy(&run.stdout);
+    assert!(
+        run.status.success() && told.contains("1 passed"),
+        "{told}{said}"
+    );
+}
+
+#[test]
+#[ignore = "run by root_a_full_disk_keeps_what_was_committed"]
+fn fills_a_disk() {
+    let Some(folder) = std::env::var_os("DWELL_TEST_DISK") else {
+        return;
+    };
+    let path = std::path::Path::new(&folder).join("store");
+    let mut store = Store::open(&path).unwrap();
+    let histogram = histogram();
+    let mut fill = |batch| {
+        store.write(|store| {
+            store.batch("a", &RUN, batch, 5)?;
+            for _ in 0..50 {
+                store.interval(&interval("a", None, &histogram))?;
+            }
+            Ok(())
+        })
+    };
+    let (batch, error) = (0..)
+        .find_map(|batch| fill(batch).err().map(|error| (batch, error)))
+        .unwrap();
+    let text = error.to_string();
+    assert!(
+        !error.is_usage() && text.contains("acknowledged is kept"),
+        "{text}"
+    );
+    assert!(batch > 1, "some fitted");
+    drop(store);
+    let store = Connection::open(&path).unwrap();
+    let number = |sql| {
+        store
+            .query_row(sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+            .cast_unsigned()
+    };
+    assert_eq!(number("SELECT last_batch + 1 FROM run"), batch);
+    assert_eq!(number("SELECT count(*) FROM interval"), 50 * batch);
+}
