@@ -3,6 +3,7 @@
 mod budget;
 mod config;
 mod hop;
+pub mod join;
 mod leg;
 mod native;
 mod passage;

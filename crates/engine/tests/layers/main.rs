@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
 
 mod hops;
+mod join;
 mod lost;
 mod receive;
 mod send;
