@@ -101,5 +101,19 @@ pub struct ClockRow<'a> {
     pub stepped: bool,
 }
 
+/// How far a collector has come in matching what it has put aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The kernel's boot_id: CLOCK_MONOTONIC begins anew with each boot.
+    pub boot: String,
+    /// The collector's time less CLOCK_MONOTONIC; its time is what passages are
+    /// put aside in.
+    pub offset_ns: i64,
+    /// Bytes that had settled by then ...
+    pub told_at_ns: u64,
+    /// ... and are of an interval that had ended by then are told.
+    pub told_until_ns: u64,
+}
+
 #[cfg(test)]
 mod tests;

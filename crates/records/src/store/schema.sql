@@ -111,11 +111,14 @@ CREATE TABLE pending (
 	body BLOB NOT NULL
 ) STRICT;
 
--- Paths of intervals that ended before are here.
+-- How far the collector has come: one row.
 CREATE TABLE progress (
-	told_until_ns INTEGER NOT NULL
+	only INTEGER PRIMARY KEY CHECK (only = 1),
+	boot TEXT NOT NULL,             -- the kernel's boot_id
+	offset_ns INTEGER NOT NULL,     -- its time less CLOCK_MONOTONIC
+	told_at_ns INTEGER NOT NULL,    -- bytes that had settled by then ...
+	told_until_ns INTEGER NOT NULL  -- ... of intervals that had ended by then are in path
 ) STRICT;
-INSERT INTO progress VALUES (0);
 
 CREATE VIEW intervals AS
 	SELECT time_ns, length_ns, host.name AS host, src, sport, dst, dport, segment, direction,

@@ -10,7 +10,7 @@ use std::{
 use dwell_engine::{histogram::Histogram, layers::Ends};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{ClockRow, IntervalRow, PathRow, StoreError, error::remedy};
+use super::{ClockRow, IntervalRow, PathRow, Progress, StoreError, error::remedy};
 use crate::Distribution;
 
 /// "dwel", so that a file of something else is told.
@@ -192,15 +192,23 @@ impl Store {
         all().map_err(|sqlite| self.failed("read", sqlite))
     }
 
-    /// Until when paths were told, on the collector's word; 0 at first.
+    /// How far the collector had come; `None` at first.
     ///
     /// # Errors
     ///
     /// As [`Store::last_batch`].
-    pub fn told_until(&self) -> Result<u64, StoreError> {
-        let sql = "SELECT told_until_ns FROM progress";
-        let told: rusqlite::Result<i64> = self.db.query_row(sql, [], |row| row.get(0));
-        told.map(i64::cast_unsigned)
+    pub fn progress(&self) -> Result<Option<Progress>, StoreError> {
+        let sql = "SELECT boot, offset_ns, told_at_ns, told_until_ns FROM progress";
+        let progress = self.db.query_row(sql, [], |row| {
+            Ok(Progress {
+                boot: row.get(0)?,
+                offset_ns: row.get(1)?,
+                told_at_ns: row.get::<_, i64>(2)?.cast_unsigned(),
+                told_until_ns: row.get::<_, i64>(3)?.cast_unsigned(),
+            })
+        });
+        progress
+            .optional()
             .map_err(|sqlite| self.failed("read", sqlite))
     }
 
@@ -364,12 +372,17 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Notes until when paths are told.
-    pub fn told_until(&mut self, time_ns: u64) -> rusqlite::Result<()> {
-        let mut update = self
-            .db
-            .prepare_cached("UPDATE progress SET told_until_ns = ?1")?;
-        update.execute([signed(time_ns)])?;
+    /// Notes how far the collector has come.
+    pub fn progress(&mut self, progress: &Progress) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO progress (only, boot, offset_ns, told_at_ns, told_until_ns)
+            VALUES (1, ?1, ?2, ?3, ?4) ON CONFLICT (only) DO UPDATE
+            SET boot = ?1, offset_ns = ?2, told_at_ns = ?3, told_until_ns = ?4";
+        self.db.prepare_cached(sql)?.execute(params![
+            progress.boot,
+            progress.offset_ns,
+            signed(progress.told_at_ns),
+            signed(progress.told_until_ns),
+        ])?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use dwell_engine::{
 };
 use rusqlite::Connection;
 
-use super::{IntervalRow, PathMethod, PathRow, Store, StoreError};
+use super::{IntervalRow, PathMethod, PathRow, Progress, Store, StoreError};
 use crate::formats::samples::endpoint;
 
 const RUN: [u8; 16] = [7; 16];
@@ -138,11 +138,22 @@ fn what_is_put_aside_is_there_until_it_is_forgotten() {
             .unwrap();
         all
     };
+    assert_eq!(store.progress().unwrap(), None);
+    let progress = Progress {
+        boot: "this".into(),
+        offset_ns: -5,
+        told_at_ns: 15,
+        told_until_ns: 10,
+    };
     store
         .write(|store| {
+            store.progress(&Progress {
+                told_at_ns: 1,
+                ..progress.clone()
+            })?;
             store.put_aside("a", 10, b"first")?;
             store.put_aside("b", 20, b"second")?;
-            store.told_until(15)
+            store.progress(&progress)
         })
         .unwrap();
     let both = [
@@ -154,7 +165,7 @@ fn what_is_put_aside_is_there_until_it_is_forgotten() {
     drop(store);
     let store = Store::open(&path).unwrap();
     assert_eq!(aside(&store), both[1..]);
-    assert_eq!(store.told_until().unwrap(), 15);
+    assert_eq!(store.progress().unwrap(), Some(progress));
 }
 
 #[test]
