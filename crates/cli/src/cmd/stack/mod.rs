@@ -1,14 +1,15 @@
 //! `dwell stack`: where in this host bytes spend their time, layer by layer.
 
 mod budget;
-mod live;
+pub mod live;
 mod places;
+mod print;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::hash_map::RandomState, hash::BuildHasher, path::PathBuf, time::Duration};
 
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use dwell_engine::{layers::Config, rtt::FilterRule};
-use dwell_probes::stack::PROFILES;
+use dwell_probes::stack::{self, PROFILES};
 
 use crate::{
     args::{nanos, percentage, positive_duration},
@@ -35,22 +36,8 @@ Examples:
                                              each stamped byte: when it was where")]
 #[group(skip)]
 pub struct Args {
-    /// Connections of which one end has this port
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
-
-    /// Connections with an end there, or with ! none of them:
-    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
-    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
-    filter: Vec<String>,
-
-    /// Connections that this process writes to or reads from, from then on; may be given several times
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: Vec<u32>,
-
-    /// Connections of processes in this cgroup (v2) or below it; with --pid, also those
-    #[arg(long, value_name = "PATH")]
-    cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
 
     /// Time between two tables
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
@@ -67,10 +54,6 @@ pub struct Args {
     /// Stamp at most one byte of a flow in such a time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     sample_interval: Option<Duration>,
-
-    /// Take at most this share of the host's processor time: stamp fewer bytes where it is needed
-    #[arg(long, value_name = "SHARE", value_parser = percentage)]
-    cpu_budget: Option<f64>,
 
     /// Tell each flow, one direction of a connection, by itself too
     #[arg(long)]
@@ -93,13 +76,54 @@ pub struct Args {
     #[arg(long)]
     include_retransmissions: bool,
 
-    /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
-    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
-    hooks: String,
-
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+}
+
+/// Which connections to look at, by which hooks, and at what cost.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Selection {
+    /// Connections of which one end has this port
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Connections with an end there, or with ! none of them:
+    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    filter: Vec<String>,
+
+    /// Connections that this process writes to or reads from, from then on; may be given several times
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+
+    /// Connections of processes in this cgroup (v2) or below it; with --pid, also those
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+
+    /// Take at most this share of the host's processor time: stamp fewer bytes where it is needed
+    #[arg(long, value_name = "SHARE", value_parser = percentage)]
+    cpu_budget: Option<f64>,
+
+    /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
+    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    hooks: String,
+}
+
+impl Selection {
+    /// What to stamp in this network namespace, one byte in so many of each connection.
+    pub fn config(&self, sample_bytes: u32) -> Result<Config, Failure> {
+        let namespace = stack::own_namespace();
+        Ok(Config {
+            sample_bytes,
+            port: self.port,
+            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
+            namespace: Some(namespace.map_err(|error| Failure::new(Exit::Host, error))?),
+            seed: RandomState::new().hash_one(std::process::id()),
+            ..Config::default()
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,7 +132,8 @@ enum Format {
     Jsonl,
 }
 
-fn sample_bytes(text: &str) -> Result<u32, String> {
+/// A power of two that the core takes.
+pub fn sample_bytes(text: &str) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(bytes) if bytes.is_power_of_two() && (1 << 6..=1 << 24).contains(&bytes) => Ok(bytes),
         _ => Err("write a power of two from 64 to 16777216, as in 4096".into()),
@@ -117,21 +142,16 @@ fn sample_bytes(text: &str) -> Result<u32, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    live::run(args)
+    print::run(args)
 }
 
 impl Args {
-    fn config(&self, namespace: u32, seed: u64) -> Result<Config, Failure> {
+    fn config(&self) -> Result<Config, Failure> {
         Ok(Config {
-            sample_bytes: self.sample_bytes,
-            port: self.port,
-            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
-            namespace: Some(namespace),
             passages: self.raw,
             again: self.include_retransmissions,
             pace_ns: self.sample_interval.map_or(0, nanos),
-            seed,
-            ..Config::default()
+            ..self.selection.config(self.sample_bytes)?
         })
     }
 }

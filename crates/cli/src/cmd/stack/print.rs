@@ -1,0 +1,195 @@
+//! Interval by interval, on standard output.
+
+use dwell_engine::layers::{Counters, Layer, Passage};
+use dwell_probes::stack::Devices;
+use dwell_records::{Output, Sink, Source, Stack, StackHop, counted, entry};
+
+use super::{
+    Args, Format,
+    live::{Hear, Interval, Live, host_name},
+    places::Places,
+};
+use crate::{
+    exit::{Exit, Failure},
+    source::clock,
+    stop::Stop,
+    tell::tell,
+};
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let format = match args.format {
+        Format::Text => "text",
+        Format::Jsonl => "jsonl",
+    };
+    let format = entry(format).expect("a format of this name");
+    let source = Source {
+        clock: clock()?,
+        ..Source::default()
+    };
+    let config = args.config()?;
+    let mut printer = Printer {
+        devices: args.devices.then(|| Devices::load(&config)).transpose()?,
+        places: Places::new(config.namespace.unwrap_or_default()),
+        host: host_name(),
+        again: args.include_retransmissions,
+        output: Output::new((format.new)(), Sink::stdout()?, source),
+    };
+    let stop = Stop::listen(args.duration)?;
+    let max_flows = args.flows.then_some(args.max_flows);
+    let mut live = Live::attach(config, max_flows, &args.selection)?;
+    printer.attach()?;
+    let ended = live.watch(args.interval, &stop, &mut printer);
+    live.detach();
+    printer.detach();
+    if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
+        return ended.map(|()| Exit::Done);
+    }
+    let told = live.end_interval(&mut printer);
+    let counters = live.counters()?;
+    if !matches!(&told, Err(failure) if failure.exit == Exit::Done) {
+        describe(&counters).into_iter().for_each(tell);
+        printer.describe_hops()?;
+        live.rests().into_iter().for_each(tell);
+    }
+    ended.and(told).map(|()| Exit::Done)
+}
+
+struct Printer {
+    host: String,
+    again: bool,
+    devices: Option<Devices>,
+    places: Places,
+    output: Output,
+}
+
+impl Printer {
+    fn attach(&mut self) -> Result<(), Failure> {
+        if let Some(devices) = &mut self.devices {
+            devices.attach()?;
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        if let Some(devices) = &mut self.devices {
+            devices.detach();
+        }
+    }
+
+    fn take_hops(&mut self) -> Result<Vec<StackHop>, Failure> {
+        let Some(devices) = &mut self.devices else {
+            return Ok(Vec::new());
+        };
+        let taken = devices.take()?;
+        let hops = taken.into_iter();
+        hops.map(|time| self.places.hop(devices, time)).collect()
+    }
+
+    fn describe_hops(&mut self) -> Result<(), Failure> {
+        let Some(devices) = &mut self.devices else {
+            return Ok(());
+        };
+        let untold = devices.untold()?;
+        if untold > 0 {
+            let hops = counted(untold, "hops");
+            tell(format_args!(
+                "{hops} from device to device not told: there are more pairs of devices than are \
+                 kept apart"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Hear for Printer {
+    fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
+        Ok(self.output.passage(&self.host, passage)?)
+    }
+
+    fn pause(&mut self) -> Result<(), Failure> {
+        Ok(self.output.flush()?)
+    }
+
+    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        self.output.source_mut().clock = clock()?;
+        let again = if self.again { &interval.again[..] } else { &[] };
+        let hops = self.take_hops()?;
+        self.output.stack(&Stack {
+            end_ns: interval.end_ns,
+            length_ns: interval.length_ns,
+            host: &self.host,
+            sample_bytes: interval.sample_bytes,
+            rows: &interval.rows,
+            again,
+            flows: &interval.flows,
+            hops: &hops,
+            counters: &interval.counters,
+        })?;
+        Ok(self.output.flush()?)
+    }
+}
+
+/// What is in no segment, and why: a line for each reason that there is.
+fn describe(counters: &Counters) -> Vec<String> {
+    let reasons = [
+        (
+            counters.tx_unbegun,
+            "sent of which the first stamp is missing, left out: written before the run began",
+        ),
+        (
+            counters.rx_unbegun,
+            "read of which the first stamps are missing, left out: there before the run began; \
+             where addresses are translated (NAT), all of them",
+        ),
+        (
+            counters.tx_again,
+            "that TCP had sent again before they reached the driver, left out \
+             (--include-retransmissions tells them apart)",
+        ),
+        (
+            counters.rx_again,
+            "that came in again as this host had dropped them, left out \
+             (--include-retransmissions tells them apart)",
+        ),
+        (
+            counters.tx_displaced,
+            "that lost their place to others before they reached the driver, left out: take a \
+             larger --sample-bytes",
+        ),
+        (
+            counters.rx_displaced,
+            "that lost their place to others before they were read, left out: take a larger \
+             --sample-bytes",
+        ),
+        (
+            counters.passages_lost,
+            "not told one by one, as there were too many: take a larger --sample-bytes",
+        ),
+        (
+            counters.flows_untold,
+            "counted in no flow, as there are more flows than --max-flows",
+        ),
+    ];
+    let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
+    let missed = Layer::ALL.map(|layer| {
+        let what = format!(
+            "without a stamp at {}, left out of the segments there",
+            layer.name()
+        );
+        (counters.missed(layer), what)
+    });
+    let mut lines: Vec<_> = reasons
+        .into_iter()
+        .chain(missed)
+        .filter(|(bytes, _)| *bytes > 0)
+        .map(|(bytes, what)| format!("{} {what}", counted(bytes, "bytes")))
+        .collect();
+    if counters.rx_unwalked > 0 {
+        lines.push(format!(
+            "{} more was read at once than is looked at, the rest left out: take a larger \
+             --sample-bytes",
+            counted(counters.rx_unwalked, "times")
+        ));
+    }
+    lines
+}
