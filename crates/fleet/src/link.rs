@@ -1,0 +1,172 @@
+//! A connection on which both sides have shown who they are.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Identity,
+    wire::{self, FrameError},
+};
+
+/// Known to both sides of a connection and to nobody else: to key what they say beside it.
+pub type Secret = [u8; 32];
+
+const SECRET_LABEL: &[u8] = b"EXPORTER-dwell-fleet-1";
+
+/// Until both sides have shown who they are and said hello.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Frames over TLS.
+pub(crate) struct Link {
+    stream: Box<dyn Stream>,
+    pub(crate) secret: Secret,
+}
+
+impl Link {
+    /// Of an agent.
+    pub(crate) fn connect(
+        stream: TcpStream,
+        identity: &Identity,
+        collector: ServerName<'static>,
+    ) -> Result<Link, FrameError> {
+        let mut tls = ClientConnection::new(identity.client.clone(), collector).map_err(tls)?;
+        let mut stream = Timed::new(stream)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream)?;
+        }
+        let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
+        Ok(Link {
+            secret: secret.map_err(self::tls)?,
+            stream: Box::new(StreamOwned::new(tls, stream)),
+        })
+    }
+
+    /// Of a collector.
+    pub(crate) fn accept(stream: TcpStream, identity: &Identity) -> Result<Link, FrameError> {
+        let mut tls = ServerConnection::new(identity.server.clone()).map_err(tls)?;
+        let mut stream = Timed::new(stream)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream)?;
+        }
+        let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
+        Ok(Link {
+            secret: secret.map_err(self::tls)?,
+            stream: Box::new(StreamOwned::new(tls, stream)),
+        })
+    }
+
+    /// The next message must be over in this time; at first, in [`HANDSHAKE`].
+    pub(crate) fn give(&mut self, time: Duration) {
+        *self.stream.until() = Instant::now() + time;
+    }
+
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), FrameError> {
+        let content = wire::encode(message).ok_or(FrameError::Length(wire::MAX_FRAME_BYTES))?;
+        self.send_encoded(&content)
+    }
+
+    pub(crate) fn send_encoded(&mut self, content: &[u8]) -> Result<(), FrameError> {
+        wire::write(&mut self.stream, content)
+    }
+
+    pub(crate) fn receive<M: DeserializeOwned>(&mut self, most: usize) -> Result<M, FrameError> {
+        wire::decode(&wire::read(&mut self.stream, most)?)
+    }
+}
+
+impl Drop for Link {
+    /// So that the other side knows that nothing was lost.
+    fn drop(&mut self) {
+        self.stream.close();
+    }
+}
+
+fn tls(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+trait Stream: Read + Write + Send {
+    fn until(&mut self) -> &mut Instant;
+    fn close(&mut self);
+}
+
+impl Stream for StreamOwned<ClientConnection, Timed> {
+    fn until(&mut self) -> &mut Instant {
+        &mut self.sock.until
+    }
+
+    fn close(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+    }
+}
+
+impl Stream for StreamOwned<ServerConnection, Timed> {
+    fn until(&mut self) -> &mut Instant {
+        &mut self.sock.until
+    }
+
+    fn close(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+    }
+}
+
+/// A connection that fails at a given time, however slowly the other side goes on.
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn new(stream: TcpStream) -> io::Result<Timed> {
+        stream.set_nodelay(true)?;
+        Ok(Timed {
+            stream,
+            until: Instant::now() + HANDSHAKE,
+        })
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(late()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+/// What the system says of a socket's timeout is hard to understand.
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the other side is silent or slow")
+}
+
+fn told(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => late(),
+        _ => error,
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer).map_err(told)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer).map_err(told)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}

@@ -1,0 +1,249 @@
+//! An agent's connection to its collector, which is made again whenever it is lost.
+
+use std::{
+    io,
+    net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    Backlog, Error, Identity, Outbox, Secret,
+    link::{HANDSHAKE, Link},
+    outbox::Next,
+    wire::{Content, FrameError, FromAgent, FromCollector, Hello, MAX_FRAME_BYTES},
+};
+
+/// Between two attempts; from the first to the last they double.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// After so long without a batch, an agent says that it is there.
+const ALIVE: Duration = Duration::from_secs(3);
+/// A collector may take so long to store a batch.
+const STORING: Duration = Duration::from_secs(60);
+
+/// To say goodbye to it.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// What becomes of the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The collector takes what is sent.
+    Connected {
+        /// Where it is.
+        collector: SocketAddr,
+        /// Known to both.
+        secret: Secret,
+    },
+    /// It does not, or not any more. Told again only if the reason is another.
+    Lost {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Sends what is pushed, as long as it lives.
+#[derive(Debug)]
+pub struct Uplink {
+    outbox: Arc<Outbox>,
+    stream: Arc<Mutex<Option<TcpStream>>>,
+    stop: Sender<()>,
+    /// Fails when the thread ends.
+    ends: Receiver<()>,
+}
+
+impl Uplink {
+    /// Begins to look for the collector at "HOST:PORT". At most `most_bytes` wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`], if this is no place of a collector, or no thread can be started.
+    pub fn start(
+        collector: &str,
+        identity: Identity,
+        hello: Hello,
+        most_bytes: usize,
+        tell: impl FnMut(Event) + Send + 'static,
+    ) -> Result<Uplink, Error> {
+        let is_place = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        if !collector.rsplit_once(':').is_some_and(is_place) {
+            return Err(Error::Collector(collector.into()));
+        }
+        let (stop, stopped) = mpsc::channel();
+        let (at_end, ends) = mpsc::channel();
+        let uplink = Uplink {
+            outbox: Arc::new(Outbox::new(most_bytes)),
+            stream: Arc::default(),
+            stop,
+            ends,
+        };
+        let mut sender = Sending {
+            collector: collector.into(),
+            identity,
+            hello,
+            outbox: Arc::clone(&uplink.outbox),
+            stream: Arc::clone(&uplink.stream),
+            stopped,
+            tell: Box::new(tell),
+        };
+        thread::Builder::new()
+            .name("uplink".into())
+            .spawn(move || {
+                sender.run();
+                drop(at_end);
+            })
+            .map_err(Error::Thread)?;
+        Ok(uplink)
+    }
+
+    /// Sends this, now or later.
+    pub fn push(&self, content: Content) {
+        self.outbox.push(content);
+    }
+
+    /// What waits.
+    pub fn backlog(&self) -> Backlog {
+        self.outbox.backlog()
+    }
+
+    /// Waits until all that was pushed is stored, for so long at most. Returns what is not.
+    pub fn finish(self, patience: Duration) -> Backlog {
+        self.outbox.close();
+        if self.outbox.empties(patience) {
+            let _ = self.stop.send(());
+            let _ = self.ends.recv_timeout(GOODBYE);
+        }
+        self.outbox.backlog()
+    }
+}
+
+impl Drop for Uplink {
+    fn drop(&mut self) {
+        let stream = self.stream.lock();
+        if let Some(stream) = stream.unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The thread's side.
+struct Sending {
+    collector: String,
+    identity: Identity,
+    hello: Hello,
+    outbox: Arc<Outbox>,
+    stream: Arc<Mutex<Option<TcpStream>>>,
+    stopped: Receiver<()>,
+    tell: Box<dyn FnMut(Event) + Send>,
+}
+
+impl Sending {
+    fn run(&mut self) {
+        let mut pause = FIRST_PAUSE;
+        let mut told = None;
+        loop {
+            let mut was_welcome = false;
+            let Err(why) = self.session(&mut was_welcome) else {
+                return;
+            };
+            if was_welcome {
+                (pause, told) = (FIRST_PAUSE, None);
+            }
+            if told.as_ref() != Some(&why) {
+                told = Some(why.clone());
+                (self.tell)(Event::Lost { why });
+            }
+            // Agents that lost a collector together do not come back together.
+            match self
+                .stopped
+                .recv_timeout(pause.mul_f64(rand::random_range(0.5..1.0)))
+            {
+                Err(RecvTimeoutError::Timeout) => pause = LAST_PAUSE.min(pause * 2),
+                _ => return,
+            }
+        }
+    }
+
+    /// One connection, until it is lost; without an error, all was sent.
+    fn session(&mut self, was_welcome: &mut bool) -> Result<(), String> {
+        let (mut link, collector) = self.connect()?;
+        link.send(&FromAgent::Hello(self.hello.clone()))
+            .map_err(|error| said(&error))?;
+        let through = match receive(&mut link)? {
+            FromCollector::Welcome { through } => through,
+            FromCollector::Refused(why) => return Err(format!("it refuses: {why}")),
+            FromCollector::Stored { .. } => return Err("it speaks out of turn".into()),
+        };
+        *was_welcome = true;
+        self.outbox.stored(through);
+        let secret = link.secret;
+        (self.tell)(Event::Connected { collector, secret });
+        loop {
+            match self.outbox.next(ALIVE) {
+                Next::Over => return Ok(()),
+                Next::Batch(bytes) => {
+                    link.give(STORING);
+                    link.send_encoded(&bytes).map_err(|error| said(&error))?;
+                }
+                Next::Nothing => {
+                    link.give(STORING);
+                    link.send(&FromAgent::Alive).map_err(|error| said(&error))?;
+                }
+            }
+            match receive(&mut link)? {
+                FromCollector::Stored { through } => self.outbox.stored(through),
+                FromCollector::Refused(why) => return Err(format!("it refuses: {why}")),
+                FromCollector::Welcome { .. } => return Err("it speaks out of turn".into()),
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<(Link, SocketAddr), String> {
+        let (host, _) = self.collector.rsplit_once(':').unwrap_or_default();
+        let host = host.trim_matches(['[', ']']);
+        let name = self.identity.collector(host);
+        let name = name.map_err(|error| error.to_string())?;
+        let stream = dial(&self.collector).map_err(|io| io.to_string())?;
+        let address = stream.peer_addr().map_err(|io| io.to_string())?;
+        let copy = stream.try_clone().map_err(|io| io.to_string())?;
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
+        let link = Link::connect(stream, &self.identity, name).map_err(|error| said(&error))?;
+        Ok((link, address))
+    }
+}
+
+/// Each address that the name has.
+fn dial(collector: &str) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for address in collector.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, HANDSHAKE / 2) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn receive(link: &mut Link) -> Result<FromCollector, String> {
+    link.receive(MAX_FRAME_BYTES).map_err(|error| said(&error))
+}
+
+/// What went wrong, and what that may mean.
+fn said(error: &FrameError) -> String {
+    let FrameError::Io(io) = error else {
+        return error.to_string();
+    };
+    use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
+    let tls = io.get_ref().and_then(|inner| inner.downcast_ref());
+    match tls {
+        Some(InvalidCertificate(_)) => format!("it is a stranger: its key is another ({io})"),
+        Some(AlertReceived(_) | PeerIncompatible(_)) => {
+            format!("it takes us for a stranger: see that both sides have the same key ({io})")
+        }
+        _ => io.to_string(),
+    }
+}
