@@ -24,8 +24,8 @@ pub use clock::{Clock, Timestamps};
 pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, counted, entry};
 pub use output::Output;
 pub use record::{
-    Distribution, Group, GroupKey, Interval, Prefix, Response, Stack, StackHop, StackPlace,
-    StackRow, Status,
+    Distribution, Group, GroupKey, Interval, PathTable, Prefix, Response, Stack, StackHop,
+    StackPlace, StackRow, Status,
 };
 pub use sink::{Flush, Sink, SinkError};
 pub use source::{Interfaces, Source};

@@ -3,7 +3,9 @@
 use dwell_engine::layers::Passage;
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
-use crate::{Format, Interval, Response, Sink, SinkError, Source, Stack, Status, Summary};
+use crate::{
+    Format, Interval, PathTable, Response, Sink, SinkError, Source, Stack, Status, Summary,
+};
 
 /// Where records go, and how. After an error nothing more is written.
 pub struct Output {
@@ -59,6 +61,11 @@ impl Output {
     /// Writes an interval of `dwell stack`.
     pub fn stack(&mut self, stack: &Stack<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.stack(stack, source, out))
+    }
+
+    /// Writes what bytes took from one host to another.
+    pub fn path(&mut self, path: &PathTable<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.path(path, source, out))
     }
 
     /// Writes the groups of an interval.

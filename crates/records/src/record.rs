@@ -3,7 +3,7 @@
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Counters as StackCounters, Ends, Layer, Segment},
+    layers::{Counters as StackCounters, Ends, Layer, Segment, join::Path},
     response::Record,
     rtt::Counters,
 };
@@ -137,6 +137,25 @@ impl StackRow {
         let whole = total.histogram.sum_ns();
         (self.missing.is_none() && whole > 0).then(|| self.histogram.sum_ns() as f64 / whole as f64)
     }
+}
+
+/// What bytes took from one host to another in an interval.
+#[derive(Debug, Clone, Copy)]
+pub struct PathTable<'a> {
+    /// When it ended, on the source's clock.
+    pub end_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// Who sent.
+    pub tx_host: &'a str,
+    /// Who received.
+    pub rx_host: &'a str,
+    /// One direction of a connection; `None`: all.
+    pub flow: Option<Ends>,
+    /// Of bytes that TCP sent more than once, which are told apart.
+    pub resent: bool,
+    /// What the legs took.
+    pub path: &'a Path,
 }
 
 /// What a run has counted.

@@ -39,6 +39,13 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// When the interval ends that holds this time.
+    pub fn next_end(&self, time_ns: u64) -> u64 {
+        (time_ns / self.window_ns + 1) * self.window_ns
+    }
+}
+
 /// A passage, with what is to be known to compare it with one of another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Half {
@@ -264,7 +271,7 @@ impl Joiner {
         let below_ns = tx.edge_ns.saturating_sub(rx.edge_ns);
         let (down, up) = (Way::of(&tx.passage), Way::of(&rx.passage));
         let read_ns = rx.edge_ns.saturating_add(up.total_ns).min(rx.arrived_ns);
-        let end_ns = (read_ns / self.config.window_ns + 1) * self.config.window_ns;
+        let end_ns = self.config.next_end(read_ns);
         let settled_ns = waiting.settles_ns.unwrap_or(u64::MAX);
         if settled_ns <= self.told.at_ns && end_ns <= self.told.until_ns {
             return;

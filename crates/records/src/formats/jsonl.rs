@@ -15,8 +15,10 @@ use dwell_engine::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{Format, response, stack};
-use crate::{Distribution, Interval, Prefix, Response, Source, Stack, Status, Summary, Timestamps};
+use super::{Format, path, response, stack};
+use crate::{
+    Distribution, Interval, PathTable, Prefix, Response, Source, Stack, Status, Summary, Timestamps,
+};
 
 /// Name and version of the objects' schema. The version changes if a key is
 /// removed or changes its meaning, not if one is added.
@@ -82,6 +84,10 @@ impl Format for Jsonl {
 
     fn passage(&mut self, host: &str, passage: &Passage, source: &Source, out: &mut Vec<u8>) {
         stack::passage_jsonl(host, passage, &mut self.times, source, out);
+    }
+
+    fn path(&mut self, path: &PathTable<'_>, source: &Source, out: &mut Vec<u8>) {
+        path::jsonl(path, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@
 mod hops;
 mod jsonl;
 mod latency;
+mod path;
 mod ppviz;
 mod response;
 mod stack;
@@ -17,7 +18,7 @@ pub use latency::Latency;
 pub use ppviz::Ppviz;
 pub use text::{Text, counted};
 
-use crate::{Interval, Response, Source, Stack, Status, Summary};
+use crate::{Interval, PathTable, Response, Source, Stack, Status, Summary};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -36,6 +37,9 @@ pub trait Format: Send {
 
     /// One byte that `dwell stack` stamped, of this host.
     fn passage(&mut self, _host: &str, _passage: &Passage, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// What bytes took from one host to another.
+    fn path(&mut self, _path: &PathTable<'_>, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}

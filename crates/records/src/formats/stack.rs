@@ -15,7 +15,7 @@ use crate::{Distribution, Source, Stack, StackRow, Timestamps};
 /// Name and version of the objects' schema, as [`super::SCHEMA`].
 pub(super) const SCHEMA: &str = "dwell.stack/1";
 
-const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
+pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
 const UNKNOWN: &str = "-";
 
 /// `type` "stack": what a segment took in the interval that ended at `time`. With
@@ -82,7 +82,7 @@ struct ByteObject<'a> {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Serialize)]
-struct Flow {
+pub(super) struct Flow {
     src: IpAddr,
     sport: u16,
     dst: IpAddr,
@@ -367,9 +367,12 @@ fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
         return;
     }
     figures(&row.histogram, out);
-    let share = row
-        .share(rows)
-        .map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
+    share(row.share(rows), out);
+}
+
+/// The last column, and the end of the line.
+pub(super) fn share(share: Option<f64>, out: &mut Vec<u8>) {
+    let share = share.map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
     put(out, format_args!("{share:>9}\n"));
 }
 

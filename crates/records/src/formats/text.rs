@@ -12,8 +12,8 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use super::{Format, Latency, response, stack, table};
-use crate::{Interval, Response, Source, Stack, Summary, Timestamps};
+use super::{Format, Latency, path, response, stack, table};
+use crate::{Interval, PathTable, Response, Source, Stack, Summary, Timestamps};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -92,6 +92,11 @@ impl Format for Text {
         let end_ns = stack::end_ns(passage).unwrap_or_default();
         self.time(end_ns, source, out);
         stack::passage_text(passage, out);
+    }
+
+    fn path(&mut self, path: &PathTable<'_>, source: &Source, out: &mut Vec<u8>) {
+        self.time(path.end_ns, source, out);
+        path::text(path, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

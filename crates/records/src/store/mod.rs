@@ -4,7 +4,7 @@ mod error;
 mod sqlite;
 
 pub use error::StoreError;
-pub use sqlite::{Store, Writing};
+pub use sqlite::{Store, Writing, Written};
 
 use dwell_engine::{
     histogram::Histogram,
@@ -24,6 +24,8 @@ pub struct IntervalRow<'a> {
     pub flow: Option<Ends>,
     /// Which segment.
     pub segment: Segment,
+    /// Of bytes that were sent or came again, which are told apart.
+    pub resent: bool,
     /// What it took.
     pub histogram: &'a Histogram,
     /// The hook where it begins; `None` where the kernel has none.

@@ -40,6 +40,7 @@ CREATE TABLE interval (
 	segment TEXT NOT NULL,
 	direction TEXT NOT NULL,
 	part_of TEXT,
+	resent INTEGER NOT NULL, -- 1: bytes that TCP sent more than once
 	count INTEGER NOT NULL,
 	sum_ns INTEGER NOT NULL,
 	mean_ns INTEGER,
@@ -122,7 +123,7 @@ CREATE TABLE progress (
 
 CREATE VIEW intervals AS
 	SELECT time_ns, length_ns, host.name AS host, src, sport, dst, dport, segment, direction,
-		part_of, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, histogram,
+		part_of, resent, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, histogram,
 		f.name AS hook_from, t.name AS hook_to, missing
 	FROM interval JOIN host USING (host_id) LEFT JOIN flow USING (flow_id)
 		LEFT JOIN hook f ON f.hook_id = hook_from_id LEFT JOIN hook t ON t.hook_id = hook_to_id;

@@ -135,7 +135,7 @@ impl Store {
     /// [`StoreError::Sqlite`], and then nothing of it is there.
     pub fn write<T>(
         &mut self,
-        write: impl FnOnce(&mut Writing<'_>) -> rusqlite::Result<T>,
+        write: impl FnOnce(&mut Writing<'_>) -> Written<T>,
     ) -> Result<T, StoreError> {
         let Store { db, known, .. } = self;
         if known.flows.len() > FLOWS_KNOWN {
@@ -226,6 +226,9 @@ fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) -> StoreErr
     }
 }
 
+/// What comes of a write in a transaction; an error undoes all of it.
+pub type Written<T> = rusqlite::Result<T>;
+
 /// A transaction that is under way.
 #[derive(Debug)]
 pub struct Writing<'a> {
@@ -236,13 +239,7 @@ pub struct Writing<'a> {
 impl Writing<'_> {
     /// Notes a batch of an agent's run. False if it is here already: then its content must not be
     /// written again.
-    pub fn batch(
-        &mut self,
-        host: &str,
-        run: &[u8],
-        batch: u64,
-        now_ns: i64,
-    ) -> rusqlite::Result<bool> {
+    pub fn batch(&mut self, host: &str, run: &[u8], batch: u64, now_ns: i64) -> Written<bool> {
         let host = self.host(host)?;
         let sql = "INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (host_id, run) DO UPDATE SET last_batch = ?4 WHERE last_batch < ?4";
@@ -251,11 +248,11 @@ impl Writing<'_> {
     }
 
     /// Writes what a segment took.
-    pub fn interval(&mut self, row: &IntervalRow<'_>) -> rusqlite::Result<()> {
+    pub fn interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
         let sql = "INSERT INTO interval (time_ns, length_ns, host_id, flow_id, segment, direction,
-            part_of, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, histogram,
-            hook_from_id, hook_to_id, missing)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+            part_of, resent, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns,
+            histogram, hook_from_id, hook_to_id, missing) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
+            ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
         let host = self.host(row.host)?;
         let flow = row.flow.map(|ends| self.flow(ends)).transpose()?;
         let from = row.hook_from.map(|name| self.hook(name)).transpose()?;
@@ -269,6 +266,7 @@ impl Writing<'_> {
             row.segment.name(),
             row.segment.direction().name(),
             row.segment.part_of().map(|part| part.name()),
+            row.resent,
             figures.count,
             figures.sum,
             figures.mean,
@@ -286,7 +284,7 @@ impl Writing<'_> {
     }
 
     /// Writes what a leg took.
-    pub fn path(&mut self, row: &PathRow<'_>) -> rusqlite::Result<()> {
+    pub fn path(&mut self, row: &PathRow<'_>) -> Written<()> {
         let sql = "INSERT INTO path (time_ns, length_ns, tx_host_id, rx_host_id, flow_id, segment,
             direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns,
             p90_ns, p99_ns, histogram, bound_ns, clamped)
@@ -322,7 +320,7 @@ impl Writing<'_> {
     }
 
     /// Writes how a clock stood.
-    pub fn clock(&mut self, row: &ClockRow<'_>) -> rusqlite::Result<()> {
+    pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
         let sql = "INSERT INTO clock (time_ns, host_id, offset_ns, bound_ns, drift_ppb,
             round_trip_ns, method, stepped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let host = self.host(row.host)?;
@@ -346,7 +344,7 @@ impl Writing<'_> {
         host: Option<&str>,
         name: &str,
         value: u64,
-    ) -> rusqlite::Result<()> {
+    ) -> Written<()> {
         let sql = "INSERT INTO counter (time_ns, host_id, name, value) VALUES (?1, ?2, ?3, ?4)";
         let host = host.map(|name| self.host(name)).transpose()?;
         let mut insert = self.db.prepare_cached(sql)?;
@@ -355,7 +353,7 @@ impl Writing<'_> {
     }
 
     /// Puts bytes aside until they are forgotten.
-    pub fn put_aside(&mut self, host: &str, arrived_ns: u64, body: &[u8]) -> rusqlite::Result<()> {
+    pub fn put_aside(&mut self, host: &str, arrived_ns: u64, body: &[u8]) -> Written<()> {
         let sql = "INSERT INTO pending (host_id, arrived_ns, body) VALUES (?1, ?2, ?3)";
         let host = self.host(host)?;
         let mut insert = self.db.prepare_cached(sql)?;
@@ -364,7 +362,7 @@ impl Writing<'_> {
     }
 
     /// Forgets what was put aside before a time.
-    pub fn forget(&mut self, before_ns: u64) -> rusqlite::Result<()> {
+    pub fn forget(&mut self, before_ns: u64) -> Written<()> {
         let mut delete = self
             .db
             .prepare_cached("DELETE FROM pending WHERE arrived_ns < ?1")?;
@@ -373,7 +371,7 @@ impl Writing<'_> {
     }
 
     /// Notes how far the collector has come.
-    pub fn progress(&mut self, progress: &Progress) -> rusqlite::Result<()> {
+    pub fn progress(&mut self, progress: &Progress) -> Written<()> {
         let sql = "INSERT INTO progress (only, boot, offset_ns, told_at_ns, told_until_ns)
             VALUES (1, ?1, ?2, ?3, ?4) ON CONFLICT (only) DO UPDATE
             SET boot = ?1, offset_ns = ?2, told_at_ns = ?3, told_until_ns = ?4";
@@ -386,7 +384,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn host(&mut self, name: &str) -> rusqlite::Result<i64> {
+    fn host(&mut self, name: &str) -> Written<i64> {
         if let Some(id) = self.known.hosts.get(name) {
             return Ok(*id);
         }
@@ -397,7 +395,7 @@ impl Writing<'_> {
         Ok(id)
     }
 
-    fn hook(&mut self, name: &str) -> rusqlite::Result<i64> {
+    fn hook(&mut self, name: &str) -> Written<i64> {
         if let Some(id) = self.known.hooks.get(name) {
             return Ok(*id);
         }
@@ -408,7 +406,7 @@ impl Writing<'_> {
         Ok(id)
     }
 
-    fn flow(&mut self, ends: Ends) -> rusqlite::Result<i64> {
+    fn flow(&mut self, ends: Ends) -> Written<i64> {
         if let Some(id) = self.known.flows.get(&ends) {
             return Ok(*id);
         }

@@ -33,6 +33,7 @@ fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> 
         host,
         flow,
         segment: Segment::Queueing,
+        resent: false,
         histogram,
         hook_from: Some("tp_btf/net_dev_queue"),
         hook_to: None,
@@ -70,7 +71,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
     let reader = Connection::open(&path).unwrap();
     let count = |sql: &str| -> i64 { reader.query_row(sql, [], |row| row.get(0)).unwrap() };
     let mine = "host = 'a' AND segment = 'queueing' AND direction = 'tx' AND part_of = 'ip-driver'
-        AND count = 4 AND sum_ns = 4600 AND mean_ns = 1150 AND min_ns = 100 AND max_ns = 4000
+        AND resent = 0 AND count = 4 AND sum_ns = 4600 AND mean_ns = 1150 AND min_ns = 100 AND max_ns = 4000
         AND p50_ns BETWEEN 198 AND 202 AND p99_ns BETWEEN 3960 AND 4000
         AND hook_from = 'tp_btf/net_dev_queue' AND hook_to IS NULL";
     let all = count(&format!("SELECT count(*) FROM intervals WHERE {mine}"));

@@ -1,0 +1,230 @@
+//! The way of bytes from one host to another, as a table and as objects.
+
+use dwell_engine::layers::Leg;
+use serde::Serialize;
+
+use super::{
+    Latency, counted,
+    stack::{self, Flow, HEADS, figures, heads, put},
+    text::Trimmed,
+};
+use crate::{Distribution, PathTable, Source, Timestamps};
+
+/// Name and version of the objects' schema, as [`super::SCHEMA`].
+const SCHEMA: &str = "dwell.path/1";
+
+/// `type` "path": what a leg took of bytes that were seen on both hosts. All legs of
+/// one interval, pair and flow are of the same bytes.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    interval_ns: u64,
+    tx_host: &'a str,
+    rx_host: &'a str,
+    flow: Option<Flow>,
+    resent: bool,
+    segment: &'a str,
+    direction: Option<&'a str>,
+    part_of: Option<&'a str>,
+    #[serde(flatten)]
+    figures: Distribution,
+    share: Option<f64>,
+    bound_ns: u64,
+    clamped: u64,
+}
+
+/// An object a leg.
+pub(super) fn jsonl(
+    table: &PathTable<'_>,
+    times: &mut Timestamps,
+    source: &Source,
+    out: &mut Vec<u8>,
+) {
+    let time = times.rfc3339(source.clock.unix_ns(table.end_ns));
+    for leg in Leg::ALL {
+        let object = Object {
+            kind: "path",
+            schema: SCHEMA,
+            time,
+            interval_ns: table.length_ns,
+            tx_host: table.tx_host,
+            rx_host: table.rx_host,
+            flow: table.flow.as_ref().map(Flow::from),
+            resent: table.resent,
+            segment: leg.name(),
+            direction: leg.direction().map(|direction| direction.name()),
+            part_of: leg.part_of().map(Leg::name),
+            figures: Distribution::from(table.path.leg(leg)),
+            share: share(table, leg).map(|share| (share * 1e6).round() / 1e6),
+            bound_ns: table.path.bound_ns,
+            clamped: table.path.clamped,
+        };
+        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
+        out.push(b'\n');
+    }
+}
+
+/// The rest of the line that begins with the time, and a table: a line a leg in the
+/// order of the way, parts of a leg below it, from end to end last.
+pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
+    let bytes = table.path.leg(Leg::EndToEnd).count();
+    put(out, format_args!("  {} → {}", table.tx_host, table.rx_host));
+    if let Some(flow) = table.flow {
+        put(out, format_args!(", {} → {}", flow.src, flow.dst));
+    }
+    let resent = if table.resent { " sent again" } else { "" };
+    put(
+        out,
+        format_args!(
+            ": {}{resent} in {}, clocks within {}",
+            counted(bytes, "bytes"),
+            Trimmed(Latency(table.length_ns)),
+            Trimmed(Latency(table.path.bound_ns)),
+        ),
+    );
+    if table.path.clamped > 0 {
+        put(
+            out,
+            format_args!(", {} came before they left, by less", table.path.clamped),
+        );
+    }
+    out.push(b'\n');
+    put(out, format_args!("{:<17}", "segment"));
+    heads(HEADS.len(), out);
+    for leg in Leg::ALL {
+        let histogram = table.path.leg(leg);
+        // Where all is explained, there is no such line.
+        let is_unexplained = leg.name() == "unexplained";
+        if is_unexplained && histogram.count() == 0 {
+            continue;
+        }
+        let indent = if leg.part_of().is_some() { "  " } else { "" };
+        let name = match leg.direction() {
+            Some(direction) => format!("{} {indent}{}", direction.name(), leg.name()),
+            None => leg.name().to_owned(),
+        };
+        put(out, format_args!("{name:<17}"));
+        figures(histogram, out);
+        stack::share(share(table, leg), out);
+    }
+    out.push(b'\n');
+}
+
+/// What part of the time from end to end a leg takes, from 0 to 1.
+fn share(table: &PathTable<'_>, leg: Leg) -> Option<f64> {
+    let whole = table.path.leg(Leg::EndToEnd).sum_ns();
+    (whole > 0).then(|| table.path.leg(leg).sum_ns() as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::layers::{Ends, Segment, join::Path};
+
+    use super::*;
+    use crate::{Format, Jsonl, Text, formats::samples};
+
+    fn path() -> Path {
+        let mut path = Path {
+            bound_ns: 1_200,
+            ..Path::default()
+        };
+        for (leg, histogram) in Leg::ALL.iter().zip(&mut path.legs) {
+            let us = match leg {
+                Leg::Host(Segment::SocketTcp) => 1_000,
+                Leg::Host(Segment::IpDriver) => 500,
+                Leg::Host(Segment::Queueing) => 400,
+                Leg::Host(Segment::TxTotal) => 1_500,
+                Leg::Network => 8_000,
+                Leg::Host(Segment::TcpSocket) => 500,
+                Leg::Host(Segment::RxTotal) => 500,
+                Leg::EndToEnd => 10_000,
+                _ => continue,
+            };
+            histogram.record_many(us * 1_000, 2);
+        }
+        path
+    }
+
+    #[test]
+    fn a_table_follows_the_bytes_from_one_host_to_the_other() {
+        let path = path();
+        let table = PathTable {
+            end_ns: 1_000_000_000,
+            length_ns: 1_000_000_000,
+            tx_host: "a",
+            rx_host: "b",
+            flow: None,
+            resent: false,
+            path: &path,
+        };
+        let mut out = Vec::new();
+        Text::default().path(&table, &samples::source(), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\
+05:10:01.000000Z  a → b: 2 bytes in 1.00 s, clocks within 1.20 µs
+segment             count     mean      p50      p90      p99      max    share
+tx socket-tcp           2  1.00 ms  1.00 ms  1.00 ms  1.00 ms  1.00 ms   10.0 %
+tx tcp-ip               0        -        -        -        -        -    0.0 %
+tx ip-driver            2   500 µs   500 µs   500 µs   500 µs   500 µs    5.0 %
+tx   queueing           2   400 µs   400 µs   400 µs   400 µs   400 µs    4.0 %
+tx total                2  1.50 ms  1.50 ms  1.50 ms  1.50 ms  1.50 ms   15.0 %
+network                 2  8.00 ms  8.00 ms  8.00 ms  8.00 ms  8.00 ms   80.0 %
+rx driver-ip            0        -        -        -        -        -    0.0 %
+rx ip-tcp               0        -        -        -        -        -    0.0 %
+rx tcp-socket           2   500 µs   500 µs   500 µs   500 µs   500 µs    5.0 %
+rx   reordering         0        -        -        -        -        -    0.0 %
+rx   application        0        -        -        -        -        -    0.0 %
+rx total                2   500 µs   500 µs   500 µs   500 µs   500 µs    5.0 %
+end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
+
+"
+        );
+    }
+
+    #[test]
+    fn an_object_a_leg_tells_both_hosts_and_the_flow() {
+        let path = path();
+        let table = PathTable {
+            end_ns: 1_000_000_000,
+            length_ns: 1_000_000_000,
+            tx_host: "a",
+            rx_host: "b",
+            flow: Some(Ends {
+                src: samples::endpoint("192.0.2.1", 44_321),
+                dst: samples::endpoint("2001:db8::1", 443),
+            }),
+            resent: true,
+            path: &path,
+        };
+        let mut out = Vec::new();
+        Jsonl::default().path(&table, &samples::source(), &mut out);
+        let objects: Vec<serde_json::Value> = String::from_utf8(out)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(objects.len(), Leg::ALL.len());
+        let network = &objects[6];
+        assert_eq!(network["type"], "path");
+        assert_eq!(network["schema"], "dwell.path/1");
+        assert_eq!(network["time"], "2026-11-21T05:10:01.000000000Z");
+        assert_eq!(
+            (&network["tx_host"], &network["rx_host"]),
+            (&"a".into(), &"b".into())
+        );
+        assert_eq!(network["segment"], "network");
+        assert!(network["direction"].is_null() && network["part_of"].is_null());
+        assert_eq!(network["flow"]["sport"], 44_321);
+        assert_eq!(network["resent"], true);
+        assert_eq!(network["mean_ns"], 8_000_000);
+        assert_eq!(network["share"], 0.8);
+        assert_eq!(network["bound_ns"], 1_200);
+        assert_eq!(objects[3]["part_of"], "ip-driver");
+        assert_eq!(objects[1]["count"], 0);
+        assert!(objects[1]["mean_ns"].is_null());
+    }
+}
