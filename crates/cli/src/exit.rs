@@ -79,6 +79,27 @@ impl From<dwell_records::SinkError> for Failure {
     }
 }
 
+impl From<dwell_fleet::Error> for Failure {
+    fn from(error: dwell_fleet::Error) -> Failure {
+        let exit = match error {
+            dwell_fleet::Error::Thread(_) => Exit::Host,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<dwell_records::store::StoreError> for Failure {
+    fn from(error: dwell_records::store::StoreError) -> Failure {
+        let exit = if error.is_usage() {
+            Exit::Usage
+        } else {
+            Exit::Incomplete
+        };
+        Failure::new(exit, error)
+    }
+}
+
 impl From<dwell_lab::Error> for Failure {
     fn from(error: dwell_lab::Error) -> Failure {
         let exit = match error {

@@ -9,6 +9,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod identity;
 mod served;
 mod source;
 mod stop;

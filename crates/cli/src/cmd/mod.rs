@@ -1,5 +1,7 @@
 //! The verbs: a file or folder each.
 
+mod agent;
+mod collect;
 mod doctor;
 mod lab;
 mod response;
@@ -16,6 +18,8 @@ pub enum Verb {
     Rtt(Box<rtt::Args>),
     Response(Box<response::Args>),
     Stack(Box<stack::Args>),
+    Agent(Box<agent::Args>),
+    Collect(Box<collect::Args>),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -27,6 +31,8 @@ impl Verb {
             Verb::Rtt(args) => rtt::run(&args),
             Verb::Response(args) => response::run(&args),
             Verb::Stack(args) => stack::run(&args),
+            Verb::Agent(args) => agent::run(&args),
+            Verb::Collect(args) => collect::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         }

@@ -1,0 +1,134 @@
+//! From what is measured to batches.
+
+use std::time::{Duration, Instant};
+
+use dwell_engine::layers::{Counters, Layer, Passage};
+use dwell_fleet::{
+    Backlog, Uplink,
+    wire::{Content, Flow, FlowSegment, Interval as Told, Row},
+};
+use dwell_records::StackRow;
+
+use super::super::stack::live::{Hear, Interval};
+use crate::{exit::Failure, source::clock};
+
+/// Passages wait so long for others, so that batches are worth their cost.
+const GATHERED: Duration = Duration::from_millis(100);
+/// Or until there are so many, some 60 bytes each.
+const PASSAGES: usize = 8192;
+/// Flows in a batch, at most 30 KB each.
+const FLOWS: usize = 128;
+
+/// Sends what it hears.
+pub struct Send {
+    uplink: Uplink,
+    passages: Vec<Passage>,
+    sent: Instant,
+}
+
+impl Send {
+    pub fn new(uplink: Uplink) -> Send {
+        Send {
+            uplink,
+            passages: Vec::new(),
+            sent: Instant::now(),
+        }
+    }
+
+    /// Waits until all is stored, for so long at most. Returns what is not.
+    pub fn finish(mut self, patience: Duration) -> Backlog {
+        self.send_passages();
+        self.uplink.finish(patience)
+    }
+
+    fn send_passages(&mut self) {
+        self.sent = Instant::now();
+        for some in self.passages.chunks(PASSAGES) {
+            self.uplink.push(Content {
+                passages: dwell_fleet::wire::Passages(some.to_vec()),
+                ..Content::default()
+            });
+        }
+        self.passages.clear();
+    }
+}
+
+impl Hear for Send {
+    fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
+        self.passages.push(*passage);
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), Failure> {
+        if self.sent.elapsed() >= GATHERED || self.passages.len() >= PASSAGES {
+            self.send_passages();
+        }
+        Ok(())
+    }
+
+    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        let unix_ns = clock()?.unix_ns(interval.end_ns);
+        let told = |rows, flows| Told {
+            end_ns: interval.end_ns,
+            end_unix_ns: i64::try_from(unix_ns).unwrap_or(0),
+            length_ns: interval.length_ns,
+            sample_bytes: interval.sample_bytes,
+            rows,
+            flows,
+        };
+        let rows = interval.rows.iter().zip(&interval.again);
+        let rows = rows.map(|(row, again)| Row {
+            segment: row.segment,
+            histogram: row.histogram.clone(),
+            again: again.histogram.clone(),
+            hook_from: row.hook_from.clone(),
+            hook_to: row.hook_to.clone(),
+            missing: row.missing,
+        });
+        self.uplink.push(Content {
+            intervals: vec![told(rows.collect(), Vec::new())],
+            counters: counters(&interval.counters, self.uplink.backlog()),
+            ..Content::default()
+        });
+        for some in interval.flows.chunks(FLOWS) {
+            let flows = some.iter().map(|(ends, rows)| Flow {
+                ends: *ends,
+                segments: segments(rows),
+            });
+            self.uplink.push(Content {
+                intervals: vec![told(Vec::new(), flows.collect())],
+                ..Content::default()
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Of the sides that bytes went through.
+fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
+    let segments = rows.iter().filter(|row| row.histogram.count() > 0);
+    let segments = segments.map(|row| FlowSegment {
+        segment: row.segment,
+        histogram: row.histogram.clone(),
+    });
+    segments.collect()
+}
+
+fn counters(counters: &Counters, backlog: Backlog) -> Vec<(String, u64)> {
+    let named = [
+        ("tx_unbegun", counters.tx_unbegun),
+        ("rx_unbegun", counters.rx_unbegun),
+        ("tx_again", counters.tx_again),
+        ("rx_again", counters.rx_again),
+        ("tx_displaced", counters.tx_displaced),
+        ("rx_displaced", counters.rx_displaced),
+        ("rx_unwalked", counters.rx_unwalked),
+        ("passages_lost", counters.passages_lost),
+        ("flows_untold", counters.flows_untold),
+        ("batches_dropped", backlog.dropped),
+    ];
+    let missed =
+        Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
+    let named = named.map(|(name, value)| (name.to_owned(), value));
+    named.into_iter().chain(missed).collect()
+}

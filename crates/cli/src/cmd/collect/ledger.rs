@@ -1,0 +1,423 @@
+//! What is written: what agents tell, and what follows from it across hosts.
+
+use std::{collections::HashMap, time::Duration};
+
+use dwell_engine::layers::{
+    Leg,
+    join::{Config, Half, Joiner, Told, Window},
+};
+use dwell_fleet::{
+    Agent, Refusals,
+    wire::{self, Batch, Content, Interval, Passages},
+};
+use dwell_records::{
+    Clock, Output, PathTable,
+    store::{IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written},
+};
+
+use super::{clocks::Clocks, time::Time};
+use crate::{args::nanos, exit::Failure, tell::tell};
+
+/// An interval is told so long after its end: agents gather for a while what they tell,
+/// and bytes settle.
+const GRACE_NS: u64 = 2_000_000_000;
+/// Counters are written so often at most, and only if they changed.
+const COUNTED_NS: u64 = 10_000_000_000;
+
+/// Where tables go.
+pub struct Print {
+    pub output: Output,
+    /// Each flow by itself too.
+    pub flows: bool,
+}
+
+/// Writes.
+pub struct Ledger {
+    store: Store,
+    time: Time,
+    config: Config,
+    joiner: Joiner,
+    clocks: Clocks,
+    hosts: Hosts,
+    print: Option<Print>,
+    /// When the next interval is told.
+    due_ns: u64,
+    counted_ns: u64,
+    counted: HashMap<(Option<u32>, String), u64>,
+    /// Passages of hosts whose clock was not known.
+    clockless: u64,
+}
+
+/// Numbers of hosts' names.
+#[derive(Debug, Default)]
+struct Hosts {
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+/// What is put aside: passages, and of each when it was at the driver on our time, and by
+/// how much that may be wrong.
+type Aside = (u64, Passages, Vec<(u64, u64)>);
+
+impl Ledger {
+    /// Goes on where the store's last collector was.
+    pub fn open(store: Store, interval: Duration, print: Option<Print>) -> Result<Ledger, Failure> {
+        let before = store.progress()?;
+        let time = Time::new(before.as_ref())?;
+        let config = Config {
+            window_ns: nanos(interval),
+            ..Config::default()
+        };
+        let told = before.map_or(Told::default(), |before| Told {
+            at_ns: before.told_at_ns,
+            until_ns: before.told_until_ns,
+        });
+        let now_ns = time.now_ns()?;
+        let mut ledger = Ledger {
+            time,
+            config,
+            joiner: Joiner::new(config, told),
+            clocks: Clocks::default(),
+            hosts: Hosts::default(),
+            print,
+            due_ns: config.next_end(now_ns),
+            counted_ns: now_ns,
+            counted: HashMap::new(),
+            clockless: 0,
+            store,
+        };
+        ledger.take_up()?;
+        Ok(ledger)
+    }
+
+    /// What was put aside, in the order in which it came.
+    fn take_up(&mut self) -> Result<(), Failure> {
+        let Ledger {
+            store,
+            hosts,
+            joiner,
+            ..
+        } = self;
+        let mut damaged = 0;
+        store.pending(|host, body| match wire::decode::<Aside>(&body) {
+            Ok((arrived_ns, passages, edges)) => {
+                let host = hosts.number(&host);
+                halves(host, arrived_ns, &passages, &edges).for_each(|half| joiner.add(half));
+            }
+            Err(_) => damaged += 1,
+        })?;
+        if damaged > 0 {
+            tell(format_args!(
+                "{damaged} rows of the store's table 'pending' are damaged, and left out"
+            ));
+        }
+        Ok(())
+    }
+
+    /// An agent comes: which batch is the last that is stored?
+    pub fn hello(&mut self, agent: &Agent) -> Result<u64, Failure> {
+        let last = self.store.last_batch(agent.name.as_str(), &agent.run)?;
+        let again = if last.is_some() { " again" } else { "" };
+        tell(format_args!(
+            "{} is here{again}, from {}",
+            agent.name, agent.address
+        ));
+        Ok(last.unwrap_or(0))
+    }
+
+    /// An agent is gone.
+    pub fn gone(&mut self, _agent: &Agent) {}
+
+    /// Stores batches, unless they are there. When it returns, they are on the disk.
+    pub fn store(&mut self, batches: &[(Agent, Batch)]) -> Result<(), Failure> {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let now_ns = self.time.now_ns()?;
+        let to_unix_ns = self.time.to_unix_ns()?;
+        let Ledger {
+            store,
+            time,
+            clocks,
+            hosts,
+            counted,
+            ..
+        } = self;
+        let written = store.write(|to| {
+            let mut all = Vec::new();
+            let mut clockless = 0;
+            for (agent, batch) in batches {
+                let name = agent.name.as_str();
+                let now_unix_ns = unix(now_ns, to_unix_ns);
+                if !to.batch(name, &agent.run, batch.number, now_unix_ns)? {
+                    continue;
+                }
+                let Content {
+                    intervals,
+                    passages,
+                    trips: _,
+                    counters,
+                } = &batch.content;
+                for interval in intervals {
+                    let ended = clocks.convert(name, interval.end_ns);
+                    let ended = ended.map(|ended| unix(time.at(ended.ns), to_unix_ns));
+                    write_interval(to, name, interval, ended.unwrap_or(interval.end_unix_ns))?;
+                }
+                let host = hosts.number(name);
+                for (counter, value) in counters {
+                    let before = counted.insert((Some(host), counter.clone()), *value);
+                    if before != Some(*value) {
+                        to.counter(now_unix_ns, Some(name), counter, *value)?;
+                    }
+                }
+                let known = passages.0.iter().filter_map(|passage| {
+                    let edge_ns = Half::edge_of(passage)?;
+                    let edge = clocks.convert(name, edge_ns)?;
+                    Some((*passage, (time.at(edge.ns), edge.bound_ns)))
+                });
+                let (known, edges): (Vec<_>, Vec<_>) = known.unzip();
+                clockless += (passages.0.len() - known.len()) as u64;
+                if known.is_empty() {
+                    continue;
+                }
+                let aside: Aside = (now_ns, Passages(known), edges);
+                let body = wire::encode(&aside).expect("shorter than the batch and its times");
+                to.put_aside(name, now_ns, &body)?;
+                all.push((host, aside));
+            }
+            Ok((all, clockless))
+        });
+        let (all, clockless) = written?;
+        self.clockless += clockless;
+        for (host, (arrived_ns, passages, edges)) in &all {
+            let halves = halves(*host, *arrived_ns, passages, edges);
+            halves.for_each(|half| self.joiner.add(half));
+        }
+        Ok(())
+    }
+
+    /// Tells the intervals that are over, if there are any.
+    pub fn look(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+        let now_ns = self.time.now_ns()?;
+        if now_ns < self.due_ns + GRACE_NS {
+            return Ok(());
+        }
+        let until_ns = self.due_ns;
+        self.due_ns = self.config.next_end(now_ns - GRACE_NS);
+        if now_ns - self.counted_ns >= COUNTED_NS {
+            self.counted_ns = now_ns;
+            self.count(refusals)?;
+        }
+        self.tell_until(now_ns, until_ns)
+    }
+
+    /// Tells all that is left. What comes later is told apart.
+    pub fn finish(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+        let now_ns = self.time.now_ns()?;
+        self.count(refusals)?;
+        // As if it had settled.
+        let settled_ns = now_ns + self.config.settle_ns;
+        self.tell_until(settled_ns, now_ns + self.config.window_ns)
+    }
+
+    fn tell_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Failure> {
+        let windows = self.joiner.take(now_ns, until_ns);
+        let to_unix_ns = self.time.to_unix_ns()?;
+        let progress = Progress {
+            boot: self.time.boot.clone(),
+            offset_ns: self.time.offset_ns,
+            told_at_ns: now_ns,
+            told_until_ns: until_ns,
+        };
+        // Of a byte in an interval that is not told yet, the first half may have come so
+        // long before its end.
+        let Config {
+            window_ns,
+            wait_ns,
+            settle_ns,
+            ..
+        } = self.config;
+        let needed_ns = until_ns.saturating_sub(window_ns + wait_ns + settle_ns + GRACE_NS);
+        let Ledger { store, hosts, .. } = self;
+        store.write(|to| {
+            for window in &windows {
+                write_window(
+                    to,
+                    hosts,
+                    window,
+                    window_ns,
+                    unix(window.end_ns, to_unix_ns),
+                )?;
+            }
+            to.progress(&progress)?;
+            to.forget(needed_ns)
+        })?;
+        self.print(&windows, to_unix_ns)
+    }
+
+    fn print(&mut self, windows: &[Window], to_unix_ns: i64) -> Result<(), Failure> {
+        let Some(print) = &mut self.print else {
+            return Ok(());
+        };
+        print.output.source_mut().clock = Clock::with_offset(to_unix_ns.into());
+        for window in windows {
+            for (key, path) in &window.paths {
+                if key.flow.is_some() && !print.flows {
+                    continue;
+                }
+                print.output.path(&PathTable {
+                    end_ns: window.end_ns,
+                    length_ns: self.config.window_ns,
+                    tx_host: self.hosts.name(key.tx_host),
+                    rx_host: self.hosts.name(key.rx_host),
+                    flow: key.flow,
+                    resent: key.resent,
+                    path,
+                })?;
+            }
+        }
+        Ok(print.output.flush()?)
+    }
+
+    /// Writes what the collector itself has counted.
+    fn count(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+        let joined = self.joiner.counters();
+        let refused = refusals.by_reason();
+        let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
+        let joined = [
+            ("matched", joined.matched),
+            ("resent", joined.resent),
+            ("clamped", joined.clamped),
+            ("clock_faults", joined.clock_faults),
+            ("clockless", self.clockless),
+            ("unmatched_tx", joined.unmatched_tx),
+            ("unmatched_rx", joined.unmatched_rx),
+            ("crowded", joined.crowded),
+            ("flows_untold", joined.flows_untold),
+        ];
+        let joined = joined.map(|(name, count)| (name.to_owned(), count));
+        let now_unix_ns = unix(self.time.now_ns()?, self.time.to_unix_ns()?);
+        let counted = &mut self.counted;
+        let changed: Vec<_> = joined
+            .into_iter()
+            .chain(refused)
+            .filter(|(name, count)| counted.insert((None, name.clone()), *count) != Some(*count))
+            .collect();
+        self.store.write(|to| {
+            for (name, count) in &changed {
+                to.counter(now_unix_ns, None, name, *count)?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+fn halves(
+    host: u32,
+    arrived_ns: u64,
+    passages: &Passages,
+    edges: &[(u64, u64)],
+) -> impl Iterator<Item = Half> {
+    let each = passages.0.iter().zip(edges);
+    each.map(move |(passage, (edge_ns, bound_ns))| Half {
+        host,
+        passage: *passage,
+        edge_ns: *edge_ns,
+        bound_ns: *bound_ns,
+        arrived_ns,
+    })
+}
+
+fn write_interval(
+    to: &mut Writing<'_>,
+    host: &str,
+    interval: &Interval,
+    time_ns: i64,
+) -> Written<()> {
+    for row in &interval.rows {
+        let both = [(false, &row.histogram), (true, &row.again)];
+        let some = both
+            .into_iter()
+            .filter(|(resent, histogram)| !resent || histogram.count() > 0);
+        for (resent, histogram) in some {
+            to.interval(&IntervalRow {
+                time_ns,
+                length_ns: interval.length_ns,
+                host,
+                flow: None,
+                segment: row.segment,
+                resent,
+                histogram,
+                hook_from: row.hook_from.as_deref(),
+                hook_to: row.hook_to.as_deref(),
+                missing: row.missing.map(|layer| layer.name()),
+            })?;
+        }
+    }
+    for flow in &interval.flows {
+        for segment in &flow.segments {
+            to.interval(&IntervalRow {
+                time_ns,
+                length_ns: interval.length_ns,
+                host,
+                flow: Some(flow.ends),
+                segment: segment.segment,
+                resent: false,
+                histogram: &segment.histogram,
+                hook_from: None,
+                hook_to: None,
+                missing: None,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn write_window(
+    to: &mut Writing<'_>,
+    hosts: &Hosts,
+    window: &Window,
+    length_ns: u64,
+    time_ns: i64,
+) -> Written<()> {
+    for (key, path) in &window.paths {
+        for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
+            let between = leg.direction().is_none();
+            to.path(&PathRow {
+                time_ns,
+                length_ns,
+                tx_host: Some(hosts.name(key.tx_host)),
+                rx_host: Some(hosts.name(key.rx_host)),
+                flow: key.flow,
+                leg,
+                resent: key.resent,
+                method: PathMethod::Matched,
+                histogram,
+                bound_ns: between.then_some(path.bound_ns),
+                clamped: if between { path.clamped } else { 0 },
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn unix(time_ns: u64, to_unix_ns: i64) -> i64 {
+    time_ns.cast_signed().saturating_add(to_unix_ns)
+}
+
+impl Hosts {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    fn name(&self, number: u32) -> &str {
+        &self.names[number as usize]
+    }
+}

@@ -1,0 +1,173 @@
+//! `dwell collect`: what agents on many hosts measured, in one store.
+
+mod clocks;
+mod desk;
+mod ledger;
+mod time;
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc::RecvTimeoutError},
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use dwell_fleet::{Key, Server};
+use dwell_records::{Output, Sink, Source, entry, store::Store};
+
+use self::{
+    desk::{Job, Jobs, desk},
+    ledger::Ledger,
+};
+use crate::{
+    args::{positive_duration, socket},
+    exit::{Exit, Failure},
+    identity::IdentityArgs,
+    stop::Stop,
+    tell::tell,
+};
+
+/// Between two looks whether to end, or whether an interval is over.
+const POLL: Duration = Duration::from_millis(50);
+/// Batches that are stored at once.
+const MOST_JOBS: usize = 512;
+
+/// Gather what agents on many hosts measured
+///
+/// Listens for `dwell agent`, writes what it tells into a store, and joins what two hosts tell of
+/// the same bytes: the time in the network between them, and from socket to socket. What was
+/// acknowledged to an agent is on the disk.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell collect --new-key fleet.key          a key for agents and collector
+  dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key
+  dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key --format text")]
+#[group(skip)]
+pub struct Args {
+    /// Where to listen for agents
+    #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present = "new_key")]
+    listen: Option<SocketAddr>,
+
+    /// The file to keep it in: SQLite, made if it is not there
+    #[arg(long, value_name = "FILE", required_unless_present = "new_key")]
+    store: Option<PathBuf>,
+
+    #[command(flatten)]
+    identity: IdentityArgs,
+
+    /// Make a file with a new key, and end
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    new_key: Option<PathBuf>,
+
+    /// Time over which the way between hosts is summed up
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
+    interval: Duration,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+
+    /// Print the way of bytes between each two hosts, an interval at a time
+    #[arg(long, value_enum, default_value_t = Format::None)]
+    format: Format,
+
+    /// With --format, each flow by itself too
+    #[arg(long)]
+    flows: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    None,
+    Text,
+    Jsonl,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if let Some(path) = &args.new_key {
+        Key::make(path)?;
+        return Ok(Exit::Done);
+    }
+    let (Some(listen), Some(path)) = (args.listen, &args.store) else {
+        unreachable!("clap requires both");
+    };
+    let identity = args.identity.identity()?;
+    let stop = Stop::listen(args.duration)?;
+    let mut ledger = Ledger::open(Store::open(path)?, args.interval, args.output()?)?;
+    let (desk, jobs) = desk();
+    let server = Server::start(listen, identity, Arc::clone(&desk))?;
+    tell(format_args!("agents are awaited at {}", server.address()));
+    let ended = work(&mut ledger, &jobs, &stop, &server);
+    let refusals = server.refusals();
+    // Who waits for an answer is told that there is none.
+    drop(jobs);
+    drop(server);
+    match ended {
+        Err(failure) if failure.exit == Exit::Incomplete => Err(failure),
+        ended => {
+            let finished = ledger.finish(&refusals);
+            ended.and(finished).map(|()| Exit::Done)
+        }
+    }
+}
+
+/// Stores what comes, many batches at once, until it is to end.
+fn work(ledger: &mut Ledger, jobs: &Jobs, stop: &Stop, server: &Server) -> Result<(), Failure> {
+    let mut looked = Instant::now();
+    while !stop.is_asked() {
+        match jobs.next(POLL, MOST_JOBS) {
+            Ok(some) => serve(ledger, some)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        if looked.elapsed() >= POLL {
+            looked = Instant::now();
+            ledger.look(&server.refusals())?;
+        }
+    }
+    Ok(())
+}
+
+fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
+    let mut batches = Vec::new();
+    for job in jobs {
+        match job {
+            Job::Hello(agent, answer) => {
+                let _ = answer.send(ledger.hello(&agent)?);
+            }
+            Job::Gone(agent, why) => {
+                ledger.gone(&agent);
+                tell(format_args!("{} is gone: {why}", agent.name));
+            }
+            Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
+        }
+    }
+    let (told, answers): (Vec<_>, Vec<_>) = batches
+        .into_iter()
+        .map(|(agent, batch, answer)| ((agent, batch), answer))
+        .unzip();
+    ledger.store(&told)?;
+    for answer in answers {
+        let _ = answer.send(());
+    }
+    Ok(())
+}
+
+impl Args {
+    fn output(&self) -> Result<Option<ledger::Print>, Failure> {
+        let name = match self.format {
+            Format::None => return Ok(None),
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+        };
+        let format = entry(name).expect("a format of this name");
+        let output = Output::new((format.new)(), Sink::stdout()?, Source::default());
+        Ok(Some(ledger::Print {
+            output,
+            flows: self.flows,
+        }))
+    }
+}

@@ -1,0 +1,46 @@
+//! The collector's time, in which passages of all hosts are compared.
+
+use std::fs;
+
+use dwell_records::store::Progress;
+
+use crate::{
+    exit::{Exit, Failure},
+    source::{clock, monotonic_ns},
+};
+
+/// CLOCK_MONOTONIC from a beginning that makes it nearly Unix time. It goes on evenly
+/// where that is set, and is the same in all runs of the collector on one boot.
+#[derive(Debug, Clone)]
+pub struct Time {
+    pub boot: String,
+    pub offset_ns: i64,
+}
+
+impl Time {
+    /// As before, if this is the same boot.
+    pub fn new(before: Option<&Progress>) -> Result<Time, Failure> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_err(|error| Failure::new(Exit::Host, error))?;
+        let boot = boot.trim().to_owned();
+        let offset_ns = match before {
+            Some(before) if before.boot == boot => before.offset_ns,
+            _ => clock()?.unix_ns(0) as i64,
+        };
+        Ok(Time { boot, offset_ns })
+    }
+
+    pub fn now_ns(&self) -> Result<u64, Failure> {
+        monotonic_ns().map(|ns| self.at(ns))
+    }
+
+    /// Of a time by CLOCK_MONOTONIC.
+    pub fn at(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add_signed(self.offset_ns)
+    }
+
+    /// Unix time less this one, now.
+    pub fn to_unix_ns(&self) -> Result<i64, Failure> {
+        Ok(clock()?.unix_ns(0) as i64 - self.offset_ns)
+    }
+}
