@@ -23,4 +23,4 @@ pub use identity::{Identity, Key};
 pub use link::Secret;
 pub use outbox::{Backlog, Outbox};
 pub use server::{Agent, Desk, Refusals, Server};
-pub use uplink::{Event, Uplink};
+pub use uplink::{CollectorName, Event, Uplink};

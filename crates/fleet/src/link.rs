@@ -52,7 +52,13 @@ impl Link {
         let mut tls = ServerConnection::new(identity.server.clone()).map_err(tls)?;
         let mut stream = Timed::new(stream)?;
         while tls.is_handshaking() {
-            tls.complete_io(&mut stream)?;
+            tls.complete_io(&mut stream).map_err(|io| {
+                // It may hang up on us before it says why.
+                match tls.negotiated_cipher_suite() {
+                    Some(_) if io.kind() != io::ErrorKind::TimedOut => FrameError::Stranger(io),
+                    _ => io.into(),
+                }
+            })?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
         Ok(Link {

@@ -1,8 +1,9 @@
 //! An agent's connection to its collector, which is made again whenever it is lost.
 
 use std::{
-    io,
+    fmt, io,
     net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
+    str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -28,6 +29,35 @@ const STORING: Duration = Duration::from_secs(60);
 
 /// To say goodbye to it.
 const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Where a collector is: HOST:PORT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectorName(String);
+
+impl CollectorName {
+    fn host(&self) -> &str {
+        let (host, _) = self.0.rsplit_once(':').unwrap_or_default();
+        host.trim_matches(['[', ']'])
+    }
+}
+
+impl FromStr for CollectorName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<CollectorName, Error> {
+        let is_place = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        match text.rsplit_once(':').is_some_and(is_place) {
+            true => Ok(CollectorName(text.into())),
+            false => Err(Error::Collector(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for CollectorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// What becomes of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,22 +87,18 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// Begins to look for the collector at "HOST:PORT". At most `most_bytes` wait for it.
+    /// Begins to look for the collector. At most `most_bytes` wait for it.
     ///
     /// # Errors
     ///
-    /// [`Error`], if this is no place of a collector, or no thread can be started.
+    /// [`Error::Thread`], if no thread can be started.
     pub fn start(
-        collector: &str,
+        collector: CollectorName,
         identity: Identity,
         hello: Hello,
         most_bytes: usize,
         tell: impl FnMut(Event) + Send + 'static,
     ) -> Result<Uplink, Error> {
-        let is_place = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
-        if !collector.rsplit_once(':').is_some_and(is_place) {
-            return Err(Error::Collector(collector.into()));
-        }
         let (stop, stopped) = mpsc::channel();
         let (at_end, ends) = mpsc::channel();
         let uplink = Uplink {
@@ -82,7 +108,7 @@ impl Uplink {
             ends,
         };
         let mut sender = Sending {
-            collector: collector.into(),
+            collector,
             identity,
             hello,
             outbox: Arc::clone(&uplink.outbox),
@@ -132,7 +158,7 @@ impl Drop for Uplink {
 
 /// The thread's side.
 struct Sending {
-    collector: String,
+    collector: CollectorName,
     identity: Identity,
     hello: Hello,
     outbox: Arc<Outbox>,
@@ -203,11 +229,9 @@ impl Sending {
     }
 
     fn connect(&mut self) -> Result<(Link, SocketAddr), String> {
-        let (host, _) = self.collector.rsplit_once(':').unwrap_or_default();
-        let host = host.trim_matches(['[', ']']);
-        let name = self.identity.collector(host);
+        let name = self.identity.collector(self.collector.host());
         let name = name.map_err(|error| error.to_string())?;
-        let stream = dial(&self.collector).map_err(|io| io.to_string())?;
+        let stream = dial(&self.collector.0).map_err(|io| io.to_string())?;
         let address = stream.peer_addr().map_err(|io| io.to_string())?;
         let copy = stream.try_clone().map_err(|io| io.to_string())?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);

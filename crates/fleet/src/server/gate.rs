@@ -86,6 +86,7 @@ impl Gate {
     pub(super) fn refuse(&self, error: &FrameError) {
         let counter = match error {
             FrameError::Io(io) if io.kind() == io::ErrorKind::TimedOut => &self.slow,
+            FrameError::Stranger(_) => &self.strangers,
             FrameError::Io(io) if is_stranger(io) => &self.strangers,
             _ => &self.garbage,
         };
@@ -125,21 +126,10 @@ impl Drop for Pass {
     }
 }
 
-/// It speaks TLS, but one of the sides does not trust the other.
+/// It speaks TLS, and cannot show what we want to see.
 fn is_stranger(io: &io::Error) -> bool {
-    use rustls::Error::{
-        AlertReceived, InvalidCertificate, NoCertificatesPresented, PeerIncompatible,
-    };
     let tls = io.get_ref().and_then(|inner| inner.downcast_ref());
-    matches!(
-        tls,
-        Some(
-            InvalidCertificate(_)
-                | NoCertificatesPresented
-                | AlertReceived(_)
-                | PeerIncompatible(_)
-        )
-    )
+    matches!(tls, Some(rustls::Error::PeerIncompatible(_)))
 }
 
 #[cfg(test)]

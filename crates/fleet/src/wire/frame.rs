@@ -15,6 +15,9 @@ pub enum FrameError {
     /// The connection failed, or is slow.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// It speaks TLS, and did not show that it is one of us.
+    #[error("the other side did not show who it is: {0}")]
+    Stranger(io::Error),
     /// It ended between two messages.
     #[error("the other side ended the connection")]
     End,

@@ -98,7 +98,14 @@ pub fn agent(name: &str, run: u8, collector: &str, identity: &Identity) -> TestA
     let tell = move |event| {
         let _ = told.send(event);
     };
-    let uplink = Uplink::start(collector, identity.clone(), hello, MB, tell).unwrap();
+    let uplink = Uplink::start(
+        collector.parse().unwrap(),
+        identity.clone(),
+        hello,
+        MB,
+        tell,
+    )
+    .unwrap();
     TestAgent {
         uplink,
         events,
