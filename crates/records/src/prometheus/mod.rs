@@ -12,6 +12,7 @@
 //! from its histograms as buckets.
 
 mod exposition;
+mod fleet;
 mod response;
 mod server;
 
@@ -26,6 +27,7 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 use exposition::Exposition;
+pub use fleet::Family;
 pub use server::{ServeError, Server, serve};
 
 /// Upper bounds of the buckets of `dwell_rtt_seconds` in nanoseconds, 10 µs to
@@ -64,6 +66,7 @@ pub struct Metrics {
 struct State {
     rtt: BTreeMap<GroupLabels, Histogram>,
     response: response::Responses,
+    fleet: fleet::Fleet,
     counters: Option<Counters>,
     maps: BTreeMap<String, Map>,
     programs: BTreeMap<String, Program>,
@@ -172,6 +175,7 @@ impl Metrics {
         text.sample("dwell_build_info", &[("version", &self.version)], 1);
         write_rtt(&state.rtt, &mut text);
         state.response.write(&mut text);
+        state.fleet.write(&mut text);
         if let Some(counters) = &state.counters {
             write_counters(counters, &mut text);
         }
