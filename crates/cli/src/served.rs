@@ -10,6 +10,9 @@ use dwell_records::{
 
 use crate::{exit::Failure, tell::tell};
 
+/// Of what has no option for it: hosts by segments.
+const MAX_SERIES: u32 = 10_000;
+
 /// Serves metrics while it lives.
 pub struct Served {
     /// What is served.
@@ -36,6 +39,11 @@ impl Served {
             interfaces,
             _server: server,
         })
+    }
+
+    /// The same, of what has nothing to do with interfaces.
+    pub fn plain(address: SocketAddr) -> Result<Served, Failure> {
+        Served::start(address, MAX_SERIES, Interfaces::default())
     }
 
     /// The label of an interface; empty if it is not known.

@@ -50,11 +50,23 @@ fn stack_help() {
 }
 
 #[test]
+fn agent_help() {
+    insta::assert_snapshot!(help(&["agent", "--help"]));
+}
+
+#[test]
+fn collect_help() {
+    insta::assert_snapshot!(help(&["collect", "--help"]));
+}
+
+#[test]
 fn no_line_of_any_help_is_wider_than_the_terminal() {
     for verb in [
         &["--help"][..],
         &["-h"],
         &["rtt", "--help"],
+        &["agent", "--help"],
+        &["collect", "--help"],
         &["rtt", "-h"],
         &["doctor", "--help"],
         &["lab", "--help"],

@@ -6,6 +6,7 @@
 mod bad_input;
 mod doctor;
 mod errors;
+mod fleet;
 mod formats;
 mod help;
 mod lab;

@@ -630,7 +630,7 @@ fn root_nothing_stays_attached_however_it_ends() {
     }
 }
 
-fn link_ids(pid: u32) -> Vec<String> {
+pub fn link_ids(pid: u32) -> Vec<String> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
     descriptors
         .filter_map(|descriptor| std::fs::read_to_string(descriptor.unwrap().path()).ok())

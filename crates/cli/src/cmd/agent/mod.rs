@@ -7,7 +7,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::anyhow;
 use dwell_engine::layers::Config;
 use dwell_fleet::{
-    Event, Uplink,
+    CollectorName, Event, Uplink,
     wire::{AgentName, Hello},
 };
 
@@ -21,6 +21,7 @@ use crate::{
     args::{positive_duration, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
+    served::Served,
     stop::Stop,
     tell::tell,
 };
@@ -43,7 +44,7 @@ Examples:
 pub struct Args {
     /// Where `dwell collect` listens
     #[arg(long, value_name = "HOST:PORT")]
-    collector: String,
+    collector: CollectorName,
 
     #[command(flatten)]
     identity: IdentityArgs,
@@ -96,19 +97,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ..args.selection.config(args.sample_bytes)?
     };
     let stop = Stop::listen(args.duration)?;
+    let served = args.metrics.map(Served::plain).transpose()?;
     let mut live = Live::attach(config, Some(args.max_flows), &args.selection)?;
     let collector = args.collector.clone();
     let told = move |event| match event {
         Event::Connected { collector, .. } => {
-            tell(format_args!("the collector at {collector} is there"))
+            tell(format_args!("the collector at {collector} is there"));
         }
-        Event::Lost { why } => tell(format_args!(
-            "no collector at {collector}: {why}; what is measured waits"
-        )),
+        Event::Lost { why } => {
+            tell(format_args!(
+                "no collector at {collector}: {why}; what is measured waits"
+            ));
+        }
     };
     let most_bytes = args.buffer as usize * 1_000_000;
-    let uplink = Uplink::start(&args.collector, identity, hello, most_bytes, told)?;
-    let mut send = Send::new(uplink);
+    let uplink = Uplink::start(args.collector.clone(), identity, hello, most_bytes, told)?;
+    let mut send = Send::new(uplink, served);
     let watched = live.watch(args.interval, &stop, &mut send);
     live.detach();
     let told = live.end_interval(&mut send);

@@ -7,10 +7,10 @@ use dwell_fleet::{
     Backlog, Uplink,
     wire::{Content, Flow, FlowSegment, Interval as Told, Row},
 };
-use dwell_records::StackRow;
+use dwell_records::{StackRow, prometheus::Family};
 
 use super::super::stack::live::{Hear, Interval};
-use crate::{exit::Failure, source::clock};
+use crate::{exit::Failure, served::Served, source::clock};
 
 /// Passages wait so long for others, so that batches are worth their cost.
 const GATHERED: Duration = Duration::from_millis(100);
@@ -19,17 +19,19 @@ const PASSAGES: usize = 8192;
 /// Flows in a batch, at most 30 KB each.
 const FLOWS: usize = 128;
 
-/// Sends what it hears.
+/// Sends what it hears, and serves it.
 pub struct Send {
     uplink: Uplink,
+    served: Option<Served>,
     passages: Vec<Passage>,
     sent: Instant,
 }
 
 impl Send {
-    pub fn new(uplink: Uplink) -> Send {
+    pub fn new(uplink: Uplink, served: Option<Served>) -> Send {
         Send {
             uplink,
+            served,
             passages: Vec::new(),
             sent: Instant::now(),
         }
@@ -53,6 +55,23 @@ impl Send {
     }
 }
 
+impl Send {
+    /// For Prometheus.
+    fn serve(&self, interval: &Interval, counters: &[(String, u64)], backlog: Backlog) {
+        let Some(Served { metrics, .. }) = &self.served else {
+            return;
+        };
+        for row in &interval.rows {
+            metrics.segment(row.segment, &row.histogram);
+        }
+        for (reason, bytes) in counters {
+            metrics.set(&Family::LEFT_OUT, reason, *bytes);
+        }
+        metrics.set(&Family::BACKLOG, "", backlog.bytes);
+        metrics.set(&Family::DROPPED, "", backlog.dropped);
+    }
+}
+
 impl Hear for Send {
     fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
         self.passages.push(*passage);
@@ -67,6 +86,10 @@ impl Hear for Send {
     }
 
     fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        let counters = counters(&interval.counters);
+        let backlog = self.uplink.backlog();
+        self.serve(interval, &counters, backlog);
+        let dropped = ("batches_dropped".to_owned(), backlog.dropped);
         let unix_ns = clock()?.unix_ns(interval.end_ns);
         let told = |rows, flows| Told {
             end_ns: interval.end_ns,
@@ -87,7 +110,7 @@ impl Hear for Send {
         });
         self.uplink.push(Content {
             intervals: vec![told(rows.collect(), Vec::new())],
-            counters: counters(&interval.counters, self.uplink.backlog()),
+            counters: counters.into_iter().chain([dropped]).collect(),
             ..Content::default()
         });
         for some in interval.flows.chunks(FLOWS) {
@@ -114,7 +137,7 @@ fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
     segments.collect()
 }
 
-fn counters(counters: &Counters, backlog: Backlog) -> Vec<(String, u64)> {
+fn counters(counters: &Counters) -> Vec<(String, u64)> {
     let named = [
         ("tx_unbegun", counters.tx_unbegun),
         ("rx_unbegun", counters.rx_unbegun),
@@ -125,7 +148,6 @@ fn counters(counters: &Counters, backlog: Backlog) -> Vec<(String, u64)> {
         ("rx_unwalked", counters.rx_unwalked),
         ("passages_lost", counters.passages_lost),
         ("flows_untold", counters.flows_untold),
-        ("batches_dropped", backlog.dropped),
     ];
     let missed =
         Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));

@@ -7,16 +7,17 @@ use dwell_engine::layers::{
     join::{Config, Half, Joiner, Told, Window},
 };
 use dwell_fleet::{
-    Agent, Refusals,
+    Agent, Refusals, Server,
     wire::{self, Batch, Content, Interval, Passages},
 };
 use dwell_records::{
     Clock, Output, PathTable,
+    prometheus::Family,
     store::{IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written},
 };
 
 use super::{clocks::Clocks, time::Time};
-use crate::{args::nanos, exit::Failure, tell::tell};
+use crate::{args::nanos, exit::Failure, served::Served, tell::tell};
 
 /// An interval is told so long after its end: agents gather for a while what they tell,
 /// and bytes settle.
@@ -40,12 +41,15 @@ pub struct Ledger {
     clocks: Clocks,
     hosts: Hosts,
     print: Option<Print>,
+    served: Option<Served>,
     /// When the next interval is told.
     due_ns: u64,
     counted_ns: u64,
     counted: HashMap<(Option<u32>, String), u64>,
     /// Passages of hosts whose clock was not known.
     clockless: u64,
+    /// Batches.
+    stored: u64,
 }
 
 /// Numbers of hosts' names.
@@ -61,7 +65,12 @@ type Aside = (u64, Passages, Vec<(u64, u64)>);
 
 impl Ledger {
     /// Goes on where the store's last collector was.
-    pub fn open(store: Store, interval: Duration, print: Option<Print>) -> Result<Ledger, Failure> {
+    pub fn open(
+        store: Store,
+        interval: Duration,
+        print: Option<Print>,
+        served: Option<Served>,
+    ) -> Result<Ledger, Failure> {
         let before = store.progress()?;
         let time = Time::new(before.as_ref())?;
         let config = Config {
@@ -80,10 +89,12 @@ impl Ledger {
             clocks: Clocks::default(),
             hosts: Hosts::default(),
             print,
+            served,
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
             counted: HashMap::new(),
             clockless: 0,
+            stored: 0,
             store,
         };
         ledger.take_up()?;
@@ -189,6 +200,7 @@ impl Ledger {
         });
         let (all, clockless) = written?;
         self.clockless += clockless;
+        self.stored += batches.len() as u64;
         for (host, (arrived_ns, passages, edges)) in &all {
             let halves = halves(*host, *arrived_ns, passages, edges);
             halves.for_each(|half| self.joiner.add(half));
@@ -197,7 +209,7 @@ impl Ledger {
     }
 
     /// Tells the intervals that are over, if there are any.
-    pub fn look(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+    pub fn look(&mut self, server: &Server) -> Result<(), Failure> {
         let now_ns = self.time.now_ns()?;
         if now_ns < self.due_ns + GRACE_NS {
             return Ok(());
@@ -206,8 +218,9 @@ impl Ledger {
         self.due_ns = self.config.next_end(now_ns - GRACE_NS);
         if now_ns - self.counted_ns >= COUNTED_NS {
             self.counted_ns = now_ns;
-            self.count(refusals)?;
+            self.count(&server.refusals())?;
         }
+        self.serve_counts(server);
         self.tell_until(now_ns, until_ns)
     }
 
@@ -252,7 +265,22 @@ impl Ledger {
             to.progress(&progress)?;
             to.forget(needed_ns)
         })?;
+        self.serve(&windows);
         self.print(&windows, to_unix_ns)
+    }
+
+    /// For Prometheus.
+    fn serve(&self, windows: &[Window]) {
+        let Some(Served { metrics, .. }) = &self.served else {
+            return;
+        };
+        let paths = windows.iter().flat_map(|window| &window.paths);
+        for (key, path) in paths.filter(|(key, _)| key.flow.is_none()) {
+            let (tx, rx) = (self.hosts.name(key.tx_host), self.hosts.name(key.rx_host));
+            for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
+                metrics.leg(tx, rx, leg, histogram);
+            }
+        }
     }
 
     fn print(&mut self, windows: &[Window], to_unix_ns: i64) -> Result<(), Failure> {
@@ -279,12 +307,10 @@ impl Ledger {
         Ok(print.output.flush()?)
     }
 
-    /// Writes what the collector itself has counted.
-    fn count(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+    /// What became of the bytes that agents told of.
+    fn outcomes(&self) -> [(&'static str, u64); 9] {
         let joined = self.joiner.counters();
-        let refused = refusals.by_reason();
-        let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
-        let joined = [
+        [
             ("matched", joined.matched),
             ("resent", joined.resent),
             ("clamped", joined.clamped),
@@ -294,11 +320,33 @@ impl Ledger {
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),
             ("flows_untold", joined.flows_untold),
-        ];
-        let joined = joined.map(|(name, count)| (name.to_owned(), count));
+        ]
+    }
+
+    /// Tells Prometheus what the collector itself has counted.
+    fn serve_counts(&self, server: &Server) {
+        let Some(Served { metrics, .. }) = &self.served else {
+            return;
+        };
+        for (outcome, bytes) in self.outcomes() {
+            metrics.set(&Family::BYTES, outcome, bytes);
+        }
+        for (reason, connections) in server.refusals().by_reason() {
+            metrics.set(&Family::REFUSED, reason, connections);
+        }
+        metrics.set(&Family::AGENTS, "", server.agents() as u64);
+        metrics.set(&Family::STORED, "", self.stored);
+    }
+
+    /// Writes it.
+    fn count(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+        let refused = refusals.by_reason();
+        let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
+        let outcomes = self.outcomes();
+        let outcomes = outcomes.map(|(name, count)| (name.to_owned(), count));
         let now_unix_ns = unix(self.time.now_ns()?, self.time.to_unix_ns()?);
         let counted = &mut self.counted;
-        let changed: Vec<_> = joined
+        let changed: Vec<_> = outcomes
             .into_iter()
             .chain(refused)
             .filter(|(name, count)| counted.insert((None, name.clone()), *count) != Some(*count))

@@ -24,6 +24,7 @@ use crate::{
     args::{positive_duration, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
+    served::Served,
     stop::Stop,
     tell::tell,
 };
@@ -76,6 +77,10 @@ pub struct Args {
     /// With --format, each flow by itself too
     #[arg(long)]
     flows: bool,
+
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS", value_parser = socket)]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,7 +101,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let identity = args.identity.identity()?;
     let stop = Stop::listen(args.duration)?;
-    let mut ledger = Ledger::open(Store::open(path)?, args.interval, args.output()?)?;
+    let served = args.metrics.map(Served::plain).transpose()?;
+    let store = Store::open(path)?;
+    let mut ledger = Ledger::open(store, args.interval, args.output()?, served)?;
     let (desk, jobs) = desk();
     let server = Server::start(listen, identity, Arc::clone(&desk))?;
     tell(format_args!("agents are awaited at {}", server.address()));
@@ -125,7 +132,7 @@ fn work(ledger: &mut Ledger, jobs: &Jobs, stop: &Stop, server: &Server) -> Resul
         }
         if looked.elapsed() >= POLL {
             looked = Instant::now();
-            ledger.look(&server.refusals())?;
+            ledger.look(server)?;
         }
     }
     Ok(())

@@ -1,0 +1,574 @@
+//! `dwell agent` and `dwell collect`: real connections between network namespaces, each with an
+//! agent, and a collector that joins what they tell.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dwell_lab::{Lab, Namespace, Role};
+use nix::sys::signal::Signal;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::support::{
+    CLIENT_RTT, DWELL, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn,
+};
+
+const PORT: u16 = 5201;
+const COLLECTOR: u16 = 4790;
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+
+/// What a collector keeps: its key and its store.
+struct Office {
+    folder: TempDir,
+    address: IpAddr,
+}
+
+impl Office {
+    fn new(address: IpAddr) -> Office {
+        let office = Office {
+            folder: tempfile::tempdir().unwrap(),
+            address,
+        };
+        office.new_key("key");
+        office
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn new_key(&self, name: &str) {
+        let run = dwell(&["collect", "--new-key", self.path(name).to_str().unwrap()]);
+        assert_eq!(run.status, Some(0), "{run}");
+    }
+
+    fn at(&self) -> String {
+        SocketAddr::from((self.address, COLLECTOR)).to_string()
+    }
+
+    /// Starts the collector; agents may come before it listens.
+    fn collect(&self, namespace: &Namespace, more: &[&str]) -> Process {
+        let (key, store, at) = (self.path("key"), self.path("store"), self.at());
+        let always = [
+            "collect",
+            "--listen",
+            &at,
+            "--key-file",
+            key.to_str().unwrap(),
+            "--store",
+            store.to_str().unwrap(),
+        ];
+        let mut process = spawn(namespace, DWELL, &[&always, more].concat());
+        patiently("there is a store", || {
+            assert!(!process.has_ended(), "the collector has ended");
+            self.number("SELECT count(*) + 1 FROM run").is_some()
+        });
+        process
+    }
+
+    /// Starts an agent, and waits until it stamps.
+    fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
+        let (key, at, port) = (self.path("key"), self.at(), PORT.to_string());
+        let always = [
+            "agent",
+            "--collector",
+            &at,
+            "--key-file",
+            key.to_str().unwrap(),
+            "--port",
+            &port,
+            "--name",
+            name,
+            "--sample-bytes",
+            "64",
+        ];
+        let mut process = spawn(namespace, DWELL, &[&always, more].concat());
+        patiently("it stamps", || {
+            process.has_ended() || links(process.id()) >= 10
+        });
+        if process.has_ended() {
+            panic!("it does not stamp:\n{}", process.end());
+        }
+        process
+    }
+
+    /// What a query gives; none where there is nothing yet.
+    fn number(&self, sql: &str) -> Option<i64> {
+        let store = Connection::open(self.path("store")).ok()?;
+        store.busy_timeout(Duration::from_secs(10)).unwrap();
+        let number = store.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
+        number.ok().flatten()
+    }
+
+    fn waits_for_agents(&self, count: i64) {
+        patiently("the agents have told something", || {
+            self.number("SELECT count(DISTINCT host_id) FROM interval") == Some(count)
+        });
+    }
+
+    /// Of the bytes that both hosts told of: those of all flows, those of each are told too.
+    fn leg(&self, segment: &str, direction: &str, figure: &str) -> Option<i64> {
+        self.number(&format!(
+            "SELECT {figure} FROM paths WHERE src IS NULL AND segment = '{segment}'
+                AND ifnull(direction, '') = '{direction}' AND tx_host = 'a' AND rx_host = 'b'"
+        ))
+    }
+
+    fn matched(&self) -> i64 {
+        self.leg("end-to-end", "", "sum(count)").unwrap_or(0)
+    }
+}
+
+/// As `eventually`, for what takes seconds on an idle machine.
+fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not so");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Messages of 640 bytes, each read before the next is sent: 10 bytes each are stamped.
+struct Chat {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Chat {
+    fn open(client: &Namespace, server: &Namespace, address: Ipv4Addr) -> Chat {
+        let listener = server
+            .enter(|| TcpListener::bind((address, PORT)).unwrap())
+            .unwrap();
+        let connect = || TcpStream::connect((address, PORT)).unwrap();
+        let client = client.enter(connect).unwrap();
+        client.set_nodelay(true).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        Chat { client, server }
+    }
+
+    fn say(&mut self, messages: usize) {
+        for _ in 0..messages {
+            self.client.write_all(&[1; 640]).unwrap();
+            self.server.read_exact(&mut [0; 640]).unwrap();
+        }
+    }
+}
+
+fn ended(process: Process, status: i32) -> Run {
+    let run = process.interrupt();
+    assert_eq!(run.status, Some(status), "{run}");
+    run
+}
+
+fn get(namespace: &Namespace, address: &str) -> String {
+    let connect = || TcpStream::connect(address).unwrap();
+    let mut stream = namespace.enter(connect).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Of a run of the agents and the collector: each in its namespace, the collector on the left.
+fn pair(name: &str) -> (Pair, Office) {
+    let pair = Pair::start(name);
+    (pair, Office::new(IpAddr::from([10, 78, 0, 1])))
+}
+
+#[test]
+fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_to_socket() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-sum");
+    let (metrics, of_a) = ("10.78.0.1:9469", "10.78.0.1:9470");
+    let printing = ["--format", "jsonl", "--flows", "--metrics", metrics];
+    let collector = office.collect(&pair.left, &printing);
+    let a = office.agent(&pair.left, "a", &["--metrics", of_a]);
+    let b = office.agent(&pair.right, "b", &[]);
+    let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
+    chat.say(100);
+    patiently("all is matched", || office.matched() >= 900);
+    chat.say(1);
+    let (metrics, of_a) = (get(&pair.left, metrics), get(&pair.left, of_a));
+    for (text, line) in [
+        (
+            &metrics,
+            "dwell_path_seconds_count{tx_host=\"a\",rx_host=\"b\",direction=\"\",segment=\"network\"} ",
+        ),
+        (&metrics, "dwell_collect_agents 2\n"),
+        (&metrics, "dwell_collect_bytes_total{outcome=\"matched\"} "),
+        (
+            &of_a,
+            "dwell_stack_segment_seconds_count{direction=\"tx\",segment=\"total\"} ",
+        ),
+        (&of_a, "dwell_agent_dropped_batches_total 0\n"),
+    ] {
+        assert!(text.contains(line), "{line}:\n{text}");
+        assert!(!text.contains("10.78."), "no flow is in a metric:\n{text}");
+    }
+    ended(a, 0);
+    ended(b, 0);
+    let run = ended(collector, 0);
+
+    let count = office.matched();
+    assert!(
+        (900..=1010).contains(&count),
+        "{count}: a kernel may miss some"
+    );
+    let sums = |wanted: &str| {
+        let sql = format!(
+            "SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"
+        );
+        office.number(&sql).unwrap()
+    };
+    let whole = sums("segment = 'end-to-end'");
+    let legs = sums("segment NOT IN ('end-to-end', 'total')");
+    assert_eq!(legs, whole, "of the same bytes, to the nanosecond");
+    assert!(
+        whole / count > 1_000,
+        "more than a microsecond: {whole} of {count}"
+    );
+    // The same bytes as each host's agent counted them by itself.
+    for (host, direction) in [("a", "tx"), ("b", "rx")] {
+        let told = |what: &str| {
+            let sql = format!(
+                "SELECT {what} FROM intervals WHERE host = '{host}' AND src IS NULL
+                    AND direction = '{direction}' AND segment = 'total' AND NOT resent"
+            );
+            office.number(&sql).unwrap()
+        };
+        assert!(told("sum(count)") >= count, "{host}");
+        let of_flow = office.number(&format!(
+            "SELECT sum(count) FROM intervals WHERE host = '{host}' AND dport = {PORT}
+                AND direction = '{direction}' AND segment = 'total'"
+        ));
+        assert!(of_flow.unwrap() > 900, "{of_flow:?}");
+        let matched = office
+            .leg("total", direction, "sum(sum_ns) / sum(count)")
+            .unwrap();
+        let mean = told("sum(sum_ns) / sum(count)");
+        assert!(
+            (matched as f64 / mean as f64 - 1.0).abs() < 0.1,
+            "{matched} and {mean} ns"
+        );
+    }
+    // On standard output the same, and of the flow.
+    let objects: Vec<serde_json::Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let printed = |has_flow: bool| -> i64 {
+        let objects = objects.iter().filter(|object| {
+            object["segment"] == "end-to-end" && object["flow"].is_object() == has_flow
+        });
+        objects
+            .map(|object| object["count"].as_i64().unwrap())
+            .sum()
+    };
+    assert_eq!((printed(false), printed(true)), (count, count));
+    assert!(
+        objects
+            .iter()
+            .all(|object| object["schema"] == "dwell.path/1")
+    );
+    for line in [
+        "a is here, from 10.78.0.1",
+        "b is here, from 10.78.0.2",
+        "a is gone: it left",
+    ] {
+        assert!(run.stderr.contains(line), "{line}: {run}");
+    }
+}
+
+#[test]
+fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
+    if skipped() {
+        return;
+    }
+    let lab = line("fleet-t4");
+    let office = Office::new(Lab::address_v4(Role::Vantage).into());
+    let collector = office.collect(lab.vantage(), &[]);
+    let a = office.agent(lab.client(), "a", &[]);
+    let b = office.agent(lab.server(), "b", &[]);
+    let mut chat = Chat::open(lab.client(), lab.server(), Lab::address_v4(Role::Server));
+    office.waits_for_agents(2);
+    chat.say(100);
+    ended(a, 0);
+    ended(b, 0);
+    ended(collector, 0);
+    let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
+    let figure = |figure| office.leg("network", "", figure).unwrap();
+    let (least, mean, p50) = (
+        figure("min(min_ns)"),
+        figure("sum(sum_ns) / sum(count)"),
+        figure("min(p50_ns)"),
+    );
+    eprintln!("one way {one_way} ns; network: least {least}, mean {mean}, median {p50} ns");
+    assert!(office.matched() > 500);
+    assert!(least >= one_way, "nothing is faster than the link");
+    // A busy machine emulates a slower one.
+    assert!(p50 < one_way * 3 / 2, "{p50}");
+    // Where there is a queue in the network, it is in the network.
+    let sent = office
+        .leg("total", "tx", "sum(sum_ns) / sum(count)")
+        .unwrap();
+    assert!(sent < one_way / 2, "{sent}");
+}
+
+#[test]
+fn root_a_collector_that_is_killed_loses_nothing_and_doubles_nothing() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-kill");
+    let mut collector = office.collect(&pair.left, &[]);
+    let a = office.agent(&pair.left, "a", &["--interval", "200ms"]);
+    let b = office.agent(&pair.right, "b", &["--interval", "200ms"]);
+    office.waits_for_agents(2);
+    let mut chat = Chat::open(&pair.left, &pair.right, SERVER);
+    let mut messages = 0;
+    for _ in 0..3 {
+        for _ in 0..20 {
+            chat.say(5);
+            messages += 5;
+            thread::sleep(Duration::from_millis(50));
+        }
+        // Some of it is stored, some of that is matched, and some is under way.
+        collector.signal(Signal::SIGKILL);
+        collector.end();
+        chat.say(20);
+        messages += 20;
+        collector = office.collect(&pair.left, &[]);
+    }
+    let a = a.interrupt();
+    let b = b.interrupt();
+    assert_eq!((a.status, b.status), (Some(0), Some(0)), "{a}{b}");
+    ended(collector, 0);
+    let told = |host: &str, direction: &str| {
+        let sql = format!(
+            "SELECT sum(count) FROM intervals WHERE host = '{host}' AND src IS NULL
+                AND segment = 'total' AND direction = '{direction}'"
+        );
+        office.number(&sql).unwrap()
+    };
+    let bytes = messages * 10;
+    let all = (bytes * 98 / 100)..=bytes;
+    let counts = (told("a", "tx"), told("b", "rx"), office.matched());
+    eprintln!("of {bytes} bytes: sent, read, matched {counts:?}");
+    assert!(
+        all.contains(&counts.0) && all.contains(&counts.1),
+        "{counts:?} of {bytes}"
+    );
+    assert!(
+        ((bytes * 96 / 100)..=bytes).contains(&counts.2),
+        "{counts:?} of {bytes}"
+    );
+    let gaps = "SELECT sum(value) FROM counter WHERE name = 'batches_dropped'";
+    assert_eq!(office.number(gaps), Some(0));
+}
+
+#[test]
+fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-who");
+    let collector = office.collect(&pair.left, &[]);
+    let a = office.agent(&pair.left, "a", &[]);
+    office.new_key("other");
+    let other = office.path("other");
+    let stranger = office.agent(&pair.right, "b", &[]);
+    office.waits_for_agents(2);
+    ended(stranger, 0);
+    let port = PORT.to_string();
+    let at = office.at();
+    let agent = |key: &Path, name: &str| {
+        let arguments = [
+            "agent",
+            "--collector",
+            &at,
+            "--key-file",
+            key.to_str().unwrap(),
+            "--name",
+            name,
+            "--port",
+            &port,
+            "--interval",
+            "100ms",
+            "--duration",
+            "2s",
+        ];
+        spawn(&pair.right, DWELL, &arguments).end()
+    };
+    let stranger = agent(&other, "c");
+    assert_eq!(stranger.status, Some(4), "{stranger}");
+    assert!(stranger.stderr.contains("it is a stranger"), "{stranger}");
+    assert!(stranger.stderr.contains("has not stored"), "{stranger}");
+    let twin = agent(&office.path("key"), "a");
+    assert_eq!(twin.status, Some(4), "{twin}");
+    assert!(
+        twin.stderr
+            .contains("an agent named 'a' is here already, from 10.78.0.1"),
+        "{twin}"
+    );
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], &[0xff; 9]] {
+        let connect = || TcpStream::connect(&at).unwrap();
+        let mut stream = pair.right.enter(connect).unwrap();
+        let _ = stream.write_all(garbage);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    ended(a, 0);
+    ended(collector, 0);
+    let refused = |reason: &str| {
+        office.number(&format!(
+            "SELECT max(value) FROM counter WHERE host_id IS NULL AND name = 'refused {reason}'"
+        ))
+    };
+    assert!(refused("stranger") >= Some(1), "{:?}", refused("stranger"));
+    assert!(refused("name") >= Some(1), "{:?}", refused("name"));
+    assert_eq!(refused("garbage"), Some(3));
+    assert_eq!(office.number("SELECT count(*) FROM host"), Some(2), "a, b");
+}
+
+#[test]
+fn root_of_an_agent_that_is_killed_nothing_stays_attached() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-end");
+    // No collector is needed to measure.
+    let agent = office.agent(&pair.left, "a", &[]);
+    let ids = crate::stack::link_ids(agent.id());
+    assert!(ids.len() >= 10, "{ids:?}");
+    agent.signal(Signal::SIGKILL);
+    agent.end();
+    patiently("nothing is attached", || {
+        ids.iter().all(|id| {
+            let mut show = pair.left.command("bpftool");
+            let shown = crate::support::run(show.args(["link", "show", "id", id]), b"");
+            shown.status != Some(0)
+        })
+    });
+}
+
+#[test]
+fn root_a_collector_whose_disk_is_full_says_so_and_agents_keep_what_it_has_not() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-full");
+    let script = "mount -t tmpfs -o size=256k dwell-test \"$1\" && exec \"$2\" collect --listen \
+        \"$3\" --key-file \"$4\" --store \"$1/store\"";
+    let (folder, key, at) = (office.path("disk"), office.path("key"), office.at());
+    fs::create_dir(&folder).unwrap();
+    let arguments = [
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        folder.to_str().unwrap(),
+        DWELL,
+        &at,
+        key.to_str().unwrap(),
+    ];
+    let collector = spawn(&pair.left, "unshare", &arguments);
+    let agent = office.agent(&pair.left, "a", &["--interval", "20ms"]);
+    let run = collector.end();
+    assert_eq!(run.status, Some(4), "{run}");
+    assert!(run.stderr.contains("cannot write the store"), "{run}");
+    assert!(
+        run.stderr.contains("what was acknowledged is kept"),
+        "{run}"
+    );
+    let agent = agent.interrupt();
+    assert_eq!(agent.status, Some(4), "{agent}");
+    assert!(agent.stderr.contains("what is measured waits"), "{agent}");
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    let office = Office::new(IpAddr::from([127, 0, 0, 1]));
+    let (key, store) = (office.path("key"), office.path("store"));
+    let (key, store) = (key.to_str().unwrap(), store.to_str().unwrap());
+    let open = office.path("open");
+    fs::copy(key, &open).unwrap();
+    fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let short = office.path("short");
+    fs::write(&short, "secret").unwrap();
+    fs::set_permissions(&short, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let text = office.path("text");
+    fs::write(&text, "x".repeat(200)).unwrap();
+    let (open, short, text) = (
+        open.to_str().unwrap(),
+        short.to_str().unwrap(),
+        text.to_str().unwrap(),
+    );
+    let collect = |store, key| {
+        vec![
+            "collect",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            store,
+            "--key-file",
+            key,
+        ]
+    };
+    let agent = |collector, key| vec!["agent", "--collector", collector, "--key-file", key];
+    for (arguments, says) in [
+        (
+            vec!["collect", "--listen", "127.0.0.1:0", "--store", store],
+            "--key-file",
+        ),
+        (vec!["collect", "--key-file", key], "--listen"),
+        (vec!["collect", "--new-key", key], "File exists"),
+        (collect(store, open), "chmod 600"),
+        (collect(store, short), "43 are needed"),
+        (collect(store, "/no/such/key"), "/no/such/key"),
+        (collect(text, key), "is no store of dwell"),
+        (
+            collect("/no/such/folder/store", key),
+            "cannot open the store",
+        ),
+        (
+            vec![
+                "collect",
+                "--listen",
+                "192.0.2.1:1",
+                "--store",
+                store,
+                "--key-file",
+                key,
+            ],
+            "cannot listen on 192.0.2.1:1",
+        ),
+        (vec!["agent", "--key-file", key], "--collector"),
+        (vec!["agent", "--collector", "127.0.0.1:1"], "--key-file"),
+        (
+            vec!["agent", "--collector", "127.0.0.1:1", "--cert", key],
+            "--key",
+        ),
+        (
+            [agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(),
+            "no name for an agent",
+        ),
+        (
+            [agent("127.0.0.1:1", key), vec!["--sample-bytes", "1000"]].concat(),
+            "power of two",
+        ),
+        (agent("nowhere", key), "HOST:PORT"),
+    ] {
+        let run = dwell(&arguments);
+        assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
+        assert!(run.stderr.contains(says), "{arguments:?}: {run}");
+    }
+    assert_eq!(fs::read_to_string(text).unwrap(), "x".repeat(200));
+}
