@@ -11,6 +11,7 @@ mod cmd;
 mod exit;
 mod identity;
 mod served;
+mod session;
 mod source;
 mod stop;
 mod tell;

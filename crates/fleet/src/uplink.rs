@@ -27,6 +27,8 @@ const ALIVE: Duration = Duration::from_secs(3);
 /// A collector may take so long to store a batch.
 const STORING: Duration = Duration::from_secs(60);
 
+/// A collector looks at the agent's clock before it answers a hello.
+const GREETING: Duration = Duration::from_secs(20);
 /// To say goodbye to it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -62,17 +64,25 @@ impl fmt::Display for CollectorName {
 /// What becomes of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The collector takes what is sent.
-    Connected {
+    /// It has shown who it is. From now on it may ask for more than is sent, by what both
+    /// know.
+    Met {
         /// Where it is.
         collector: SocketAddr,
         /// Known to both.
         secret: Secret,
     },
-    /// It does not, or not any more. Told again only if the reason is another.
+    /// The collector takes what is sent.
+    Connected {
+        /// Where it is.
+        collector: SocketAddr,
+    },
+    /// It does not, or not any more.
     Lost {
         /// Why.
         why: String,
+        /// The reason is another than the last time.
+        is_new: bool,
     },
 }
 
@@ -179,10 +189,9 @@ impl Sending {
             if was_welcome {
                 (pause, told) = (FIRST_PAUSE, None);
             }
-            if told.as_ref() != Some(&why) {
-                told = Some(why.clone());
-                (self.tell)(Event::Lost { why });
-            }
+            let is_new = told.as_ref() != Some(&why);
+            told = Some(why.clone());
+            (self.tell)(Event::Lost { why, is_new });
             // Agents that lost a collector together do not come back together.
             match self
                 .stopped
@@ -197,6 +206,9 @@ impl Sending {
     /// One connection, until it is lost; without an error, all was sent.
     fn session(&mut self, was_welcome: &mut bool) -> Result<(), String> {
         let (mut link, collector) = self.connect()?;
+        let secret = link.secret;
+        (self.tell)(Event::Met { collector, secret });
+        link.give(GREETING);
         link.send(&FromAgent::Hello(self.hello.clone()))
             .map_err(|error| said(&error))?;
         let through = match receive(&mut link)? {
@@ -206,8 +218,7 @@ impl Sending {
         };
         *was_welcome = true;
         self.outbox.stored(through);
-        let secret = link.secret;
-        (self.tell)(Event::Connected { collector, secret });
+        (self.tell)(Event::Connected { collector });
         loop {
             match self.outbox.next(ALIVE) {
                 Next::Over => return Ok(()),

@@ -301,7 +301,8 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
     chat.say(100);
     ended(a, 0);
     ended(b, 0);
-    ended(collector, 0);
+    let collector = ended(collector, 0);
+    eprintln!("{collector}");
     let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
     let figure = |figure| office.leg("network", "", figure).unwrap();
     let (least, mean, p50) = (

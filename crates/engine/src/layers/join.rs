@@ -23,6 +23,8 @@ pub struct Config {
     pub settle_ns: u64,
     /// Bytes that may wait at once, at some 300 bytes of memory each.
     pub halves: usize,
+    /// Times between hosts that may be wrong by more than this are counted as doubtful.
+    pub doubt_ns: u64,
     /// Flows that are told by themselves in an interval; of others only the sums are.
     pub flows: usize,
 }
@@ -34,6 +36,7 @@ impl Default for Config {
             wait_ns: 30_000_000_000,
             settle_ns: 1_000_000_000,
             halves: 1 << 18,
+            doubt_ns: u64::MAX,
             flows: 1 << 12,
         }
     }
@@ -95,6 +98,8 @@ pub struct Path {
     /// Bytes whose time between the hosts came out below 0, by no more than it may be
     /// wrong. It is taken as 0.
     pub clamped: u64,
+    /// Bytes whose time between the hosts may be wrong by more than [`Config::doubt_ns`].
+    pub doubtful: u64,
 }
 
 impl Path {
@@ -123,6 +128,9 @@ pub struct Counters {
     pub resent: u64,
     /// Those of them whose time between the hosts was taken as 0.
     pub clamped: u64,
+    /// Those of them whose time between the hosts may be wrong by more than
+    /// [`Config::doubt_ns`].
+    pub doubtful: u64,
     /// Bytes that were read before they were sent, by more than the clocks may be
     /// wrong: in no path.
     pub clock_faults: u64,
@@ -283,6 +291,8 @@ impl Joiner {
         self.counters.matched += 1;
         self.counters.resent += u64::from(waiting.resent);
         self.counters.clamped += u64::from(below_ns > 0);
+        let is_doubtful = bound_ns > self.config.doubt_ns;
+        self.counters.doubtful += u64::from(is_doubtful);
         let sums = PathKey {
             tx_host: tx.host,
             rx_host: rx.host,
@@ -300,6 +310,7 @@ impl Joiner {
             let path = paths.entry(key).or_default();
             path.bound_ns = path.bound_ns.max(bound_ns);
             path.clamped += u64::from(below_ns > 0);
+            path.doubtful += u64::from(is_doubtful);
             for (leg, histogram) in Leg::ALL.iter().zip(&mut path.legs) {
                 let ns = match leg {
                     Leg::Network => Some(network_ns),
@@ -323,13 +334,17 @@ impl Waiting {
                 // A copy that left after the byte had come is none that it came by.
                 let is_late = self.rx.is_some_and(|rx| rx.edge_ns < half.edge_ns);
                 self.resent |= again && (self.tx.is_none() || !is_late);
-                if self.tx.is_none() || !again && self.rx.is_none() {
+                // A first copy that is later is of the byte that has the number now, 4 GiB after
+                // the one that nobody has read.
+                if self.tx.is_none() || !again && !is_late {
                     self.tx = Some(half);
                 }
             }
             Direction::Rx => {
                 self.resent |= again;
-                self.rx.get_or_insert(half);
+                if self.rx.is_none() || !again && self.tx.is_none() {
+                    self.rx = Some(half);
+                }
             }
         }
     }

@@ -119,7 +119,7 @@ fn both_sides_know_a_secret_that_is_another_each_time() {
     let secret = |run| {
         let agent = agent("a", run, &server.address().to_string(), &key);
         match agent.event() {
-            Event::Connected { secret, collector } => {
+            Event::Met { secret, collector } => {
                 assert_eq!(collector, server.address());
                 secret
             }

@@ -134,7 +134,7 @@ impl TestAgent {
     /// Waits for a loss for this reason.
     pub fn is_lost_as(&self, reason: &str) {
         loop {
-            if let Event::Lost { why } = self.event()
+            if let Event::Lost { why, .. } = self.event()
                 && why.contains(reason)
             {
                 return;

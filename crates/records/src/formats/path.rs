@@ -34,6 +34,7 @@ struct Object<'a> {
     share: Option<f64>,
     bound_ns: u64,
     clamped: u64,
+    doubtful: u64,
 }
 
 /// An object a leg.
@@ -61,6 +62,7 @@ pub(super) fn jsonl(
             share: share(table, leg).map(|share| (share * 1e6).round() / 1e6),
             bound_ns: table.path.bound_ns,
             clamped: table.path.clamped,
+            doubtful: table.path.doubtful,
         };
         serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
         out.push(b'\n');
@@ -90,6 +92,9 @@ pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
             out,
             format_args!(", {} came before they left, by less", table.path.clamped),
         );
+    }
+    if table.path.doubtful > 0 {
+        put(out, format_args!(", {} doubtful", table.path.doubtful));
     }
     out.push(b'\n');
     put(out, format_args!("{:<17}", "segment"));

@@ -61,6 +61,8 @@ pub struct PathRow<'a> {
     pub bound_ns: Option<u64>,
     /// Values below 0 within the bound, taken as 0.
     pub clamped: u64,
+    /// Bytes whose bound is greater than was asked for.
+    pub doubtful: u64,
 }
 
 /// How the time between two hosts is known.
@@ -89,12 +91,14 @@ pub struct ClockRow<'a> {
     pub time_ns: i64,
     /// The host's name.
     pub host: &'a str,
-    /// The collector's CLOCK_MONOTONIC less the host's.
+    /// The host's CLOCK_MONOTONIC less the collector's.
     pub offset_ns: i64,
     /// By how much that may be wrong, at most.
     pub bound_ns: u64,
-    /// How much faster the collector's runs, in parts of 10^9, if that is known.
-    pub drift_ppb: Option<i64>,
+    /// By how many parts in 10^9 the host's is fast, if that is known.
+    pub drift_ppb: Option<f64>,
+    /// By how much that may be wrong, at most.
+    pub drift_bound_ppb: Option<f64>,
     /// The least round trip of the exchanges.
     pub round_trip_ns: Option<u64>,
     /// How the exchanges were stamped.

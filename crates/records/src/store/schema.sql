@@ -78,7 +78,8 @@ CREATE TABLE path (
 	p99_ns INTEGER,
 	histogram BLOB NOT NULL,
 	bound_ns INTEGER,                   -- greatest error by the clocks
-	clamped INTEGER NOT NULL            -- below 0 within the bound, taken as 0
+	clamped INTEGER NOT NULL,           -- below 0 within the bound, taken as 0
+	doubtful INTEGER NOT NULL           -- whose bound is greater than was asked for
 ) STRICT;
 CREATE INDEX path_by_time ON path (time_ns);
 
@@ -88,7 +89,8 @@ CREATE TABLE clock (
 	host_id INTEGER NOT NULL REFERENCES host,
 	offset_ns INTEGER NOT NULL,
 	bound_ns INTEGER NOT NULL,
-	drift_ppb INTEGER,
+	drift_ppb REAL,
+	drift_bound_ppb REAL,
 	round_trip_ns INTEGER,
 	method TEXT NOT NULL,
 	stepped INTEGER NOT NULL
@@ -131,6 +133,7 @@ CREATE VIEW intervals AS
 CREATE VIEW paths AS
 	SELECT time_ns, length_ns, tx.name AS tx_host, rx.name AS rx_host, src, sport, dst, dport,
 		segment, direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns,
-		p50_ns, p90_ns, p99_ns, histogram, bound_ns, clamped
+		p50_ns, p90_ns, p99_ns, histogram, bound_ns, clamped,
+		doubtful
 	FROM path LEFT JOIN flow USING (flow_id) LEFT JOIN host tx ON tx.host_id = tx_host_id
 		LEFT JOIN host rx ON rx.host_id = rx_host_id;

@@ -287,8 +287,8 @@ impl Writing<'_> {
     pub fn path(&mut self, row: &PathRow<'_>) -> Written<()> {
         let sql = "INSERT INTO path (time_ns, length_ns, tx_host_id, rx_host_id, flow_id, segment,
             direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns,
-            p90_ns, p99_ns, histogram, bound_ns, clamped)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+            p90_ns, p99_ns, histogram, bound_ns, clamped, doubtful) VALUES (?1, ?2, ?3, ?4, ?5,
+            ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
         let tx_host = row.tx_host.map(|name| self.host(name)).transpose()?;
         let rx_host = row.rx_host.map(|name| self.host(name)).transpose()?;
         let flow = row.flow.map(|ends| self.flow(ends)).transpose()?;
@@ -315,6 +315,7 @@ impl Writing<'_> {
             row.histogram.to_bytes(),
             row.bound_ns.map(signed),
             signed(row.clamped),
+            signed(row.doubtful),
         ])?;
         Ok(())
     }
@@ -322,7 +323,8 @@ impl Writing<'_> {
     /// Writes how a clock stood.
     pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
         let sql = "INSERT INTO clock (time_ns, host_id, offset_ns, bound_ns, drift_ppb,
-            round_trip_ns, method, stepped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            drift_bound_ppb, round_trip_ns, method, stepped)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let host = self.host(row.host)?;
         self.db.prepare_cached(sql)?.execute(params![
             row.time_ns,
@@ -330,6 +332,7 @@ impl Writing<'_> {
             row.offset_ns,
             signed(row.bound_ns),
             row.drift_ppb,
+            row.drift_bound_ppb,
             row.round_trip_ns.map(signed),
             row.method,
             row.stepped,

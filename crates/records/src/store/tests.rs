@@ -64,6 +64,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
                 histogram: &histogram,
                 bound_ns: Some(700),
                 clamped: 3,
+                doubtful: 4,
             })
         })
         .unwrap();
@@ -88,7 +89,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
         .unwrap();
     assert_eq!(Histogram::from_bytes(&bytes), Ok(histogram.clone()));
     let network = "tx_host = 'a' AND rx_host = 'b' AND segment = 'network' AND direction IS NULL
-        AND resent = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3";
+        AND resent = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3 AND doubtful = 4";
     let paths = count(&format!(
         "SELECT count(*) FROM paths WHERE {network} AND {flow}"
     ));

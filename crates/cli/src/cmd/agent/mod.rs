@@ -1,5 +1,6 @@
 //! `dwell agent`: what the layers of this host tell, for a collector.
 
+mod clock;
 mod send;
 
 use std::{net::SocketAddr, time::Duration};
@@ -11,7 +12,7 @@ use dwell_fleet::{
     wire::{AgentName, Hello},
 };
 
-use self::send::Send;
+use self::{clock::Answer, send::Send};
 use super::stack::{
     Selection,
     live::{Live, host_name},
@@ -86,10 +87,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
     let name = args.name.clone().unwrap_or_else(host_name);
+    let answer = Answer::start();
     let hello = Hello {
         name: AgentName::try_from(name)?,
         run: rand::random(),
-        sync_port: None,
+        sync_port: answer.port(),
     };
     let config = Config {
         passages: true,
@@ -100,11 +102,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let served = args.metrics.map(Served::plain).transpose()?;
     let mut live = Live::attach(config, Some(args.max_flows), &args.selection)?;
     let collector = args.collector.clone();
+    let mut answer = answer;
     let told = move |event| match event {
-        Event::Connected { collector, .. } => {
+        Event::Met { collector, secret } => answer.begin(collector, &secret),
+        Event::Connected { collector } => {
             tell(format_args!("the collector at {collector} is there"));
         }
-        Event::Lost { why } => {
+        Event::Lost { why, is_new } => {
+            answer.end();
+            if !is_new {
+                return;
+            }
             tell(format_args!(
                 "no collector at {collector}: {why}; what is measured waits"
             ));

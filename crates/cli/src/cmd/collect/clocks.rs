@@ -1,22 +1,180 @@
-//! Times of agents' hosts on the collector's CLOCK_MONOTONIC.
+//! The clocks of agents' hosts, as the collector's probers see them.
 
-/// A time on the collector's clock, and by how much it may be wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Converted {
-    pub ns: u64,
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use dwell_engine::clock::{Assumptions, Clock, Converted, Fit, best};
+use dwell_fleet::{Agent, Secret};
+use dwell_probes::clock::{Method, Prober, Round, Station};
+
+use crate::{session::session, tell::tell};
+
+/// Agents whose clocks can be asked by XDP; of more, by sockets or not at all.
+const PROBERS: u32 = 1024;
+/// Of a round.
+const EXCHANGES: u32 = 100;
+/// Between the first two rounds; from then on it doubles, so that the drift is soon known.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a round told of a host's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sight {
+    /// The host's name.
+    pub host: String,
+    /// When, by our CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// The host's CLOCK_MONOTONIC less ours.
+    pub offset_ns: i64,
+    /// By how much that may be wrong.
     pub bound_ns: u64,
+    /// By how many parts in 10^9 the host's is fast, and how well that is known.
+    pub drift_ppb: Option<(f64, f64)>,
+    /// Of the best exchange.
+    pub round_trip_ns: Option<u64>,
+    /// Who took the times.
+    pub method: &'static str,
+    /// It contradicted what was known.
+    pub stepped: bool,
 }
 
-/// The clocks of all agents that are here.
-#[derive(Debug, Default)]
-pub struct Clocks {}
+/// The clocks of all agents that are or were here. Cheap to clone.
+#[derive(Clone)]
+pub struct Clocks(Arc<Shared>);
+
+struct Shared {
+    station: Station,
+    /// Between two rounds.
+    pause: Duration,
+    by_host: Mutex<HashMap<String, Clock>>,
+    /// Of the agents that are here; ended when it is dropped.
+    watches: Mutex<HashMap<Secret, Sender<()>>>,
+}
 
 impl Clocks {
+    /// Loads what probers need.
+    pub fn new(pause: Duration) -> Clocks {
+        Clocks(Arc::new(Shared {
+            station: Station::open(PROBERS),
+            pause,
+            by_host: Mutex::default(),
+            watches: Mutex::default(),
+        }))
+    }
+
     /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
-    pub fn convert(&self, _host: &str, host_ns: u64) -> Option<Converted> {
-        Some(Converted {
-            ns: host_ns,
-            bound_ns: 0,
+    pub fn convert(&self, host: &str, host_ns: u64) -> Option<Converted> {
+        self.clocks().get(host)?.convert(host_ns)
+    }
+
+    /// Asks an agent's clock, now and from now on. What comes of it is handed to `tell_of`.
+    pub fn watch(&self, agent: &Agent, tell_of: impl Fn(Sight) + Send + 'static) {
+        let Some(port) = agent.sync_port else {
+            return cannot(agent, "it does not answer such questions");
+        };
+        let address = SocketAddr::new(agent.address.ip(), port);
+        let prober = self.0.station.prober(session(&agent.secret), address);
+        let mut prober = match prober {
+            Ok(prober) => prober,
+            Err(error) => return cannot(agent, error),
+        };
+        let host = agent.name.as_str().to_owned();
+        // So that what the agent tells first can be used already.
+        match self.ask(&host, &mut prober) {
+            Ok(sight) => tell_of(sight),
+            Err(why) => cannot(agent, why),
+        }
+        let (stop, stopped) = mpsc::channel();
+        self.watches().insert(agent.secret, stop);
+        let clocks = self.clone();
+        let spawned = thread::Builder::new()
+            .name("clock".into())
+            .spawn(move || clocks.keep_asking(&host, &mut prober, &stopped, tell_of));
+        if let Err(error) = spawned {
+            cannot(agent, error);
+        }
+    }
+
+    /// Asks an agent no more. What is known of its host's clock is kept.
+    pub fn leave(&self, agent: &Agent) {
+        self.watches().remove(&agent.secret);
+    }
+
+    fn keep_asking(
+        &self,
+        host: &str,
+        prober: &mut Prober,
+        stopped: &Receiver<()>,
+        tell_of: impl Fn(Sight),
+    ) {
+        let mut pause = FIRST_PAUSE.min(self.0.pause);
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            pause = self.0.pause.min(pause * 2);
+            // A round without an answer widens the bound; the next may have one.
+            if let Ok(sight) = self.ask(host, prober) {
+                tell_of(sight);
+            }
+        }
+    }
+
+    fn ask(&self, host: &str, prober: &mut Prober) -> Result<Sight, String> {
+        let round = prober.round(EXCHANGES).map_err(|error| error.to_string())?;
+        self.learn(host, &round)
+            .ok_or_else(|| "its host does not answer by UDP".into())
+    }
+
+    fn learn(&self, host: &str, round: &Round) -> Option<Sight> {
+        let exchange = best(&round.exchanges)?;
+        let mut clocks = self.clocks();
+        let clock = clocks
+            .entry(host.to_owned())
+            .or_insert_with(|| Clock::new(Assumptions::default()));
+        let fit = clock.add(&round.exchanges);
+        if let Fit::Stepped { by_ns } = fit {
+            tell(format_args!(
+                "the clock of {host} was stepped by {by_ns} ns, or its host has started anew: \
+                 it is compared from the beginning"
+            ));
+        }
+        let converted = clock.convert(exchange.t2_ns)?;
+        let drift = clock.drift();
+        Some(Sight {
+            host: host.to_owned(),
+            at_ns: exchange.t4_ns,
+            offset_ns: exchange.t2_ns.wrapping_sub(converted.ns).cast_signed(),
+            bound_ns: converted.bound_ns,
+            drift_ppb: drift.map(|drift| (drift.ppb, drift.bound_ppb)),
+            round_trip_ns: exchange.round_trip_ns(),
+            method: match round.method {
+                Method::Xdp => "xdp",
+                Method::Socket => "socket",
+            },
+            stepped: matches!(fit, Fit::Stepped { .. }),
         })
     }
+
+    fn clocks(&self) -> MutexGuard<'_, HashMap<String, Clock>> {
+        let clocks = self.0.by_host.lock();
+        clocks.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watches(&self) -> MutexGuard<'_, HashMap<Secret, Sender<()>>> {
+        let watches = self.0.watches.lock();
+        watches.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn cannot(agent: &Agent, why: impl std::fmt::Display) {
+    tell(format_args!(
+        "the clock of {} cannot be compared: {why}; until it can, nothing is told of the way \
+         between it and other hosts",
+        agent.name
+    ));
 }

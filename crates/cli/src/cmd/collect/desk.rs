@@ -10,6 +10,8 @@ use std::{
 
 use dwell_fleet::{Agent, Desk, wire::Batch};
 
+use super::clocks::{Clocks, Sight};
+
 /// Batches that wait to be stored; agents wait beyond.
 const QUEUE: usize = 1024;
 
@@ -21,18 +23,27 @@ pub enum Job {
     Store(Agent, Batch, SyncSender<()>),
     /// An agent is gone, and why.
     Gone(Agent, String),
+    /// A clock was looked at.
+    Clock(Sight),
 }
 
 /// The side of agents.
-pub struct Front(SyncSender<Job>);
+pub struct Front {
+    jobs: SyncSender<Job>,
+    clocks: Clocks,
+}
 
 /// The side that writes.
 pub struct Jobs(Receiver<Job>);
 
 /// Both sides.
-pub fn desk() -> (Arc<Front>, Jobs) {
+pub fn desk(clocks: Clocks) -> (Arc<Front>, Jobs) {
     let (front, jobs) = mpsc::sync_channel(QUEUE);
-    (Arc::new(Front(front)), Jobs(jobs))
+    let front = Front {
+        jobs: front,
+        clocks,
+    };
+    (Arc::new(front), Jobs(jobs))
 }
 
 impl Jobs {
@@ -48,9 +59,14 @@ const CLOSED: &str = "the collector is about to end";
 
 impl Desk for Front {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
+        let jobs = self.jobs.clone();
+        self.clocks.watch(agent, move |sight| {
+            // Nobody is there to write it at the end.
+            let _ = jobs.send(Job::Clock(sight));
+        });
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Hello(agent.clone(), answer);
-        let sent = self.0.send(job).map_err(|_| CLOSED);
+        let sent = self.jobs.send(job).map_err(|_| CLOSED);
         sent.and_then(|()| answered.recv().map_err(|_| CLOSED))
             .map_err(str::to_owned)
     }
@@ -58,12 +74,13 @@ impl Desk for Front {
     fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String> {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Store(agent.clone(), batch, answer);
-        let sent = self.0.send(job).map_err(|_| CLOSED);
+        let sent = self.jobs.send(job).map_err(|_| CLOSED);
         sent.and_then(|()| answered.recv().map_err(|_| CLOSED))
             .map_err(str::to_owned)
     }
 
     fn gone(&self, agent: &Agent, why: &str) {
-        let _ = self.0.send(Job::Gone(agent.clone(), why.to_owned()));
+        self.clocks.leave(agent);
+        let _ = self.jobs.send(Job::Gone(agent.clone(), why.to_owned()));
     }
 }

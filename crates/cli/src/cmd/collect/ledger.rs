@@ -1,6 +1,6 @@
 //! What is written: what agents tell, and what follows from it across hosts.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use dwell_engine::layers::{
     Leg,
@@ -13,11 +13,14 @@ use dwell_fleet::{
 use dwell_records::{
     Clock, Output, PathTable,
     prometheus::Family,
-    store::{IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written},
+    store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written},
 };
 
-use super::{clocks::Clocks, time::Time};
-use crate::{args::nanos, exit::Failure, served::Served, tell::tell};
+use super::{
+    clocks::{Clocks, Sight},
+    time::Time,
+};
+use crate::{exit::Failure, served::Served, tell::tell};
 
 /// An interval is told so long after its end: agents gather for a while what they tell,
 /// and bytes settle.
@@ -67,16 +70,13 @@ impl Ledger {
     /// Goes on where the store's last collector was.
     pub fn open(
         store: Store,
-        interval: Duration,
+        config: &Config,
+        clocks: Clocks,
         print: Option<Print>,
         served: Option<Served>,
     ) -> Result<Ledger, Failure> {
-        let before = store.progress()?;
+        let (before, config) = (store.progress()?, *config);
         let time = Time::new(before.as_ref())?;
-        let config = Config {
-            window_ns: nanos(interval),
-            ..Config::default()
-        };
         let told = before.map_or(Told::default(), |before| Told {
             at_ns: before.told_at_ns,
             until_ns: before.told_until_ns,
@@ -86,7 +86,7 @@ impl Ledger {
             time,
             config,
             joiner: Joiner::new(config, told),
-            clocks: Clocks::default(),
+            clocks,
             hosts: Hosts::default(),
             print,
             served,
@@ -136,12 +136,10 @@ impl Ledger {
         Ok(last.unwrap_or(0))
     }
 
-    /// An agent is gone.
-    pub fn gone(&mut self, _agent: &Agent) {}
-
-    /// Stores batches, unless they are there. When it returns, they are on the disk.
-    pub fn store(&mut self, batches: &[(Agent, Batch)]) -> Result<(), Failure> {
-        if batches.is_empty() {
+    /// Stores batches, unless they are there, and how clocks stood. When it returns, all is on
+    /// the disk.
+    pub fn store(&mut self, batches: &[(Agent, Batch)], sights: &[Sight]) -> Result<(), Failure> {
+        if batches.is_empty() && sights.is_empty() {
             return Ok(());
         }
         let now_ns = self.time.now_ns()?;
@@ -155,6 +153,9 @@ impl Ledger {
             ..
         } = self;
         let written = store.write(|to| {
+            for sight in sights {
+                write_sight(to, sight, unix(time.at(sight.at_ns), to_unix_ns))?;
+            }
             let mut all = Vec::new();
             let mut clockless = 0;
             for (agent, batch) in batches {
@@ -308,12 +309,13 @@ impl Ledger {
     }
 
     /// What became of the bytes that agents told of.
-    fn outcomes(&self) -> [(&'static str, u64); 9] {
+    fn outcomes(&self) -> [(&'static str, u64); 10] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
             ("resent", joined.resent),
             ("clamped", joined.clamped),
+            ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
             ("clockless", self.clockless),
             ("unmatched_tx", joined.unmatched_tx),
@@ -422,6 +424,20 @@ fn write_interval(
     Ok(())
 }
 
+fn write_sight(to: &mut Writing<'_>, sight: &Sight, time_ns: i64) -> Written<()> {
+    to.clock(&ClockRow {
+        time_ns,
+        host: &sight.host,
+        offset_ns: sight.offset_ns,
+        bound_ns: sight.bound_ns,
+        drift_ppb: sight.drift_ppb.map(|(ppb, _)| ppb),
+        drift_bound_ppb: sight.drift_ppb.map(|(_, bound)| bound),
+        round_trip_ns: sight.round_trip_ns,
+        method: sight.method,
+        stepped: sight.stepped,
+    })
+}
+
 fn write_window(
     to: &mut Writing<'_>,
     hosts: &Hosts,
@@ -444,6 +460,7 @@ fn write_window(
                 histogram,
                 bound_ns: between.then_some(path.bound_ns),
                 clamped: if between { path.clamped } else { 0 },
+                doubtful: if between { path.doubtful } else { 0 },
             })?;
         }
     }

@@ -13,15 +13,17 @@ use std::{
 };
 
 use clap::ValueEnum;
+use dwell_engine::layers::join::Config;
 use dwell_fleet::{Key, Server};
 use dwell_records::{Output, Sink, Source, entry, store::Store};
 
 use self::{
+    clocks::Clocks,
     desk::{Job, Jobs, desk},
     ledger::Ledger,
 };
 use crate::{
-    args::{positive_duration, socket},
+    args::{nanos, positive_duration, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
@@ -66,6 +68,14 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
+    /// Time between two comparisons of a host's clock; the first ones follow faster
+    #[arg(long, value_name = "TIME", default_value = "64s", value_parser = positive_duration)]
+    sync_interval: Duration,
+
+    /// Flag bytes whose time between two hosts may be wrong by more than this
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = positive_duration)]
+    max_clock_error: Duration,
+
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
@@ -103,8 +113,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::plain).transpose()?;
     let store = Store::open(path)?;
-    let mut ledger = Ledger::open(store, args.interval, args.output()?, served)?;
-    let (desk, jobs) = desk();
+    let clocks = Clocks::new(args.sync_interval);
+    let mut ledger = Ledger::open(store, &args.told(), clocks.clone(), args.output()?, served)?;
+    let (desk, jobs) = desk(clocks);
     let server = Server::start(listen, identity, Arc::clone(&desk))?;
     tell(format_args!("agents are awaited at {}", server.address()));
     let ended = work(&mut ledger, &jobs, &stop, &server);
@@ -139,16 +150,14 @@ fn work(ledger: &mut Ledger, jobs: &Jobs, stop: &Stop, server: &Server) -> Resul
 }
 
 fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
-    let mut batches = Vec::new();
+    let (mut batches, mut sights) = (Vec::new(), Vec::new());
     for job in jobs {
         match job {
             Job::Hello(agent, answer) => {
                 let _ = answer.send(ledger.hello(&agent)?);
             }
-            Job::Gone(agent, why) => {
-                ledger.gone(&agent);
-                tell(format_args!("{} is gone: {why}", agent.name));
-            }
+            Job::Gone(agent, why) => tell(format_args!("{} is gone: {why}", agent.name)),
+            Job::Clock(sight) => sights.push(sight),
             Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
         }
     }
@@ -156,7 +165,7 @@ fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
         .into_iter()
         .map(|(agent, batch, answer)| ((agent, batch), answer))
         .unzip();
-    ledger.store(&told)?;
+    ledger.store(&told, &sights)?;
     for answer in answers {
         let _ = answer.send(());
     }
@@ -164,6 +173,14 @@ fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
 }
 
 impl Args {
+    fn told(&self) -> Config {
+        Config {
+            window_ns: nanos(self.interval),
+            doubt_ns: nanos(self.max_clock_error),
+            ..Config::default()
+        }
+    }
+
     fn output(&self) -> Result<Option<ledger::Print>, Failure> {
         let name = match self.format {
             Format::None => return Ok(None),
