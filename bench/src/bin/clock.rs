@@ -267,7 +267,7 @@ fn prober(station: &Station, reflector: &Reflector, number: u32) -> Result<Probe
     };
     reflector.admit(&session, IpAddr::V4(COLLECTOR))?;
     let agent = SocketAddr::from((AGENT, reflector.port()));
-    Ok(station.prober(session, agent)?)
+    Ok(station.prober(session, None, agent)?)
 }
 
 impl Figures {

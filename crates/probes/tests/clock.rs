@@ -78,7 +78,7 @@ impl Pair {
         let session = session(1 + family as u64);
         reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
         let agent = SocketAddr::new(ip(AGENT[family]), reflector.port());
-        let make = || Station::open(4).prober(session, agent).unwrap();
+        let make = || Station::open(4).prober(session, None, agent).unwrap();
         self.left.enter(make).unwrap()
     }
 
@@ -228,7 +228,7 @@ fn root_a_way_over_a_router_is_found() {
         let agent = SocketAddr::new(ip(agent), reflector.port());
         let round = || {
             Station::open(1)
-                .prober(session, agent)
+                .prober(session, None, agent)
                 .unwrap()
                 .round(10)
                 .unwrap()
@@ -254,7 +254,7 @@ fn root_probers_share_the_programs() {
             reflector.admit(&session, ip(COLLECTOR[0])).unwrap();
             let (pair, station) = (&pair, station.clone());
             scope.spawn(move || {
-                let make = || station.prober(session, agent).unwrap();
+                let make = || station.prober(session, None, agent).unwrap();
                 let mut prober = pair.left.enter(make).unwrap();
                 for _ in 0..5 {
                     let round = pair.round(&mut prober, 10);
@@ -268,7 +268,7 @@ fn root_probers_share_the_programs() {
     // All are gone, so there is room again.
     let make = || {
         (0..9)
-            .map(|id| station.prober(session(id), agent))
+            .map(|id| station.prober(session(id), None, agent))
             .collect::<Vec<_>>()
     };
     let probers = pair.left.enter(make).unwrap();
@@ -286,7 +286,7 @@ fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
     let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
     let round = || {
         Station::open(1)
-            .prober(session(1), agent)
+            .prober(session(1), None, agent)
             .unwrap()
             .round(5)
             .unwrap()

@@ -38,6 +38,8 @@ pub struct Agent {
     pub run: Run,
     /// Where it is.
     pub address: SocketAddr,
+    /// The address of ours that it knows.
+    pub own: IpAddr,
     /// The UDP port at which its clock can be asked, if it can.
     pub sync_port: Option<u16>,
     /// Known to it and us.
@@ -177,7 +179,7 @@ fn serve(
     pass: gate::Pass,
     desk: &impl Desk,
 ) {
-    let Ok(copy) = stream.try_clone() else {
+    let (Ok(copy), Ok(own)) = (stream.try_clone(), stream.local_addr()) else {
         return;
     };
     let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| {
@@ -195,6 +197,7 @@ fn serve(
         name: hello.name,
         run: hello.run,
         address,
+        own: own.ip(),
         sync_port: hello.sync_port,
         secret: link.secret,
     };

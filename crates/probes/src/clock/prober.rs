@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -98,11 +98,19 @@ impl Station {
         }))
     }
 
-    /// Asks the agent at an address, in the network namespace of this thread.
-    pub fn prober(&self, session: Session, mut agent: SocketAddr) -> Result<Prober, Error> {
+    /// Asks the agent at an address, in the network namespace of this thread. Where this
+    /// host has several, `from` is the one that the agent admits; `None` for what the
+    /// route says.
+    pub fn prober(
+        &self,
+        session: Session,
+        from: Option<IpAddr>,
+        mut agent: SocketAddr,
+    ) -> Result<Prober, Error> {
         agent.set_ip(agent.ip().to_canonical());
-        let socket =
-            StampedSocket::connected(agent).map_err(cannot(format!("make a socket to {agent}")))?;
+        let from = from.map(|from| from.to_canonical());
+        let socket = StampedSocket::connected(from, agent)
+            .map_err(cannot(format!("make a socket to {agent}")))?;
         let looped = looped(agent.is_ipv4())
             .map(Arc::new)
             .map_err(|error| format!("no loopback: {error}"));

@@ -81,13 +81,13 @@ pub(super) struct StampedSocket {
 }
 
 impl StampedSocket {
-    /// One that talks to a peer only.
-    pub fn connected(peer: SocketAddr) -> io::Result<StampedSocket> {
+    /// One that talks to a peer only, from an address of this host, or from any.
+    pub fn connected(from: Option<IpAddr>, peer: SocketAddr) -> io::Result<StampedSocket> {
         let any = match peer {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind((from.unwrap_or(any), 0))?;
         socket.connect(peer)?;
         StampedSocket::new(socket)
     }

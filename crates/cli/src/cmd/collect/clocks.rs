@@ -80,7 +80,10 @@ impl Clocks {
             return cannot(agent, "it does not answer such questions");
         };
         let address = SocketAddr::new(agent.address.ip(), port);
-        let prober = self.0.station.prober(session(&agent.secret), address);
+        let prober = self
+            .0
+            .station
+            .prober(session(&agent.secret), Some(agent.own), address);
         let mut prober = match prober {
             Ok(prober) => prober,
             Err(error) => return cannot(agent, error),
