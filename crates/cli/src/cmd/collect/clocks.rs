@@ -13,7 +13,7 @@ use std::{
 
 use dwell_engine::clock::{Assumptions, Clock, Converted, Fit, best};
 use dwell_fleet::{Agent, Secret};
-use dwell_probes::clock::{Method, Prober, Round, Station};
+use dwell_probes::clock::{Method, Prober, Round, Station, monotonic_ns};
 
 use crate::{session::session, tell::tell};
 
@@ -45,6 +45,14 @@ pub struct Sight {
     pub stepped: bool,
 }
 
+/// How a host's clock is known.
+enum Known {
+    /// It is ours: the agent is on this host.
+    Same,
+    /// By asking.
+    Compared(Box<Clock>),
+}
+
 /// The clocks of all agents that are or were here. Cheap to clone.
 #[derive(Clone)]
 pub struct Clocks(Arc<Shared>);
@@ -53,7 +61,7 @@ struct Shared {
     station: Station,
     /// Between two rounds.
     pause: Duration,
-    by_host: Mutex<HashMap<String, Clock>>,
+    by_host: Mutex<HashMap<String, Known>>,
     /// Of the agents that are here; ended when it is dropped.
     watches: Mutex<HashMap<Secret, Sender<()>>>,
 }
@@ -71,11 +79,20 @@ impl Clocks {
 
     /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
     pub fn convert(&self, host: &str, host_ns: u64) -> Option<Converted> {
-        self.clocks().get(host)?.convert(host_ns)
+        match self.clocks().get(host)? {
+            Known::Same => Some(Converted {
+                ns: host_ns,
+                bound_ns: 0,
+            }),
+            Known::Compared(clock) => clock.convert(host_ns),
+        }
     }
 
     /// Asks an agent's clock, now and from now on. What comes of it is handed to `tell_of`.
     pub fn watch(&self, agent: &Agent, tell_of: impl Fn(Sight) + Send + 'static) {
+        if agent.address.ip() == agent.own {
+            return tell_of(self.learn_same(agent.name.as_str()));
+        }
         let Some(port) = agent.sync_port else {
             return cannot(agent, "it does not answer such questions");
         };
@@ -133,12 +150,31 @@ impl Clocks {
             .ok_or_else(|| "its host does not answer by UDP".into())
     }
 
+    fn learn_same(&self, host: &str) -> Sight {
+        self.clocks().insert(host.to_owned(), Known::Same);
+        Sight {
+            host: host.to_owned(),
+            at_ns: monotonic_ns(),
+            offset_ns: 0,
+            bound_ns: 0,
+            drift_ppb: None,
+            round_trip_ns: None,
+            method: "same",
+            stepped: false,
+        }
+    }
+
     fn learn(&self, host: &str, round: &Round) -> Option<Sight> {
         let exchange = best(&round.exchanges)?;
         let mut clocks = self.clocks();
-        let clock = clocks
-            .entry(host.to_owned())
-            .or_insert_with(|| Clock::new(Assumptions::default()));
+        let new = || Known::Compared(Box::new(Clock::new(Assumptions::default())));
+        let known = clocks.entry(host.to_owned()).or_insert_with(new);
+        if matches!(known, Known::Same) {
+            *known = new();
+        }
+        let Known::Compared(clock) = known else {
+            return None;
+        };
         let fit = clock.add(&round.exchanges);
         if let Fit::Stepped { by_ns } = fit {
             tell(format_args!(
@@ -163,7 +199,7 @@ impl Clocks {
         })
     }
 
-    fn clocks(&self) -> MutexGuard<'_, HashMap<String, Clock>> {
+    fn clocks(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         let clocks = self.0.by_host.lock();
         clocks.unwrap_or_else(PoisonError::into_inner)
     }

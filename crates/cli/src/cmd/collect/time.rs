@@ -39,8 +39,10 @@ impl Time {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// Unix time less this one, now.
+    /// Unix time less this one, now. In whole microseconds: it comes of two readings, one
+    /// after the other, and intervals that end at whole seconds shall be told so.
     pub fn to_unix_ns(&self) -> Result<i64, Failure> {
-        Ok(clock()?.unix_ns(0) as i64 - self.offset_ns)
+        let apart_ns = clock()?.unix_ns(0) as i64 - self.offset_ns;
+        Ok((apart_ns + 500).div_euclid(1000) * 1000)
     }
 }
