@@ -25,11 +25,12 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("capture", targets::capture),
     ("clock", targets::clock),
     ("dns", targets::dns),
     ("filter", targets::filter),
+    ("fleet", targets::fleet),
     ("icmp", targets::icmp),
     ("packet", targets::packet),
     ("quic", targets::quic),

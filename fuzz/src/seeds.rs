@@ -1,11 +1,17 @@
 //! What fuzzing starts from: small inputs that reach each part by hand.
 
-use std::io::Write;
+use std::{io::Write, num::NonZeroU64};
 
 use dwell_capture::{LinkType, Writer};
 use dwell_engine::{
     clock::{Stamper, answer, request},
+    histogram::Histogram,
+    layers::{Direction, Ends, Layer, Passage, Segment},
     measure::Endpoint,
+};
+use dwell_fleet::wire::{
+    self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages,
+    Row,
 };
 
 use crate::{
@@ -20,6 +26,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         "clock" => clocks(),
         "dns" => dns(),
         "filter" => filters(),
+        "fleet" => fleet(),
         "icmp" => icmp(),
         "packet" => packets(),
         "quic" => quic(),
@@ -30,6 +37,100 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             .collect(),
         "tcp" => tcp(),
         _ => panic!("no target {target}"),
+    }
+}
+
+/// A hello; a byte that two hosts tell of, in a batch with an interval; what a collector says.
+fn fleet() -> Vec<(&'static str, Vec<u8>)> {
+    let frame = |message: &dyn Fn() -> Option<Vec<u8>>| {
+        let mut bytes = Vec::new();
+        let content = message().expect("it is short");
+        wire::write(&mut bytes, &content).expect("memory takes all");
+        bytes
+    };
+    let hello = FromAgent::Hello(Hello {
+        name: String::from("web-1").try_into().expect("a name"),
+        run: [7; 16],
+        sync_port: Some(4790),
+    });
+    let batch = |number, passages| {
+        let mut took = Histogram::default();
+        took.record(1_000);
+        let row = Row {
+            segment: Segment::Queueing,
+            histogram: took.clone(),
+            again: Histogram::default(),
+            hook_from: Some("hook".into()),
+            hook_to: None,
+            missing: Some(Layer::TxTcp),
+        };
+        let segment = FlowSegment {
+            segment: Segment::Application,
+            histogram: took,
+        };
+        let flow = Flow {
+            ends: ends(),
+            segments: vec![segment],
+        };
+        let interval = Interval {
+            end_ns: 5_000,
+            end_unix_ns: -1,
+            length_ns: 1_000,
+            sample_bytes: 1 << 16,
+            rows: vec![row],
+            flows: vec![flow],
+        };
+        FromAgent::Batch(Box::new(Batch {
+            number,
+            content: Content {
+                intervals: vec![interval],
+                passages: Passages(passages),
+                trips: Vec::new(),
+                counters: vec![("lost".into(), 1)],
+            },
+        }))
+    };
+    let both = batch(9, vec![passed(Direction::Tx), passed(Direction::Rx)]);
+    let [down, up] = [Direction::Tx, Direction::Rx].map(|way| batch(9, vec![passed(way)]));
+    let refused = FromCollector::Refused("no".into());
+    let stored = FromCollector::Stored { through: 300 };
+    let [hello, alive, both, down, up] =
+        [hello, FromAgent::Alive, both, down, up].map(|message| frame(&|| wire::encode(&message)));
+    let [refused, stored] = [refused, stored].map(|message| frame(&|| wire::encode(&message)));
+    vec![
+        ("hello", [hello.clone(), alive].concat()),
+        ("batch", both),
+        ("batches", [hello, down, up].concat()),
+        ("answers", [refused, stored].concat()),
+    ]
+}
+
+fn ends() -> Ends {
+    let end = |last, port| Endpoint {
+        address: [192, 0, 2, last].into(),
+        port,
+    };
+    Ends {
+        src: end(1, 40_000),
+        dst: end(2, 443),
+    }
+}
+
+/// A byte that was at each layer of a side, a microsecond after the one before.
+fn passed(direction: Direction) -> Passage {
+    let mut stamps = [None; Layer::ALL.len()];
+    for (layer, number) in Layer::ALL.into_iter().zip(1..) {
+        if layer.direction() == direction {
+            stamps[layer as usize] = NonZeroU64::new(number * 1_000);
+        }
+    }
+    Passage {
+        ends: ends(),
+        seq: 1 << 16,
+        direction,
+        sent: 1,
+        again: false,
+        stamps,
     }
 }
 

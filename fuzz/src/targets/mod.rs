@@ -3,6 +3,7 @@
 mod any;
 mod clock;
 mod dns;
+mod fleet;
 mod icmp;
 mod quic;
 mod response;
@@ -13,6 +14,7 @@ pub use any::{capture, filter, packet, replay};
 pub use clock::clock;
 pub(crate) use clock::session as clock_session;
 pub use dns::dns;
+pub use fleet::fleet;
 pub use icmp::icmp;
 pub use quic::quic;
 pub use response::{response, response_replay};

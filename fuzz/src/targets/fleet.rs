@@ -1,0 +1,95 @@
+//! What agents say to a collector.
+
+use std::collections::BTreeSet;
+
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{
+        Leg,
+        join::{Config, Half, Joiner, Told},
+    },
+    measure::Method,
+};
+use dwell_fleet::wire::{self, Content, FromAgent, FromCollector, Passages};
+
+/// Frames, one after the other, as a connection has them. What is a message is one again
+/// after it was written; what agents tell can be stored, joined and summed up, however wrong
+/// it is, and the legs of a way add up.
+pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut rest = bytes;
+    let config = Config {
+        window_ns: 1_000_000,
+        wait_ns: 1_000_000,
+        settle_ns: 1_000,
+        halves: 32,
+        doubt_ns: 1_000,
+        flows: 4,
+    };
+    let mut joiner = Joiner::new(config, Told::default());
+    let mut now_ns = 0;
+    while let Ok(frame) = wire::read(&mut rest, 1 << 16) {
+        if let Ok(message) = wire::decode::<FromCollector>(&frame) {
+            same(&message);
+        }
+        let Ok(message) = wire::decode::<FromAgent>(&frame) else {
+            continue;
+        };
+        same(&message);
+        if let FromAgent::Batch(batch) = message {
+            now_ns += batch.number % 1_000_000;
+            sum_up(&batch.content);
+            join(&mut joiner, &batch.content.passages, now_ns);
+        }
+    }
+    for window in joiner.take(u64::MAX >> 1, u64::MAX >> 1) {
+        for (_, path) in &window.paths {
+            let sum = |legs: &mut dyn Iterator<Item = Leg>| -> u128 {
+                legs.map(|leg| path.leg(leg).sum_ns()).sum()
+            };
+            let legs = sum(&mut Leg::ALL.into_iter().filter(|leg| leg.is_addend()));
+            assert!(legs >= sum(&mut [Leg::Network].into_iter()));
+            assert!(path.leg(Leg::EndToEnd).count() >= path.clamped);
+        }
+    }
+    BTreeSet::new()
+}
+
+fn same<M>(message: &M)
+where
+    M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let bytes = wire::encode(message).expect("it came in a frame");
+    assert_eq!(wire::decode::<M>(&bytes).expect("just written"), *message);
+}
+
+fn sum_up(content: &Content) {
+    let mut all = Histogram::default();
+    for interval in &content.intervals {
+        let rows = interval.rows.iter();
+        rows.for_each(|row| {
+            all.merge(&row.histogram);
+            all.merge(&row.again);
+        });
+        let flows = interval.flows.iter().flat_map(|flow| &flow.segments);
+        flows.for_each(|segment| all.merge(&segment.histogram));
+    }
+    assert_eq!(all.quantile_ns(0.99).is_some(), all.count() > 0);
+    assert_eq!(
+        Histogram::from_bytes(&all.to_bytes()).is_ok(),
+        all.count() < 1 << 56
+    );
+}
+
+fn join(joiner: &mut Joiner, passages: &Passages, arrived_ns: u64) {
+    for (passage, host) in passages.0.iter().zip((0..3).cycle()) {
+        if let Some(edge_ns) = Half::edge_of(passage) {
+            joiner.add(Half {
+                host,
+                passage: *passage,
+                edge_ns,
+                bound_ns: u64::from(passage.sent),
+                arrived_ns,
+            });
+        }
+    }
+}
