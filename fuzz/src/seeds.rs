@@ -11,7 +11,7 @@ use dwell_engine::{
 };
 use dwell_fleet::wire::{
     self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages,
-    Row,
+    Row, Trip,
 };
 
 use crate::{
@@ -79,13 +79,18 @@ fn fleet() -> Vec<(&'static str, Vec<u8>)> {
             sample_bytes: 1 << 16,
             rows: vec![row],
             flows: vec![flow],
+            trips: vec![Trip {
+                ends: ends(),
+                is_received: true,
+                least_ns: 1_000,
+                smoothed_ns: 2_000,
+            }],
         };
         FromAgent::Batch(Box::new(Batch {
             number,
             content: Content {
                 intervals: vec![interval],
                 passages: Passages(passages),
-                trips: Vec::new(),
                 counters: vec![("lost".into(), 1)],
             },
         }))

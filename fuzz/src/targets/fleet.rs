@@ -73,11 +73,8 @@ fn sum_up(content: &Content) {
         let flows = interval.flows.iter().flat_map(|flow| &flow.segments);
         flows.for_each(|segment| all.merge(&segment.histogram));
     }
-    assert_eq!(all.quantile_ns(0.99).is_some(), all.count() > 0);
-    assert_eq!(
-        Histogram::from_bytes(&all.to_bytes()).is_ok(),
-        all.count() < 1 << 56
-    );
+    let _ = all.quantile_ns(0.99);
+    assert_eq!(all.mean_ns().is_some(), all.count() > 0);
 }
 
 fn join(joiner: &mut Joiner, passages: &Passages, arrived_ns: u64) {

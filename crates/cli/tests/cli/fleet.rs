@@ -339,6 +339,46 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
 }
 
 #[test]
+fn root_where_one_end_has_no_agent_the_network_is_estimated_from_round_trips() {
+    if skipped() {
+        return;
+    }
+    let lab = line("fleet-one");
+    let office = Office::new(Lab::address_v4(Role::Vantage).into());
+    let collector = office.collect(lab.vantage(), &[]);
+    let a = office.agent(lab.client(), "a", &[]);
+    let mut chat = Chat::open(lab.client(), lab.server(), Lab::address_v4(Role::Server));
+    office.waits_for_agents(1);
+    chat.say(20);
+    // Both directions: the first is sent here, the second read.
+    for _ in 0..5 {
+        chat.server.write_all(&[1; 640]).unwrap();
+        chat.client.read_exact(&mut [0; 640]).unwrap();
+    }
+    ended(a, 0);
+    ended(collector, 0);
+    let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
+    for wanted in [
+        format!("tx_host = 'a' AND rx_host IS NULL AND dport = {PORT}"),
+        format!("rx_host = 'a' AND tx_host IS NULL AND sport = {PORT}"),
+    ] {
+        let sql = format!(
+            "SELECT max(mean_ns) FROM paths WHERE {wanted} AND segment = 'network'
+                AND method = 'estimated' AND bound_ns IS NULL"
+        );
+        let estimated = office.number(&sql).unwrap_or_else(|| panic!("{wanted}"));
+        eprintln!("one way {one_way} ns, estimated {estimated} ns");
+        // A busy machine emulates a slower link.
+        assert!(
+            (one_way..one_way * 3 / 2).contains(&estimated),
+            "{estimated}"
+        );
+    }
+    let others = "SELECT count(*) FROM path WHERE method = 'matched' OR segment <> 'network'";
+    assert_eq!(office.number(others), Some(0));
+}
+
+#[test]
 fn root_a_collector_that_is_killed_loses_nothing_and_doubles_nothing() {
     if skipped() {
         return;

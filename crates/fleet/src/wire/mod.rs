@@ -78,8 +78,6 @@ pub struct Content {
     pub intervals: Vec<Interval>,
     /// Bytes that finished a side.
     pub passages: Passages,
-    /// What TCP knows of flows.
-    pub trips: Vec<Trip>,
     /// What was counted since the run began, by name.
     pub counters: Vec<(String, u64)>,
 }
@@ -90,10 +88,9 @@ impl Content {
         let Content {
             intervals,
             passages,
-            trips,
             counters,
         } = self;
-        intervals.is_empty() && passages.0.is_empty() && trips.is_empty() && counters.is_empty()
+        intervals.is_empty() && passages.0.is_empty() && counters.is_empty()
     }
 }
 
@@ -112,6 +109,8 @@ pub struct Interval {
     pub rows: Vec<Row>,
     /// Each flow by itself.
     pub flows: Vec<Flow>,
+    /// What TCP knows of them.
+    pub trips: Vec<Trip>,
 }
 
 /// What a segment took, over all flows.
@@ -159,9 +158,11 @@ pub struct FlowSegment {
 /// The round trips of a flow, as the host's TCP knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trip {
-    /// From this host to the other.
+    /// Which flow.
     #[serde(with = "parts::ends")]
     pub ends: Ends,
+    /// This host receives it; else, it sends it.
+    pub is_received: bool,
     /// The least of late.
     pub least_ns: u64,
     /// The smoothed one.

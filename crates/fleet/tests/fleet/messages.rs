@@ -72,13 +72,14 @@ fn batch(passages: Vec<Passage>) -> Batch {
                     ends: ends(1),
                     segments: vec![segment],
                 }],
+                trips: vec![Trip {
+                    ends: ends(2),
+                    is_received: true,
+                    least_ns: 1,
+                    smoothed_ns: 2,
+                }],
             }],
             passages: Passages(passages),
-            trips: vec![Trip {
-                ends: ends(2),
-                least_ns: 1,
-                smoothed_ns: 2,
-            }],
             counters: vec![("a".into(), 1)],
         },
     }

@@ -2,6 +2,7 @@
 
 mod devices;
 mod hooks;
+mod trips;
 
 use std::{
     cell::RefCell,
@@ -30,6 +31,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use devices::Devices;
 pub use hooks::{Hook, PROFILES, Profile, ends, missing, names};
+pub use trips::{Trip, trips};
 
 use crate::{
     Error,

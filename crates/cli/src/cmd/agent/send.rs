@@ -1,16 +1,20 @@
 //! From what is measured to batches.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
 
-use dwell_engine::layers::{Counters, Layer, Passage};
+use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage};
 use dwell_fleet::{
     Backlog, Uplink,
-    wire::{Content, Flow, FlowSegment, Interval as Told, Row},
+    wire::{Content, Flow, FlowSegment, Interval as Told, Row, Trip},
 };
+use dwell_probes::stack;
 use dwell_records::{StackRow, prometheus::Family};
 
 use super::super::stack::live::{Hear, Interval};
-use crate::{exit::Failure, served::Served, source::clock};
+use crate::{exit::Failure, served::Served, source::clock, tell::tell};
 
 /// Passages wait so long for others, so that batches are worth their cost.
 const GATHERED: Duration = Duration::from_millis(100);
@@ -25,6 +29,8 @@ pub struct Send {
     served: Option<Served>,
     passages: Vec<Passage>,
     sent: Instant,
+    /// That round trips are not known.
+    is_told: bool,
 }
 
 impl Send {
@@ -34,6 +40,7 @@ impl Send {
             served,
             passages: Vec::new(),
             sent: Instant::now(),
+            is_told: false,
         }
     }
 
@@ -56,6 +63,33 @@ impl Send {
 }
 
 impl Send {
+    /// What TCP knows of flows, by the flow from here.
+    fn round_trips(&mut self, flows: &[(Ends, Vec<StackRow>)]) -> HashMap<Ends, stack::Trip> {
+        let wanted: HashSet<_> = flows
+            .iter()
+            .flat_map(|(ends, _)| [*ends, reverse(*ends)])
+            .collect();
+        let mut known = HashMap::new();
+        if wanted.is_empty() {
+            return known;
+        }
+        let asked = stack::trips(|trip| {
+            if wanted.contains(&trip.ends) {
+                known.insert(trip.ends, trip);
+            }
+        });
+        if let Err(error) = asked
+            && !self.is_told
+        {
+            self.is_told = true;
+            tell(format_args!(
+                "round trips of connections are not known here: {error}; the network is not \
+                 estimated where the other host has no agent"
+            ));
+        }
+        known
+    }
+
     /// For Prometheus.
     fn serve(&self, interval: &Interval, counters: &[(String, u64)], backlog: Backlog) {
         let Some(Served { metrics, .. }) = &self.served else {
@@ -91,13 +125,14 @@ impl Hear for Send {
         self.serve(interval, &counters, backlog);
         let dropped = ("batches_dropped".to_owned(), backlog.dropped);
         let unix_ns = clock()?.unix_ns(interval.end_ns);
-        let told = |rows, flows| Told {
+        let told = |rows, flows, trips| Told {
             end_ns: interval.end_ns,
             end_unix_ns: i64::try_from(unix_ns).unwrap_or(0),
             length_ns: interval.length_ns,
             sample_bytes: interval.sample_bytes,
             rows,
             flows,
+            trips,
         };
         let rows = interval.rows.iter().zip(&interval.again);
         let rows = rows.map(|(row, again)| Row {
@@ -109,17 +144,18 @@ impl Hear for Send {
             missing: row.missing,
         });
         self.uplink.push(Content {
-            intervals: vec![told(rows.collect(), Vec::new())],
+            intervals: vec![told(rows.collect(), Vec::new(), Vec::new())],
             counters: counters.into_iter().chain([dropped]).collect(),
             ..Content::default()
         });
+        let known = self.round_trips(&interval.flows);
         for some in interval.flows.chunks(FLOWS) {
             let flows = some.iter().map(|(ends, rows)| Flow {
                 ends: *ends,
                 segments: segments(rows),
             });
             self.uplink.push(Content {
-                intervals: vec![told(Vec::new(), flows.collect())],
+                intervals: vec![told(Vec::new(), flows.collect(), trips_of(some, &known))],
                 ..Content::default()
             });
         }
@@ -135,6 +171,40 @@ fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
         histogram: row.histogram.clone(),
     });
     segments.collect()
+}
+
+/// Of the sides of flows that bytes went through.
+fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>) -> Vec<Trip> {
+    let sides = flows.iter().flat_map(|(ends, rows)| {
+        [Direction::Tx, Direction::Rx]
+            .into_iter()
+            .filter_map(|side| {
+                let is_used =
+                    |row: &StackRow| row.segment.direction() == side && row.histogram.count() > 0;
+                rows.iter().any(is_used).then_some((*ends, side))
+            })
+    });
+    let trips = sides.filter_map(|(ends, side)| {
+        let from_here = match side {
+            Direction::Tx => ends,
+            Direction::Rx => reverse(ends),
+        };
+        let trip = known.get(&from_here)?;
+        Some(Trip {
+            ends,
+            is_received: side == Direction::Rx,
+            least_ns: trip.least_ns,
+            smoothed_ns: trip.smoothed_ns,
+        })
+    });
+    trips.collect()
+}
+
+fn reverse(ends: Ends) -> Ends {
+    Ends {
+        src: ends.dst,
+        dst: ends.src,
+    }
 }
 
 fn counters(counters: &Counters) -> Vec<(String, u64)> {

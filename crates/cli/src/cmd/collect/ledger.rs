@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use dwell_engine::layers::{
-    Leg,
-    join::{Config, Half, Joiner, Told, Window},
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{
+        Ends, Leg,
+        join::{Config, Half, Joiner, Told, Window},
+    },
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, Content, Interval, Passages},
+    wire::{self, Batch, Content, Interval, Passages, Trip},
 };
 use dwell_records::{
     Clock, Output, PathTable,
@@ -27,6 +30,9 @@ use crate::{exit::Failure, served::Served, tell::tell};
 const GRACE_NS: u64 = 2_000_000_000;
 /// Counters are written so often at most, and only if they changed.
 const COUNTED_NS: u64 = 10_000_000_000;
+
+/// A flow that was seen on both hosts is taken to be so for this time.
+const MATCHED_NS: u64 = 60_000_000_000;
 
 /// Where tables go.
 pub struct Print {
@@ -48,6 +54,8 @@ pub struct Ledger {
     /// When the next interval is told.
     due_ns: u64,
     counted_ns: u64,
+    /// When a byte of a flow was last seen on both hosts: nothing of it is estimated.
+    matched: HashMap<Ends, u64>,
     counted: HashMap<(Option<u32>, String), u64>,
     /// Passages of hosts whose clock was not known.
     clockless: u64,
@@ -92,6 +100,7 @@ impl Ledger {
             served,
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
+            matched: HashMap::new(),
             counted: HashMap::new(),
             clockless: 0,
             stored: 0,
@@ -150,6 +159,7 @@ impl Ledger {
             clocks,
             hosts,
             counted,
+            matched,
             ..
         } = self;
         let written = store.write(|to| {
@@ -167,13 +177,17 @@ impl Ledger {
                 let Content {
                     intervals,
                     passages,
-                    trips: _,
                     counters,
                 } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
                     let ended = ended.map(|ended| unix(time.at(ended.ns), to_unix_ns));
-                    write_interval(to, name, interval, ended.unwrap_or(interval.end_unix_ns))?;
+                    let time_ns = ended.unwrap_or(interval.end_unix_ns);
+                    write_interval(to, name, interval, time_ns)?;
+                    let alone = |trip: &&Trip| !matched.contains_key(&trip.ends);
+                    for trip in interval.trips.iter().filter(alone) {
+                        write_estimate(to, name, interval, trip, time_ns)?;
+                    }
                 }
                 let host = hosts.number(name);
                 for (counter, value) in counters {
@@ -266,8 +280,17 @@ impl Ledger {
             to.progress(&progress)?;
             to.forget(needed_ns)
         })?;
+        self.note_matched(&windows, now_ns);
         self.serve(&windows);
         self.print(&windows, to_unix_ns)
+    }
+
+    fn note_matched(&mut self, windows: &[Window], now_ns: u64) {
+        let paths = windows.iter().flat_map(|window| &window.paths);
+        let flows = paths.filter_map(|(key, _)| key.flow);
+        self.matched.extend(flows.map(|flow| (flow, now_ns)));
+        let since_ns = now_ns.saturating_sub(MATCHED_NS);
+        self.matched.retain(|_, seen_ns| *seen_ns > since_ns);
     }
 
     /// For Prometheus.
@@ -422,6 +445,32 @@ fn write_interval(
         }
     }
     Ok(())
+}
+
+/// Half of the least round trip, where only one host tells of a flow.
+fn write_estimate(
+    to: &mut Writing<'_>,
+    host: &str,
+    interval: &Interval,
+    trip: &Trip,
+    time_ns: i64,
+) -> Written<()> {
+    let mut histogram = Histogram::default();
+    histogram.record(trip.least_ns / 2);
+    to.path(&PathRow {
+        time_ns,
+        length_ns: interval.length_ns,
+        tx_host: (!trip.is_received).then_some(host),
+        rx_host: trip.is_received.then_some(host),
+        flow: Some(trip.ends),
+        leg: Leg::Network,
+        resent: false,
+        method: PathMethod::Estimated,
+        histogram: &histogram,
+        bound_ns: None,
+        clamped: 0,
+        doubtful: 0,
+    })
 }
 
 fn write_sight(to: &mut Writing<'_>, sight: &Sight, time_ns: i64) -> Written<()> {
