@@ -204,7 +204,11 @@ impl Joiner {
             .entry(key)
             .or_insert_with(|| waiting.take().unwrap_or_default());
         let passage = &half.passage;
-        waiting.take_in(half, passage.again || passage.sent > 1);
+        match waiting.take_in(half, passage.again || passage.sent > 1) {
+            Some(Direction::Tx) => self.counters.unmatched_tx += 1,
+            Some(Direction::Rx) => self.counters.unmatched_rx += 1,
+            None => {}
+        }
         if waiting.tx.is_some() && waiting.rx.is_some() && waiting.settles_ns.is_none() {
             let settles_ns = half.arrived_ns + self.config.settle_ns;
             waiting.settles_ns = Some(settles_ns);
@@ -327,8 +331,15 @@ impl Joiner {
 }
 
 impl Waiting {
-    /// Of copies of a byte the first counts: the first that left, the first that came.
-    fn take_in(&mut self, half: Half, again: bool) {
+    /// Of copies of a byte the first counts: the first that left, the first that came. Says
+    /// which half of a byte long ago had to go.
+    fn take_in(&mut self, half: Half, again: bool) -> Option<Direction> {
+        let before = match half.passage.direction {
+            Direction::Tx => &self.tx,
+            Direction::Rx => &self.rx,
+        };
+        let displaced = before.map(|before| before.passage.direction);
+        let mut is_taken = false;
         match half.passage.direction {
             Direction::Tx => {
                 // A copy that left after the byte had come is none that it came by.
@@ -337,16 +348,17 @@ impl Waiting {
                 // A first copy that is later is of the byte that has the number now, 4 GiB after
                 // the one that nobody has read.
                 if self.tx.is_none() || !again && !is_late {
-                    self.tx = Some(half);
+                    (self.tx, is_taken) = (Some(half), true);
                 }
             }
             Direction::Rx => {
                 self.resent |= again;
                 if self.rx.is_none() || !again && self.tx.is_none() {
-                    self.rx = Some(half);
+                    (self.rx, is_taken) = (Some(half), true);
                 }
             }
         }
+        displaced.filter(|_| is_taken)
     }
 }
 

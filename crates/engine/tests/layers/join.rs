@@ -275,6 +275,33 @@ fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first
     );
 }
 
+/// 4 GiB later the same numbers come again: of the byte before, one host has missed its half.
+#[test]
+fn a_half_that_is_alone_gives_way_to_the_byte_that_has_its_number_next() {
+    let mut joiner = joiner();
+    joiner.add(sent(0, MS));
+    // The sender tells first, or the receiver.
+    joiner.add(sent(0, 400 * MS));
+    joiner.add(read(0, 405 * MS));
+    joiner.add(sent(1 << 14, MS));
+    joiner.add(read(1 << 14, 405 * MS));
+    let late = Half {
+        arrived_ns: T + 416 * MS,
+        ..sent(1 << 14, 400 * MS)
+    };
+    joiner.add(late);
+    joiner.add(read(2 << 14, MS));
+    joiner.add(read(2 << 14, 405 * MS));
+    joiner.add(sent(2 << 14, 400 * MS));
+    let windows = all(&mut joiner);
+    let (_, path) = &windows[0].paths[0];
+    let network = path.leg(Leg::Network);
+    assert_eq!((network.count(), network.max_ns()), (3, Some(5 * MS)));
+    let counters = joiner.counters();
+    assert_eq!((counters.unmatched_tx, counters.unmatched_rx), (2, 1));
+    assert_eq!(counters.clock_faults, 0);
+}
+
 #[test]
 fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
     let mut waits = joiner();
