@@ -59,6 +59,8 @@ pub struct Ledger {
     counted: HashMap<(Option<u32>, String), u64>,
     /// Passages of hosts whose clock was not known.
     clockless: u64,
+    /// Passages that the driver's layer had missed.
+    edgeless: u64,
     /// Batches.
     stored: u64,
 }
@@ -103,6 +105,7 @@ impl Ledger {
             matched: HashMap::new(),
             counted: HashMap::new(),
             clockless: 0,
+            edgeless: 0,
             stored: 0,
             store,
         };
@@ -167,7 +170,7 @@ impl Ledger {
                 write_sight(to, sight, unix(time.at(sight.at_ns), to_unix_ns))?;
             }
             let mut all = Vec::new();
-            let mut clockless = 0;
+            let (mut clockless, mut edgeless) = (0, 0);
             for (agent, batch) in batches {
                 let name = agent.name.as_str();
                 let now_unix_ns = unix(now_ns, to_unix_ns);
@@ -197,12 +200,17 @@ impl Ledger {
                     }
                 }
                 let known = passages.0.iter().filter_map(|passage| {
-                    let edge_ns = Half::edge_of(passage)?;
-                    let edge = clocks.convert(name, edge_ns)?;
+                    let Some(edge_ns) = Half::edge_of(passage) else {
+                        edgeless += 1;
+                        return None;
+                    };
+                    let Some(edge) = clocks.convert(name, edge_ns) else {
+                        clockless += 1;
+                        return None;
+                    };
                     Some((*passage, (time.at(edge.ns), edge.bound_ns)))
                 });
                 let (known, edges): (Vec<_>, Vec<_>) = known.unzip();
-                clockless += (passages.0.len() - known.len()) as u64;
                 if known.is_empty() {
                     continue;
                 }
@@ -211,10 +219,11 @@ impl Ledger {
                 to.put_aside(name, now_ns, &body)?;
                 all.push((host, aside));
             }
-            Ok((all, clockless))
+            Ok((all, clockless, edgeless))
         });
-        let (all, clockless) = written?;
+        let (all, clockless, edgeless) = written?;
         self.clockless += clockless;
+        self.edgeless += edgeless;
         self.stored += batches.len() as u64;
         for (host, (arrived_ns, passages, edges)) in &all {
             let halves = halves(*host, *arrived_ns, passages, edges);
@@ -332,7 +341,7 @@ impl Ledger {
     }
 
     /// What became of the bytes that agents told of.
-    fn outcomes(&self) -> [(&'static str, u64); 10] {
+    fn outcomes(&self) -> [(&'static str, u64); 11] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -341,6 +350,7 @@ impl Ledger {
             ("doubtful", joined.doubtful),
             ("clock_faults", joined.clock_faults),
             ("clockless", self.clockless),
+            ("edgeless", self.edgeless),
             ("unmatched_tx", joined.unmatched_tx),
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),

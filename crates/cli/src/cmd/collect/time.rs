@@ -39,10 +39,11 @@ impl Time {
         monotonic_ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// Unix time less this one, now. In whole microseconds: it comes of two readings, one
-    /// after the other, and intervals that end at whole seconds shall be told so.
+    /// Unix time less this one, now. In whole milliseconds: it comes of two readings, one
+    /// after the other, and of a clock that is steered, and intervals that end at whole
+    /// seconds shall be told so.
     pub fn to_unix_ns(&self) -> Result<i64, Failure> {
         let apart_ns = clock()?.unix_ns(0) as i64 - self.offset_ns;
-        Ok((apart_ns + 500).div_euclid(1000) * 1000)
+        Ok((apart_ns + 500_000).div_euclid(1_000_000) * 1_000_000)
     }
 }
