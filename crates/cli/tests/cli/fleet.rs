@@ -396,7 +396,11 @@ fn root_a_collector_that_is_killed_loses_nothing_and_doubles_nothing() {
             messages += 5;
             thread::sleep(Duration::from_millis(50));
         }
-        // Some of it is stored, some of that is matched, and some is under way.
+        let before = office.matched();
+        patiently("an interval is told", || office.matched() > before);
+        // Some of it is told, some is only put aside, and some is under way.
+        chat.say(20);
+        messages += 20;
         collector.signal(Signal::SIGKILL);
         collector.end();
         chat.say(20);
