@@ -1,9 +1,11 @@
 //! Where a collector keeps what agents measured: `docs/method/store.md`.
 
 mod error;
+mod read;
 mod sqlite;
 
 pub use error::StoreError;
+pub use read::{ClockRead, Place, Read, Reader, Span};
 pub use sqlite::{Store, Writing, Written};
 
 use dwell_engine::{

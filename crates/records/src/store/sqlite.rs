@@ -20,7 +20,7 @@ const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long a write waits for readers that hold the file.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Flows whose numbers are remembered; beyond them, they are looked up again.
 const FLOWS_KNOWN: usize = 100_000;
 
@@ -81,34 +81,10 @@ impl Store {
 
     fn prepare(&mut self, is_new: bool) -> Result<(), StoreError> {
         if !is_new {
-            self.check()?;
+            check(&self.db, &self.path)?;
         }
         self.prepare_tables(is_new)
             .map_err(|sqlite| self.failed("write", sqlite))
-    }
-
-    /// That it is a store of ours.
-    fn check(&self) -> Result<(), StoreError> {
-        let number = |pragma| {
-            let number = self.db.pragma_query_value(None, pragma, |row| row.get(0));
-            number.map_err(|sqlite| match sqlite.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::NotADatabase) => StoreError::Foreign {
-                    path: self.path.clone(),
-                },
-                _ => self.failed("read", sqlite),
-            })
-        };
-        let (application, found): (i64, i64) = (number("application_id")?, number("user_version")?);
-        let path = self.path.clone();
-        match (application, found) {
-            (APPLICATION, VERSION) => Ok(()),
-            (APPLICATION, found) => Err(StoreError::Version {
-                path,
-                found,
-                known: VERSION,
-            }),
-            _ => Err(StoreError::Foreign { path }),
-        }
     }
 
     fn prepare_tables(&mut self, is_new: bool) -> rusqlite::Result<()> {
@@ -217,7 +193,27 @@ impl Store {
     }
 }
 
-fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) -> StoreError {
+/// That it is a store of ours.
+pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let number = |pragma| {
+        let number = db.pragma_query_value(None, pragma, |row| row.get(0));
+        number.map_err(|sqlite| match sqlite.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => StoreError::Foreign { path: path.into() },
+            _ => failed("read", path, sqlite),
+        })
+    };
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION, VERSION) => Ok(()),
+        (APPLICATION, found) => Err(StoreError::Version {
+            path: path.into(),
+            found,
+            known: VERSION,
+        }),
+        _ => Err(StoreError::Foreign { path: path.into() }),
+    }
+}
+
+pub(super) fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) -> StoreError {
     StoreError::Sqlite {
         doing,
         path: path.into(),
