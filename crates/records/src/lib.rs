@@ -12,6 +12,7 @@
 
 mod clock;
 mod formats;
+pub mod html;
 mod output;
 pub mod prometheus;
 mod record;

@@ -4,6 +4,7 @@ mod agent;
 mod collect;
 mod doctor;
 mod lab;
+mod report;
 mod response;
 mod rtt;
 mod stack;
@@ -20,6 +21,7 @@ pub enum Verb {
     Stack(Box<stack::Args>),
     Agent(Box<agent::Args>),
     Collect(Box<collect::Args>),
+    Report(report::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -33,6 +35,7 @@ impl Verb {
             Verb::Stack(args) => stack::run(&args),
             Verb::Agent(args) => agent::run(&args),
             Verb::Collect(args) => collect::run(&args),
+            Verb::Report(args) => report::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         }

@@ -45,6 +45,11 @@ fn response_help() {
 }
 
 #[test]
+fn report_help() {
+    insta::assert_snapshot!(help(&["report", "--help"]));
+}
+
+#[test]
 fn stack_help() {
     insta::assert_snapshot!(help(&["stack", "--help"]));
 }
@@ -75,6 +80,7 @@ fn no_line_of_any_help_is_wider_than_the_terminal() {
         &["lab", "load", "memcached", "--help"],
         &["lab", "response", "--help"],
         &["response", "--help"],
+        &["report", "--help"],
         &["stack", "--help"],
         &["response", "-h"],
     ] {

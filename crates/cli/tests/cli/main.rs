@@ -19,6 +19,7 @@ mod metrics;
 mod output;
 mod pipe;
 mod records;
+mod report;
 mod response;
 mod response_live;
 mod stack;

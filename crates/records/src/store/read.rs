@@ -52,6 +52,8 @@ pub struct Read {
     pub bound_ns: Option<u64>,
     /// Values below 0 within the bound, taken as 0.
     pub clamped: u64,
+    /// Values whose bound is greater than was asked for.
+    pub doubtful: u64,
     /// The layer for want of which nothing is known of it.
     pub missing: Option<String>,
 }
@@ -175,9 +177,9 @@ impl Reader {
                 AND (flow_id IS NULL OR flow_id IN (SELECT flow_id FROM chosen))";
             let sql = format!(
                 "SELECT time_ns, host_id, NULL, flow_id, segment, direction, resent, 0,
-                    histogram, NULL, 0, missing, 0 FROM interval WHERE {chosen}
+                    histogram, NULL, 0, 0, missing, 0 FROM interval WHERE {chosen}
                 UNION ALL SELECT time_ns, tx_host_id, rx_host_id, flow_id, segment, direction,
-                    resent, method = 'estimated', histogram, bound_ns, clamped, missing, 1
+                    resent, method = 'estimated', histogram, bound_ns, clamped, doubtful, missing, 1
                     FROM (SELECT *, NULL AS missing FROM path) WHERE {chosen} ORDER BY time_ns"
             );
             let mut statement = db.prepare(&sql)?;
@@ -229,7 +231,7 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
         leg.name() == segment && leg.direction().map(Direction::name) == direction.as_deref()
     });
     let histogram = Histogram::from_bytes(row.get_ref(8)?.as_blob()?);
-    let is_way: bool = row.get(12)?;
+    let is_way: bool = row.get(13)?;
     Ok(Read {
         time_ns: row.get(0)?,
         place: match is_way {
@@ -243,7 +245,8 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
         histogram: histogram.map_err(|error| wrong(8, Type::Blob, error.to_string()))?,
         bound_ns: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
         clamped: row.get::<_, i64>(10)?.cast_unsigned(),
-        missing: row.get(11)?,
+        doubtful: row.get::<_, i64>(11)?.cast_unsigned(),
+        missing: row.get(12)?,
     })
 }
 

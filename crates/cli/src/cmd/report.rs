@@ -1,0 +1,180 @@
+//! `dwell report`: what a store holds, as a page for a browser.
+
+use std::{
+    fs,
+    io::{IsTerminal, Write, stdout},
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, anyhow};
+use dwell_records::{
+    counted,
+    html::{Choice, FlowEnd, Report},
+    store::{Reader, StoreError},
+};
+
+use crate::{
+    args::{duration, nanos},
+    exit::{Exit, Failure},
+    tell::tell,
+};
+
+/// Write a page about what `dwell collect` stored: where the time goes, by segment, flow and host
+///
+/// One HTML file that needs nothing else: a waterfall of the segments, each over time, their
+/// distributions, and hosts side by side. In the page, flows can be chosen from those it has.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell report --store fleet.db --output fleet.html
+  dwell report --store fleet.db --output web.html --port 443 --since 1h
+  dwell report --store fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
+#[group(skip)]
+pub struct Args {
+    /// The file of the collector; it may be running
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+
+    /// Where to write the page [default: standard output, if that is no terminal]
+    #[arg(long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+
+    /// Flows with this end, ADDRESS or ADDRESS:PORT; given twice, flows with both
+    #[arg(long, value_name = "END", value_parser = flow_end)]
+    flow: Vec<FlowEnd>,
+
+    /// Flows of which one end has this port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// What this host saw; may be given several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+
+    /// From this time on: as in 2026-11-21T14:00:00Z, or a length of time before the end, as in 10m
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
+
+    /// Until this time, written alike
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Moment>,
+
+    /// Flows to tell apart: those with most bytes. Each takes up to 80 KB of the page
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_flows: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// In Unix time.
+    At(i64),
+    BeforeEnd(Duration),
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(length) = duration(text) {
+        return Ok(Moment::BeforeEnd(length));
+    }
+    let time: Option<jiff::Timestamp> = text.parse().ok();
+    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok())
+        .map(Moment::At)
+        .ok_or_else(|| {
+            "write a time as in 2026-11-21T14:00:00Z, or how long before the end, as in 10m".into()
+        })
+}
+
+fn flow_end(text: &str) -> Result<FlowEnd, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(FlowEnd {
+            address,
+            port: None,
+        });
+    }
+    let end: Result<std::net::SocketAddr, _> = text.parse();
+    end.map(|end| FlowEnd {
+        address: end.ip(),
+        port: Some(end.port()),
+    })
+    .map_err(|_| {
+        "write an address, or an address and a port, as in 192.0.2.1:443 or [2001:db8::1]:443"
+            .into()
+    })
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.output.is_none() && stdout().is_terminal() {
+        return Err(Failure::usage(anyhow!(
+            "the page is for a browser, and not for a terminal: name a file with --output"
+        )));
+    }
+    let store = Reader::open(&args.store).map_err(unusable)?;
+    let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
+    let at = |moment: Moment| match moment {
+        Moment::At(time_ns) => time_ns,
+        Moment::BeforeEnd(length) => end_ns.saturating_sub_unsigned(nanos(length)),
+    };
+    let known = store.hosts().map_err(unusable)?;
+    let is_unknown = |wanted: &&String| !known.iter().any(|(_, name)| name == *wanted);
+    if let Some(unknown) = args.host.iter().find(is_unknown) {
+        let known: Vec<_> = known.iter().map(|(_, name)| name.as_str()).collect();
+        return Err(Failure::usage(anyhow!(
+            "no host {unknown:?} is in the store; there are: {}",
+            known.join(", ")
+        )));
+    }
+    let choice = Choice {
+        since_ns: args.since.map(at),
+        until_ns: args.until.map(at),
+        ends: args.flow.clone(),
+        port: args.port,
+        hosts: args.host.clone(),
+        most_flows: args.max_flows as usize,
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos().cast_signed());
+    let report = Report::read(&store, &choice, now).map_err(unusable)?;
+    let report = report.ok_or_else(|| {
+        Failure::usage(anyhow!(
+            "{} has nothing of what was asked for: widen the time, or choose fewer flows and hosts",
+            args.store.display()
+        ))
+    })?;
+    let page = report.html();
+    write(args, page.as_bytes())?;
+    let (told, known) = report.flows();
+    if told < known {
+        tell(format_args!(
+            "{} of {known} flows are told apart, those with most bytes: choose some, or more with \
+             --max-flows",
+            counted(told as u64, "flows")
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
+    match &args.output {
+        Some(path) => fs::write(path, page)
+            .with_context(|| format!("cannot write {}", path.display()))
+            .map_err(Failure::usage),
+        None => match stdout().lock().write_all(page) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                let error = anyhow::Error::new(error).context("cannot write to standard output");
+                Err(Failure::new(Exit::Incomplete, error))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn unusable(error: StoreError) -> Failure {
+    let exit = if error.is_usage() {
+        Exit::Usage
+    } else {
+        Exit::Incomplete
+    };
+    Failure::new(exit, error)
+}

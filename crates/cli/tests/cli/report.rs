@@ -1,0 +1,497 @@
+//! `dwell report`: the page of a store with known figures, as a browser shows it.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dwell_engine::histogram::Histogram;
+use dwell_engine::layers::{Ends, Leg, Segment};
+use dwell_engine::measure::Endpoint;
+use dwell_records::store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
+use tempfile::TempDir;
+
+use crate::stack::{PORT, connect, listen};
+use crate::support::{DWELL, Pair, Run, dwell, eventually, links, run, skipped, spawn};
+
+/// 2026-11-21T14:00:00Z
+const BEGIN_NS: i64 = 1_795_269_600_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+const INTERVALS: i64 = 10;
+/// Of each flow in each interval.
+const BYTES: u64 = 20;
+const BOUND_NS: u64 = 200_000;
+
+/// What a byte of the first flow takes; parts are in what they are a part of, and sums in none.
+const LEGS: [(Leg, u64); 13] = [
+    (Leg::Host(Segment::SocketTcp), 1_000_000),
+    (Leg::Host(Segment::TcpIp), 2_000),
+    (Leg::Host(Segment::IpDriver), 3_000_000),
+    (Leg::Host(Segment::Queueing), 2_900_000),
+    (Leg::Host(Segment::TxTotal), 4_002_000),
+    (Leg::Network, 5_000_000),
+    (Leg::Host(Segment::DriverIp), 10_000),
+    (Leg::Host(Segment::IpTcp), 3_000),
+    (Leg::Host(Segment::TcpSocket), 200_000),
+    (Leg::Host(Segment::Reordering), 50_000),
+    (Leg::Host(Segment::Application), 150_000),
+    (Leg::Host(Segment::RxTotal), 213_000),
+    (Leg::EndToEnd, 9_215_000),
+];
+
+fn end(address: &str, port: u16) -> Endpoint {
+    let address: IpAddr = address.parse().unwrap();
+    Endpoint { address, port }
+}
+
+/// The n-th flow, which takes n times as long as the first.
+fn flow(n: u16) -> Ends {
+    Ends {
+        src: end("10.78.0.1", 40_000 + n),
+        dst: end("10.78.0.2", 5201),
+    }
+}
+
+fn times(values: &[(u64, u64)]) -> Histogram {
+    let mut histogram = Histogram::default();
+    for (ns, count) in values {
+        histogram.record_many(*ns, *count);
+    }
+    histogram
+}
+
+/// Both hosts' rows, and those of the way between them, of so many flows.
+fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16) -> Written<()> {
+    for (leg, ns) in LEGS {
+        let each = (1..=flows).map(|n| (Some(flow(n)), times(&[(ns * u64::from(n), BYTES)])));
+        let values: Vec<_> = (1..=u64::from(flows)).map(|n| (ns * n, BYTES)).collect();
+        for (flow, histogram) in each.chain([(None, times(&values))]) {
+            let is_between = leg.direction().is_none();
+            store.path(&PathRow {
+                time_ns,
+                length_ns: SECOND_NS,
+                tx_host: Some(hosts[0]),
+                rx_host: Some(hosts[1]),
+                flow,
+                leg,
+                resent: false,
+                method: PathMethod::Matched,
+                histogram: &histogram,
+                bound_ns: is_between.then_some(BOUND_NS),
+                clamped: 0,
+                doubtful: if is_between { 3 } else { 0 },
+            })?;
+            let Leg::Host(segment) = leg else { continue };
+            store.interval(&IntervalRow {
+                time_ns,
+                length_ns: SECOND_NS,
+                host: hosts[usize::from(segment.direction().name() == "rx")],
+                flow,
+                segment,
+                resent: false,
+                histogram: &histogram,
+                hook_from: None,
+                hook_to: None,
+                missing: None,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+struct Stored {
+    folder: TempDir,
+}
+
+impl Stored {
+    fn new(write: impl FnOnce(&mut Writing<'_>) -> Written<()>) -> Stored {
+        let stored = Stored {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        Store::open(&stored.path("store"))
+            .unwrap()
+            .write(write)
+            .unwrap();
+        stored
+    }
+
+    fn with(hosts: [&str; 2], flows: u16) -> Stored {
+        Stored::new(|store| {
+            for n in 1..=INTERVALS {
+                interval(store, hosts, BEGIN_NS + n * SECOND_NS.cast_signed(), flows)?;
+            }
+            store.clock(&ClockRow {
+                time_ns: BEGIN_NS + 1,
+                host: hosts[1],
+                offset_ns: 5,
+                bound_ns: BOUND_NS,
+                drift_ppb: None,
+                drift_bound_ppb: None,
+                round_trip_ns: None,
+                method: "xdp",
+                stepped: false,
+            })
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn report(&self, arguments: &[&str]) -> Run {
+        let (store, page) = (self.path("store"), self.path("page.html"));
+        let always = [
+            "report",
+            "--store",
+            store.to_str().unwrap(),
+            "--output",
+            page.to_str().unwrap(),
+        ];
+        dwell(&[&always[..], arguments].concat())
+    }
+
+    /// The page with these options.
+    fn page(&self, arguments: &[&str]) -> String {
+        let run = self.report(arguments);
+        assert_eq!(run.status, Some(0), "{run}");
+        std::fs::read_to_string(self.path("page.html")).unwrap()
+    }
+
+    /// The same as a browser shows it, by a link that chooses. `None` where there is none.
+    fn shown(&self, link: &str) -> Option<String> {
+        let url = format!("file://{}{link}", self.path("page.html").display());
+        let run = browse(self.folder.path(), &["--dump-dom", &url])?;
+        assert!(!run.stderr.contains("CONSOLE"), "{run}");
+        Some(run.stdout)
+    }
+}
+
+/// Runs Chromium without a window; `None`, with a notice, where there is no Chromium.
+fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
+    let has = |path: &PathBuf| path.join("chromium").is_file();
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&search).any(|path| has(&path)) {
+        eprintln!("skipped: there is no chromium");
+        return None;
+    }
+    let profile = format!("--user-data-dir={}", folder.join("profile").display());
+    let run = run(
+        Command::new("chromium")
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+            ])
+            .args([
+                "--no-first-run",
+                "--enable-logging=stderr",
+                "--virtual-time-budget=10000",
+            ])
+            // No network: what the page wanted from there would fail, and be told.
+            .args(["--proxy-server=127.0.0.1:9", &profile])
+            .args(arguments),
+        b"",
+    );
+    assert_eq!(run.status, Some(0), "{run}");
+    Some(run)
+}
+
+/// The cells of a row of a table, by its mark.
+fn cells(page: &str, mark: &str) -> Vec<String> {
+    let (_, row) = page
+        .split_once(&format!("{mark}\""))
+        .unwrap_or_else(|| panic!("no row {mark}"));
+    let (row, _) = row.split_once("</tr>").unwrap();
+    let cells = row.split("<td").skip(1);
+    cells
+        .map(|cell| {
+            cell.split_once('>')
+                .unwrap()
+                .1
+                .split('<')
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
+}
+
+fn figures(page: &str, leg: &str) -> Vec<String> {
+    let mut cells = cells(page, &format!("data-leg=\"{leg}"));
+    cells.truncate(8);
+    cells
+}
+
+#[test]
+fn the_waterfall_has_the_figures_of_the_chosen_flows() {
+    let stored = Stored::with(["web", "db"], 2);
+    let page = stored.page(&[]);
+    let Some(all) = stored.shown("") else { return };
+    // Two flows of 5 and 10 ms.
+    assert_eq!(
+        figures(&all, "network"),
+        [
+            "400", "7.50 ms", "5.01 ms", "10.0 ms", "10.0 ms", "10.0 ms", "54.3 %", "200 µs"
+        ]
+    );
+    assert_eq!(
+        figures(&all, "end-to-end")[..2],
+        ["400".to_owned(), "13.8 ms".to_owned()]
+    );
+    assert_eq!(figures(&all, "tx tcp-ip")[1], "3.00 µs");
+    assert!(
+        all.contains("all flows</output>"),
+        "it does not say which flows"
+    );
+
+    let one = stored.shown("#flows=10.78.0.1:40001").unwrap();
+    assert_eq!(
+        figures(&one, "network"),
+        [
+            "200", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "54.3 %", "200 µs"
+        ]
+    );
+    assert_eq!(figures(&one, "tx queueing")[1], "2.90 ms");
+    assert_eq!(figures(&one, "end-to-end")[1], "9.22 ms");
+    assert!(one.contains("1 flow chosen"), "it does not say which flows");
+    let none = stored.shown("#flows=192.0.2.1").unwrap();
+    assert!(none.contains("No bytes of this choice."));
+
+    // What the host itself said.
+    let host = stored.shown("#of=host+web").unwrap();
+    assert_eq!(figures(&host, "tx ip-driver")[..2], ["400", "4.50 ms"]);
+    assert!(!host.contains("data-leg=\"network"));
+    assert_eq!(
+        cells(&all, "data-hosts=\"tx ip-driver")[..4],
+        ["-", "-", "4.50 ms", "6.00 ms"],
+        "db sends nothing, web does"
+    );
+    assert!(
+        all.contains("<figcaption>network</figcaption>"),
+        "nothing over time"
+    );
+    // Three of each interval, of which there are ten; of one flow as many.
+    assert!(
+        all.contains("Of 30 bytes the clocks may be wrong by more"),
+        "{all}"
+    );
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+}
+
+#[test]
+fn nothing_is_fetched_and_no_name_is_markup() {
+    let nasty = "</script><script>document.title='broken'</script><img src=http://192.0.2.1/x>";
+    let stored = Stored::with([nasty, "a&b <i>\u{2028}"], 1);
+    let page = stored.page(&[]);
+    assert_eq!(
+        page.matches("</script>").count(),
+        2,
+        "of the data, and of the script"
+    );
+    assert!(!page.contains("<img"));
+    let of_svg = page.matches("http://www.w3.org/2000/svg").count();
+    let anywhere = page.replace("http://192.0.2.1/x", "");
+    assert_eq!(
+        anywhere.matches("http").count(),
+        of_svg + 1,
+        "http-equiv, and the name of SVG"
+    );
+    let Some(shown) = stored.shown("") else {
+        return;
+    };
+    assert!(shown.contains("<title>dwell report: "), "{shown}");
+    assert!(!shown.contains("<title>broken") && !shown.contains("<img"));
+    assert!(shown.contains("a&amp;b &lt;i&gt;"));
+    assert_eq!(figures(&shown, "network")[1], "5.00 ms");
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let path = |leg, method, histogram, flow| PathRow {
+        time_ns: BEGIN_NS + 1,
+        length_ns: SECOND_NS,
+        tx_host: Some("alone"),
+        rx_host: None,
+        flow,
+        leg,
+        resent: false,
+        method,
+        histogram,
+        bound_ns: None,
+        clamped: 0,
+        doubtful: 0,
+    };
+    let histogram = times(&[(3_000_000, 4)]);
+    let own = |segment, missing| IntervalRow {
+        time_ns: BEGIN_NS + 1,
+        length_ns: SECOND_NS,
+        host: "alone",
+        flow: None,
+        segment,
+        resent: false,
+        histogram: if missing { &EMPTY } else { &histogram },
+        hook_from: None,
+        hook_to: None,
+        missing: missing.then_some("tx-socket"),
+    };
+    static EMPTY: std::sync::LazyLock<Histogram> = std::sync::LazyLock::new(Histogram::default);
+    let stored = Stored::new(|store| {
+        store.path(&path(Leg::Network, PathMethod::Estimated, &histogram, None))?;
+        store.interval(&own(Segment::SocketTcp, true))?;
+        store.interval(&own(Segment::Queueing, false))
+    });
+    stored.page(&[]);
+    let Some(shown) = stored.shown("") else {
+        return;
+    };
+    assert!(shown.contains("only one host has an agent"));
+    assert!(shown.contains("network (estimated)"));
+    assert!(shown.contains("missing: no hook for tx-socket here"));
+    assert!(shown.contains("No flow was told apart"));
+    assert!(shown.contains("nothing to compare"));
+    assert!(shown.contains("No clock was compared"));
+    assert_eq!(figures(&shown, "network")[..2], ["4", "3.00 ms"]);
+    assert_eq!(figures(&shown, "tx queueing")[1], "3.00 ms");
+}
+
+#[test]
+fn options_choose_what_is_in_the_page() {
+    let stored = Stored::with(["web", "db"], 5);
+    let capped = stored.report(&["--max-flows", "2"]);
+    assert_eq!(capped.status, Some(0), "{capped}");
+    assert!(
+        capped.stderr.contains("2 flows of 5 flows are told apart"),
+        "{capped}"
+    );
+    let page = stored.page(&["--flow", "10.78.0.1:40003", "--flow", "10.78.0.2"]);
+    assert!(page.contains("10.78.0.1:40003") && !page.contains("10.78.0.1:40001"));
+    if let Some(shown) = stored.shown("") {
+        assert_eq!(figures(&shown, "network")[..2], ["200", "15.0 ms"]);
+    }
+    let page = stored.page(&["--host", "db", "--port", "5201"]);
+    assert!(page.contains("10.78.0.1:40001"));
+    // The last three seconds, and the first four.
+    for (option, time, count) in [
+        ("--since", "3s", "300"),
+        ("--until", "2026-11-21T14:00:04Z", "400"),
+    ] {
+        stored.page(&[option, time]);
+        if let Some(shown) = stored.shown("") {
+            assert_eq!(figures(&shown, "end-to-end")[0], count, "{option}");
+        }
+    }
+    for (arguments, says) in [
+        (&["--host", "elsewhere"][..], "there are: db, web"),
+        (&["--port", "1"], "nothing of what was asked for"),
+        (
+            &["--since", "2027-01-01T00:00:00Z"],
+            "nothing of what was asked for",
+        ),
+        (&["--flow", "nowhere"], "write an address"),
+        (&["--since", "yesterday"], "write a time"),
+        (&["--max-flows", "0"], "1..=10000"),
+    ] {
+        let run = stored.report(arguments);
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stderr.contains(says), "{run}");
+    }
+    for (store, says) in [
+        ("absent", "cannot open"),
+        ("page.html", "is no store of dwell"),
+    ] {
+        let store = stored.path(store);
+        let run = dwell(&["report", "--store", store.to_str().unwrap()]);
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stderr.contains(says), "{run}");
+    }
+    let store = stored.path("store");
+    let printed = dwell(&["report", "--store", store.to_str().unwrap()]);
+    assert!(
+        printed.stdout.starts_with("<!doctype html>"),
+        "{}",
+        printed.stderr
+    );
+}
+
+/// From the connection to the page: two agents, a collector, and what a browser shows.
+#[test]
+fn root_what_agents_told_of_a_connection_is_in_the_page() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start("report");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (key, store, port) = (path("key"), path("store"), PORT.to_string());
+    assert_eq!(dwell(&["collect", "--new-key", &key]).status, Some(0));
+    let at = "10.78.0.2:4790";
+    let collect = [
+        "collect",
+        "--listen",
+        at,
+        "--key-file",
+        &key,
+        "--store",
+        &store,
+    ];
+    let collector = spawn(&pair.right, DWELL, &collect);
+    let agents = [(&pair.left, "client"), (&pair.right, "server")].map(|(namespace, name)| {
+        let agent = [
+            "agent",
+            "--collector",
+            at,
+            "--key-file",
+            &key,
+            "--name",
+            name,
+            "--port",
+            &port,
+            "--sample-bytes",
+            "64",
+        ];
+        let mut agent = spawn(namespace, DWELL, &agent);
+        eventually("it stamps", || agent.has_ended() || links(agent.id()) >= 10);
+        agent
+    });
+    let (mut client, mut server) = connect(&pair, &listen(&pair));
+    let told = || {
+        let page = dwell(&["report", "--store", &store, "--host", "client"]);
+        page.status == Some(0) && page.stdout.contains("\"tx\":0,\"rx\":1")
+    };
+    eventually("both hosts' bytes are joined", || {
+        for _ in 0..20 {
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+        }
+        told()
+    });
+    for agent in agents {
+        assert_eq!(agent.interrupt().status, Some(0));
+    }
+    assert_eq!(collector.interrupt().status, Some(0));
+    let page = path("page.html");
+    let run = dwell(&["report", "--store", &store, "--output", &page]);
+    assert_eq!(run.status, Some(0), "{run}");
+    let Some(run) = browse(folder.path(), &["--dump-dom", &format!("file://{page}")]) else {
+        return;
+    };
+    assert!(!run.stderr.contains("CONSOLE"), "{run}");
+    let shown = run.stdout;
+    assert!(
+        shown.contains("<option value=\"0\">client → server</option>"),
+        "{shown}"
+    );
+    let whole = figures(&shown, "end-to-end");
+    assert_eq!(whole[6], "100.0 %");
+    let bytes: u64 = whole[0].replace(',', "").parse().unwrap();
+    assert!(bytes >= 10, "{whole:?}");
+    for leg in ["tx total", "network", "rx total"] {
+        assert_eq!(figures(&shown, leg)[0], whole[0], "{leg}");
+    }
+    let client = client.local_addr().unwrap().to_string();
+    assert!(
+        std::fs::read_to_string(&page).unwrap().contains(&client),
+        "{client}"
+    );
+}

@@ -1,0 +1,292 @@
+//! From the rows of a store to the figures of a page, in one pass and in the order of time.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use dwell_engine::{histogram::Histogram, layers::Leg};
+
+use super::{Choice, Clock, Flow, Page, PagePlace, Resent, Row, leg_names};
+use crate::{
+    Timestamps,
+    store::{Place, Read, Reader, Span, StoreError},
+};
+
+/// Pieces of time in a chart, at most: more are not told apart.
+const MOST_BINS: i64 = 120;
+
+/// What is in a page.
+#[derive(Debug)]
+pub struct Report {
+    page: Page,
+}
+
+impl Report {
+    /// Reads what was chosen. `None` if there is nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`], if the store cannot be read.
+    pub fn read(
+        store: &Reader,
+        choice: &Choice,
+        now_ns: i128,
+    ) -> Result<Option<Report>, StoreError> {
+        let Some(whole) = store.span()? else {
+            return Ok(None);
+        };
+        let span = (
+            choice.since_ns.unwrap_or(whole.0).max(whole.0),
+            choice.until_ns.unwrap_or(whole.1).min(whole.1),
+        );
+        let Some(length_ns) = store.interval_ns(span)? else {
+            return Ok(None);
+        };
+        let hosts = store.hosts()?;
+        let is_wanted = |number: i64| {
+            let mut named = hosts.iter().filter(|(host, _)| *host == number);
+            choice.hosts.is_empty() || named.any(|(_, name)| choice.hosts.contains(name))
+        };
+        let mut flows = store.flows(span)?;
+        flows.retain(|(_, ends, _)| choice.takes(ends));
+        let flows_known = flows.len();
+        flows.truncate(choice.most_flows);
+
+        let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
+        let mut gathered = Gathered::new(span, length_ns);
+        store.rows(span, &numbers, |read| {
+            let is_chosen = match read.place {
+                Place::Host(host) => is_wanted(host),
+                Place::Way(tx, rx) => [tx, rx].into_iter().flatten().any(is_wanted),
+            };
+            if is_chosen && (read.flow.is_some() || !choice.is_of_flows()) {
+                gathered.add(read);
+            }
+        })?;
+        if gathered.cells.is_empty() {
+            return Ok(None);
+        }
+        let clocks = store.clocks(span)?;
+        let name = |number: i64| {
+            let host = hosts.iter().find(|(host, _)| *host == number);
+            host.map(|(_, name)| name.clone()).unwrap_or_default()
+        };
+        let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let mut page = Page {
+            made: Timestamps::default()
+                .rfc3339(now_ns)
+                .unwrap_or_default()
+                .to_owned(),
+            from_ms: span.0 as f64 / 1e6,
+            to_ms: span.1 as f64 / 1e6,
+            bin_ms: gathered.bin_ns as f64 / 1e6,
+            hosts: Vec::new(),
+            flows: Vec::new(),
+            flows_known,
+            has_sums: !choice.is_of_flows(),
+            legs: leg_names(),
+            places: Vec::new(),
+            rows: Vec::new(),
+            resent: Vec::new(),
+            clocks: clocks
+                .map(|clock| Clock {
+                    host: name(clock.host),
+                    bound_ns: clock.bound_ns,
+                    steps: clock.steps,
+                    method: clock.method,
+                })
+                .collect(),
+        };
+        gathered.finish(&hosts, &numbers, &mut page);
+        let flows = flows.into_iter().map(|(_, ends, _)| Flow {
+            src: ends.src.to_string(),
+            dst: ends.dst.to_string(),
+        });
+        page.flows = flows.collect();
+        Ok(Some(Report { page }))
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        self.page.html()
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_page(self) -> Page {
+        self.page
+    }
+
+    /// Flows that are told apart in it, and how many there were.
+    pub fn flows(&self) -> (usize, usize) {
+        (self.page.flows.len(), self.page.flows_known)
+    }
+}
+
+/// Of what a row is: where, which flow, which leg.
+type Key = (Place, Option<i64>, Leg);
+
+struct Gathered {
+    from_ns: i64,
+    bin_ns: i64,
+    cells: BTreeMap<Key, Cell>,
+    resent: BTreeMap<Place, Histogram>,
+    /// Of the piece of time that is being read.
+    bin: i64,
+    open: HashMap<Key, Histogram>,
+}
+
+#[derive(Default)]
+struct Cell {
+    whole: Histogram,
+    estimated: bool,
+    bound_ns: Option<u64>,
+    clamped: u64,
+    doubtful: u64,
+    missing: Option<String>,
+    times: Vec<[u64; 4]>,
+}
+
+impl Gathered {
+    fn new((from_ns, to_ns): Span, length_ns: i64) -> Gathered {
+        let least = (to_ns - from_ns).div_euclid(MOST_BINS) + 1;
+        // Whole intervals, so that each piece has as many.
+        let intervals = (least + length_ns - 1) / length_ns.max(1);
+        Gathered {
+            from_ns,
+            bin_ns: (intervals * length_ns).max(1),
+            cells: BTreeMap::new(),
+            resent: BTreeMap::new(),
+            bin: 0,
+            open: HashMap::new(),
+        }
+    }
+
+    fn add(&mut self, read: Read) {
+        if read.resent {
+            // Their delay is that of the loss; the sums of all are enough to see it.
+            let is_whole = matches!(read.leg.name(), "end-to-end" | "total");
+            let is_host = matches!(read.place, Place::Host(_));
+            if is_whole && is_host == read.leg.direction().is_some() && read.flow.is_none() {
+                let resent = self.resent.entry(read.place).or_default();
+                resent.merge(&read.histogram);
+            }
+            return;
+        }
+        let bin = (read.time_ns - 1 - self.from_ns).max(0) / self.bin_ns;
+        if bin != self.bin {
+            self.close();
+            self.bin = bin;
+        }
+        let key = (read.place, read.flow, read.leg);
+        let cell = self.cells.entry(key).or_default();
+        cell.whole.merge(&read.histogram);
+        cell.estimated |= read.estimated;
+        cell.bound_ns = cell.bound_ns.max(read.bound_ns);
+        cell.clamped += read.clamped;
+        cell.doubtful += read.doubtful;
+        cell.missing = read.missing.or(cell.missing.take());
+        self.open.entry(key).or_default().merge(&read.histogram);
+    }
+
+    fn close(&mut self) {
+        let bin = self.bin.cast_unsigned();
+        for (key, histogram) in self.open.drain() {
+            let figures = histogram.mean_ns().zip(histogram.quantile_ns(0.99));
+            if let (Some((mean, p99)), Some(cell)) = (figures, self.cells.get_mut(&key)) {
+                cell.times.push([bin, histogram.count(), mean, p99]);
+            }
+        }
+    }
+
+    /// Ways between two hosts first, then those of which one end is known, then hosts; most
+    /// bytes first.
+    fn places(&self) -> Vec<Place> {
+        let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();
+        for ((place, _, leg), cell) in &self.cells {
+            let count = if leg.is_addend() {
+                0
+            } else {
+                cell.whole.count()
+            };
+            *bytes.entry(*place).or_default() += count;
+        }
+        let mut places: Vec<_> = bytes.into_iter().collect();
+        places.sort_by_key(|(place, count)| {
+            let rank = match place {
+                Place::Way(Some(_), Some(_)) => 0,
+                Place::Way(..) => 1,
+                Place::Host(_) => 2,
+            };
+            (rank, Reverse(*count), *place)
+        });
+        places.into_iter().map(|(place, _)| place).collect()
+    }
+
+    fn finish(mut self, hosts: &[(i64, String)], flows: &[i64], page: &mut Page) {
+        self.close();
+        let places = self.places();
+        let used = |number: i64| {
+            places.iter().any(|place| match place {
+                Place::Host(host) => *host == number,
+                Place::Way(tx, rx) => [tx, rx].contains(&&Some(number)),
+            })
+        };
+        let hosts: Vec<_> = hosts.iter().filter(|(number, _)| used(*number)).collect();
+        let host = |number: i64| hosts.iter().position(|(host, _)| *host == number);
+        page.hosts = hosts.iter().map(|(_, name)| name.clone()).collect();
+        page.places = places
+            .iter()
+            .map(|place| match *place {
+                Place::Host(number) => PagePlace {
+                    host: host(number),
+                    tx: None,
+                    rx: None,
+                },
+                Place::Way(tx, rx) => PagePlace {
+                    host: None,
+                    tx: tx.and_then(host),
+                    rx: rx.and_then(host),
+                },
+            })
+            .collect();
+        let place_of = |place: Place| places.iter().position(|other| *other == place);
+        let flow_of: HashMap<i64, usize> = flows.iter().copied().zip(0..).collect();
+        let leg_of = |leg: Leg| Leg::ALL.iter().position(|other| *other == leg);
+        page.rows = self
+            .cells
+            .into_iter()
+            .map(|((place, flow, leg), cell)| Row {
+                place: place_of(place).unwrap_or_default(),
+                flow: flow.and_then(|flow| flow_of.get(&flow).copied()),
+                leg: leg_of(leg).unwrap_or_default(),
+                count: cell.whole.count(),
+                sum_ns: cell.whole.sum_ns() as f64,
+                min_ns: cell.whole.min_ns(),
+                max_ns: cell.whole.max_ns(),
+                buckets: cell
+                    .whole
+                    .buckets()
+                    .flat_map(|(low, _, count)| [low, count])
+                    .collect(),
+                estimated: cell.estimated,
+                bound_ns: cell.bound_ns,
+                clamped: cell.clamped,
+                doubtful: cell.doubtful,
+                missing: cell.missing,
+                times: cell.times,
+            })
+            .collect();
+        page.resent = self
+            .resent
+            .into_iter()
+            .filter_map(|(place, histogram)| {
+                Some(Resent {
+                    place: place_of(place)?,
+                    count: histogram.count(),
+                    mean_ns: histogram.mean_ns(),
+                })
+            })
+            .collect();
+    }
+}

@@ -1,0 +1,192 @@
+//! What a store holds, as one HTML page that needs nothing else: `page.html` with its style and
+//! script, and the data as JSON within it. The script draws; all figures are counted here, but
+//! for those of several chosen flows, which it adds up.
+
+mod gather;
+
+use std::net::IpAddr;
+
+use dwell_engine::layers::{Ends, Leg};
+use serde::Serialize;
+
+pub use gather::Report;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const CHARTS: &str = include_str!("charts.js");
+const SCRIPT: &str = include_str!("page.js");
+
+/// What of a store a report is of.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Intervals that end after this time, in Unix time.
+    pub since_ns: Option<i64>,
+    /// And until this one.
+    pub until_ns: Option<i64>,
+    /// Flows that have all of these ends.
+    pub ends: Vec<FlowEnd>,
+    /// Flows of which one end has this port.
+    pub port: Option<u16>,
+    /// Hosts with these names; all if there are none.
+    pub hosts: Vec<String>,
+    /// Flows that are told apart, at most: those with most bytes.
+    pub most_flows: usize,
+}
+
+/// An end that a flow may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port, if it matters.
+    pub port: Option<u16>,
+}
+
+impl Choice {
+    /// True if flows are chosen: then what is known of all flows together says nothing.
+    pub fn is_of_flows(&self) -> bool {
+        !self.ends.is_empty() || self.port.is_some()
+    }
+
+    fn takes(&self, flow: &Ends) -> bool {
+        let ends = [flow.src, flow.dst];
+        let has = |wanted: &FlowEnd| {
+            ends.iter().any(|end| {
+                end.address == wanted.address && wanted.port.is_none_or(|port| end.port == port)
+            })
+        };
+        self.ends.iter().all(has)
+            && self
+                .port
+                .is_none_or(|port| ends.iter().any(|end| end.port == port))
+    }
+}
+
+/// What the script reads. Numbers of hosts, flows, places and legs are places in their lists.
+#[derive(Debug, Serialize)]
+struct Page {
+    made: String,
+    from_ms: f64,
+    to_ms: f64,
+    bin_ms: f64,
+    hosts: Vec<String>,
+    flows: Vec<Flow>,
+    /// How many flows there were; of those not in `flows` there are only sums.
+    flows_known: usize,
+    /// Rows without a flow are of all flows together.
+    has_sums: bool,
+    legs: Vec<LegName>,
+    places: Vec<PagePlace>,
+    rows: Vec<Row>,
+    resent: Vec<Resent>,
+    clocks: Vec<Clock>,
+}
+
+#[derive(Debug, Serialize)]
+struct Flow {
+    src: String,
+    dst: String,
+}
+
+#[derive(Debug, Serialize)]
+struct LegName {
+    name: &'static str,
+    direction: Option<&'static str>,
+    part_of: Option<usize>,
+    /// Its time adds up with that of others.
+    adds: bool,
+}
+
+/// A host, or a way from one to another; where there is no agent, null.
+#[derive(Debug, Serialize)]
+struct PagePlace {
+    host: Option<usize>,
+    tx: Option<usize>,
+    rx: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    place: usize,
+    flow: Option<usize>,
+    leg: usize,
+    count: u64,
+    sum_ns: f64,
+    min_ns: Option<u64>,
+    max_ns: Option<u64>,
+    /// Lower edge and count of each filled bucket, in turn.
+    buckets: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    estimated: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    bound_ns: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    clamped: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    doubtful: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    missing: Option<String>,
+    /// Of each filled piece of time its number, count, mean and p99.
+    times: Vec<[u64; 4]>,
+}
+
+/// Bytes that TCP sent more than once, which are in no row.
+#[derive(Debug, Serialize)]
+struct Resent {
+    place: usize,
+    count: u64,
+    mean_ns: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Clock {
+    host: String,
+    bound_ns: u64,
+    steps: u64,
+    method: String,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn leg_names() -> Vec<LegName> {
+    let place = |leg: Leg| Leg::ALL.iter().position(|other| *other == leg);
+    let name = |leg: Leg| LegName {
+        name: leg.name(),
+        direction: leg.direction().map(|direction| direction.name()),
+        part_of: leg.part_of().and_then(place),
+        adds: leg.is_addend(),
+    };
+    Leg::ALL.map(name).into()
+}
+
+impl Page {
+    /// Names come from other hosts: within the page they are data, of which nothing can end
+    /// the element that holds it.
+    fn html(&self) -> String {
+        let data = serde_json::to_string(self).expect("plain data becomes JSON");
+        let data = data
+            .replace('&', "\\u0026")
+            .replace('<', "\\u003c")
+            .replace('>', "\\u003e");
+        let mut page = String::with_capacity(data.len() + 65_536);
+        let mut rest = PAGE;
+        for (mark, content) in [
+            ("/* style */", STYLE),
+            ("/* data */", &data),
+            ("/* charts */", CHARTS),
+            ("/* script */", SCRIPT),
+        ] {
+            let (before, after) = rest.split_once(mark).expect("a mark of the page");
+            page.push_str(before);
+            page.push_str(content);
+            rest = after;
+        }
+        page.push_str(rest);
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use dwell_engine::{histogram::Histogram, layers::Segment};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    formats::samples::endpoint,
+    store::{IntervalRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written},
+};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn store(write: impl FnOnce(&mut Writing<'_>) -> Written<()>) -> (TempDir, Reader) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    Store::open(&path).unwrap().write(write).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    (folder, reader)
+}
+
+fn of(values: &[u64]) -> Histogram {
+    let mut histogram = Histogram::default();
+    values.iter().for_each(|value| histogram.record(*value));
+    histogram
+}
+
+fn interval(time_ns: i64, histogram: &Histogram, flow: Option<Ends>) -> IntervalRow<'_> {
+    IntervalRow {
+        time_ns,
+        length_ns: SECOND_NS.cast_unsigned(),
+        host: "here",
+        flow,
+        segment: Segment::TxTotal,
+        resent: false,
+        histogram,
+        hook_from: None,
+        hook_to: None,
+        missing: None,
+    }
+}
+
+fn ends(port: u16) -> Ends {
+    Ends {
+        src: endpoint("192.0.2.1", port),
+        dst: endpoint("2001:db8::1", 443),
+    }
+}
+
+fn page(reader: &Reader, choice: &Choice) -> Page {
+    let report = Report::read(reader, choice, 0).unwrap();
+    report.expect("something of it").into_page()
+}
+
+fn choice() -> Choice {
+    Choice {
+        most_flows: 10,
+        ..Choice::default()
+    }
+}
+
+#[test]
+fn pieces_of_time_hold_whole_intervals_and_their_figures() {
+    let (_folder, reader) = store(|store| {
+        for second in 1..=240i64 {
+            let ns = second.cast_unsigned() * 100;
+            store.interval(&interval(second * SECOND_NS, &of(&[ns, 3 * ns]), None))?;
+        }
+        Ok(())
+    });
+    let page = page(&reader, &choice());
+    assert_eq!((page.from_ms, page.to_ms), (0.0, 240e3));
+    // 240 s in at most 120 pieces; the end of one is in it, and not in the next
+    assert_eq!(page.bin_ms, 3000.0);
+    let [row] = &page.rows[..] else {
+        panic!("{:?}", page.rows)
+    };
+    assert_eq!(row.times.len(), 80);
+    // 100 300, 200 600, 300 900
+    assert_eq!(row.times[0][..3], [0, 6, 400]);
+    assert!((893..=900).contains(&row.times[0][3]), "{:?}", row.times[0]);
+    assert_eq!(row.times[79][..2], [79, 6]);
+    assert_eq!(row.count, 480);
+    assert_eq!((row.min_ns, row.max_ns), (Some(100), Some(72_000)));
+    let counts = row.buckets.iter().skip(1).step_by(2);
+    assert_eq!(counts.sum::<u64>(), 480);
+    assert_eq!(row.buckets[0], 100);
+}
+
+#[test]
+fn what_was_sent_again_is_apart_and_ways_come_first() {
+    let (_folder, reader) = store(|store| {
+        let histogram = of(&[1000]);
+        store.interval(&interval(SECOND_NS, &histogram, None))?;
+        for (rx_host, resent, method, ns) in [
+            (None, false, PathMethod::Estimated, 7),
+            (Some("there"), false, PathMethod::Matched, 500),
+            (Some("there"), true, PathMethod::Matched, 9000),
+        ] {
+            store.path(&PathRow {
+                time_ns: SECOND_NS,
+                length_ns: SECOND_NS.cast_unsigned(),
+                tx_host: Some("here"),
+                rx_host,
+                flow: None,
+                leg: if rx_host.is_some() {
+                    Leg::EndToEnd
+                } else {
+                    Leg::Network
+                },
+                resent,
+                method,
+                histogram: &of(&[ns]),
+                bound_ns: rx_host.map(|_| 40),
+                clamped: u64::from(rx_host.is_some()),
+                doubtful: 2 * u64::from(rx_host.is_some()),
+            })?;
+        }
+        Ok(())
+    });
+    let page = page(&reader, &choice());
+    let places: Vec<_> = page
+        .places
+        .iter()
+        .map(|place| (place.host, place.tx, place.rx))
+        .collect();
+    assert_eq!(page.hosts, ["here", "there"]);
+    assert_eq!(
+        places,
+        [
+            (None, Some(0), Some(1)),
+            (None, Some(0), None),
+            (Some(0), None, None)
+        ]
+    );
+    let row = |place| page.rows.iter().find(|row| row.place == place).unwrap();
+    assert_eq!((row(0).count, row(0).max_ns), (1, Some(500)));
+    assert_eq!(
+        (row(0).bound_ns, row(0).clamped, row(0).doubtful),
+        (Some(40), 1, 2)
+    );
+    assert!(row(1).estimated && !row(0).estimated);
+    let resent: Vec<_> = page
+        .resent
+        .iter()
+        .map(|resent| (resent.place, resent.count, resent.mean_ns))
+        .collect();
+    assert_eq!(resent, [(0, 1, Some(9000))]);
+}
+
+#[test]
+fn the_flows_with_most_bytes_are_told_apart() {
+    let (_folder, reader) = store(|store| {
+        for (port, bytes) in [(1, 5), (2, 50), (3, 20)] {
+            let histogram = of(&vec![1000; bytes]);
+            store.interval(&interval(SECOND_NS, &histogram, Some(ends(port))))?;
+        }
+        store.interval(&interval(SECOND_NS, &of(&[1000; 75]), None))
+    });
+    let two = Choice {
+        most_flows: 2,
+        ..choice()
+    };
+    let sources =
+        |page: &Page| -> Vec<String> { page.flows.iter().map(|flow| flow.src.clone()).collect() };
+    let most = page(&reader, &two);
+    assert_eq!(sources(&most), ["192.0.2.1:2", "192.0.2.1:3"]);
+    assert_eq!(most.flows_known, 3);
+    let counts: Vec<_> = most.rows.iter().map(|row| (row.flow, row.count)).collect();
+    assert_eq!(counts, [(None, 75), (Some(0), 50), (Some(1), 20)]);
+
+    let one = Choice {
+        ends: vec![FlowEnd {
+            address: "192.0.2.1".parse().unwrap(),
+            port: Some(1),
+        }],
+        port: Some(443),
+        ..choice()
+    };
+    let one = page(&reader, &one);
+    assert_eq!(sources(&one), ["192.0.2.1:1"]);
+    assert!(!one.has_sums && one.rows.iter().all(|row| row.flow == Some(0)));
+    let elsewhere = Choice {
+        port: Some(5),
+        ..choice()
+    };
+    assert!(Report::read(&reader, &elsewhere, 0).unwrap().is_none());
+}
+
+#[test]
+fn a_store_of_nothing_and_a_damaged_one_are_told() {
+    let (_folder, empty) = store(|_| Ok(()));
+    assert!(Report::read(&empty, &choice(), 0).unwrap().is_none());
+    let (folder, reader) = store(|store| store.interval(&interval(1, &of(&[1]), None)));
+    drop(reader);
+    let path = folder.path().join("store");
+    let damaged = rusqlite::Connection::open(&path).unwrap();
+    damaged
+        .execute("UPDATE interval SET histogram = x'0102'", [])
+        .unwrap();
+    let error = Report::read(&Reader::open(&path).unwrap(), &choice(), 0).unwrap_err();
+    assert!(matches!(error, StoreError::Sqlite { .. }));
+    assert!(
+        error.to_string().contains("the bytes of a histogram"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_reader_sees_what_there_was_and_leaves_the_writer_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut writer = Store::open(&path).unwrap();
+    let mut add = || {
+        writer
+            .write(|store| store.interval(&interval(SECOND_NS, &of(&[1000]), None)))
+            .unwrap();
+    };
+    add();
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(page(&reader, &choice()).rows[0].count, 1);
+    add();
+    assert_eq!(page(&reader, &choice()).rows[0].count, 1);
+    assert_eq!(
+        page(&Reader::open(&path).unwrap(), &choice()).rows[0].count,
+        2
+    );
+}
+
+#[test]
+fn no_name_ends_the_element_of_the_data() {
+    let (_folder, reader) = store(|store| {
+        let histogram = of(&[1000]);
+        let row = interval(SECOND_NS, &histogram, None);
+        store.interval(&IntervalRow {
+            host: "</script><b>&/* script */",
+            ..row
+        })
+    });
+    let html = Report::read(&reader, &choice(), 0).unwrap().unwrap().html();
+    assert_eq!(html.matches("</script>").count(), 2);
+    let (_, data) = html.split_once("id=\"data\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["hosts"][0], "</script><b>&/* script */");
+    assert!(html.contains("\"use strict\""));
+    for mark in ["/* style */", "/* data */", "/* charts */"] {
+        assert!(!html.contains(mark), "{mark}");
+    }
+}
