@@ -7,6 +7,8 @@ use std::process::ExitCode;
 pub enum Exit {
     /// All was done; also when the reader of a pipe had seen enough.
     Done = 0,
+    /// The asked-for condition is false.
+    False = 1,
     /// Wrong usage, configuration or input.
     Usage = 2,
     /// This host cannot do it.

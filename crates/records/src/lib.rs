@@ -26,7 +26,7 @@ pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, SCHEMA, Text, c
 pub use output::Output;
 pub use record::{
     Distribution, Group, GroupKey, Interval, PathTable, Prefix, Response, Stack, StackHop,
-    StackPlace, StackRow, Status,
+    StackPlace, StackRow, StackShift, Status,
 };
 pub use sink::{Flush, Sink, SinkError};
 pub use source::{Interfaces, Source};

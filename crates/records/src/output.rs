@@ -4,7 +4,8 @@ use dwell_engine::layers::Passage;
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
 use crate::{
-    Format, Interval, PathTable, Response, Sink, SinkError, Source, Stack, Status, Summary,
+    Format, Interval, PathTable, Response, Sink, SinkError, Source, Stack, StackShift, Status,
+    Summary,
 };
 
 /// Where records go, and how. After an error nothing more is written.
@@ -66,6 +67,11 @@ impl Output {
     /// Writes what bytes took from one host to another.
     pub fn path(&mut self, path: &PathTable<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.path(path, source, out))
+    }
+
+    /// Writes segments of `dwell stack` beside their baseline.
+    pub fn shift(&mut self, shift: &StackShift<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.shift(shift, source, out))
     }
 
     /// Writes the groups of an interval.

@@ -3,7 +3,7 @@
 pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Counters as StackCounters, Ends, Layer, Segment, join::Path},
+    layers::{Counters as StackCounters, Ends, Layer, Segment, baseline::Compared, join::Path},
     response::Record,
     rtt::Counters,
 };
@@ -156,6 +156,17 @@ pub struct PathTable<'a> {
     pub resent: bool,
     /// What the legs took.
     pub path: &'a Path,
+}
+
+/// Segments of `dwell stack` beside their baseline.
+#[derive(Debug, Clone, Copy)]
+pub struct StackShift<'a> {
+    /// When, on the source's clock.
+    pub end_ns: u64,
+    /// The name of this host.
+    pub host: &'a str,
+    /// In the order of a byte's way.
+    pub compared: &'a [Compared],
 }
 
 /// What a run has counted.

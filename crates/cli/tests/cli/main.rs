@@ -23,6 +23,7 @@ mod report;
 mod response;
 mod response_live;
 mod stack;
+mod stack_baseline;
 mod stack_choice;
 mod stack_devices;
 mod summary;

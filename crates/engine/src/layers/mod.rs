@@ -1,5 +1,6 @@
 //! One byte on its way through the layers of a host: `core/layers.h`.
 
+pub mod baseline;
 mod budget;
 mod config;
 mod hop;

@@ -15,9 +15,10 @@ use dwell_engine::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{Format, path, response, stack};
+use super::{Format, path, response, shift, stack};
 use crate::{
-    Distribution, Interval, PathTable, Prefix, Response, Source, Stack, Status, Summary, Timestamps,
+    Distribution, Interval, PathTable, Prefix, Response, Source, Stack, StackShift, Status,
+    Summary, Timestamps,
 };
 
 /// Name and version of the objects' schema. The version changes if a key is
@@ -88,6 +89,10 @@ impl Format for Jsonl {
 
     fn path(&mut self, path: &PathTable<'_>, source: &Source, out: &mut Vec<u8>) {
         path::jsonl(path, &mut self.times, source, out);
+    }
+
+    fn shift(&mut self, shift: &StackShift<'_>, source: &Source, out: &mut Vec<u8>) {
+        shift::jsonl(shift, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@ mod latency;
 mod path;
 mod ppviz;
 mod response;
+mod shift;
 mod stack;
 mod table;
 mod text;
@@ -18,7 +19,7 @@ pub use latency::Latency;
 pub use ppviz::Ppviz;
 pub use text::{Text, counted};
 
-use crate::{Interval, PathTable, Response, Source, Stack, Status, Summary};
+use crate::{Interval, PathTable, Response, Source, Stack, StackShift, Status, Summary};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -40,6 +41,9 @@ pub trait Format: Send {
 
     /// What bytes took from one host to another.
     fn path(&mut self, _path: &PathTable<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// Segments of `dwell stack` beside their baseline.
+    fn shift(&mut self, _shift: &StackShift<'_>, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}

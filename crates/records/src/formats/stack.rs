@@ -16,7 +16,7 @@ use crate::{Distribution, Source, Stack, StackRow, Timestamps};
 pub(super) const SCHEMA: &str = "dwell.stack/1";
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
-const UNKNOWN: &str = "-";
+pub(super) const UNKNOWN: &str = "-";
 
 /// `type` "stack": what a segment took in the interval that ended at `time`. With
 /// `missing`, the layer that the kernel has no hook for, the figures are null.

@@ -12,8 +12,8 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use super::{Format, Latency, path, response, stack, table};
-use crate::{Interval, PathTable, Response, Source, Stack, Summary, Timestamps};
+use super::{Format, Latency, path, response, shift, stack, table};
+use crate::{Interval, PathTable, Response, Source, Stack, StackShift, Summary, Timestamps};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -97,6 +97,11 @@ impl Format for Text {
     fn path(&mut self, path: &PathTable<'_>, source: &Source, out: &mut Vec<u8>) {
         self.time(path.end_ns, source, out);
         path::text(path, out);
+    }
+
+    fn shift(&mut self, shift: &StackShift<'_>, source: &Source, out: &mut Vec<u8>) {
+        self.time(shift.end_ns, source, out);
+        shift::text(shift, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -9,7 +9,7 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Config, Counters, Ends, Passage},
 };
-use dwell_probes::stack::{self, Options, Probe, Profile, Taken};
+use dwell_probes::stack::{self, Hook, Options, Probe, Profile, Taken};
 use dwell_records::StackRow;
 
 use super::{Selection, budget::Keeper};
@@ -156,6 +156,11 @@ impl Live {
             }
         });
         rows.collect()
+    }
+
+    /// The hooks that are used.
+    pub fn hooks(&self) -> &[&'static Hook] {
+        self.probe.hooks()
     }
 
     /// What was counted beside the segments, since the start.

@@ -1,5 +1,6 @@
 //! `dwell stack`: where in this host bytes spend their time, layer by layer.
 
+mod baseline;
 mod budget;
 pub mod live;
 mod places;
@@ -33,7 +34,8 @@ Examples:
   dwell stack --pid $(pidof -s redis-server) --cpu-budget 1%
   dwell stack --port 443 --devices           through veth, bridge and tap, of containers too
   dwell stack --port 443 --raw --format jsonl > bytes.jsonl
-                                             each stamped byte: when it was where")]
+                                             each stamped byte: when it was where
+  dwell stack --duration 2m --baseline FILE  record how long segments take; later: which changed")]
 #[group(skip)]
 pub struct Args {
     #[command(flatten)]
@@ -75,6 +77,15 @@ pub struct Args {
     /// Count the bytes that TCP sent again, or that came in again, in lines of their own
     #[arg(long)]
     include_retransmissions: bool,
+
+    /// Tell segments that take longer or shorter than in an earlier run: where there is no FILE,
+    /// record one, else compare (exit status 1 if a segment has shifted)
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+
+    /// Record the baseline, also where there is one
+    #[arg(long, requires = "baseline")]
+    baseline_record: bool,
 
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]

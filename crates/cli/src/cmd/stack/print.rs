@@ -1,15 +1,19 @@
 //! Interval by interval, on standard output.
 
+use std::time::Duration;
+
 use dwell_engine::layers::{Counters, Layer, Passage};
-use dwell_probes::stack::Devices;
-use dwell_records::{Output, Sink, Source, Stack, StackHop, counted, entry};
+use dwell_probes::stack::{self, Devices, Hook};
+use dwell_records::{Output, Sink, Source, Stack, StackHop, StackShift, counted, entry};
 
 use super::{
     Args, Format,
+    baseline::{Baseline, Settings},
     live::{Hear, Interval, Live, host_name},
     places::Places,
 };
 use crate::{
+    args::nanos,
     exit::{Exit, Failure},
     source::clock,
     stop::Stop,
@@ -33,10 +37,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         host: host_name(),
         again: args.include_retransmissions,
         output: Output::new((format.new)(), Sink::stdout()?, source),
+        baseline: None,
     };
     let stop = Stop::listen(args.duration)?;
     let max_flows = args.flows.then_some(args.max_flows);
     let mut live = Live::attach(config, max_flows, &args.selection)?;
+    printer.baseline = args.baseline(live.hooks())?;
     printer.attach()?;
     let ended = live.watch(args.interval, &stop, &mut printer);
     live.detach();
@@ -51,7 +57,29 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         printer.describe_hops()?;
         live.rests().into_iter().for_each(tell);
     }
-    ended.and(told).map(|()| Exit::Done)
+    ended.and(told)?;
+    printer.baseline.map_or(Ok(Exit::Done), Baseline::finish)
+}
+
+impl Args {
+    fn baseline(&self, hooks: &[&'static Hook]) -> Result<Option<Baseline>, Failure> {
+        let Some(path) = &self.baseline else {
+            return Ok(None);
+        };
+        let hooks = Layer::ALL.map(|layer| (layer.name().to_owned(), stack::names(hooks, layer)));
+        let settings = Settings {
+            host: host_name(),
+            interval_ns: nanos(self.interval),
+            sample_bytes: self.sample_bytes,
+            port: self.selection.port,
+            filter: self.selection.filter.clone(),
+            by_process: !self.selection.pid.is_empty(),
+            cgroup: self.selection.cgroup.clone(),
+            sample_interval_ns: self.sample_interval.map(nanos),
+            hooks: hooks.into(),
+        };
+        Baseline::open(path, self.baseline_record, settings).map(Some)
+    }
 }
 
 struct Printer {
@@ -60,6 +88,7 @@ struct Printer {
     devices: Option<Devices>,
     places: Places,
     output: Output,
+    baseline: Option<Baseline>,
 }
 
 impl Printer {
@@ -125,6 +154,15 @@ impl Hear for Printer {
             hops: &hops,
             counters: &interval.counters,
         })?;
+        let length = Duration::from_nanos(interval.length_ns);
+        let baseline = self.baseline.as_mut();
+        if let Some(compared) = baseline.and_then(|it| it.interval(&interval.rows, length)) {
+            self.output.shift(&StackShift {
+                end_ns: interval.end_ns,
+                host: &self.host,
+                compared,
+            })?;
+        }
         Ok(self.output.flush()?)
     }
 }
