@@ -348,6 +348,11 @@ impl Lab {
         plan::main_address(role).v6()
     }
 
+    /// Where the vantage point reaches the client's router.
+    pub(crate) fn client_router_at_vantage() -> Ipv4Addr {
+        plan::client_router_at_vantage().v4()
+    }
+
     /// Stops the emulator, removes the lab, and gives the emulator's report, if there was one.
     pub fn stop(mut self) -> Result<Option<Report>> {
         self.emulator.take().map(EmulatorHandle::stop).transpose()

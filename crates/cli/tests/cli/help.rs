@@ -102,3 +102,8 @@ fn called_with_nothing_it_shows_its_help_and_exits_with_2() {
     assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
     assert_eq!(run.stderr, help(&["--help"]));
 }
+
+#[test]
+fn lab_stack_help() {
+    insta::assert_snapshot!(help(&["lab", "stack", "--help"]));
+}

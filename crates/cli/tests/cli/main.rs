@@ -10,6 +10,7 @@ mod fleet;
 mod formats;
 mod help;
 mod lab;
+mod lab_stack;
 mod live_devices;
 mod live_end;
 mod live_options;

@@ -81,6 +81,11 @@ const fn address(subnet: u8, host: u8) -> Address {
     Address { subnet, host }
 }
 
+/// The client's router, on the vantage point's side of it.
+pub(super) fn client_router_at_vantage() -> Address {
+    address(CLIENT_SIDE, 1)
+}
+
 /// The address that others use for a role.
 pub(super) fn main_address(role: Role) -> Address {
     match role {

@@ -1,6 +1,8 @@
 //! From device to device: what a packet crosses in this host, through its network
 //! namespaces.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use dwell_engine::layers::{Config, HopTime, Place};
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
@@ -80,7 +82,8 @@ impl Devices {
         self.links.clear();
     }
 
-    /// Ends an interval: what each hop took in it, each origin's in the order of the way.
+    /// Ends an interval: what each hop took in it, each origin's in the order of the way,
+    /// the origin of most bytes first.
     pub fn take(&mut self) -> Result<Vec<HopTime>, Error> {
         let past = self.generation;
         self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
@@ -98,7 +101,15 @@ impl Devices {
             hops.delete(&key).map_err(failed("write", HOPS))?;
             taken.push(time);
         }
-        taken.sort_by_key(|time| (time.hop.origin, time.since_ns, time.hop));
+        let mut bytes = BTreeMap::<Place, u64>::new();
+        for time in &taken {
+            let most = bytes.entry(time.hop.origin).or_default();
+            *most = time.histogram.count().max(*most);
+        }
+        taken.sort_by_key(|time| {
+            let origin = time.hop.origin;
+            (Reverse(bytes[&origin]), origin, time.since_ns, time.hop)
+        });
         Ok(taken)
     }
 

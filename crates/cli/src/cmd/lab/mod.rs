@@ -3,6 +3,7 @@
 mod load;
 mod response;
 mod spin;
+mod stack;
 
 use std::{
     env,
@@ -36,6 +37,7 @@ Examples:
                                             requests, and when each was sent and answered
   sudo dwell lab response web --connections 8 --rate 800
                                             the same, and how near `dwell response` comes
+  sudo dwell lab stack bulk                 where the time goes from socket to socket
   sudo dwell lab list
   sudo dwell lab down")]
 pub struct Args {
@@ -63,6 +65,7 @@ enum Verb {
         load: Box<load::Load>,
     },
     Response(Box<response::Response>),
+    Stack(stack::Stack),
     /// Be the server or the client of a load
     #[command(hide = true)]
     LoadPart {
@@ -141,6 +144,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         Verb::Load { load } => load::run(load),
         Verb::Response(response) => response::run(response),
+        Verb::Stack(stack) => stack::run(stack),
         Verb::LoadPart { config } => say(&run_part(config)?),
         Verb::Emulate { config } => {
             dwell_lab::emulate(config)?;

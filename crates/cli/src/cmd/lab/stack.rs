@@ -1,0 +1,392 @@
+//! `dwell lab stack`: scenarios of known truth, and where their time went.
+
+mod sampling;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::stderr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::{ValueEnum, builder::PossibleValue};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, Leg, Segment, join},
+};
+use dwell_lab::stack::{Clocked, Options, Outcome, Scenario};
+use dwell_records::{
+    Latency, Output, PathTable, Sink, Source, entry,
+    store::{Place, Reader},
+};
+
+use super::{executable, say};
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    tell::tell,
+};
+
+/// Send over links of known delay, with agents on both hosts, and print where the time went
+///
+/// A sender, a receiver and a collector in network namespaces of their own. Prints the way of the
+/// stamped bytes from socket to socket, checks that its segments add up, and compares it with what the
+/// application's own clock says. Without a scenario, runs all.
+#[derive(Debug, clap::Args)]
+pub struct Stack {
+    /// Which to run
+    #[arg(value_enum)]
+    scenarios: Vec<Named>,
+    /// For how long the application sends; with --sampling, at each size
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
+    time: Duration,
+    /// One byte in so many is stamped: a power of two from 64 to 16777216
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = crate::cmd::stack::sample_bytes)]
+    sample_bytes: u32,
+    /// Instead of scenarios: what sampling one byte in so many costs, and how many samples it gives
+    #[arg(long, conflicts_with_all = ["scenarios", "keep"])]
+    sampling: bool,
+    /// Keep the stores, and a page about each, in this folder: SCENARIO.db, SCENARIO.html
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+}
+
+/// A scenario by its name.
+#[derive(Debug, Clone, Copy)]
+struct Named(Scenario);
+
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Named; Scenario::ALL.len()] = {
+            let mut all = [Named(Scenario::Bulk); Scenario::ALL.len()];
+            let mut index = 0;
+            while index < all.len() {
+                all[index] = Named(Scenario::ALL[index]);
+                index += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.about()))
+    }
+}
+
+/// The segments' means may differ from that of the whole by this part of it: of rounding.
+const ADDS_UP: f64 = 0.01;
+/// The application's clock and dwell's may differ by this part, as they look at other bytes.
+const AGREES: f64 = 0.05;
+
+pub fn run(args: &Stack) -> Result<Exit, Failure> {
+    if args.sampling {
+        return sampling::run(args.time);
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("dwell-stack-")
+        .tempdir()
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    if let Some(keep) = &args.keep {
+        fs::create_dir_all(keep)
+            .with_context(|| format!("make the folder {}", keep.display()))
+            .map_err(Failure::usage)?;
+    }
+    let chosen: Vec<Scenario> = match args.scenarios.as_slice() {
+        [] => Scenario::ALL.to_vec(),
+        some => some.iter().map(|named| named.0).collect(),
+    };
+    let mut exit = Exit::Done;
+    for scenario in chosen {
+        let kept = args.keep.as_deref().unwrap_or(folder.path());
+        let store = kept.join(format!("{}.db", scenario.name()));
+        if store.exists() {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{} is there already: name another folder with --keep, or remove it",
+                store.display()
+            )));
+        }
+        tell(format_args!(
+            "{}: {}, {:?}",
+            scenario.name(),
+            scenario.about(),
+            args.time
+        ));
+        let outcome = dwell_lab::stack::run(&Options {
+            scenario,
+            time: args.time,
+            sample_bytes: args.sample_bytes,
+            exe: executable()?,
+            folder: folder.path().to_owned(),
+            store: store.clone(),
+        })?;
+        if !report(scenario, args, &store, &outcome)? {
+            exit = Exit::False;
+        }
+        if args.keep.is_some() {
+            page(&store)?;
+        }
+    }
+    Ok(exit)
+}
+
+/// What the store has of the ways from the sender to the receiver.
+struct Ways {
+    span_ns: u64,
+    end_ns: u64,
+    all: BTreeMap<(Option<i64>, bool), join::Path>,
+    flows: BTreeMap<i64, Ends>,
+}
+
+impl Ways {
+    fn read(store: &Path) -> Result<Ways, Failure> {
+        let wrong = |error| Failure::new(Exit::Incomplete, anyhow::Error::from(error));
+        let reader = Reader::open(store).map_err(wrong)?;
+        let span = reader.span().map_err(wrong)?.unwrap_or_default();
+        let flows = reader.flows(span).map_err(wrong)?;
+        let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
+        let mut all = BTreeMap::<_, join::Path>::new();
+        let each = |read: dwell_records::store::Read| {
+            if !matches!(read.place, Place::Way(Some(_), Some(_))) {
+                return;
+            }
+            let path = all.entry((read.flow, read.resent)).or_default();
+            let index = Leg::ALL.iter().position(|leg| *leg == read.leg);
+            path.legs[index.expect("all legs are in the list")].merge(&read.histogram);
+            if read.leg == Leg::Network {
+                path.bound_ns = path.bound_ns.max(read.bound_ns.unwrap_or(0));
+                path.clamped += read.clamped;
+            }
+        };
+        reader.rows(span, &numbers, each).map_err(wrong)?;
+        Ok(Ways {
+            span_ns: (span.1 - span.0).unsigned_abs(),
+            end_ns: span.1.unsigned_abs(),
+            all,
+            flows: flows
+                .into_iter()
+                .map(|(number, ends, _)| (number, ends))
+                .collect(),
+        })
+    }
+
+    /// Of a flow to this port of the receiver.
+    fn to_port(&self, port: u16) -> Option<&join::Path> {
+        let is_there = |(_, ends): &(&i64, &Ends)| ends.dst.port == port;
+        let mut flows = self.flows.iter().filter(is_there);
+        flows.find_map(|(number, _)| self.all.get(&(Some(*number), false)))
+    }
+}
+
+/// Prints it. False if a check failed.
+fn report(
+    scenario: Scenario,
+    args: &Stack,
+    store: &Path,
+    outcome: &Outcome,
+) -> Result<bool, Failure> {
+    let ways = Ways::read(store)?;
+    let format = entry("text").expect("a format of this name");
+    let mut output = Output::new((format.new)(), Sink::stdout()?, Source::default());
+    output.lines(|text| {
+        *text = format!(
+            "{}: {}, {:?}\n",
+            scenario.name(),
+            scenario.about(),
+            args.time
+        );
+    })?;
+    for ((flow, resent), path) in &ways.all {
+        if flow.is_some() {
+            continue;
+        }
+        output.path(&PathTable {
+            end_ns: ways.end_ns,
+            length_ns: ways.span_ns,
+            tx_host: "sender",
+            rx_host: "receiver",
+            flow: None,
+            resent: *resent,
+            path,
+        })?;
+    }
+    output.flush()?;
+    drop(output);
+    if outcome.flows.len() > 1 {
+        say(&flows(&ways, outcome))?;
+    }
+    if let Some(devices) = &outcome.devices {
+        let from = devices.find("devices");
+        say(from.map_or("", |from| &devices[from..]).trim_end())?;
+    }
+    let checks = checks(&ways, outcome);
+    say(&checks
+        .iter()
+        .map(Check::line)
+        .collect::<Vec<_>>()
+        .join("\n"))?;
+    if let Some(report) = &outcome.emulator {
+        say(&format!("the link emulator:\n{report}"))?;
+    }
+    for line in outcome.said.iter().filter(|line| !is_usual(line)) {
+        tell(line);
+    }
+    Ok(checks.iter().all(|check| check.holds))
+}
+
+/// Flows that are told by themselves.
+const FLOWS: usize = 4;
+
+/// A line a flow with the means of its longest legs.
+fn flows(ways: &Ways, outcome: &Outcome) -> String {
+    let legs = [
+        Leg::Host(Segment::SocketTcp),
+        Leg::Host(Segment::IpDriver),
+        Leg::Network,
+        Leg::Host(Segment::Reordering),
+        Leg::Host(Segment::Application),
+        Leg::EndToEnd,
+    ];
+    let mut text = format!("{:<28}{:>8}", "flow (means)", "count");
+    for leg in legs {
+        text += &format!("{:>13}", leg.name());
+    }
+    text.push('\n');
+    for (flow, clocked) in outcome.flows.iter().take(FLOWS) {
+        let Some(path) = ways.to_port(clocked.port) else {
+            continue;
+        };
+        let name = format!("port {} {}", clocked.port, flow.about());
+        let count = path.leg(Leg::EndToEnd).count();
+        text += &format!("{:<28}{count:>8}", name.trim_end());
+        for leg in legs {
+            let mean = path.leg(leg).mean_ns();
+            let cell = mean.map_or("-".into(), |ns| Latency(ns).to_string());
+            text += &format!("{cell:>13}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// That agents and collectors come and go as they shall.
+fn is_usual(line: &str) -> bool {
+    ["awaited", "is here", "is there", "is gone"]
+        .iter()
+        .any(|usual| line.contains(usual))
+}
+
+struct Check {
+    what: String,
+    holds: bool,
+}
+
+impl Check {
+    fn line(&self) -> String {
+        format!(
+            "{} {}",
+            if self.holds { "ok   " } else { "FAILS" },
+            self.what
+        )
+    }
+}
+
+fn checks(ways: &Ways, outcome: &Outcome) -> Vec<Check> {
+    let Some(all) = ways.all.get(&(None, false)) else {
+        return vec![Check {
+            what: "no byte was seen on both hosts".into(),
+            holds: false,
+        }];
+    };
+    let mut checks = vec![adds_up(all)];
+    for (_, clocked) in &outcome.flows {
+        if let Some(path) = ways.to_port(clocked.port) {
+            checks.push(agrees(path, clocked));
+        } else {
+            checks.push(Check {
+                what: format!("flow to port {}: too few bytes to compare", clocked.port),
+                holds: true,
+            });
+        }
+    }
+    // Of many flows alike, the first ones and those that fail.
+    let mut shown = 0;
+    checks.retain(|check| {
+        shown += 1;
+        shown <= 1 + FLOWS || !check.holds
+    });
+    checks
+}
+
+fn mean(histogram: &Histogram) -> f64 {
+    histogram.mean_ns().unwrap_or(0) as f64
+}
+
+/// A segment that some bytes lack counts with what it took over all.
+fn adds_up(path: &join::Path) -> Check {
+    let whole = path.leg(Leg::EndToEnd);
+    let addends = Leg::ALL.iter().filter(|leg| leg.is_addend());
+    let sum: u128 = addends.map(|leg| path.leg(*leg).sum_ns()).sum();
+    let sum = sum as f64 / whole.count().max(1) as f64;
+    let off = sum / mean(whole) - 1.0;
+    Check {
+        what: format!(
+            "segments add up to {}, end to end is {} ({:+.2} %)",
+            Latency(sum as u64),
+            Latency(mean(whole) as u64),
+            off * 100.0
+        ),
+        holds: off.abs() <= ADDS_UP,
+    }
+}
+
+/// The byte was stamped between the begin and the end of the call that wrote it.
+fn agrees(path: &join::Path, clocked: &Clocked) -> Check {
+    let whole = mean(path.leg(Leg::EndToEnd));
+    let (Some(least), Some(most)) = (clocked.least_ns, clocked.most_ns) else {
+        return Check {
+            what: format!("flow to port {}: nothing was read", clocked.port),
+            holds: false,
+        };
+    };
+    let (low, high) = (
+        least.0 as f64 * (1.0 - AGREES),
+        most.0 as f64 * (1.0 + AGREES),
+    );
+    Check {
+        what: format!(
+            "flow to port {}: end to end {} on average, by the application's clock {} to {}",
+            clocked.port,
+            Latency(whole as u64),
+            Latency(least.0),
+            Latency(most.0)
+        ),
+        holds: (low..=high).contains(&whole),
+    }
+}
+
+fn page(store: &Path) -> Result<(), Failure> {
+    let page = store.with_extension("html");
+    let done = std::process::Command::new(executable()?)
+        .args(["report", "--store"])
+        .arg(store)
+        .arg("--output")
+        .arg(&page)
+        .stdout(stderr())
+        .status()
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    if !done.success() {
+        return Err(Failure::new(
+            Exit::Incomplete,
+            anyhow::anyhow!("dwell report could not write {}", page.display()),
+        ));
+    }
+    tell(format_args!(
+        "{} and {} are there",
+        store.display(),
+        page.display()
+    ));
+    Ok(())
+}

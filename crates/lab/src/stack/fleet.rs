@@ -1,0 +1,198 @@
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{Net, Options, PORT, Scenario};
+use crate::error::run;
+use crate::{Error, Guarded, Namespace, Result};
+
+/// Ports of agents and collector.
+const COLLECTOR_PORT: u16 = 4790;
+/// How long something may take to come up or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The first comparisons of the clocks follow each other in seconds.
+const SETTLE: Duration = Duration::from_millis(3500);
+
+/// An agent on the sender, one on the receiver, and their collector.
+pub struct Fleet {
+    parts: Vec<Part>,
+    /// In a container.
+    devices: Option<Part>,
+}
+
+struct Part {
+    name: &'static str,
+    process: Guarded,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Fleet {
+    /// Starts all, and waits until they measure and the clocks are known.
+    pub(super) fn start(net: &Net, options: &Options) -> Result<Fleet> {
+        let (exe, folder) = (options.exe.as_path(), options.folder.as_path());
+        let key = folder.join("key");
+        if !key.exists() {
+            let mut make = std::process::Command::new(exe);
+            run(make.args(["collect", "--new-key"]).arg(&key), "")?;
+        }
+        let start = |name, namespace: &Namespace, arguments: &[&str]| {
+            Part::start(name, namespace, exe, folder, arguments)
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (key, store) = (text(&key), text(&options.store));
+        let listen = format!("0.0.0.0:{COLLECTOR_PORT}");
+        let collect = [
+            "collect",
+            "--listen",
+            &listen,
+            "--store",
+            &store,
+            "--key-file",
+            &key,
+        ];
+        let mut parts = vec![start("collector", net.collector(), &collect)?];
+        parts[0].wait_for("agents are awaited", 1)?;
+        let sample_bytes = options.sample_bytes.to_string();
+        let ports = options.scenario.flows().len() as u16;
+        let filter = format!(":{PORT}-{}", PORT + ports - 1);
+        let hosts = [("sender", net.sender()), ("receiver", net.receiver())];
+        for ((name, namespace), address) in hosts.into_iter().zip(Net::collector_addresses()) {
+            let collector = format!("{address}:{COLLECTOR_PORT}");
+            let agent = [
+                "agent",
+                "--collector",
+                &collector,
+                "--key-file",
+                &key,
+                "--name",
+                name,
+            ];
+            let stack = ["--sample-bytes", &sample_bytes, "--filter", &filter];
+            parts.push(start(name, namespace, &[&agent[..], &stack].concat())?);
+        }
+        parts[0].wait_for(" is here", 2)?;
+        let devices = match options.scenario {
+            Scenario::Container => {
+                let stack = [
+                    "stack",
+                    "--devices",
+                    "--interval",
+                    "1h",
+                    "--filter",
+                    &filter,
+                ];
+                let more = ["--sample-bytes", &sample_bytes];
+                Some(start(
+                    "devices",
+                    net.sender(),
+                    &[&stack[..], &more].concat(),
+                )?)
+            }
+            _ => None,
+        };
+        thread::sleep(SETTLE);
+        Ok(Fleet { parts, devices })
+    }
+
+    /// Ends the agents, then the collector: what was measured is stored. Returns what they said on standard error, and
+    /// what is to be said of devices.
+    pub(super) fn end(self) -> Result<(Vec<String>, Option<String>)> {
+        let mut said = Vec::new();
+        let devices = self
+            .devices
+            .map(|part| {
+                let out = part.out.clone();
+                part.end()?;
+                fs::read_to_string(&out).map_err(Error::file("read", &out))
+            })
+            .transpose()?;
+        let mut parts = self.parts;
+        let collector = parts.remove(0);
+        for part in parts {
+            said.extend(part.end()?);
+        }
+        said.extend(collector.end()?);
+        Ok((said, devices))
+    }
+}
+
+impl Part {
+    fn start(
+        name: &'static str,
+        namespace: &Namespace,
+        exe: &Path,
+        folder: &Path,
+        arguments: &[&str],
+    ) -> Result<Part> {
+        let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
+        let (out, err) = (file("out"), file("err"));
+        let create = |path: &Path| File::create(path).map_err(Error::file("write", path));
+        let (stdout, stderr) = (create(&out)?, create(&err)?);
+        let process = namespace.spawn(exe, |command| {
+            command
+                .args(arguments)
+                .stdin(Stdio::null())
+                .stdout(stdout)
+                .stderr(stderr);
+        })?;
+        Ok(Part {
+            name,
+            process,
+            out,
+            err,
+        })
+    }
+
+    fn said(&self) -> Result<String> {
+        fs::read_to_string(&self.err).map_err(Error::file("read", &self.err))
+    }
+
+    /// Until it has said it so many times.
+    fn wait_for(&mut self, what: &str, times: usize) -> Result<()> {
+        let begun = Instant::now();
+        while self.said()?.matches(what).count() < times {
+            let ended = self.process.try_wait();
+            if ended.is_ok_and(|status| status.is_some()) || begun.elapsed() > PATIENCE {
+                let fact = format!("{} says: {}", self.name, self.said()?.trim());
+                return Err(Error::Timeout(format!("\"{what}\" of the {fact}")));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// As Ctrl-C does. Returns what it said.
+    fn end(mut self) -> Result<Vec<String>> {
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        kill(pid, Signal::SIGINT).map_err(Error::os(format!("end the {}", self.name)))?;
+        let begun = Instant::now();
+        let status = loop {
+            let waited = self.process.try_wait();
+            if let Some(status) =
+                waited.map_err(Error::io(format!("wait for the {}", self.name)))?
+            {
+                break status;
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(Error::Timeout(format!("the end of the {}", self.name)));
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        let said = self.said()?;
+        if !status.success() {
+            return Err(Error::Command {
+                command: format!("dwell, as the {}", self.name),
+                status: status.to_string(),
+                stderr: said.trim().to_owned(),
+            });
+        }
+        let lines = said.lines().map(|line| format!("{}: {line}", self.name));
+        Ok(lines.collect())
+    }
+}
