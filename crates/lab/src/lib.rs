@@ -11,6 +11,7 @@
 pub mod demo;
 mod emulator;
 mod error;
+mod guest;
 mod keep;
 mod link;
 mod namespace;
@@ -26,6 +27,7 @@ pub mod workload;
 
 pub use emulator::{DirectionReport, EmulatorConfig, EmulatorHandle, QueueConfig, Report, emulate};
 pub use error::Error;
+pub use guest::{Guest, GuestOptions};
 pub use keep::{UpOptions, down, up};
 pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
 pub use namespace::{Guarded, Namespace};

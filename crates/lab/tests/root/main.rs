@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod guest;
 mod lifetime;
 mod links;
 mod support;

@@ -1,0 +1,419 @@
+//! Virtual machines with kernels of their own, emulated by QEMU: to load programs on kernels that this host does not
+//! run, and to have a sender that is a guest. An emulated machine shows what happens, in which order and how often;
+//! how long it takes there says nothing about a real one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::error::{find_program, run};
+use crate::{Error, Guarded, Namespace, Result};
+
+/// QEMU, and what an initial root filesystem is made with. All is of the Debian package named.
+const PROGRAMS: &[(&str, &str)] = &[
+    (EMULATOR, "Install the package qemu-system-x86."),
+    ("busybox", "Install the package busybox-static."),
+    ("cpio", "Install the package cpio."),
+    ("modprobe", "Install the package kmod."),
+    ("ldd", "Install the package libc-bin."),
+    ("nice", "Install the package coreutils."),
+];
+
+const EMULATOR: &str = "qemu-system-x86_64";
+
+const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable \
+    rcupdate.rcu_expedited=1";
+
+/// Says the machine when its kernel has come up.
+const UP: &str = "dwell-guest is up\n";
+
+/// Of busy hosts.
+const BOOT_PATIENCE: Duration = Duration::from_secs(300);
+
+/// What goes wrong in the emulation before the first process has nothing to do with what is tried.
+const BOOT_TRIES: u32 = 3;
+
+/// Before the script that is asked for. Modules are named in the order in which they need each other.
+const INIT: &str = r#"#!/bin/sh
+/bin/busybox --install -s /bin
+export PATH=/sbin:/bin:/usr/sbin:/usr/bin HOME=/
+mkdir -p /proc /sys /dev /tmp /run
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tracefs tracefs /sys/kernel/tracing
+exec >/dev/console 2>&1 </dev/null
+dmesg -n 1
+for module in $(cat /modules/order); do insmod /modules/$module; done
+ip link set lo up
+echo dwell-guest is up
+. /script
+sync
+poweroff -f
+"#;
+
+/// What machine to start.
+#[derive(Debug, Clone)]
+pub struct GuestOptions {
+    /// Where a kernel's package is unpacked: `boot/vmlinuz-*`, `lib/modules/*`.
+    pub kernel: PathBuf,
+    /// Modules that the kernel needs, without those that these need.
+    pub modules: Vec<String>,
+    /// Programs of this host, which are found on the search path there, beside those of busybox. Libraries that they
+    /// are linked with come along.
+    pub programs: Vec<PathBuf>,
+    /// What the machine does, for its shell, which is that of this host. Then it ends.
+    pub script: String,
+    /// A network device to have, which is `eth0` there: a tap device of this name in the namespace, with its link up
+    /// and without an address. Of at most 15 characters.
+    pub tap: Option<String>,
+    /// Its memory.
+    pub memory_mib: u32,
+}
+
+impl GuestOptions {
+    /// A machine of 1 GiB without a network.
+    pub fn new(kernel: impl Into<PathBuf>, script: impl Into<String>) -> Self {
+        Self {
+            kernel: kernel.into(),
+            modules: Vec::new(),
+            programs: Vec::new(),
+            script: script.into(),
+            tap: None,
+            memory_mib: 1024,
+        }
+    }
+}
+
+/// A virtual machine that runs. It ends when the guard is dropped.
+#[derive(Debug)]
+pub struct Guest {
+    emulator: Guarded,
+    console: Arc<Console>,
+    _files: Arc<TempDir>,
+}
+
+#[derive(Debug, Default)]
+struct Console {
+    written: Mutex<Written>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    text: String,
+    is_over: bool,
+}
+
+impl Guest {
+    /// What this host lacks for virtual machines: a sentence with its remedy, or nothing.
+    pub fn missing_requirement() -> Option<String> {
+        if !cfg!(target_arch = "x86_64") {
+            return Some("virtual machines are only made on x86-64".to_owned());
+        }
+        let missing = PROGRAMS
+            .iter()
+            .find(|(name, _)| find_program(name).is_none());
+        missing.map(|(name, remedy)| format!("there is no program {name}. {remedy}"))
+    }
+
+    /// Starts a machine in a namespace. Returns when its kernel is up.
+    pub fn start(options: &GuestOptions, namespace: &Namespace) -> Result<Self> {
+        let files = tempfile::Builder::new()
+            .prefix("dwell-guest-")
+            .tempdir()
+            .map_err(Error::io("make a folder for a virtual machine"))?;
+        let initrd = make_initrd(options, files.path())?;
+        let kernel = newest(&options.kernel.join("boot"), "vmlinuz-")?;
+        if let Some(tap) = &options.tap {
+            namespace.ip(&format!(
+                "tuntap add dev {tap} mode tap\nlink set {tap} up\n"
+            ))?;
+        }
+        let files = Arc::new(files);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let guest = Self::launch(options, namespace, &kernel, &initrd, &files)?;
+            match guest.wait_for(&[UP], BOOT_PATIENCE) {
+                Ok(()) => return Ok(guest),
+                Err(error) if tries == BOOT_TRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn launch(
+        options: &GuestOptions,
+        namespace: &Namespace,
+        kernel: &Path,
+        initrd: &Path,
+        files: &Arc<TempDir>,
+    ) -> Result<Self> {
+        let mut emulator = namespace.spawn("nice", |command| {
+            command.args(["-n", "15", EMULATOR]);
+            // Not KVM, as a host may offer it and be unable to boot these kernels by it. With a thread for each processor,
+            // and all that QEMU 7.2 can emulate, kernels panicked as they came up, and programs crashed, now and then.
+            command.args("-accel tcg,thread=single -cpu Nehalem -smp 2".split(' '));
+            command.args("-display none -no-reboot -nodefaults -serial stdio".split(' '));
+            command.args(["-m", &options.memory_mib.to_string()]);
+            command.arg("-kernel").arg(kernel);
+            command.arg("-initrd").arg(initrd);
+            command.args(["-append", PARAMETERS]);
+            if let Some(tap) = &options.tap {
+                command.arg("-netdev");
+                command.arg(format!("tap,id=net,ifname={tap},script=no,downscript=no"));
+                command.args(["-device", "virtio-net-pci,netdev=net"]);
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+        })?;
+        let console = Arc::new(Console::default());
+        if let Some(stdout) = emulator.stdout.take() {
+            let console = Arc::clone(&console);
+            thread::spawn(move || console.fill(stdout));
+        }
+        Ok(Self {
+            emulator,
+            console,
+            _files: Arc::clone(files),
+        })
+    }
+
+    /// The process of its emulator.
+    pub fn process(&self) -> u32 {
+        self.emulator.id()
+    }
+
+    /// What its console showed so far.
+    pub fn output(&self) -> String {
+        self.console.lock().text.clone()
+    }
+
+    /// Waits until its console has shown one of these texts.
+    pub fn wait_for(&self, texts: &[&str], patience: Duration) -> Result<()> {
+        let is_there = |written: &Written| texts.iter().any(|text| written.text.contains(text));
+        if self.console.wait(patience, is_there) {
+            return Ok(());
+        }
+        Err(Error::Timeout(format!(
+            "{texts:?} on the console of a virtual machine, which shows: {}",
+            last_lines(&self.output())
+        )))
+    }
+
+    /// Waits until it has ended. Gives what its console showed.
+    pub fn wait(mut self, patience: Duration) -> Result<String> {
+        if !self.console.wait(patience, |written| written.is_over) {
+            return Err(Error::Timeout(format!(
+                "the end of a virtual machine, whose console shows: {}",
+                last_lines(&self.output())
+            )));
+        }
+        let status = self
+            .emulator
+            .wait()
+            .map_err(Error::io(format!("wait for {EMULATOR}")))?;
+        if !status.success() {
+            return Err(Error::Command {
+                command: EMULATOR.to_owned(),
+                status: status.to_string(),
+                stderr: last_lines(&self.output()),
+            });
+        }
+        Ok(self.output())
+    }
+}
+
+impl Console {
+    fn fill(&self, from: ChildStdout) {
+        for line in BufReader::new(from).split(b'\n') {
+            let Ok(line) = line else { break };
+            let line = String::from_utf8_lossy(&line);
+            let mut written = self.lock();
+            written.text.push_str(line.trim_end_matches('\r'));
+            written.text.push('\n');
+            self.changed.notify_all();
+        }
+        self.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it came true within the time; of a machine that has ended, whether it had.
+    fn wait(&self, patience: Duration, is_so: impl Fn(&Written) -> bool) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut written = self.lock();
+        while !is_so(&written) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if written.is_over || left.is_zero() {
+                return false;
+            }
+            written = self
+                .changed
+                .wait_timeout(written, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        true
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// The initial root filesystem, which is all that the machine has.
+fn make_initrd(options: &GuestOptions, files: &Path) -> Result<PathBuf> {
+    let root = files.join("root");
+    for folder in ["bin", "sbin", "modules"] {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+    }
+    // Busybox puts its own programs only where there is none, but its shell takes them before others.
+    let own = ["sh", "busybox"].map(|name| find_program(name).unwrap_or_default());
+    for program in options.programs.iter().chain(&own) {
+        add_program(&root, program)?;
+    }
+    add_modules(&root, options)?;
+    for (name, text) in [("init", INIT), ("script", &options.script)] {
+        let file = root.join(name);
+        fs::write(&file, text).map_err(Error::file("write", &file))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))
+            .map_err(Error::file("make executable", &file))?;
+    }
+    let initrd = files.join("initrd");
+    let mut pack = Command::new("sh");
+    pack.args([
+        "-c",
+        "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd && rm -r ../root",
+    ]);
+    run(pack.current_dir(&root), "")?;
+    Ok(initrd)
+}
+
+fn add_program(root: &Path, program: &Path) -> Result<()> {
+    let inside = root
+        .join("bin")
+        .join(program.file_name().unwrap_or_default());
+    // Most of a program under test are notes for debuggers, and all of it lies in the machine's memory.
+    let mut strip = Command::new("strip");
+    strip
+        .args(["--strip-debug", "-o"])
+        .args([inside.as_path(), program]);
+    if run(&mut strip, "").is_err() {
+        copy(program, &inside)?;
+    }
+    // It fails for programs without libraries.
+    let libraries = run(Command::new("ldd").arg(program), "").unwrap_or_default();
+    let libraries = libraries
+        .split_ascii_whitespace()
+        .filter(|word| word.starts_with('/'));
+    for library in libraries.map(Path::new) {
+        let inside = root.join(library.strip_prefix("/").unwrap_or(library));
+        if !inside.exists() {
+            copy(library, &inside)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+    }
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(Error::file("copy", from))
+}
+
+/// With those that they need, unpacked, and a list of them in the order in which they are to be loaded.
+fn add_modules(root: &Path, options: &GuestOptions) -> Result<()> {
+    let version = newest(&options.kernel.join("lib/modules"), "")?;
+    let version = version.file_name().unwrap_or_default().to_owned();
+    let drivers: &[_] = match options.tap {
+        Some(_) => &["virtio_pci", "virtio_net"],
+        None => &[],
+    };
+    let mut order = Vec::new();
+    let mut seen = BTreeSet::new();
+    let modules = options.modules.iter().map(|module| (module.as_str(), true));
+    let drivers = drivers.iter().map(|driver| (*driver, false));
+    for (module, must_be_there) in modules.chain(drivers) {
+        let mut command = Command::new("modprobe");
+        command.arg("--dirname").arg(&options.kernel);
+        command.arg("--set-version").arg(&version);
+        command.args(["--ignore-install", "--show-depends", module]);
+        let list = match run(&mut command, "") {
+            Err(error) if must_be_there => return Err(error),
+            // Some packages do not list what is a part of the kernel.
+            list => list.unwrap_or_default(),
+        };
+        for line in list.lines() {
+            let Some(file) = line.strip_prefix("insmod ").map(str::trim) else {
+                continue; // it is a part of the kernel
+            };
+            if seen.insert(file.to_owned()) {
+                order.push(add_module(root, Path::new(file))?);
+            }
+        }
+    }
+    let list = root.join("modules/order");
+    fs::write(&list, order.join("\n")).map_err(Error::file("write", &list))
+}
+
+fn add_module(root: &Path, file: &Path) -> Result<String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let (name, unpack) = match name.rsplit_once(".ko").unwrap_or((&name, "")) {
+        (name, ".xz") => (name, "xz"),
+        (name, ".zst") => (name, "zstd"),
+        (name, ".gz") => (name, "gzip"),
+        (name, _) => (name, "cat"),
+    };
+    let name = format!("{name}.ko");
+    let inside = root.join("modules").join(&name);
+    if unpack == "cat" {
+        copy(file, &inside)?;
+    } else {
+        let script = format!("{unpack} -dc \"$1\" > \"$2\"");
+        run(
+            Command::new("sh")
+                .args(["-c", &script, "sh"])
+                .args([file, &inside]),
+            "",
+        )?;
+    }
+    Ok(name)
+}
+
+/// Of the entries that begin so, the last.
+fn newest(folder: &Path, prefix: &str) -> Result<PathBuf> {
+    let entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+        })
+        .collect();
+    found.sort();
+    found.pop().ok_or_else(|| {
+        Error::invalid(
+            folder.display().to_string(),
+            format!("there is no {prefix}* of an unpacked kernel package"),
+        )
+    })
+}
