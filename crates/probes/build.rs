@@ -9,8 +9,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
     ("src/response/tc.bpf.c", "response_tc.bpf.o"),
     ("src/response/xdp.bpf.c", "response_xdp.bpf.o"),
-    ("src/stack/devices.bpf.c", "stack_devices.bpf.o"),
-    ("src/stack/tracepoint.bpf.c", "stack_tracepoint.bpf.o"),
+    ("src/stack/devices.bpf.c", "devices_typed.bpf.o"),
+    ("src/stack/devices.bpf.c", "devices_probed.bpf.o"),
+    ("src/stack/tracepoint.bpf.c", "stack_typed.bpf.o"),
+    ("src/stack/tracepoint.bpf.c", "stack_probed.bpf.o"),
     ("src/clock/clock.bpf.c", "clock.bpf.o"),
     ("src/host/trials.bpf.c", "trials.bpf.o"),
 ];
@@ -23,6 +25,12 @@ fn main() {
     println!("cargo::rerun-if-changed={core}");
     println!("cargo::rerun-if-changed=src");
     for (source, object) in PROGRAMS {
+        // How the kernel's memory is read: see kernel.bpf.h.
+        let reads = if object.ends_with("_probed.bpf.o") {
+            "-DDWELL_PROBED"
+        } else {
+            "-UDWELL_PROBED"
+        };
         SkeletonBuilder::new()
             .source(source)
             .obj(out.join(object))
@@ -31,6 +39,7 @@ fn main() {
                 "-Wall",
                 "-Werror",
                 "-Wno-unused-function",
+                reads,
                 &multiarch,
                 "-I",
                 &core,

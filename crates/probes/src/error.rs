@@ -69,6 +69,20 @@ pub enum Error {
         /// The kernel's answer.
         io: io::Error,
     },
+    /// The kernel is too old for programs.
+    #[error("this kernel has no bpf_loop, which {what} need: Linux 5.17 or later has it")]
+    NoLoop {
+        /// Which programs.
+        what: &'static str,
+    },
+    /// No hook of the family that was asked for can be used.
+    #[error(
+        "this kernel lets no program in by {family}, so --hooks {family} cannot be used; --hooks auto takes what there is: `dwell doctor` tells"
+    )]
+    Family {
+        /// Which family.
+        family: &'static str,
+    },
     /// A program array of somebody else could not be used.
     #[error("cannot take the slot {chain}: {io}; {remedy}")]
     Chain {

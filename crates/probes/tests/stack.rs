@@ -9,7 +9,9 @@ use std::{
 };
 
 use dwell_engine::layers::{Config, Counters, Layer, Segment};
-use dwell_probes::stack::{Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace};
+use dwell_probes::stack::{
+    Family, Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace,
+};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::Uid,
@@ -17,26 +19,39 @@ use nix::{
 
 /// What comes of 100 messages with ten grid bytes each, in a namespace of their own.
 fn stamp_loopback(profile: &'static Profile) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
+    stamp(profile, 64, &["up"], |client, server| {
+        for _ in 0..100 {
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+        }
+    })
+}
+
+/// What comes of a connection over IPv6 in a namespace of its own, of which loopback is set so.
+fn stamp(
+    profile: &'static Profile,
+    sample_bytes: u32,
+    loopback: &[&str],
+    traffic: impl FnOnce(&mut TcpStream, &mut TcpStream) + Send,
+) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
     let body = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let up = Command::new("ip")
-            .args(["link", "set", "lo", "up"])
+        let set = Command::new("ip")
+            .args(["link", "set", "lo"])
+            .args(loopback)
             .status();
-        assert!(up.unwrap().success());
+        assert!(set.unwrap().success());
         let config = Config {
-            sample_bytes: 64,
+            sample_bytes,
             namespace: Some(own_namespace().unwrap()),
             ..Config::default()
         };
         let mut probe = Probe::load(&Options::new(config, profile)).unwrap();
         probe.attach().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("[::1]:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        for _ in 0..100 {
-            client.write_all(&[1; 640]).unwrap();
-            server.read_exact(&mut [0; 640]).unwrap();
-        }
+        traffic(&mut client, &mut server);
         probe.detach();
         let taken = probe.take().unwrap();
         (taken, probe.counters().unwrap(), probe.hooks().to_vec())
@@ -69,7 +84,10 @@ fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
     }
     static LATER: &Profile = &Profile {
         name: "later",
-        hooks: PROFILES[0].hooks.split_at(1).1,
+        families: &[Family {
+            name: "tracepoint",
+            hooks: PROFILES[1].families[0].hooks.split_at(1).1,
+        }],
     };
     let (taken, counters, hooks) = stamp_loopback(LATER);
     assert_eq!(missing(&hooks), [(Segment::SocketTcp, Layer::TxSocket)]);
@@ -94,11 +112,14 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
     }
     static WITHOUT: &Profile = &Profile {
         name: "without",
-        hooks: &[
-            PROFILES[0].hooks[6],
-            PROFILES[0].hooks[8],
-            PROFILES[0].hooks[11],
-        ],
+        families: &[Family {
+            name: "tracepoint",
+            hooks: &[
+                PROFILES[1].families[0].hooks[6],
+                PROFILES[1].families[0].hooks[8],
+                PROFILES[1].families[0].hooks[11],
+            ],
+        }],
     };
     let (taken, _, hooks) = stamp_loopback(WITHOUT);
     let layers: Vec<_> = hooks.iter().map(|hook| hook.layer).collect();

@@ -8,6 +8,7 @@ use super::{
     Device, Fact, Facts, Filter, LayerHook, Plan, State, Verdict,
     plan::{Need, VERBS, met, remedy},
 };
+use crate::stack::Lack;
 
 /// Lines of the text are no longer, commands apart: those stay whole.
 const WIDTH: usize = 100;
@@ -146,13 +147,18 @@ impl Display for Report {
             write_remedies(to, row.remedy.as_deref().as_slice())?;
         }
         writeln!(to, "\n{:FACT$}HOOK OF stack, AND WHY THERE", "LAYER")?;
-        for hook in &self.layers {
-            let here = if hook.present {
-                format!("{}: {}", hook.hook, hook.about)
-            } else {
-                format!("{}: this kernel has none", hook.hook)
-            };
-            write_cells(to, &format!("{:FACT$}", hook.layer), &[&here])?;
+        for layer in self.layers.chunk_by(|one, next| one.layer == next.layer) {
+            let told = layer.iter().rposition(|hook| hook.used);
+            let told = told.map_or(layer.len(), |last| last + 1);
+            for hook in &layer[..told] {
+                let here = match hook.lack {
+                    None => hook.about,
+                    Some(Lack::Hook) => "this kernel has none",
+                    Some(Lack::Permission) => "this kernel lets no program in there",
+                };
+                let here = format!("{}: {here}", hook.hook);
+                write_cells(to, &format!("{:FACT$}", hook.layer), &[&here])?;
+            }
         }
         writeln!(to, "\n{:FACT$}PROGRAMS AT ITS HOOKS", "INTERFACE")?;
         for device in &self.interfaces {
@@ -282,6 +288,22 @@ mod tests {
     use super::*;
     use crate::host::{Answer, Attached, plan};
 
+    fn hook(
+        family: &'static str,
+        layer: &'static str,
+        hook: &'static str,
+        lack: Option<Lack>,
+    ) -> LayerHook {
+        LayerHook {
+            family,
+            layer,
+            hook,
+            used: false,
+            lack,
+            about: "before it happens",
+        }
+    }
+
     fn host() -> Facts {
         let mut answers: std::collections::BTreeMap<_, _> =
             Fact::all().map(|fact| (fact, Answer::yes(""))).collect();
@@ -292,20 +314,23 @@ mod tests {
             kernel: "6.1.0".into(),
             answers,
             layers: vec![
+                hook(
+                    "tracepoint",
+                    "tx-socket",
+                    "tp_btf/tcp_sendmsg_locked",
+                    Some(Lack::Hook),
+                ),
+                hook(
+                    "fentry",
+                    "tx-socket",
+                    "fentry/tcp_sendmsg_locked",
+                    Some(Lack::Permission),
+                ),
                 LayerHook {
-                    profile: "tracepoint",
-                    layer: "tx-socket",
-                    hook: "tp_btf/tcp_sendmsg_locked",
-                    present: false,
-                    about: "before a piece of a write is copied",
+                    used: true,
+                    ..hook("tracepoint", "tx-queue", "tp_btf/net_dev_queue", None)
                 },
-                LayerHook {
-                    profile: "tracepoint",
-                    layer: "tx-queue",
-                    hook: "tp_btf/net_dev_queue",
-                    present: true,
-                    about: "before the queueing discipline",
-                },
+                hook("fentry", "tx-queue", "fentry/x", None),
             ],
             devices: vec![Device {
                 name: "eth0".into(),
@@ -364,8 +389,13 @@ mod tests {
             "tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"
         ));
         assert!(text.contains(
-            "tx-queue                    tp_btf/net_dev_queue: before the queueing discipline\n"
+            "tx-socket                   fentry/tcp_sendmsg_locked: this kernel lets no program in there\n"
         ));
+        assert!(
+            text.contains(
+                "tx-queue                    tp_btf/net_dev_queue: before it happens\n\n"
+            )
+        );
         assert!(text.contains("XDP: katran (native, id 7)"));
         assert!(text.contains("tcx ingress: could not tell"));
         assert!(!text.contains("tcx egress"));
@@ -397,7 +427,10 @@ mod tests {
         assert!(fact("fentry")["value"].is_null());
         assert!(fact("jit")["remedy"].is_null());
         assert_eq!(json["layers"][0]["hook"], "tp_btf/tcp_sendmsg_locked");
-        assert_eq!(json["layers"][0]["present"], false);
+        assert_eq!(json["layers"][0]["lack"], "hook");
+        assert_eq!(json["layers"][1]["lack"], "permission");
+        assert_eq!(json["layers"][2]["used"], true);
+        assert!(json["layers"][2]["lack"].is_null());
         assert!(json["interfaces"][0]["tcx_ingress"].is_null());
         assert_eq!(json["interfaces"][0]["xdp"][0]["mode"], "native");
         let degraded = &json["verbs"][0];

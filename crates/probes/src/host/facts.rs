@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use serde::{Serialize, Serializer};
 
 use super::{Device, GRANT};
+use crate::stack;
 
 /// A property of this host that some verb, of today or to come, asks for.
 /// Each is put such that yes is good.
@@ -108,7 +109,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
     (Fact::ResponseProgram, "response-program", "response program loads", "please report this with the output of `dwell doctor`"),
     (Fact::StackProgram, "stack-program", "stack programs load", "please report this with the output of `dwell doctor`"),
-    (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16)"),
+    (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16), or one with fentry or kprobes"),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
     (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),
@@ -287,17 +288,19 @@ pub struct Facts {
     pub devices: Vec<Device>,
 }
 
-/// A hook of a layer, which this kernel has or has not.
+/// A hook of a layer, which `dwell stack` uses here or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerHook {
-    /// The profile that it belongs to (`dwell stack --hooks`).
-    pub profile: &'static str,
+    /// The family that it belongs to (`dwell stack --hooks`).
+    pub family: &'static str,
     /// Which layer.
     pub layer: &'static str,
     /// Which hook.
     pub hook: &'static str,
-    /// Whether this kernel has it.
-    pub present: bool,
+    /// Whether it is used, if all are left to choose from.
+    pub used: bool,
+    /// What it lacks here, if anything.
+    pub lack: Option<stack::Lack>,
     /// Why there, and when it fires.
     pub about: &'static str,
 }

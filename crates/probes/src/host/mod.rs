@@ -18,6 +18,7 @@ pub use explain::{Report, explain};
 pub use facts::{Answer, Fact, Facts, LayerHook};
 pub use plan::{Plan, Reason, State, Verdict, plan};
 pub use probe::probe;
+pub(crate) use trials::{attaches, has_loop};
 
 #[cfg(test)]
 mod tests;

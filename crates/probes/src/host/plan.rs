@@ -98,7 +98,7 @@ const STACK_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", without: Without::Impossible("the kernel loads no programs for a user namespace") },
     Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", without: Without::Impossible("cannot find fields of sockets and packets") },
     Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", without: Without::Impossible("most layers have no hook") },
-    Need { any_of: &[Fact::Netfilter, Fact::StackProgram], serves: "stamps IP", without: Without::Impossible("IP has no hook") },
+    Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", without: Without::Impossible("IP has no hook") },
     Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", without: Without::Impossible("its programs need it") },
     Need { any_of: &[Fact::StackHooks], serves: "measures every segment", without: Without::Degraded("segments at that layer are shown as missing") },
 ];
@@ -378,7 +378,12 @@ mod tests {
     #[test]
     fn stack_is_impossible_for_the_reason_behind_and_worse_without_a_layer() {
         let plan_of = |facts: &[Fact]| verdict(&plan(&without(facts)), "stack").clone();
-        let refused = plan_of(&[Fact::StackProgram, Fact::Netfilter]);
+        let refused = plan_of(&[
+            Fact::StackProgram,
+            Fact::Netfilter,
+            Fact::Fentry,
+            Fact::Kprobe,
+        ]);
         assert_eq!(refused.state, State::Impossible);
         let reasons: Vec<_> = refused.reasons.iter().map(|reason| reason.fact).collect();
         assert_eq!(reasons, [Some(Fact::Netfilter)]);

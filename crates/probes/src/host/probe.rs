@@ -48,22 +48,22 @@ pub fn probe(only: Option<&Interface>) -> Facts {
 }
 
 fn layers() -> Vec<LayerHook> {
-    let hooks = stack::PROFILES.iter().flat_map(|profile| {
-        let present = profile.present();
-        profile.hooks.iter().map(move |hook| LayerHook {
-            profile: profile.name,
-            layer: hook.layer.name(),
-            hook: hook.name,
-            present: present.iter().any(|other| other.name == hook.name),
-            about: hook.about,
+    let hooks = stack::candidates().into_iter();
+    hooks
+        .map(|candidate| LayerHook {
+            family: candidate.family,
+            layer: candidate.hook.layer.name(),
+            hook: candidate.hook.name,
+            used: candidate.used,
+            lack: candidate.lack,
+            about: candidate.hook.about,
         })
-    });
-    hooks.collect()
+        .collect()
 }
 
 /// Whether each layer has a hook.
 fn each_layer(hooks: &[LayerHook]) -> Answer {
-    let is_stamped = |layer| hooks.iter().any(|hook| hook.layer == layer && hook.present);
+    let is_stamped = |layer| hooks.iter().any(|hook| hook.layer == layer && hook.used);
     let mut missing: Vec<_> = hooks
         .iter()
         .map(|hook| hook.layer)
@@ -203,11 +203,12 @@ mod tests {
 
     #[test]
     fn a_layer_without_a_hook_is_named_once() {
-        let hook = |layer, present| LayerHook {
-            profile: "tracepoint",
+        let hook = |layer, used| LayerHook {
+            family: "tracepoint",
             layer,
             hook: "tp_btf/x",
-            present,
+            used,
+            lack: None,
             about: "",
         };
         let one_of_two = [hook("rx-driver", false), hook("rx-driver", true)];

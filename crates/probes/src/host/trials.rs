@@ -132,6 +132,19 @@ fn loaded(name: &str) -> io::Result<Object> {
     load::load(WHAT, object).map_err(os_error)
 }
 
+/// Whether the kernel knows the helper bpf_loop; without privilege, that it does.
+pub(crate) fn has_loop() -> bool {
+    let refusal = loaded("try_loop").err();
+    refusal.and_then(|error| error.raw_os_error()) != Some(Errno::EINVAL as i32)
+}
+
+/// Whether a program of the trials attaches where its section says.
+pub(crate) fn attaches(name: &str) -> bool {
+    let attached = loaded(name)
+        .and_then(|object| attach_and_detach(&load::program(&object, name), Place::Section, None));
+    attached.is_ok()
+}
+
 fn attach_and_detach(
     program: &ProgramMut<'_>,
     place: Place,
@@ -228,6 +241,10 @@ fn of_loading<T>(probe: Result<T, Error>) -> Answer {
         }) => Answer {
             remedy: Some(remedy.into()),
             ..Answer::no(format!("{io}{detail}"))
+        },
+        Err(other @ Error::NoLoop { .. }) => Answer {
+            remedy: Fact::BpfLoop.remedy().map(str::to_owned),
+            ..Answer::no(other.to_string())
         },
         Err(other) => Answer::no(other.to_string()),
     }

@@ -140,19 +140,20 @@ static __always_inline void note_name(const struct net_device *device,
  */
 static __always_inline int at_device(const struct sk_buff *skb, const void *at, __u32 point)
 {
-	const struct net_device *device = skb->dev;
+	const struct net_device *device = READ(skb, dev);
+	__be16 protocol = READ(skb, protocol);
 	struct crossing crossing = {};
 	struct dwell_stack_ends ends;
 	struct dwell_span span;
 
-	if (skb->protocol != DWELL_ETH_IPV4 && skb->protocol != DWELL_ETH_IPV6)
+	if (protocol != DWELL_ETH_IPV4 && protocol != DWELL_ETH_IPV6)
 		return 0;
 	if (!read_packet(skb, at, 0, &ends, &span) || !wanted_addresses(&ends))
 		return 0;
 	span.flow = flow_of(&ends);
 	crossing.generation = generation & 1;
-	crossing.place.netns = device->nd_net.net->ns.inum;
-	crossing.place.device = device->ifindex;
+	crossing.place.netns = READ2(device, nd_net.net, ns.inum);
+	crossing.place.device = READ(device, ifindex);
 	crossing.place.point = point;
 	note_name(device, &crossing.place);
 	crossing.pass = dwell_pass_of(&program, &span, bpf_ktime_get_ns(), 0, 0, thin);
@@ -175,17 +176,17 @@ int BPF_PROG(device_out, const struct sk_buff *skb, const struct net_device *dev
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(device_in_napi, const struct sk_buff *skb)
 {
-	return at_device(skb, skb->data, DWELL_POINT_IN);
+	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
 }
 
 SEC("tp_btf/netif_rx")
 int BPF_PROG(device_in, const struct sk_buff *skb)
 {
-	return at_device(skb, skb->data, DWELL_POINT_IN);
+	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
 }
 
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(device_in_at_once, const struct sk_buff *skb)
 {
-	return at_device(skb, skb->data, DWELL_POINT_IN);
+	return at_device(skb, READ(skb, data), DWELL_POINT_IN);
 }

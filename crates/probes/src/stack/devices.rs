@@ -7,13 +7,18 @@ use dwell_engine::layers::{Config, HopTime, Place};
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
-use super::{GENERATION, refused};
+use super::{
+    GENERATION,
+    kernel::{self, Kernel},
+    refused,
+};
 use crate::{
     Error, load,
     vantage::{failed, read_percpu},
 };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_devices.bpf.o"));
+static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_typed.bpf.o"));
+static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/devices_probed.bpf.o"));
 
 const WHAT: &str = "the device programs";
 const HOPS: &str = "hops";
@@ -47,7 +52,12 @@ impl Devices {
             rows: config.rows.min(1 << 15),
             ..config.clone()
         };
-        let mut object = load::open(WHAT, OBJECT)?;
+        let bytes = if Kernel::of_this_host().has_typed_reads() {
+            TYPED_OBJECT
+        } else {
+            PROBED_OBJECT
+        };
+        let mut object = load::open(WHAT, bytes)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name == ROWS {
@@ -61,7 +71,7 @@ impl Devices {
         }
         Ok(Devices {
             links: Vec::new(),
-            object: load::load(WHAT, object)?,
+            object: kernel::load(WHAT, object)?,
             generation: 0,
         })
     }

@@ -6,6 +6,7 @@
 #define DWELL_KERNEL_H
 
 #include <linux/bpf.h>
+#include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
@@ -36,7 +37,7 @@ struct sock_common {
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
-	volatile unsigned char skc_state;
+	unsigned char skc_state;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -107,7 +108,25 @@ struct tcphdr {
 	__u8 bytes[20];
 };
 
+/* How they are read. By their types, where the kernel has bpf_rdonly_cast: a load. With
+ * DWELL_PROBED, by a helper's call each: on any kernel, and in kprobes, whose arguments
+ * have no types.
+ */
+#ifdef DWELL_PROBED
+#define READ(object, field) BPF_CORE_READ(object, field)
+#define READ2(object, pointer, field) BPF_CORE_READ(object, pointer, field)
+#define CAST(type, object) ((const type *)(object))
+#define WIRE(type, name, at)                                                                       \
+	type name##_read __attribute__((aligned(8))) = {};                                         \
+	const type *name = &name##_read;                                                           \
+	bpf_probe_read_kernel(&name##_read, sizeof(name##_read), at)
+#else
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
+#define READ(object, field) ((object)->field)
+#define READ2(object, pointer, field) ((object)->pointer->field)
+#define CAST(type, object) ((const type *)bpf_core_cast(object, type))
+#define WIRE(type, name, at) const type *name = bpf_core_cast(at, type)
+#endif
 
 #define IPPROTO_TCP 6
 #define AF_INET 2

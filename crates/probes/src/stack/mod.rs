@@ -2,6 +2,7 @@
 
 mod devices;
 mod hooks;
+mod kernel;
 mod trips;
 
 use std::{
@@ -30,7 +31,8 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use devices::Devices;
-pub use hooks::{Hook, PROFILES, Profile, ends, missing, names};
+pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, missing, names};
+pub use kernel::Lack;
 pub use trips::{Trip, trips};
 
 use crate::{
@@ -40,9 +42,12 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 use hooks::Place;
+use kernel::Kernel;
 
-static TRACEPOINT_OBJECT: &[u8] =
-    include_bytes!(concat!(env!("OUT_DIR"), "/stack_tracepoint.bpf.o"));
+/// Reads the kernel's memory by its types.
+static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o"));
+/// The same, by a helper, which costs more: on kernels that do not let it otherwise, and for kprobes.
+static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_probed.bpf.o"));
 
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
@@ -114,7 +119,14 @@ struct Passages {
 impl Probe {
     /// Loads the programs. Nothing is attached yet.
     pub fn load(options: &Options) -> Result<Probe, Error> {
-        let hooks = options.profile.present();
+        let kernel = Kernel::of_this_host();
+        let hooks = options.profile.choose(&kernel)?;
+        let at_kprobe = |hook: &&Hook| matches!(hook.place, Place::Kprobe(_));
+        let bytes = if kernel.has_typed_reads() && !hooks.iter().any(at_kprobe) {
+            TYPED_OBJECT
+        } else {
+            PROBED_OBJECT
+        };
         let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
         layers.dedup();
         let of_processes = !options.processes.is_empty();
@@ -129,7 +141,7 @@ impl Probe {
             ..options.config.clone()
         };
         let is_picky = of_processes || config.cgroup || config.pace_ns > 0;
-        let mut object = load::open("the stack programs", TRACEPOINT_OBJECT)?;
+        let mut object = load::open("the stack programs", bytes)?;
         for mut program in object.progs_mut() {
             let wanted = |hook: &&Hook| program.name() == hook.program;
             let is_wanted = hooks.iter().any(wanted);
@@ -154,7 +166,7 @@ impl Probe {
                     .map_err(failed("write", "configuration"))?;
             }
         }
-        let mut object = load::load("the stack programs", object)?;
+        let mut object = kernel::load("the stack programs", object)?;
         let passages = Passages::open(&mut object)?;
         for process in &options.processes {
             if !Path::new(&format!("/proc/{process}")).exists() {
@@ -185,13 +197,15 @@ impl Probe {
     /// network namespace.
     pub fn attach(&mut self) -> Result<(), Error> {
         for hook in self.hooks.iter().rev() {
+            if hook.place == Place::Carried {
+                continue;
+            }
             let program = load::program(&self.object, hook.program);
             let attached = match hook.place {
-                Place::Tracepoint(_) => program.attach().map(|link| self.links.push(link)),
                 Place::Netfilter(number) => {
                     netfilter(&program, number).map(|links| self.links.extend(links))
                 }
-                Place::Carried => Ok(()),
+                _ => program.attach().map(|link| self.links.push(link)),
             };
             attached.map_err(|error| refused(hook.name, hook.layer.name(), &error))?;
         }
@@ -314,10 +328,9 @@ impl Probe {
     /// How often each program ran and for how many nanoseconds, if the kernel
     /// keeps count (sysctl kernel.bpf_stats_enabled).
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
-        let mut names: Vec<_> = self.hooks.iter().map(|hook| hook.program).collect();
-        names.dedup();
-        names
-            .into_iter()
+        let programs = self.hooks.iter().map(|hook| hook.program);
+        programs
+            .filter(|name| !name.is_empty())
             .filter_map(|name| {
                 let (runs, ns) = load::run_time(&load::program(&self.object, name))?;
                 (runs > 0).then_some((name, runs, ns))

@@ -25,7 +25,7 @@ SEC(".data.thin") __u32 thin = 0;
 
 static __always_inline int wanted_namespace(const struct net *net)
 {
-	return !program.netns || net->ns.inum == program.netns;
+	return !program.netns || READ(net, ns.inum) == program.netns;
 }
 
 static __always_inline int wanted_ports(const struct dwell_stack_ends *ends)
@@ -51,8 +51,8 @@ static __always_inline __u64 flow_of(const struct dwell_stack_ends *ends)
 
 static __always_inline void address_of(const struct in6_addr *from, struct dwell_address *to)
 {
-	to->high = from->in6_u.u6_addr32[0] | (__u64)from->in6_u.u6_addr32[1] << 32;
-	to->low = from->in6_u.u6_addr32[2] | (__u64)from->in6_u.u6_addr32[3] << 32;
+	to->high = READ(from, in6_u.u6_addr32[0]) | (__u64)READ(from, in6_u.u6_addr32[1]) << 32;
+	to->low = READ(from, in6_u.u6_addr32[2]) | (__u64)READ(from, in6_u.u6_addr32[3]) << 32;
 }
 
 static __always_inline void address4_of(__u32 from, struct dwell_address *to)
@@ -69,17 +69,17 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 {
 	const struct sock_common *common = &sk->__sk_common;
 	struct dwell_address local, remote;
-	__u16 local_port = common->skc_num, remote_port;
+	__u16 local_port = READ(common, skc_num), remote_port;
 
-	remote_port = dwell_ntohs(common->skc_dport);
+	remote_port = dwell_ntohs(READ(common, skc_dport));
 	ends->part = generation & 1 ? DWELL_PART_GENERATION : 0;
 	ends->sport = sends ? local_port : remote_port;
 	ends->dport = sends ? remote_port : local_port;
-	if (!wanted_ports(ends) || !wanted_namespace(common->skc_net.net))
+	if (!wanted_ports(ends) || !wanted_namespace(READ(common, skc_net.net)))
 		return 0;
-	if (common->skc_family == AF_INET) {
-		address4_of(common->skc_rcv_saddr, &local);
-		address4_of(common->skc_daddr, &remote);
+	if (READ(common, skc_family) == AF_INET) {
+		address4_of(READ(common, skc_rcv_saddr), &local);
+		address4_of(READ(common, skc_daddr), &remote);
 	} else {
 		/* IPv4 on a socket of IPv6 is written as a mapped address */
 		address_of(&common->skc_v6_rcv_saddr, &local);
@@ -104,14 +104,15 @@ static __always_inline __u64 wire64(const void *at, __u32 offset)
  */
 static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
 {
-	const struct sock *sk = skb->sk;
+	const struct sock *sk = READ(skb, sk);
 	__u8 state;
 
 	if (!sk)
 		return 0;
-	state = sk->__sk_common.skc_state;
+	state = READ(sk, __sk_common.skc_state);
 	/* these are no whole sockets */
-	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || sk->sk_protocol != IPPROTO_TCP)
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV ||
+	    READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	return sk;
 }
@@ -123,12 +124,11 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 				       const struct sock *sk, struct dwell_stack_ends *ends,
 				       struct dwell_span *span)
 {
-	const struct iphdr *ip4 = bpf_core_cast(at, struct iphdr);
-	const struct ipv6hdr *ip6 = bpf_core_cast(at, struct ipv6hdr);
-	const struct tcphdr *tcp;
-	__u32 before = at - (const void *)skb->data;
-	__u32 linear = skb->len - skb->data_len - before;
-	__u32 bytes = skb->len - before;
+	WIRE(struct iphdr, ip4, at);
+	WIRE(struct ipv6hdr, ip6, at);
+	__u32 before = at - (const void *)READ(skb, data);
+	__u32 linear = READ(skb, len) - READ(skb, data_len) - before;
+	__u32 bytes = READ(skb, len) - before;
 	__u8 first = WIRE8(ip4, 0);
 	int is_ip4 = first >> 4 == 4;
 	__u32 head;
@@ -150,7 +150,7 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 	/* headers may be in fragments, which cannot be read here */
 	if ((__s32)linear < (__s32)(head + sizeof(struct tcphdr)))
 		return 0;
-	tcp = bpf_core_cast(at + head, struct tcphdr);
+	WIRE(struct tcphdr, tcp, at + head);
 	head += WIRE8(tcp, 12) >> 4 << 2;
 	if (bytes <= head)
 		return 0;
@@ -179,7 +179,7 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 
 static __always_inline const void *network_header(const struct sk_buff *skb)
 {
-	return skb->head + skb->network_header;
+	return READ(skb, head) + READ(skb, network_header);
 }
 
 #endif

@@ -244,7 +244,7 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 	if (!wanted_addresses(&passing.ends))
 		return;
 	span.flow = flow_of(&passing.ends);
-	pass_span(&passing, &span, skb->tstamp, 0, step);
+	pass_span(&passing, &span, READ(skb, tstamp), 0, step);
 }
 
 /* On the way up, with its IP header at `at`. */
@@ -256,7 +256,7 @@ static __always_inline void pass_up(const struct sk_buff *skb, const void *at, p
 	if (!read_packet(skb, at, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
 		return;
 	span.flow = flow_of(&passing.ends);
-	pass_span(&passing, &span, 0, skb->dev->ifindex, step);
+	pass_span(&passing, &span, 0, READ2(skb, dev, ifindex), step);
 }
 
 /* The same of a walk back. */

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The profile `tracepoint`: a program a hook, each named for the layer that it
- * stamps. What they return means nothing, but for netfilter.
+/* The programs of `dwell stack`, one a hook, named for the layer that it stamps; here
+ * those at tracepoints and netfilter. What they return means nothing, but for netfilter.
  */
 #include "stack.bpf.h"
 
 #define NF_ACCEPT 1
 
-/* Fires before each piece of a write is copied, with what is left of it; and
- * again where it had to wait for room.
- */
-SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
-	     int size_goal)
+/* Of one write: the kernel takes no more at once. */
+#define MOST_WRITTEN 0x7ffff000
+
+/* The application is about to write so many bytes. */
+static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 {
-	const struct tcp_sock *tcp = bpf_core_cast(sk, struct tcp_sock);
-	__u64 left = msg->msg_iter.count;
+	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
 	struct dwell_span span;
 	struct passing passing;
 
-	span.seq = tcp->write_seq;
-	span.bytes = left < (__u32)size_goal ? left : (__u32)size_goal;
+	span.seq = READ(tcp, write_seq);
+	span.bytes = bytes < MOST_WRITTEN ? bytes : MOST_WRITTEN;
 	if (!dwell_grid_hit(&span, program.shift + thin))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 1) || !wanted_addresses(&passing.ends))
@@ -28,6 +26,18 @@ int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const s
 	choose(&passing.ends, span.flow);
 	pass_span(&passing, &span, 0, 0, pass_tx_socket);
 	return 0;
+}
+
+/* Fires before each piece of a write is copied, with what is left of it; and
+ * again where it had to wait for room.
+ */
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
+	     int size_goal)
+{
+	__u64 left = READ(msg, msg_iter.count);
+
+	return to_be_written(sk, left < (__u32)size_goal ? left : (__u32)size_goal);
 }
 
 /* LOCAL_OUT. */
@@ -42,12 +52,14 @@ int tx_ip(struct bpf_nf_ctx *context)
 
 static __always_inline int wanted_device(const struct sk_buff *skb)
 {
-	return wanted_namespace(skb->dev->nd_net.net);
+	return wanted_namespace(READ2(skb, dev, nd_net.net));
 }
 
 static __always_inline int is_ip(const struct sk_buff *skb)
 {
-	return skb->protocol == DWELL_ETH_IPV4 || skb->protocol == DWELL_ETH_IPV6;
+	__be16 protocol = READ(skb, protocol);
+
+	return protocol == DWELL_ETH_IPV4 || protocol == DWELL_ETH_IPV6;
 }
 
 SEC("tp_btf/net_dev_queue")
@@ -70,7 +82,7 @@ int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 static __always_inline int come_in(const struct sk_buff *skb)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_up(skb, skb->data, pass_rx_driver);
+		pass_up(skb, READ(skb, data), pass_rx_driver);
 	return 0;
 }
 
@@ -104,15 +116,15 @@ int rx_ip(struct bpf_nf_ctx *context)
 	return NF_ACCEPT;
 }
 
-SEC("tp_btf/tcp_probe")
-int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
+/* A connection takes a packet. */
+static __always_inline int taken_by_tcp(const struct sock *sk, const struct sk_buff *skb)
 {
-	const struct tcp_skb_cb *cb = bpf_core_cast(&skb->cb, struct tcp_skb_cb);
+	const struct tcp_skb_cb *cb = CAST(struct tcp_skb_cb, &skb->cb);
 	struct dwell_span span;
 	struct passing passing;
 
-	span.seq = cb->seq;
-	span.bytes = cb->end_seq - cb->seq;
+	span.seq = READ(cb, seq);
+	span.bytes = READ(cb, end_seq) - span.seq;
 	if (!dwell_grid_hit(&span, program.shift + thin))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 0) || !wanted_addresses(&passing.ends))
@@ -122,39 +134,56 @@ int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 	return 0;
 }
 
-/* Sockets of all kinds are told so. */
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(rx_ready, const struct sock *sk)
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 {
-	const struct tcp_sock *tcp;
+	return taken_by_tcp(sk, skb);
+}
+
+/* The application is told that it can read. Sockets of all kinds are told so. */
+static __always_inline int to_be_read(const struct sock *sk)
+{
+	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
 	struct reaching reaching;
 
-	if (sk->sk_protocol != IPPROTO_TCP || sk->__sk_common.skc_state == TCP_LISTEN)
+	if (READ(sk, sk_protocol) != IPPROTO_TCP || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
 		return 0;
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
-	tcp = bpf_core_cast(sk, struct tcp_sock);
-	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), tcp->rcv_nxt,
+	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), READ(tcp, rcv_nxt),
 					bpf_ktime_get_ns(), thin);
 	bpf_loop(DWELL_WALK_STEPS, reach_ready, &reaching, 0);
 	return 0;
 }
 
-/* After each piece that the application has read. */
-SEC("tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(rx_socket, const struct sock *sk)
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(rx_ready, const struct sock *sk)
 {
-	const struct tcp_sock *tcp;
+	return to_be_read(sk);
+}
+
+/* The application has read a piece. */
+static __always_inline int was_read(const struct sock *sk)
+{
+	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
 	struct reaching reaching;
 	__u64 flow;
 
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
-	tcp = bpf_core_cast(sk, struct tcp_sock);
 	flow = flow_of(&reaching.ends);
 	choose(&reaching.ends, flow);
-	reaching.walk = dwell_walk_from(&program, flow, tcp->copied_seq, bpf_ktime_get_ns(), thin);
+	reaching.walk =
+		dwell_walk_from(&program, flow, READ(tcp, copied_seq), bpf_ktime_get_ns(), thin);
 	if (bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
 		dwell_stack_count(0, DWELL_RX_UNWALKED);
 	return 0;
 }
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(rx_socket, const struct sock *sk)
+{
+	return was_read(sk);
+}
+
+#include "function.bpf.h"

@@ -117,7 +117,8 @@ pub struct Selection {
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     cpu_budget: Option<f64>,
 
-    /// Which hooks of the kernel to use (`dwell doctor` tells what this one has)
+    /// Which hooks of the kernel to use: the best that it has for each layer, or those of one
+    /// family where it has one (`dwell doctor` tells)
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
     hooks: String,
 }

@@ -1,0 +1,98 @@
+//! What the running kernel has, as far as the stack programs need it: from its types,
+//! and where these do not tell, by trying.
+
+use std::cell::OnceCell;
+
+use libbpf_rs::{
+    Object, OpenObject, ProgramType,
+    btf::{
+        Btf,
+        types::{Func, Typedef},
+    },
+};
+use serde::Serialize;
+
+use super::hooks::Place;
+use crate::{
+    Error,
+    host::{self, Capability},
+    load,
+};
+
+/// Loads programs that loop.
+pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
+    load::load(what, object).map_err(|error| {
+        if host::has_loop() {
+            error
+        } else {
+            Error::NoLoop { what }
+        }
+    })
+}
+
+/// Why a hook cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lack {
+    /// The kernel does not have it.
+    Hook,
+    /// The kernel has the place, and lets no program of this kind in.
+    Permission,
+}
+
+/// The running kernel.
+pub(super) struct Kernel {
+    btf: Option<Btf<'static>>,
+    netfilter: OnceCell<bool>,
+    fentry: OnceCell<bool>,
+    kprobe: OnceCell<bool>,
+}
+
+impl Kernel {
+    pub(super) fn of_this_host() -> Kernel {
+        Kernel {
+            btf: Btf::from_vmlinux().ok(),
+            netfilter: OnceCell::new(),
+            fentry: OnceCell::new(),
+            kprobe: OnceCell::new(),
+        }
+    }
+
+    /// Without types or privilege, loading says what is wrong.
+    pub(super) fn lack(&self, place: Place) -> Option<Lack> {
+        let has = |is_there: bool| (!is_there).then_some(Lack::Hook);
+        match place {
+            Place::Carried => None,
+            Place::Tracepoint(name) => {
+                has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}")))
+            }
+            Place::Netfilter(_) => has(tried(&self.netfilter, || {
+                ProgramType::Netfilter.is_supported().unwrap_or(false)
+            })),
+            Place::Fentry(function) => self.at_entry(function, &self.fentry, "try_fentry"),
+            Place::Kprobe(function) => self.at_entry(function, &self.kprobe, "try_kprobe"),
+        }
+    }
+
+    fn at_entry(&self, function: &str, cell: &OnceCell<bool>, trial: &str) -> Option<Lack> {
+        if !self.has_type::<Func<'_>>(function) {
+            return Some(Lack::Hook);
+        }
+        let is_let_in = tried(cell, || host::attaches(trial));
+        (!is_let_in).then_some(Lack::Permission)
+    }
+
+    /// Whether programs can read what they were not given, by its type.
+    pub(super) fn has_typed_reads(&self) -> bool {
+        self.has_type::<Func<'_>>("bpf_rdonly_cast")
+    }
+
+    fn has_type<'a, T: TryFrom<libbpf_rs::btf::BtfType<'a>>>(&'a self, name: &str) -> bool {
+        let Some(btf) = &self.btf else { return true };
+        btf.type_by_name::<T>(name).is_some()
+    }
+}
+
+fn tried(cell: &OnceCell<bool>, trial: impl FnOnce() -> bool) -> bool {
+    *cell.get_or_init(|| !Capability::missing(&Capability::TO_LOAD).is_empty() || trial())
+}
