@@ -132,3 +132,23 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
         sum_ns(&taken, Segment::DriverIp) + sum_ns(&taken, Segment::RxUnexplained)
     );
 }
+
+/// IPv6 writes their length into an option, which is there until a driver cannot segment them.
+#[test]
+fn root_packets_beyond_64_kib_are_stamped_at_ip() {
+    if !is_root() {
+        return;
+    }
+    const BYTES: usize = 4 << 20;
+    let loopback = ["up", "gso_max_size", "200000"];
+    let (taken, counters, _) = stamp(&PROFILES[0], 4096, &loopback, |client, server| {
+        thread::scope(|scope| {
+            scope.spawn(|| server.read_exact(&mut vec![0; BYTES]).unwrap());
+            client.write_all(&vec![1; BYTES]).unwrap();
+        });
+    });
+    assert!((900..=1024).contains(&count(&taken, Segment::TxTotal)));
+    for layer in [Layer::TxIp, Layer::TxQueue, Layer::RxDriver] {
+        assert!(counters.missed(layer) < 100, "{counters:?}");
+    }
+}

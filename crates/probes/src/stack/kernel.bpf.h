@@ -104,6 +104,10 @@ struct ipv6hdr {
 	__u8 bytes[40];
 };
 
+struct ipv6_opt_hdr {
+	__u8 bytes[2];
+};
+
 struct tcphdr {
 	__u8 bytes[20];
 };
@@ -128,6 +132,7 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 #define WIRE(type, name, at) const type *name = bpf_core_cast(at, type)
 #endif
 
+#define IPPROTO_HOPOPTS 0
 #define IPPROTO_TCP 6
 #define AF_INET 2
 #define AF_INET6 10

@@ -117,6 +117,19 @@ static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
 	return sk;
 }
 
+/* What follows the option with which IPv6 writes the length of packets beyond 64 KiB
+ * (RFC 2675), as it makes them for devices that segment. Only a lone option is read.
+ */
+static __always_inline __u8 jumbogram_next(const void *at, __u32 *head)
+{
+	WIRE(struct ipv6_opt_hdr, options, at + sizeof(struct ipv6hdr));
+
+	if (WIRE8(options, 1))
+		return 0;
+	*head += 8;
+	return WIRE8(options, 0);
+}
+
 /* Reads a packet from its IP header on, which is at `at`. False if it carries no byte
  * that is stamped, or is of no flow that is looked at.
  */
@@ -131,6 +144,7 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 	__u32 bytes = READ(skb, len) - before;
 	__u8 first = WIRE8(ip4, 0);
 	int is_ip4 = first >> 4 == 4;
+	__u8 next;
 	__u32 head;
 
 	if (is_ip4) {
@@ -141,11 +155,14 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 		if (WIRE16(ip4, 2))
 			bytes = WIRE16(ip4, 2);
 	} else {
-		if (first >> 4 != 6 || WIRE8(ip6, 6) != IPPROTO_TCP)
-			return 0;
+		next = WIRE8(ip6, 6);
 		head = sizeof(struct ipv6hdr);
 		if (WIRE16(ip6, 4))
 			bytes = WIRE16(ip6, 4) + head;
+		else if (next == IPPROTO_HOPOPTS)
+			next = jumbogram_next(at, &head);
+		if (first >> 4 != 6 || next != IPPROTO_TCP)
+			return 0;
 	}
 	/* headers may be in fragments, which cannot be read here */
 	if ((__s32)linear < (__s32)(head + sizeof(struct tcphdr)))
