@@ -3,6 +3,7 @@
 BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
 LAB_PACKAGES = bind9-dnsutils bpftool chromium dnsmasq-base iperf3 iproute2 iptables iputils-ping memcached nginx-light redis-server redis-tools tcpdump util-linux wireguard-go wireguard-tools wrk
 BENCH_PACKAGES = tcptrace tshark
+VM_PACKAGES = binutils busybox-static cpio kmod qemu-system-x86 xz-utils zstd
 
 # Loading BPF programs and making network namespaces takes root.
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
@@ -14,7 +15,7 @@ install = @missing=$$(for package in $(1); do dpkg -s $$package >/dev/null 2>&1 
 	$(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	$(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 
-.PHONY: help setup build test demo bench lint fuzz
+.PHONY: help setup build test vm demo bench lint fuzz
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -27,6 +28,12 @@ build: setup ## target/release/dwell
 test: setup ## every test; those that need root run as root
 	$(AS_ROOT) cargo test --workspace --locked
 	cargo test --locked --manifest-path fuzz/Cargo.toml
+
+vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines
+	$(call install,$(VM_PACKAGES))
+	tests/vm/kernels target/vm
+	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
+	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
 
 demo: build ## real traffic over links of known delay, and what dwell measures
 	$(SUDO) target/release/dwell lab demo
