@@ -136,16 +136,19 @@ function waterfall(cells) {
 	}
 	const most = Math.max(...shown.map(([n, cell]) => starts.get(n) + lengths.get(n) + (cell.bound ?? 0)));
 	const known = shown.map(([, cell]) => cell).filter((cell) => cell.count);
-	const x = linear(most, 8, 292);
-	const tail = logarithmic(Math.min(...known.map((cell) => cell.p50)), Math.max(...known.map((cell) => cell.p99)), 10, 190);
+	const x = linear(most, 8, BAR - 8);
+	const tail = logarithmic(Math.min(...known.map((cell) => cell.p50)), Math.max(...known.map((cell) => cell.p99)), 10, DOTS - 10);
 	const heads = ["count", "mean", "p50", "p90", "p99", "max", "share", "clock ±"];
 	const head = element("tr", {}, element("th", { scope: "col" }, "segment"),
 		...heads.map((text) => element("th", { scope: "col" }, text)),
-		element("th", { scope: "col", class: "left" }, axisCell(300, x.ticks, x.at, "mean")),
-		element("th", { scope: "col", class: "left" }, axisCell(200, thinned(tail.ticks, tail.at, 66), tail.at, "p50 and p99")));
+		element("th", { scope: "col", class: "left" }, axisCell(BAR, x.ticks, x.at, "mean")),
+		element("th", { scope: "col", class: "left" }, axisCell(DOTS, thinned(tail.ticks, tail.at, 66), tail.at, "p50 and p99")));
 	const rows = shown.map(([n, cell]) => waterfallRow(cells, n, cell, [starts.get(n), lengths.get(n)], x, tail));
 	return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
 }
+
+// Widths of the columns that are drawn.
+const [BAR, DOTS] = [250, 170];
 
 function axisCell(width, ticks, at, title) {
 	const svg = drawing(width, 30, `axis: ${title}`);
@@ -186,7 +189,7 @@ function waterfallRow(cells, n, cell, place, x, tail) {
 }
 
 function bar(leg, cell, [start, length], x, name) {
-	const svg = drawing(300, 28, `${name}: mean ${latency(cell.mean)}`, cell.bound === null ? "" : `give or take ${latency(cell.bound)} by the clocks`);
+	const svg = drawing(BAR, 28, `${name}: mean ${latency(cell.mean)}`, cell.bound === null ? "" : `give or take ${latency(cell.bound)} by the clocks`);
 	for (const value of x.ticks) svg.append(shape("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: 28 }));
 	if (!cell.count) return svg;
 	const [from, to] = [x.at(start), x.at(start + length)];
@@ -204,7 +207,7 @@ function bar(leg, cell, [start, length], x, name) {
 }
 
 function dots(leg, cell, tail, name) {
-	const svg = drawing(200, 28, `${name}: p50 ${latency(cell.p50)}, p99 ${latency(cell.p99)}`);
+	const svg = drawing(DOTS, 28, `${name}: p50 ${latency(cell.p50)}, p99 ${latency(cell.p99)}`);
 	for (const value of tail.ticks) svg.append(shape("line", { class: "grid", x1: tail.at(value), x2: tail.at(value), y1: 0, y2: 28 }));
 	if (!cell.count) return svg;
 	const style = `stroke:${colour(leg)};stroke-width:2`;
