@@ -40,7 +40,7 @@ static __always_inline void dwell_hop_step(void *embedder,
 					   const struct dwell_stack_place *place)
 {
 	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
-	__u64 tag = dwell_row_tag(pass->flow, slot);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
 	__u32 index = ((pass->flow >> 32) + (slot & program->cycle_mask)) & program->row_mask;
 	struct dwell_hop_row *row = dwell_hop_row_at(embedder, index);
 	struct dwell_stack_hop hop = {};

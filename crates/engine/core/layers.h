@@ -45,6 +45,8 @@ struct dwell_span {
 	__u64 flow; /* hash of source and destination */
 	__u32 seq;
 	__u32 bytes;
+	__u32 grid; /* which bytes are taken now: see dwell_grid_thin() */
+	__u32 reserved;
 };
 
 static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index);
@@ -55,8 +57,9 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
 static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
 					  int up, int again);
 
-/* Whether a byte of this flow is to be followed, where not all are. */
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns);
+/* Whether a byte of this flow is to be followed, where not all are: down or up. */
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
+					   __u64 now_ns);
 
 /* Several CPUs may count at once. */
 static __always_inline void dwell_flow_segment_add(struct dwell_flow_segment *flow, __u64 ns)
@@ -102,9 +105,24 @@ static __always_inline int dwell_grid_hit(const struct dwell_span *span, __u32 s
 	return dwell_grid_from(span->seq, shift) - span->seq < span->bytes;
 }
 
-static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 slot)
+/* Of the grid, each 2^thin-th byte is taken; a row of another epoch is another byte's.
+ * User space changes both while packets pass, so a run reads them once, together.
+ */
+static __always_inline __u32 dwell_grid_thin(__u32 grid)
 {
-	return dwell_mix(flow, slot) | 1;
+	return grid & 31;
+}
+
+/* True if one of the bytes is taken. */
+static __always_inline int dwell_span_hit(const struct dwell_stack_program *program,
+					  const struct dwell_span *span)
+{
+	return dwell_grid_hit(span, program->shift + dwell_grid_thin(span->grid));
+}
+
+static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 grid, __u32 slot)
+{
+	return dwell_mix(flow + (grid >> 8), slot) | 1;
 }
 
 static __always_inline struct dwell_row *dwell_row_of(void *embedder,
@@ -286,29 +304,52 @@ struct dwell_pass {
 	__u32 slot;   /* the first one, in grid bytes */
 	__u32 stride; /* from one to the next */
 	__u32 steps;  /* how many */
+	__u32 grid;   /* that of the span */
 };
 
+/* With a pace, most rows are not taken again before the same numbers come round: what is
+ * over, or is older than any byte gets, is of a byte 4 GiB before.
+ */
+#define DWELL_ROW_AGE_NS (60ULL * 1000 * 1000 * 1000)
+
+static __always_inline int dwell_row_is_over(const struct dwell_row *row, __u32 layer, __u64 now_ns)
+{
+	int up = layer > DWELL_TX_DRIVER;
+
+	if (row->stamp_ns[up ? DWELL_RX_SOCKET : DWELL_TX_DRIVER])
+		return 1;
+	return row->stamp_ns[layer] && now_ns > row->stamp_ns[layer] + DWELL_ROW_AGE_NS;
+}
+
 /* Where bytes are chosen, they are by the first layer, or by IP for drivers that no hook
- * stamps; the others follow.
+ * stamps; the others follow. With a pace that would be what the driver's passed over.
  */
 static __always_inline int dwell_row_wanted(void *embedder,
 					    const struct dwell_stack_program *program,
-					    const struct dwell_row *row, __u64 tag, __u32 layer,
-					    const struct dwell_pass *pass)
+					    struct dwell_row *row, __u64 tag, __u32 slot,
+					    __u32 layer, const struct dwell_pass *pass)
 {
-	if ((!program->chosen && !program->pace_ns) || row->tag == tag)
+	int first = layer == program->tx_first || layer == program->rx_first ||
+		    (layer == DWELL_RX_IP && !program->pace_ns);
+
+	if (!program->chosen && !program->pace_ns)
 		return 1;
-	if (layer != program->tx_first && layer != program->rx_first && layer != DWELL_RX_IP)
+	if (row->tag == tag &&
+	    !(first && program->pace_ns && dwell_row_is_over(row, layer, pass->now_ns)))
+		return 1;
+	if (!first)
 		return 0;
-	return dwell_may_begin(embedder, pass->flow, pass->now_ns);
+	if (row->tag == tag)
+		row->tag = 0;
+	return dwell_may_begin(embedder, pass->flow, slot, layer > DWELL_TX_DRIVER, pass->now_ns);
 }
 
-/* Of a span that has a grid byte. Of the grid, each 2^thin-th is taken. */
+/* Of a span that has a grid byte. */
 static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_program *program,
 						       const struct dwell_span *span, __u64 now_ns,
-						       __u64 tcp_ns, __u32 device, __u32 thin)
+						       __u64 tcp_ns, __u32 device)
 {
-	__u32 shift = program->shift & 31;
+	__u32 shift = program->shift & 31, thin = dwell_grid_thin(span->grid);
 	__u32 first = dwell_grid_from(span->seq, shift + thin);
 	__u32 steps = ((span->bytes - (first - span->seq) - 1) >> ((shift + thin) & 31)) + 1;
 	__u32 slot = first >> shift, stride = 1U << (thin & 31);
@@ -325,6 +366,7 @@ static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_
 		.slot = slot,
 		.stride = stride,
 		.steps = steps,
+		.grid = span->grid,
 	};
 }
 
@@ -414,11 +456,11 @@ static __always_inline void dwell_pass_step(void *embedder,
 					    struct dwell_pass *pass, __u32 layer)
 {
 	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
-	__u64 tag = dwell_row_tag(pass->flow, slot);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
 	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, slot);
 
 	pass->slot += pass->stride;
-	if (!row || !dwell_row_wanted(embedder, program, row, tag, layer, pass))
+	if (!row || !dwell_row_wanted(embedder, program, row, tag, slot, layer, pass))
 		return;
 	if (layer == DWELL_TX_IP)
 		dwell_pass_ip(embedder, row, tag, pass);
@@ -440,19 +482,20 @@ struct dwell_walk_back {
 	__u32 slot;
 	__u32 misses;
 	__u32 stride;
-	__u32 reserved;
+	__u32 grid;
 };
 
 static __always_inline struct dwell_walk_back dwell_walk_from(
-	const struct dwell_stack_program *program, __u64 flow, __u32 end, __u64 now_ns, __u32 thin)
+	const struct dwell_stack_program *program, __u64 flow, __u32 end, __u64 now_ns, __u32 grid)
 {
-	__u32 stride = 1U << (thin & 31);
+	__u32 stride = 1U << dwell_grid_thin(grid);
 
 	return (struct dwell_walk_back){
 		.flow = flow,
 		.now_ns = now_ns,
 		.slot = ((end - 1) >> (program->shift & 31)) & ~(stride - 1),
 		.stride = stride,
+		.grid = grid,
 	};
 }
 
@@ -462,7 +505,7 @@ static __always_inline int dwell_walk_step_back(void *embedder,
 						struct dwell_walk_back *walk, __u32 layer)
 {
 	__u32 slot = walk->slot;
-	__u64 tag = dwell_row_tag(walk->flow, slot);
+	__u64 tag = dwell_row_tag(walk->flow, walk->grid, slot);
 	struct dwell_row *row = dwell_row_of(embedder, program, walk->flow, slot);
 	struct dwell_row copy;
 

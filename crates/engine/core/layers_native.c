@@ -34,11 +34,14 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 	layers->passages++;
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns)
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
+					   __u64 now_ns)
 {
 	struct dwell_layers *layers = embedder;
 
 	(void)flow;
+	(void)slot;
+	(void)up;
 	if (now_ns < layers->due_ns)
 		return 0;
 	layers->due_ns = now_ns + layers->program.pace_ns;
@@ -83,13 +86,13 @@ __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_ad
 void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
 		       __u64 now_ns, __u64 tcp_ns, __u32 device)
 {
-	struct dwell_span span = {flow, seq, bytes};
+	struct dwell_span span = {flow, seq, bytes, layers->grid, 0};
 	struct dwell_pass pass;
 
 	layers->passages = 0;
-	if (!dwell_grid_hit(&span, layers->program.shift + layers->thin))
+	if (!dwell_span_hit(&layers->program, &span))
 		return;
-	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device, layers->thin);
+	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device);
 	for (__u32 step = 0; step < pass.steps; step++)
 		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
@@ -98,7 +101,7 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 			__u64 now_ns)
 {
 	struct dwell_walk_back walk =
-		dwell_walk_from(&layers->program, flow, end, now_ns, layers->thin);
+		dwell_walk_from(&layers->program, flow, end, now_ns, layers->grid);
 
 	layers->passages = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)
@@ -109,12 +112,12 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,
 			const struct dwell_stack_place *place, __u64 now_ns)
 {
-	struct dwell_span span = {flow, seq, bytes};
+	struct dwell_span span = {flow, seq, bytes, layers->grid, 0};
 	struct dwell_pass pass;
 
-	if (!dwell_grid_hit(&span, layers->program.shift + layers->thin))
+	if (!dwell_span_hit(&layers->program, &span))
 		return;
-	pass = dwell_pass_of(&layers->program, &span, now_ns, 0, 0, layers->thin);
+	pass = dwell_pass_of(&layers->program, &span, now_ns, 0, 0);
 	for (__u32 step = 0; step < pass.steps; step++)
 		dwell_hop_step(layers, &layers->program, &pass, place);
 }

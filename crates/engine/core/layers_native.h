@@ -20,7 +20,7 @@ struct dwell_layers {
 	/* of the flow that is at work; the caller empties it */
 	struct dwell_stack_passage passage[DWELL_LAYERS_PASSAGES];
 	__u32 passages; /* how many there were */
-	__u32 thin;     /* of the grid, each 2^thin-th byte is taken */
+	__u32 grid;     /* as dwell_grid_thin() takes it */
 	struct dwell_hop_row *hop_rows;
 	struct dwell_stack_hop hop[DWELL_LAYERS_PASSAGES];
 	__u64 hop_ns[DWELL_LAYERS_PASSAGES];

@@ -3,7 +3,8 @@
 use std::{
     fs,
     io::{IsTerminal, Write, stdout},
-    path::PathBuf,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -104,6 +105,16 @@ fn flow_end(text: &str) -> Result<FlowEnd, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args
+        .output
+        .as_ref()
+        .is_some_and(|output| is_same(output, &args.store))
+    {
+        return Err(Failure::usage(anyhow!(
+            "{} is the store: name another file with --output",
+            args.store.display()
+        )));
+    }
     if args.output.is_none() && stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "the page is for a browser, and not for a terminal: name a file with --output"
@@ -157,7 +168,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
     match &args.output {
-        Some(path) => fs::write(path, page)
+        Some(path) => replace(path, page)
             .with_context(|| format!("cannot write {}", path.display()))
             .map_err(Failure::usage),
         None => match stdout().lock().write_all(page) {
@@ -168,6 +179,28 @@ fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
             _ => Ok(()),
         },
     }
+}
+
+/// So that there is no half of a page.
+fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
+    if path.exists() && !path.is_file() {
+        // A pipe or a device is written, and not put aside.
+        return Ok(fs::write(path, page)?);
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(page)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino())).ok();
+    inode(one).is_some_and(|found| Some(found) == inode(other))
 }
 
 fn unusable(error: StoreError) -> Failure {

@@ -356,6 +356,18 @@ fn what_is_not_known_is_said() {
 }
 
 #[test]
+fn a_page_does_not_take_the_place_of_its_store() {
+    let stored = Stored::with(["web", "db"], 1);
+    let store = stored.path("store");
+    let store = store.to_str().unwrap();
+    let before = std::fs::read(store).unwrap();
+    let run = dwell(&["report", "--store", store, "--output", store]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains("is the store"), "{run}");
+    assert_eq!(std::fs::read(store).unwrap(), before);
+}
+
+#[test]
 fn options_choose_what_is_in_the_page() {
     let stored = Stored::with(["web", "db"], 5);
     let capped = stored.report(&["--max-flows", "2"]);

@@ -342,8 +342,18 @@ impl Waiting {
         let mut is_taken = false;
         match half.passage.direction {
             Direction::Tx => {
-                // A copy that left after the byte had come is none that it came by.
-                let is_late = self.rx.is_some_and(|rx| rx.edge_ns < half.edge_ns);
+                // A copy that left after the byte had come is none that it came by. If it is the
+                // only one, what came is of the byte that had the number 4 GiB before.
+                let is_late = self.rx.is_some_and(|rx| {
+                    rx.edge_ns.saturating_add(rx.bound_ns + half.bound_ns) < half.edge_ns
+                });
+                if self.tx.is_none() && is_late {
+                    if again {
+                        return None;
+                    }
+                    (self.tx, self.rx, self.resent) = (Some(half), None, false);
+                    return Some(Direction::Rx);
+                }
                 self.resent |= again && (self.tx.is_none() || !is_late);
                 // A first copy that is later is of the byte that has the number now, 4 GiB after
                 // the one that nobody has read.

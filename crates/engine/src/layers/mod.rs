@@ -24,6 +24,12 @@ use crate::{
     measure::{Endpoint, endpoint},
 };
 
+/// The word that says which bytes are taken, after another: of the grid each 2^thin-th,
+/// and of a new epoch, so that what was begun before is another byte's.
+pub fn next_grid(grid: u32, thin: u32) -> u32 {
+    ((grid >> 8).wrapping_add(1) << 8) | (thin & 31)
+}
+
 /// Where a byte is stamped, in the order in which it passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 
 use zerocopy::FromBytes;
 
-use super::{Config, Counters, Hop, Layer, Passage, Place, Segment};
+use super::{Config, Counters, Hop, Layer, Passage, Place, Segment, next_grid};
 use crate::{abi, histogram::Histogram, table};
 
 /// Bytes of a flow: from a sequence number on.
@@ -153,9 +153,10 @@ impl Path {
         hops.take(self.core.hops as usize).collect()
     }
 
-    /// From now on, of the grid only each 2^thin-th byte is taken.
+    /// From now on, of the grid only each 2^thin-th byte is taken, and what was begun
+    /// before is another byte's.
     pub fn thin(&mut self, thin: u32) {
-        self.core.thin = thin;
+        self.core.grid = next_grid(self.core.grid, thin);
     }
 
     /// What a segment took.

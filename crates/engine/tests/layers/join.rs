@@ -413,3 +413,18 @@ fn a_passage_without_the_stamp_at_the_driver_has_no_edge() {
     assert_eq!(Half::edge_of(&passage), None);
     assert!(Half::edge_of(&sent(0, MS).passage).is_some());
 }
+
+/// Its other half was lost on the way to the collector: the number comes round 4 GiB later.
+#[test]
+fn what_came_alone_is_not_joined_with_what_left_long_after() {
+    let mut joiner = joiner();
+    joiner.add(read(0, MS));
+    joiner.add(sent(0, 4 * S));
+    joiner.add(read(0, 4 * S + 5 * MS));
+    let windows = all(&mut joiner);
+    let counters = joiner.counters();
+    assert_eq!(counters.clock_faults, 0);
+    assert_eq!((counters.matched, counters.unmatched_rx), (1, 1));
+    let (_, path) = &windows[0].paths[0];
+    assert_eq!(path.leg(Leg::Network).sum_ns(), u128::from(5 * MS));
+}

@@ -192,10 +192,23 @@ fn a_thinner_grid_has_each_second_byte_of_the_one_before() {
     assert_eq!(host.count(Segment::TxTotal), 2);
     assert_eq!(host.count(Segment::RxTotal), 2);
     host.path.thin(0);
-    host.send(0, 4 * GRID, 9_000_000);
     host.arrive(GRID, 1, 9_000_000);
     host.reach(2 * GRID, Layer::RxSocket, 9_005_000);
     assert_eq!(host.count(Segment::RxTotal), 3);
+}
+
+/// As when programs were away for a while: the rest of its way is not seen.
+#[test]
+fn what_was_begun_before_the_grid_changed_is_not_ended_after() {
+    let mut host = Host::new();
+    host.pass(0, 100, Layer::TxSocket, 1_000);
+    host.arrive(GRID, 100, 1_000);
+    host.path.thin(0);
+    host.leave_ip(0, 100, 3_000_000_000, 3_000_000_000);
+    host.pass_packet(0, 100, Layer::TxDriver, 3_000_000_000, 3_000_001_000);
+    host.reach(2 * GRID, Layer::RxSocket, 3_000_000_000);
+    assert_eq!(host.count(Segment::TxTotal), 0);
+    assert_eq!(host.count(Segment::RxTotal), 0);
 }
 
 #[test]
@@ -213,4 +226,29 @@ fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
         0,
         "not chosen is not missed"
     );
+}
+
+/// A sequence number comes round, and its row was taken by no other byte.
+#[test]
+fn with_a_pace_a_byte_is_not_taken_for_the_one_4_gib_before() {
+    let mut host = Host::with(&Config {
+        pace_ns: 1_000_000,
+        ..Config::default()
+    });
+    let long_after = 30_000_000_000;
+    host.send(GRID, 100, 1_000);
+    host.arrive(GRID, 100, 2_000_000);
+    host.reach(GRID + 100, Layer::RxSocket, 2_005_000);
+    host.send(GRID, 100, long_after);
+    host.arrive(GRID, 100, long_after + 2_000_000);
+    host.reach(GRID + 100, Layer::RxSocket, long_after + 2_005_000);
+    assert_eq!(host.count(Segment::RxTotal), 2);
+    assert_eq!(host.sum_ns(Segment::RxTotal), 10_000);
+    assert_eq!(host.count(Segment::TxTotal), 2);
+    // due, as on loopback the way up followed the way down; then it is not
+    for (after_ns, count) in [(2_100_000, 3), (2_200_000, 3)] {
+        host.arrive(GRID, 100, long_after + after_ns);
+        host.reach(GRID + 100, Layer::RxSocket, long_after + after_ns + 5_000);
+        assert_eq!(host.count(Segment::RxTotal), count);
+    }
 }

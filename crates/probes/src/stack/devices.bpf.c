@@ -28,7 +28,10 @@ struct {
 
 /* Names of devices; of those that are gone too. */
 struct device_name {
-	char name[16];
+	union {
+		char name[16];
+		__u64 words[2];
+	};
 };
 
 struct {
@@ -105,7 +108,8 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 {
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns)
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
+					   __u64 now_ns)
 {
 	return 0;
 }
@@ -127,11 +131,13 @@ static long cross(__u32 index, void *context)
 static __always_inline void note_name(const struct net_device *device,
 				      const struct dwell_stack_place *place)
 {
+	const struct device_name *known = bpf_map_lookup_elem(&names, place);
 	struct device_name name = {};
 
-	if (bpf_map_lookup_elem(&names, place))
-		return;
 	bpf_probe_read_kernel_str(&name.name, sizeof(name.name), &device->name);
+	/* numbers of namespaces and devices are given again */
+	if (known && known->words[0] == name.words[0] && known->words[1] == name.words[1])
+		return;
 	bpf_map_update_elem(&names, place, &name, BPF_ANY);
 }
 
@@ -156,7 +162,7 @@ static __always_inline int at_device(const struct sk_buff *skb, const void *at, 
 	crossing.place.device = READ(device, ifindex);
 	crossing.place.point = point;
 	note_name(device, &crossing.place);
-	crossing.pass = dwell_pass_of(&program, &span, bpf_ktime_get_ns(), 0, 0, thin);
+	crossing.pass = dwell_pass_of(&program, &span, bpf_ktime_get_ns(), 0, 0);
 	bpf_loop(crossing.pass.steps, cross, &crossing, 0);
 	return 0;
 }

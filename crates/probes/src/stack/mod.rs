@@ -22,7 +22,7 @@ use std::{
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment},
+    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, next_grid},
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
@@ -51,7 +51,7 @@ static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_pr
 
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
-const THIN: &str = ".data.thin";
+const GRID: &str = ".data.grid";
 const PASSAGES: &str = "passages";
 
 /// Flows that are known to be chosen at once; of more, the ones that were longest without
@@ -107,6 +107,7 @@ pub struct Probe {
     object: Object,
     hooks: Vec<&'static Hook>,
     generation: u32,
+    grid: u32,
     passages: Passages,
 }
 
@@ -188,6 +189,7 @@ impl Probe {
             object,
             hooks,
             generation: 0,
+            grid: 0,
             passages,
         })
     }
@@ -196,6 +198,8 @@ impl Probe {
     /// layer that is not watched yet. Netfilter hooks are those of this thread's
     /// network namespace.
     pub fn attach(&mut self) -> Result<(), Error> {
+        // What was on its way when they were last attached is not seen to its end.
+        self.thin(self.grid & 31)?;
         for hook in self.hooks.iter().rev() {
             if hook.place == Place::Carried {
                 continue;
@@ -228,11 +232,12 @@ impl Probe {
     }
 
     /// From now on, of the bytes that are on the grid only each 2^thin-th is stamped. Those
-    /// that are on their way meanwhile may be left out.
+    /// that are on their way are left out.
     pub fn thin(&mut self, thin: u32) -> Result<(), Error> {
-        load::map(&mut self.object, THIN)
-            .update(&[0; 4], &thin.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("write", THIN))
+        self.grid = next_grid(self.grid, thin);
+        load::map(&mut self.object, GRID)
+            .update(&[0; 4], &self.grid.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("write", GRID))
     }
 
     /// The hooks that are used.

@@ -20,8 +20,8 @@ SEC(".rodata.program") struct dwell_stack_program program = {};
 /* Which half of the histograms is written: user space reads the other. */
 SEC(".data.generation") __u32 generation = 0;
 
-/* Of the grid, each 2^thin-th byte is taken: user space keeps to a budget by it. */
-SEC(".data.thin") __u32 thin = 0;
+/* Which bytes are taken: user space keeps to a budget by it. Read once a run. */
+SEC(".data.grid") volatile __u32 grid = 0;
 
 static __always_inline int wanted_namespace(const struct net *net)
 {
@@ -173,7 +173,8 @@ static __always_inline int read_packet(const struct sk_buff *skb, const void *at
 		return 0;
 	span->seq = dwell_ntohl(WIRE32(tcp, 4));
 	span->bytes = bytes - head;
-	if (!dwell_grid_hit(span, program.shift + thin))
+	span->grid = grid;
+	if (!dwell_span_hit(&program, span))
 		return 0;
 	if (sk)
 		return ends_of_socket(sk, ends, 1);

@@ -23,11 +23,20 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-/* Flows that were chosen, by their hash, and when the next byte of each is due. */
+/* A flow that was chosen. With a pace, one byte of it is on its way up at a time: so that
+ * it is found when it is read, however much else was.
+ */
+struct choice {
+	__u64 due_ns;   /* when the next byte is */
+	__u64 begun_ns; /* since when one is on its way up; 0 if none is */
+	__u32 slot;     /* which */
+	__u32 reserved;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u64);
-	__type(value, __u64);
+	__type(value, struct choice);
 	__uint(max_entries, 1);
 } chosen SEC(".maps");
 
@@ -152,21 +161,57 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 	bpf_ringbuf_submit(passage, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u64 now_ns)
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
+					   __u64 now_ns)
 {
-	__u64 *due_ns = bpf_map_lookup_elem(&chosen, &flow);
-	__u64 next_ns = now_ns + program.pace_ns;
+	struct choice *choice = bpf_map_lookup_elem(&chosen, &flow);
+	struct choice next = {.due_ns = now_ns + program.pace_ns};
 
-	if (!due_ns) {
+	if (up) {
+		next.begun_ns = now_ns;
+		next.slot = slot;
+	}
+	if (!choice) {
 		if (program.chosen)
 			return 0;
-		bpf_map_update_elem(&chosen, &flow, &next_ns, BPF_ANY);
+		bpf_map_update_elem(&chosen, &flow, &next, BPF_ANY);
 		return 1;
 	}
-	if (now_ns < *due_ns)
+	if (!program.pace_ns)
+		return 1;
+	if (now_ns < choice->due_ns)
 		return 0;
-	*due_ns = next_ns;
+	if (up && choice->begun_ns && now_ns < choice->begun_ns + DWELL_ROW_AGE_NS)
+		return 0;
+	*choice = next;
 	return 1;
+}
+
+/* How many steps a walk back from `end` may take. With a pace one, to the byte that is on
+ * its way, if it is among those.
+ */
+static __always_inline __u32 walk_steps(struct dwell_walk_back *walk, __u32 end)
+{
+	struct choice *choice;
+
+	if (!program.pace_ns)
+		return DWELL_WALK_STEPS;
+	choice = bpf_map_lookup_elem(&chosen, &walk->flow);
+	if (!choice || !choice->begun_ns)
+		return 0;
+	if ((__s32)((choice->slot << (program.shift & 31)) - end) >= 0)
+		return 0;
+	walk->slot = choice->slot;
+	return 1;
+}
+
+/* The byte that was on its way up is read. */
+static __always_inline void end_choice(__u64 flow)
+{
+	struct choice *choice = bpf_map_lookup_elem(&chosen, &flow);
+
+	if (choice)
+		choice->begun_ns = 0;
 }
 
 static __always_inline int is_chosen_process(void)
@@ -185,7 +230,8 @@ static __always_inline int is_chosen_process(void)
  */
 static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 flow)
 {
-	__u64 back, due_ns = 0;
+	struct choice choice = {};
+	__u64 back;
 
 	if (!program.chosen || bpf_map_lookup_elem(&chosen, &flow))
 		return;
@@ -193,8 +239,8 @@ static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 fl
 				      bpf_current_task_under_cgroup(&cgroup, 0) == 1))
 		return;
 	back = dwell_flow_hash(program.seed, &ends->dst, &ends->src, ends->dport, ends->sport);
-	bpf_map_update_elem(&chosen, &flow, &due_ns, BPF_ANY);
-	bpf_map_update_elem(&chosen, &back, &due_ns, BPF_ANY);
+	bpf_map_update_elem(&chosen, &flow, &choice, BPF_ANY);
+	bpf_map_update_elem(&chosen, &back, &choice, BPF_ANY);
 }
 
 /* What bpf_loop() hands on: bytes, and whose. */
@@ -227,7 +273,7 @@ typedef long (*pass_step)(__u32 index, void *context);
 static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span,
 				      __u64 tcp_ns, __u32 device, pass_step step)
 {
-	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device, thin);
+	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device);
 	bpf_loop(passing->pass.steps, step, passing, 0);
 }
 
@@ -247,8 +293,9 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 	pass_span(&passing, &span, READ(skb, tstamp), 0, step);
 }
 
-/* On the way up, with its IP header at `at`. */
-static __always_inline void pass_up(const struct sk_buff *skb, const void *at, pass_step step)
+/* On the way up, with its IP header at `at`. `from` is where it came in, or 0. */
+static __always_inline void pass_up_from(const struct sk_buff *skb, const void *at, __u32 from,
+					 pass_step step)
 {
 	struct passing passing;
 	struct dwell_span span;
@@ -256,7 +303,20 @@ static __always_inline void pass_up(const struct sk_buff *skb, const void *at, p
 	if (!read_packet(skb, at, 0, &passing.ends, &span) || !wanted_addresses(&passing.ends))
 		return;
 	span.flow = flow_of(&passing.ends);
-	pass_span(&passing, &span, 0, READ2(skb, dev, ifindex), step);
+	pass_span(&passing, &span, 0, from, step);
+}
+
+static __always_inline void pass_up(const struct sk_buff *skb, const void *at, pass_step step)
+{
+	pass_up_from(skb, at, 0, step);
+}
+
+/* At the driver. A packet that passes two hooks of one device (ifb) came in once. */
+static __always_inline void pass_in(const struct sk_buff *skb, __u32 hook)
+{
+	__u32 from = READ2(skb, dev, ifindex) << 2 | hook;
+
+	pass_up_from(skb, READ(skb, data), from, pass_rx_driver);
 }
 
 /* The same of a walk back. */

@@ -18,7 +18,8 @@ static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 
 	span.seq = READ(tcp, write_seq);
 	span.bytes = bytes < MOST_WRITTEN ? bytes : MOST_WRITTEN;
-	if (!dwell_grid_hit(&span, program.shift + thin))
+	span.grid = grid;
+	if (!dwell_span_hit(&program, &span))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 1) || !wanted_addresses(&passing.ends))
 		return 0;
@@ -79,31 +80,31 @@ int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 }
 
 /* The network header is not known yet; the link's has been taken off. */
-static __always_inline int come_in(const struct sk_buff *skb)
+static __always_inline int come_in(const struct sk_buff *skb, __u32 hook)
 {
 	if (is_ip(skb) && wanted_device(skb))
-		pass_up(skb, READ(skb, data), pass_rx_driver);
+		pass_in(skb, hook);
 	return 0;
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(rx_driver_napi, const struct sk_buff *skb)
 {
-	return come_in(skb);
+	return come_in(skb, 1);
 }
 
 /* Of drivers without NAPI: veth, loopback. */
 SEC("tp_btf/netif_rx")
 int BPF_PROG(rx_driver, const struct sk_buff *skb)
 {
-	return come_in(skb);
+	return come_in(skb, 2);
 }
 
 /* Of those that hand packets on at once: tun; bridges, for what is theirs. */
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(rx_driver_at_once, const struct sk_buff *skb)
 {
-	return come_in(skb);
+	return come_in(skb, 3);
 }
 
 /* PRE_ROUTING. */
@@ -125,7 +126,8 @@ static __always_inline int taken_by_tcp(const struct sock *sk, const struct sk_b
 
 	span.seq = READ(cb, seq);
 	span.bytes = READ(cb, end_seq) - span.seq;
-	if (!dwell_grid_hit(&span, program.shift + thin))
+	span.grid = grid;
+	if (!dwell_span_hit(&program, &span))
 		return 0;
 	if (!ends_of_socket(sk, &passing.ends, 0) || !wanted_addresses(&passing.ends))
 		return 0;
@@ -145,14 +147,16 @@ static __always_inline int to_be_read(const struct sock *sk)
 {
 	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
 	struct reaching reaching;
+	__u32 end;
 
 	if (READ(sk, sk_protocol) != IPPROTO_TCP || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
 		return 0;
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
-	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), READ(tcp, rcv_nxt),
-					bpf_ktime_get_ns(), thin);
-	bpf_loop(DWELL_WALK_STEPS, reach_ready, &reaching, 0);
+	end = READ(tcp, rcv_nxt);
+	reaching.walk =
+		dwell_walk_from(&program, flow_of(&reaching.ends), end, bpf_ktime_get_ns(), grid);
+	bpf_loop(walk_steps(&reaching.walk, end), reach_ready, &reaching, 0);
 	return 0;
 }
 
@@ -167,16 +171,20 @@ static __always_inline int was_read(const struct sock *sk)
 {
 	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
 	struct reaching reaching;
+	__u32 end, steps;
 	__u64 flow;
 
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
 	flow = flow_of(&reaching.ends);
 	choose(&reaching.ends, flow);
-	reaching.walk =
-		dwell_walk_from(&program, flow, READ(tcp, copied_seq), bpf_ktime_get_ns(), thin);
-	if (bpf_loop(DWELL_WALK_STEPS, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
+	end = READ(tcp, copied_seq);
+	reaching.walk = dwell_walk_from(&program, flow, end, bpf_ktime_get_ns(), grid);
+	steps = walk_steps(&reaching.walk, end);
+	if (bpf_loop(steps, reach_socket, &reaching, 0) >= DWELL_WALK_STEPS)
 		dwell_stack_count(0, DWELL_RX_UNWALKED);
+	if (steps == 1)
+		end_choice(flow);
 	return 0;
 }
 

@@ -58,6 +58,7 @@ struct StatusObject<'a> {
     tx_displaced: u64,
     rx_displaced: u64,
     rx_unwalked: u64,
+    passages_lost: u64,
     flows_untold: u64,
     missed: BTreeMap<&'a str, u64>,
 }
@@ -157,6 +158,7 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         tx_displaced: counters.tx_displaced,
         rx_displaced: counters.rx_displaced,
         rx_unwalked: counters.rx_unwalked,
+        passages_lost: counters.passages_lost,
         flows_untold: counters.flows_untold,
         missed: Layer::ALL
             .iter()
@@ -253,15 +255,17 @@ pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
             stack.sample_bytes
         ),
     );
-    if sent == 0 && read == 0 && stack.hops.is_empty() {
+    let again = [Direction::Tx, Direction::Rx].map(|way| bytes(stack.again, way));
+    let is_any = sent > 0 || read > 0 || again != [0, 0];
+    if !is_any && stack.hops.is_empty() {
         return;
     }
-    if sent > 0 || read > 0 {
+    if is_any {
         put(out, format_args!("{:<17}", "segment"));
         heads(HEADS.len(), out);
     }
     lines(stack.rows, out);
-    if [Direction::Tx, Direction::Rx].map(|way| bytes(stack.again, way)) != [0, 0] {
+    if again != [0, 0] {
         put(out, format_args!("sent again, or came again\n"));
         lines(stack.again, out);
     }

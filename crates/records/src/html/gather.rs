@@ -48,7 +48,15 @@ impl Report {
             let mut named = hosts.iter().filter(|(host, _)| *host == number);
             choice.hosts.is_empty() || named.any(|(_, name)| choice.hosts.contains(name))
         };
-        let mut flows = store.flows(span)?;
+        let wanted: Vec<i64> = match choice.hosts.as_slice() {
+            [] => Vec::new(),
+            _ => hosts
+                .iter()
+                .map(|(number, _)| *number)
+                .filter(|number| is_wanted(*number))
+                .collect(),
+        };
+        let mut flows = store.flows(span, &wanted)?;
         flows.retain(|(_, ends, _)| choice.takes(ends));
         let flows_known = flows.len();
         flows.truncate(choice.most_flows);

@@ -372,8 +372,8 @@ function notes(cells, flows) {
 	if (resent && !flows) told.push(`${counted(resent.count, "bytes")} that TCP sent more than once ${resent.count === 1 ? "is" : "are"} left out: they took ${latency(resent.mean_ns)} on average.`);
 	const doubtful = Math.max(0, ...[...cells].map(([, cell]) => cell.doubtful));
 	if (doubtful) told.push(`Of ${counted(doubtful, "bytes")} the clocks may be wrong by more than the collector was asked to allow (--max-clock-error).`);
-	const clamped = [...cells].reduce((sum, [, cell]) => sum + cell.clamped, 0);
-	if (clamped) told.push(`${counted(clamped, "values")} came out below 0, by no more than the clocks may be wrong, and ${clamped === 1 ? "is" : "are"} counted as 0.`);
+	const clamped = Math.max(0, ...[...cells].map(([, cell]) => cell.clamped));
+	if (clamped) told.push(`The network time of ${counted(clamped, "bytes")} came out below 0, by no more than the clocks may be wrong, and is counted as 0.`);
 	if (has("network") && [...cells].some(([, cell]) => cell.bound)) told.push("Brackets at the end of a bar: by how much the clocks of the two hosts may be wrong.");
 	if (!data.flows.length) told.push("No flow was told apart.");
 	else if (data.flows.length < data.flows_known) {

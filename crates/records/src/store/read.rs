@@ -139,16 +139,29 @@ impl Reader {
         })
     }
 
-    /// Each flow with its number and how many of its bytes were stamped, most first.
-    pub fn flows(&self, span: Span) -> Result<Vec<(i64, Ends, u64)>, StoreError> {
-        let sql = "SELECT flow_id, src, sport, dst, dport, sum(n) AS n FROM (
-            SELECT flow_id, count AS n FROM interval
-                WHERE segment = 'total' AND NOT resent AND time_ns > ?1 AND time_ns <= ?2
-            UNION ALL SELECT flow_id, count FROM path
-                WHERE segment = 'end-to-end' AND NOT resent AND time_ns > ?1 AND time_ns <= ?2)
-            JOIN flow USING (flow_id) GROUP BY flow_id ORDER BY n DESC, flow_id";
+    /// Each flow that one of these hosts saw, or any if there are none, with its number and
+    /// how many of its bytes were stamped where most were; most first.
+    pub fn flows(&self, span: Span, hosts: &[i64]) -> Result<Vec<(i64, Ends, u64)>, StoreError> {
+        let list = hosts.iter().map(i64::to_string).collect::<Vec<_>>();
+        let list = list.join(",");
+        let (of_host, of_way) = match hosts {
+            [] => (String::new(), String::new()),
+            _ => (
+                format!("AND host_id IN ({list})"),
+                format!("AND (tx_host_id IN ({list}) OR rx_host_id IN ({list}))"),
+            ),
+        };
+        let chosen = "NOT resent AND flow_id IS NOT NULL AND time_ns > ?1 AND time_ns <= ?2";
+        let sql = format!(
+            "SELECT flow_id, src, sport, dst, dport, max(n) AS n FROM (
+            SELECT flow_id, sum(count) AS n FROM interval
+                WHERE segment = 'total' AND {chosen} {of_host} GROUP BY flow_id, host_id, direction
+            UNION ALL SELECT flow_id, sum(count) FROM path
+                WHERE segment = 'end-to-end' AND {chosen} {of_way} GROUP BY flow_id)
+            JOIN flow USING (flow_id) GROUP BY flow_id ORDER BY n DESC, flow_id"
+        );
         self.read(|db| {
-            let mut statement = db.prepare(sql)?;
+            let mut statement = db.prepare(&sql)?;
             let rows = statement.query_map([span.0, span.1], |row| {
                 let ends = Ends {
                     src: endpoint(row, 1)?,

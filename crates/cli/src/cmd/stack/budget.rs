@@ -1,8 +1,8 @@
 //! Keeping to `--cpu-budget`.
 
 use std::{
+    fs,
     os::fd::OwnedFd,
-    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
@@ -48,7 +48,7 @@ impl Keeper {
     pub fn new(share: f64, sample_bytes: u32) -> Keeper {
         Keeper {
             budget: Budget::new(share, sample_bytes),
-            cpus: available_parallelism().map_or(1, usize::from),
+            cpus: online_cpus(),
             phase: Phase::Work,
             due: Instant::now(),
             effort: Effort { thin: 0, duty: 1.0 },
@@ -129,4 +129,14 @@ fn measure(probe: &Probe) -> Result<Phase, Failure> {
 
 fn total_ns(probe: &Probe) -> u64 {
     probe.run_times().iter().map(|(_, _, ns)| ns).sum()
+}
+
+/// Of the host: this process may be bound to some of them, what it measures is not.
+fn online_cpus() -> usize {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let is_one = |line: &&str| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    stat.lines().filter(is_one).count().max(1)
 }

@@ -67,7 +67,7 @@ pub struct Args {
 
     /// Tell how long bytes take from device to device too: through bridges, tunnels and all network
     /// namespaces of this host, as between a container and the network
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "cpu_budget"])]
     devices: bool,
 
     /// Tell each stamped byte by itself, when it was at which layer

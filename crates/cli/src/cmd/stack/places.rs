@@ -11,7 +11,7 @@ use crate::exit::Failure;
 /// Where `ip netns` keeps the names of namespaces.
 const NAMED: &str = "/run/netns";
 
-/// Names of network namespaces by their numbers, found once each.
+/// Names of network namespaces by their numbers, found once an interval each.
 pub struct Places {
     own: u32,
     namespaces: HashMap<u32, String>,
@@ -24,6 +24,11 @@ impl Places {
             own,
             namespaces: HashMap::new(),
         }
+    }
+
+    /// Forgets names: numbers of namespaces that are gone are given again.
+    pub fn forget(&mut self) {
+        self.namespaces.clear();
     }
 
     /// A hop as it is told.

@@ -110,6 +110,7 @@ impl Printer {
             return Ok(Vec::new());
         };
         let taken = devices.take()?;
+        self.places.forget();
         let hops = taken.into_iter();
         hops.map(|time| self.places.hop(devices, time)).collect()
     }
