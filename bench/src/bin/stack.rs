@@ -3,7 +3,7 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     process::{ExitCode, Stdio},
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use dwell_bench::{
     dwell,
     figures::{greatest, least, median},
@@ -22,7 +22,7 @@ use dwell_bench::{
     stop::Stop,
 };
 use dwell_engine::layers::Config;
-use dwell_lab::{Guarded, Namespace};
+use dwell_lab::{Guarded, Pair};
 use dwell_probes::{
     count_run_times,
     stack::{Options, PROFILES, Probe, own_namespace},
@@ -30,7 +30,7 @@ use dwell_probes::{
 use nix::sys::resource::{UsageWho, getrusage};
 
 const PORT: u16 = 5201;
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), PORT);
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Pair::RIGHT), PORT);
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// Tracepoints, and netfilter hooks of IPv4.
@@ -233,7 +233,7 @@ fn unselected(rounds: usize, stop: &Stop) -> Result<()> {
     };
     let config = Config {
         port: Some(9),
-        namespace: Some(net.left.enter(own_namespace)??),
+        namespace: Some(net.pair.left.enter(own_namespace)??),
         ..Config::default()
     };
     let (mut extra, mut runs) = (Vec::new(), 0.0);
@@ -271,7 +271,7 @@ fn hooks(stop: &Stop) -> Result<()> {
     ensure!(accounting.is_some(), "the kernel does not count run times");
     println!("{:<20}{:>12}{:>12}", "program", "selected", "other port");
     // each side's own programs: those of the other see its packets too, and leave
-    for (side, prefix) in [(&net.left, "tx_"), (&net.right, "rx_")] {
+    for (side, prefix) in [(&net.pair.left, "tx_"), (&net.pair.right, "rx_")] {
         let selected = side.enter(|| run_times(PORT, stop))??;
         let other = side.enter(|| run_times(9, stop))??;
         for ((name, runs, ns), (_, other_runs, other_ns)) in selected.into_iter().zip(other) {
@@ -323,8 +323,7 @@ fn cpus() -> usize {
 
 /// Two hosts, and a connection that never rests.
 struct Net {
-    left: Namespace,
-    right: Namespace,
+    pair: Pair,
     ended: Arc<AtomicBool>,
     read: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
@@ -356,40 +355,14 @@ impl Net {
 
     /// From left to right: the ends of the client and of the server.
     fn connect(&self) -> Result<(TcpStream, TcpStream)> {
-        let listener = self.right.enter(|| TcpListener::bind(SERVER))??;
-        let client = self.left.enter(|| TcpStream::connect(SERVER))??;
+        let listener = self.pair.right.enter(|| TcpListener::bind(SERVER))??;
+        let client = self.pair.left.enter(|| TcpStream::connect(SERVER))??;
         Ok((client, listener.accept()?.0))
     }
 
     fn build() -> Result<Net> {
-        let left = Namespace::create("bench-stack-left")?;
-        let right = Namespace::create("bench-stack-right")?;
-        let there = right.name();
-        for (namespace, lines) in [
-            (
-                &left,
-                format!(
-                    "link add left0 type veth peer name right0 netns {there}\n\
-                     addr add 10.77.0.1/24 dev left0\nlink set left0 up\n"
-                ),
-            ),
-            (
-                &right,
-                "addr add 10.77.0.2/24 dev right0\nlink set right0 up\n".to_owned(),
-            ),
-        ] {
-            for line in lines.lines() {
-                let done = namespace
-                    .command("ip")
-                    .args(line.split(' '))
-                    .status()
-                    .context("ip")?;
-                ensure!(done.success(), "ip {line}: {done}");
-            }
-        }
         Ok(Net {
-            left,
-            right,
+            pair: Pair::start("bench-stack")?,
             ended: Arc::default(),
             read: Arc::default(),
             threads: Vec::new(),
@@ -477,8 +450,10 @@ impl Stamping {
         let mut stamping = Stamping {
             processes: Vec::new(),
         };
-        for (is_wanted, namespace) in [(variant.sender, &net.left), (variant.receiver, &net.right)]
-        {
+        for (is_wanted, namespace) in [
+            (variant.sender, &net.pair.left),
+            (variant.receiver, &net.pair.right),
+        ] {
             if !is_wanted {
                 continue;
             }
