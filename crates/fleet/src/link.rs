@@ -67,9 +67,10 @@ impl Link {
         })
     }
 
-    /// The next message must be over in this time; at first, in [`HANDSHAKE`].
+    /// From now on the other side may pause for so long, in a message too: a great one may
+    /// take long on a slow path. At first all must be over in [`HANDSHAKE`].
     pub(crate) fn give(&mut self, time: Duration) {
-        *self.stream.until() = Instant::now() + time;
+        self.stream.timed().give(time);
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), FrameError> {
@@ -98,13 +99,13 @@ fn tls(error: rustls::Error) -> io::Error {
 }
 
 trait Stream: Read + Write + Send {
-    fn until(&mut self) -> &mut Instant;
+    fn timed(&mut self) -> &mut Timed;
     fn close(&mut self);
 }
 
 impl Stream for StreamOwned<ClientConnection, Timed> {
-    fn until(&mut self) -> &mut Instant {
-        &mut self.sock.until
+    fn timed(&mut self) -> &mut Timed {
+        &mut self.sock
     }
 
     fn close(&mut self) {
@@ -114,8 +115,8 @@ impl Stream for StreamOwned<ClientConnection, Timed> {
 }
 
 impl Stream for StreamOwned<ServerConnection, Timed> {
-    fn until(&mut self) -> &mut Instant {
-        &mut self.sock.until
+    fn timed(&mut self) -> &mut Timed {
+        &mut self.sock
     }
 
     fn close(&mut self) {
@@ -124,10 +125,13 @@ impl Stream for StreamOwned<ServerConnection, Timed> {
     }
 }
 
-/// A connection that fails at a given time, however slowly the other side goes on.
+/// A connection that fails at a given time.
 struct Timed {
     stream: TcpStream,
     until: Instant,
+    /// Each byte that moves gives so long again. Without it, however slowly the other side goes
+    /// on, the time is the same.
+    pause: Option<Duration>,
 }
 
 impl Timed {
@@ -136,7 +140,20 @@ impl Timed {
         Ok(Timed {
             stream,
             until: Instant::now() + HANDSHAKE,
+            pause: None,
         })
+    }
+
+    fn give(&mut self, pause: Duration) {
+        self.until = Instant::now() + pause;
+        self.pause = Some(pause);
+    }
+
+    fn moved(&mut self, bytes: usize) -> usize {
+        if let Some(pause) = self.pause.filter(|_| bytes > 0) {
+            self.give(pause);
+        }
+        bytes
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {
@@ -162,17 +179,56 @@ fn told(error: io::Error) -> io::Error {
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer).map_err(told)
+        let bytes = self.stream.read(buffer).map_err(told)?;
+        Ok(self.moved(bytes))
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(buffer).map_err(told)
+        let bytes = self.stream.write(buffer).map_err(told)?;
+        Ok(self.moved(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use super::*;
+
+    /// A connection whose other side sends a byte each half second, ten times.
+    fn slow() -> Timed {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(500));
+                let _ = stream.write_all(b"x");
+            }
+        });
+        Timed::new(TcpStream::connect(address).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn bytes_that_move_give_new_time() {
+        let mut stream = slow();
+        stream.give(Duration::from_secs(4));
+        let mut all = Vec::new();
+        assert_eq!(stream.read_to_end(&mut all).unwrap(), 10);
+    }
+
+    #[test]
+    fn before_it_is_known_who_it_is_they_do_not() {
+        let mut stream = slow();
+        stream.until = Instant::now() + Duration::from_secs(2);
+        let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -24,10 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// After so long without a batch, an agent says that it is there.
 const ALIVE: Duration = Duration::from_secs(3);
-/// A collector may take so long to store a batch.
+/// A collector may take so long to store a batch, once it has it.
 const STORING: Duration = Duration::from_secs(60);
 
-/// A collector looks at the agent's clock before it answers a hello.
+/// A collector looks into its store before it answers a hello.
 const GREETING: Duration = Duration::from_secs(20);
 /// To say goodbye to it.
 const GOODBYE: Duration = Duration::from_millis(500);

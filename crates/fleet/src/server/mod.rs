@@ -26,7 +26,7 @@ use crate::{
 
 /// A hello is short; longer frames are taken of agents only.
 const MAX_HELLO_BYTES: usize = 1024;
-/// An agent that says nothing for so long is gone.
+/// An agent of which nothing comes for so long is gone.
 const SILENCE: Duration = Duration::from_secs(12);
 
 /// An agent that was let in.
@@ -54,6 +54,9 @@ pub trait Desk: Send + Sync + 'static {
     ///
     /// Why it cannot be let in; it is told.
     fn hello(&self, agent: &Agent) -> Result<u64, String>;
+
+    /// The agent was let in and knows it. It may send, but nothing is read until this returns.
+    fn welcomed(&self, agent: &Agent);
 
     /// Stores a batch, unless it is there. It is acknowledged when this returns.
     ///
@@ -205,16 +208,12 @@ fn serve(
         Ok(seat) => seat,
         Err(why) => {
             shared.gate.refuse_name();
-            let _ = link.send(&FromCollector::Refused(why));
-            return;
+            return refuse(&mut link, why);
         }
     };
     let through = match desk.hello(&agent) {
         Ok(through) => through,
-        Err(why) => {
-            let _ = link.send(&FromCollector::Refused(why));
-            return;
-        }
+        Err(why) => return refuse(&mut link, why),
     };
     let why = match converse(&mut link, &agent, through, desk) {
         Ok(never) => match never {},
@@ -223,6 +222,12 @@ fn serve(
     };
     drop(seat);
     desk.gone(&agent, &why);
+}
+
+fn refuse(link: &mut Link, why: String) {
+    link.give(SILENCE);
+    // Who does not hear it comes again.
+    let _ = link.send(&FromCollector::Refused(why));
 }
 
 enum Never {}
@@ -234,7 +239,10 @@ fn converse(
     mut through: u64,
     desk: &impl Desk,
 ) -> Result<Never, FrameError> {
+    // What was asked of others meanwhile may have taken long.
+    link.give(SILENCE);
     link.send(&FromCollector::Welcome { through })?;
+    desk.welcomed(agent);
     loop {
         link.give(SILENCE);
         match link.receive(MAX_FRAME_BYTES)? {

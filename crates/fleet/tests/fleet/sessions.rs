@@ -96,6 +96,23 @@ fn of_two_agents_with_one_name_the_second_is_refused_until_the_first_is_gone() {
     assert_eq!(server.agents(), 2);
 }
 
+/// As where a store is slow, or the round trips to the agent's clock are long.
+#[test]
+fn a_slow_collector_lets_agents_in() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    // Longer than all that comes before it may take.
+    *memory.hello_takes.lock().unwrap() = Duration::from_secs(11);
+    let server = collector(&key, &memory);
+    let is_asked = memory.after_welcome.lock().unwrap();
+    let agent = agent("a", 1, &server.address().to_string(), &key);
+    agent.push(0);
+    assert!(matches!(agent.event(), Event::Met { .. }));
+    assert!(matches!(agent.event(), Event::Connected { .. }));
+    assert_eq!(agent.uplink.backlog().batches, 1);
+    drop(is_asked);
+    eventually("it is stored", || agent.uplink.backlog().batches == 0);
+}
+
 /// Its connection died without a word: the collector still waits on it.
 #[test]
 fn an_agent_that_comes_again_takes_the_place_of_its_former_connection() {

@@ -33,6 +33,10 @@ pub struct Memory {
     pub gone: Mutex<Vec<String>>,
     /// Store nothing, and say so.
     pub is_full: Mutex<bool>,
+    /// How long it takes to answer a hello.
+    pub hello_takes: Mutex<Duration>,
+    /// Held as long as it does not go on after a welcome.
+    pub after_welcome: Mutex<()>,
 }
 
 impl Memory {
@@ -45,7 +49,12 @@ impl Memory {
 
 impl Desk for Memory {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
+        thread::sleep(*self.hello_takes.lock().unwrap());
         Ok(self.numbers(agent.run).last().copied().unwrap_or(0))
+    }
+
+    fn welcomed(&self, _: &Agent) {
+        drop(self.after_welcome.lock().unwrap());
     }
 
     fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String> {

@@ -21,6 +21,8 @@ use crate::{session::session, tell::tell};
 const PROBERS: u32 = 1024;
 /// Of a round.
 const EXCHANGES: u32 = 100;
+/// The first round may take so long before anything of the agent is read.
+const FIRST_ROUND: Duration = Duration::from_secs(2);
 /// Between the first two rounds; from then on it doubles, so that the drift is soon known.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -89,6 +91,7 @@ impl Clocks {
     }
 
     /// Asks an agent's clock, now and from now on. What comes of it is handed to `tell_of`.
+    /// Waits for the first answer, but not for long.
     pub fn watch(&self, agent: &Agent, tell_of: impl Fn(Sight) + Send + 'static) {
         if agent.address.ip() == agent.own {
             return tell_of(self.learn_same(agent.name.as_str()));
@@ -105,21 +108,28 @@ impl Clocks {
             Ok(prober) => prober,
             Err(error) => return cannot(agent, error),
         };
-        let host = agent.name.as_str().to_owned();
-        // So that what the agent tells first can be used already.
-        match self.ask(&host, &mut prober) {
-            Ok(sight) => tell_of(sight),
-            Err(why) => cannot(agent, why),
-        }
         let (stop, stopped) = mpsc::channel();
         self.watches().insert(agent.secret, stop);
-        let clocks = self.clone();
+        let (asked, first_round) = mpsc::channel::<()>();
+        let (clocks, watched) = (self.clone(), agent.clone());
+        let keep_asking = move || {
+            let host = watched.name.as_str();
+            match clocks.ask(host, &mut prober) {
+                Ok(sight) => tell_of(sight),
+                Err(why) => cannot(&watched, why),
+            }
+            drop(asked);
+            clocks.keep_asking(host, &mut prober, &stopped, tell_of);
+        };
         let spawned = thread::Builder::new()
             .name("clock".into())
-            .spawn(move || clocks.keep_asking(&host, &mut prober, &stopped, tell_of));
+            .spawn(keep_asking);
         if let Err(error) = spawned {
             cannot(agent, error);
         }
+        // So that what the agent tells first can be used already. On a long path, or where much
+        // is lost, the round goes on while batches come.
+        let _ = first_round.recv_timeout(FIRST_ROUND);
     }
 
     /// Asks an agent no more. What is known of its host's clock is kept.

@@ -59,16 +59,19 @@ const CLOSED: &str = "the collector is about to end";
 
 impl Desk for Front {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
-        let jobs = self.jobs.clone();
-        self.clocks.watch(agent, move |sight| {
-            // Nobody is there to write it at the end.
-            let _ = jobs.send(Job::Clock(sight));
-        });
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Hello(agent.clone(), answer);
         let sent = self.jobs.send(job).map_err(|_| CLOSED);
         sent.and_then(|()| answered.recv().map_err(|_| CLOSED))
             .map_err(str::to_owned)
+    }
+
+    fn welcomed(&self, agent: &Agent) {
+        let jobs = self.jobs.clone();
+        self.clocks.watch(agent, move |sight| {
+            // Nobody is there to write it at the end.
+            let _ = jobs.send(Job::Clock(sight));
+        });
     }
 
     fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String> {
