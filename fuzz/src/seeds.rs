@@ -51,6 +51,7 @@ fn fleet() -> Vec<(&'static str, Vec<u8>)> {
     let hello = FromAgent::Hello(Hello {
         name: String::from("web-1").try_into().expect("a name"),
         run: [7; 16],
+        boot: String::from("a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1"),
         sync_port: Some(4790),
     });
     let batch = |number, passages| {

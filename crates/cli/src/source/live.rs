@@ -1,6 +1,6 @@
 //! Interfaces that are watched, and the clock of what they show.
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use dwell_probes::Interface;
 use dwell_records::{Clock, Source};
 use nix::time::{ClockId, clock_gettime};
@@ -78,6 +78,15 @@ pub fn clock() -> Result<Clock, Failure> {
     Ok(Clock::with_offset(
         unix - read_clock(ClockId::CLOCK_MONOTONIC)?,
     ))
+}
+
+/// The number that the kernel drew when it started.
+pub fn boot_id() -> Result<String, Failure> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let boot = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {path}"))
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    Ok(boot.trim().to_owned())
 }
 
 /// Now, on the kernel's clock.

@@ -36,6 +36,8 @@ pub struct Agent {
     pub name: AgentName,
     /// Its run.
     pub run: Run,
+    /// The boot_id of its kernel.
+    pub boot: String,
     /// Where it is.
     pub address: SocketAddr,
     /// The address of ours that it knows.
@@ -199,6 +201,7 @@ fn serve(
     let agent = Agent {
         name: hello.name,
         run: hello.run,
+        boot: hello.boot,
         address,
         own: own.ip(),
         sync_port: hello.sync_port,

@@ -18,7 +18,7 @@ use dwell_engine::{
 use serde::{Deserialize, Serialize};
 
 /// Of the messages here. Another version is refused.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The number that an agent draws for itself when it starts.
 pub type Run = [u8; 16];
@@ -41,6 +41,8 @@ pub struct Hello {
     pub name: AgentName,
     /// Unlike that of all other runs.
     pub run: Run,
+    /// The boot_id of its kernel: CLOCK_MONOTONIC is another in each boot.
+    pub boot: String,
     /// The UDP port at which its clock can be asked, if it can.
     pub sync_port: Option<u16>,
 }

@@ -102,6 +102,7 @@ pub fn agent(name: &str, run: u8, collector: &str, identity: &Identity) -> TestA
     let hello = Hello {
         name: name.to_owned().try_into().unwrap(),
         run,
+        boot: "boot".into(),
         sync_port: None,
     };
     let tell = move |event| {

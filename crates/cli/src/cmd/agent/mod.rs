@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
+    source::boot_id,
     stop::Stop,
     tell::tell,
 };
@@ -91,6 +92,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let hello = Hello {
         name: AgentName::try_from(name)?,
         run: rand::random(),
+        boot: boot_id()?,
         sync_port: answer.port(),
     };
     let config = Config {

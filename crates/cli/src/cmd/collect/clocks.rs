@@ -47,12 +47,25 @@ pub struct Sight {
     pub stepped: bool,
 }
 
-/// How a host's clock is known.
-enum Known {
+/// A host's clock.
+struct Known {
+    /// Since when it runs: with a new boot it begins anew.
+    boot: String,
+    by: By,
+}
+
+/// How a clock is known.
+enum By {
     /// It is ours: the agent is on this host.
     Same,
     /// By asking.
     Compared(Box<Clock>),
+}
+
+impl By {
+    fn new() -> By {
+        By::Compared(Box::new(Clock::new(Assumptions::default())))
+    }
 }
 
 /// The clocks of all agents that are or were here. Cheap to clone.
@@ -63,6 +76,8 @@ struct Shared {
     station: Station,
     /// Between two rounds.
     pause: Duration,
+    /// The boot_id of our kernel.
+    boot: String,
     by_host: Mutex<HashMap<String, Known>>,
     /// Of the agents that are here; ended when it is dropped.
     watches: Mutex<HashMap<Secret, Sender<()>>>,
@@ -70,10 +85,11 @@ struct Shared {
 
 impl Clocks {
     /// Loads what probers need.
-    pub fn new(pause: Duration) -> Clocks {
+    pub fn new(pause: Duration, boot: String) -> Clocks {
         Clocks(Arc::new(Shared {
             station: Station::open(PROBERS),
             pause,
+            boot,
             by_host: Mutex::default(),
             watches: Mutex::default(),
         }))
@@ -81,20 +97,23 @@ impl Clocks {
 
     /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
     pub fn convert(&self, host: &str, host_ns: u64) -> Option<Converted> {
-        match self.clocks().get(host)? {
-            Known::Same => Some(Converted {
+        match &self.clocks().get(host)?.by {
+            By::Same => Some(Converted {
                 ns: host_ns,
                 bound_ns: 0,
             }),
-            Known::Compared(clock) => clock.convert(host_ns),
+            By::Compared(clock) => clock.convert(host_ns),
         }
     }
 
     /// Asks an agent's clock, now and from now on. What comes of it is handed to `tell_of`.
     /// Waits for the first answer, but not for long.
     pub fn watch(&self, agent: &Agent, tell_of: impl Fn(Sight) + Send + 'static) {
-        if agent.address.ip() == agent.own {
-            return tell_of(self.learn_same(agent.name.as_str()));
+        // A tunnel may end on our host, and begin on another.
+        let is_same = agent.address.ip() == agent.own && agent.boot == self.0.boot;
+        self.meet(agent, is_same);
+        if is_same {
+            return tell_of(same(agent.name.as_str()));
         }
         let Some(port) = agent.sync_port else {
             return cannot(agent, "it does not answer such questions");
@@ -160,29 +179,24 @@ impl Clocks {
             .ok_or_else(|| "its host does not answer by UDP".into())
     }
 
-    fn learn_same(&self, host: &str) -> Sight {
-        self.clocks().insert(host.to_owned(), Known::Same);
-        Sight {
-            host: host.to_owned(),
-            at_ns: monotonic_ns(),
-            offset_ns: 0,
-            bound_ns: 0,
-            drift_ppb: None,
-            round_trip_ns: None,
-            method: "same",
-            stepped: false,
-        }
+    /// What is known of its host's clock is kept if it is the same clock.
+    fn meet(&self, agent: &Agent, is_same: bool) {
+        let mut clocks = self.clocks();
+        let before = clocks.remove(agent.name.as_str());
+        let before = before.filter(|before| before.boot == agent.boot);
+        let by = match before.map(|before| before.by) {
+            _ if is_same => By::Same,
+            Some(By::Compared(clock)) => By::Compared(clock),
+            Some(By::Same) | None => By::new(),
+        };
+        let boot = agent.boot.clone();
+        clocks.insert(agent.name.as_str().to_owned(), Known { boot, by });
     }
 
     fn learn(&self, host: &str, round: &Round) -> Option<Sight> {
         let exchange = best(&round.exchanges)?;
         let mut clocks = self.clocks();
-        let new = || Known::Compared(Box::new(Clock::new(Assumptions::default())));
-        let known = clocks.entry(host.to_owned()).or_insert_with(new);
-        if matches!(known, Known::Same) {
-            *known = new();
-        }
-        let Known::Compared(clock) = known else {
+        let By::Compared(clock) = &mut clocks.get_mut(host)?.by else {
             return None;
         };
         let fit = clock.add(&round.exchanges);
@@ -220,10 +234,94 @@ impl Clocks {
     }
 }
 
+fn same(host: &str) -> Sight {
+    Sight {
+        host: host.to_owned(),
+        at_ns: monotonic_ns(),
+        offset_ns: 0,
+        bound_ns: 0,
+        drift_ppb: None,
+        round_trip_ns: None,
+        method: "same",
+        stepped: false,
+    }
+}
+
 fn cannot(agent: &Agent, why: impl std::fmt::Display) {
     tell(format_args!(
         "the clock of {} cannot be compared: {why}; until it can, nothing is told of the way \
          between it and other hosts",
         agent.name
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::clock::Exchange;
+
+    use super::*;
+
+    fn agent(boot: &str, address: [u8; 4]) -> Agent {
+        Agent {
+            name: "web".to_owned().try_into().unwrap(),
+            run: [1; 16],
+            boot: boot.into(),
+            address: (address, 4790).into(),
+            own: [192, 0, 2, 9].into(),
+            sync_port: None,
+            secret: [0; 32],
+        }
+    }
+
+    fn watch(clocks: &Clocks, agent: &Agent) -> Vec<&'static str> {
+        let (tell_of, told) = mpsc::channel();
+        clocks.watch(agent, move |sight| tell_of.send(sight.method).unwrap());
+        told.iter().collect()
+    }
+
+    /// A round that found the host's clock ahead by this.
+    fn round(ahead_ns: u64) -> Round {
+        let exchange = Exchange {
+            t1_ns: 10_000,
+            t2_ns: 10_100 + ahead_ns,
+            t3_ns: 10_110 + ahead_ns,
+            t4_ns: 10_210,
+        };
+        Round {
+            exchanges: vec![exchange],
+            method: Method::Socket,
+            reason: None,
+            lost: 0,
+        }
+    }
+
+    #[test]
+    fn only_an_agent_on_our_kernel_has_our_clock() {
+        let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
+        let own = [192, 0, 2, 9];
+        assert_eq!(watch(&clocks, &agent("ours", own)), ["same"]);
+        let same = clocks.convert("web", 5).unwrap();
+        assert_eq!((same.ns, same.bound_ns), (5, 0));
+        // Through a tunnel that ends here.
+        assert_eq!(watch(&clocks, &agent("another", own)), [""; 0]);
+        assert_eq!(clocks.convert("web", 5), None);
+        // Of a namespace on this machine: it is asked.
+        assert_eq!(watch(&clocks, &agent("ours", [192, 0, 2, 1])), [""; 0]);
+        assert_eq!(clocks.convert("web", 5), None);
+    }
+
+    #[test]
+    fn a_clock_is_known_until_its_host_starts_anew() {
+        let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
+        let there = [192, 0, 2, 1];
+        watch(&clocks, &agent("first", there));
+        let sight = clocks.learn("web", &round(1_000_000)).unwrap();
+        assert_eq!(sight.offset_ns, 1_000_000);
+        watch(&clocks, &agent("first", there));
+        assert!(clocks.convert("web", 2_000_000).is_some());
+        watch(&clocks, &agent("second", there));
+        assert_eq!(clocks.convert("web", 2_000_000), None);
+        let sight = clocks.learn("web", &round(50)).unwrap();
+        assert_eq!((sight.offset_ns, sight.stepped), (50, false));
+    }
 }

@@ -27,6 +27,7 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
+    source::boot_id,
     stop::Stop,
     tell::tell,
 };
@@ -113,7 +114,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::plain).transpose()?;
     let store = Store::open(path)?;
-    let clocks = Clocks::new(args.sync_interval);
+    let clocks = Clocks::new(args.sync_interval, boot_id()?);
     let mut ledger = Ledger::open(store, &args.told(), clocks.clone(), args.output()?, served)?;
     let (desk, jobs) = desk(clocks);
     let server = Server::start(listen, identity, Arc::clone(&desk))?;

@@ -1,12 +1,10 @@
 //! The collector's time, in which passages of all hosts are compared.
 
-use std::fs;
-
 use dwell_records::store::Progress;
 
 use crate::{
-    exit::{Exit, Failure},
-    source::{clock, monotonic_ns},
+    exit::Failure,
+    source::{boot_id, clock, monotonic_ns},
 };
 
 /// CLOCK_MONOTONIC from a beginning that makes it nearly Unix time. It goes on evenly
@@ -20,9 +18,7 @@ pub struct Time {
 impl Time {
     /// As before, if this is the same boot.
     pub fn new(before: Option<&Progress>) -> Result<Time, Failure> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map_err(|error| Failure::new(Exit::Host, error))?;
-        let boot = boot.trim().to_owned();
+        let boot = boot_id()?;
         let offset_ns = match before {
             Some(before) if before.boot == boot => before.offset_ns,
             _ => clock()?.unix_ns(0) as i64,
