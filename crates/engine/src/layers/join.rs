@@ -149,7 +149,7 @@ pub struct Counters {
 pub struct Told {
     /// Bytes that had settled by then ...
     pub at_ns: u64,
-    /// ... and are of an interval that had ended by then.
+    /// ... and were read before this: the end of an interval, whatever its length was.
     pub until_ns: u64,
 }
 
@@ -283,11 +283,11 @@ impl Joiner {
         let below_ns = tx.edge_ns.saturating_sub(rx.edge_ns);
         let (down, up) = (Way::of(&tx.passage), Way::of(&rx.passage));
         let read_ns = rx.edge_ns.saturating_add(up.total_ns).min(rx.arrived_ns);
-        let end_ns = self.config.next_end(read_ns);
         let settled_ns = waiting.settles_ns.unwrap_or(u64::MAX);
-        if settled_ns <= self.told.at_ns && end_ns <= self.told.until_ns {
+        if settled_ns <= self.told.at_ns && read_ns < self.told.until_ns {
             return;
         }
+        let end_ns = self.config.next_end(read_ns);
         if below_ns > bound_ns {
             self.counters.clock_faults += 1;
             return;

@@ -379,7 +379,7 @@ fn what_was_told_before_a_restart_is_not_told_again() {
         let mut told = Told::default();
         let mut bytes = 0;
         let mut run = |joiner: &mut Joiner, told: &mut Told, now_ns: u64| {
-            let until_ns = now_ns - 2 * S;
+            let until_ns = (now_ns - 2 * S) / S * S;
             for window in joiner.take(now_ns, until_ns) {
                 bytes += window.paths[0].1.leg(Leg::EndToEnd).count();
             }
@@ -427,4 +427,36 @@ fn what_came_alone_is_not_joined_with_what_left_long_after() {
     assert_eq!((counters.matched, counters.unmatched_rx), (1, 1));
     let (_, path) = &windows[0].paths[0];
     assert_eq!(path.leg(Leg::Network).sum_ns(), u128::from(5 * MS));
+}
+
+#[test]
+fn after_a_restart_with_another_interval_each_byte_is_told_once() {
+    let bytes = [100, 900, 1_100, 1_900, 2_100].map(|ms| ms * MS);
+    let with = |window_ns, told| {
+        let config = Config {
+            window_ns,
+            ..Config::default()
+        };
+        let mut joiner = Joiner::new(config, told);
+        for (seq, edge_ns) in bytes.into_iter().enumerate() {
+            joiner.add(sent(seq as u32, edge_ns));
+            joiner.add(read(seq as u32, edge_ns + MS));
+        }
+        joiner
+    };
+    let told_of = |windows: Vec<Window>| -> u64 {
+        let paths = windows.iter().flat_map(|window| &window.paths);
+        let sums = paths.filter(|(key, _)| key.flow.is_none());
+        sums.map(|(_, path)| path.leg(Leg::EndToEnd).count()).sum()
+    };
+    let told = Told {
+        at_ns: T + 4 * S,
+        until_ns: T + 2 * S,
+    };
+    let mut before = with(S, Told::default());
+    assert_eq!(told_of(before.take(told.at_ns, told.until_ns)), 4);
+    for window_ns in [S, 2 * S, 3 * S, 10 * S, S / 2] {
+        let mut after = with(window_ns, told);
+        assert_eq!(told_of(all(&mut after)), 1, "{window_ns}");
+    }
 }

@@ -119,7 +119,7 @@ pub struct Progress {
     pub offset_ns: i64,
     /// Bytes that had settled by then ...
     pub told_at_ns: u64,
-    /// ... and are of an interval that had ended by then are told.
+    /// ... and were read before this, the end of an interval, are told.
     pub told_until_ns: u64,
 }
 

@@ -120,7 +120,7 @@ CREATE TABLE progress (
 	boot TEXT NOT NULL,             -- the kernel's boot_id
 	offset_ns INTEGER NOT NULL,     -- its time less CLOCK_MONOTONIC
 	told_at_ns INTEGER NOT NULL,    -- bytes that had settled by then ...
-	told_until_ns INTEGER NOT NULL  -- ... of intervals that had ended by then are in path
+	told_until_ns INTEGER NOT NULL  -- ... and were read before this are in path
 ) STRICT;
 
 CREATE VIEW intervals AS

@@ -264,7 +264,8 @@ impl Ledger {
             boot: self.time.boot.clone(),
             offset_ns: self.time.offset_ns,
             told_at_ns: now_ns,
-            told_until_ns: until_ns,
+            // The next collector's intervals may be others: so far these are told in full.
+            told_until_ns: until_ns - until_ns % self.config.window_ns,
         };
         // Of a byte in an interval that is not told yet, the first half may have come so
         // long before its end.
