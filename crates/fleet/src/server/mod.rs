@@ -165,7 +165,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, desk: &Arc<impl Desk>) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(pass) = shared.gate.enter(address.ip()) else {
+        let Ok(copy) = stream.try_clone() else {
+            continue;
+        };
+        let Some(pass) = shared.gate.enter(address.ip(), copy) else {
             continue;
         };
         let (shared, desk) = (Arc::clone(shared), Arc::clone(desk));
@@ -195,7 +198,7 @@ fn serve(
     });
     let (mut link, hello) = match greeted {
         Ok(greeted) => greeted,
-        Err(error) => return shared.gate.refuse(&error),
+        Err(error) => return shared.gate.refuse(&pass, &error),
     };
     drop(pass);
     let agent = Agent {
