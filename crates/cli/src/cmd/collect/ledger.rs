@@ -61,6 +61,8 @@ pub struct Ledger {
     clockless: u64,
     /// Passages that the driver's layer had missed.
     edgeless: u64,
+    /// Passages that waited when the collector's host started anew.
+    outlived: u64,
     /// Batches.
     stored: u64,
 }
@@ -87,6 +89,10 @@ impl Ledger {
     ) -> Result<Ledger, Failure> {
         let (before, config) = (store.progress()?, *config);
         let time = Time::new(before.as_ref())?;
+        let had_rows = before.is_some();
+        // The time of another boot is another, and may have been ahead of this one.
+        let before = before.filter(|before| before.boot == time.boot);
+        let is_anew = had_rows && before.is_none();
         let told = before.map_or(Told::default(), |before| Told {
             at_ns: before.told_at_ns,
             until_ns: before.told_until_ns,
@@ -106,11 +112,33 @@ impl Ledger {
             counted: HashMap::new(),
             clockless: 0,
             edgeless: 0,
+            outlived: 0,
             stored: 0,
             store,
         };
-        ledger.take_up()?;
+        match is_anew {
+            true => ledger.give_up()?,
+            false => ledger.take_up()?,
+        }
         Ok(ledger)
+    }
+
+    /// What was put aside cannot be compared with what comes now.
+    fn give_up(&mut self) -> Result<(), Failure> {
+        let mut passages = 0;
+        self.store.pending(|_, body| {
+            let aside = wire::decode::<Aside>(&body);
+            passages += aside.map_or(0, |(_, Passages(some), _)| some.len() as u64);
+        })?;
+        self.store.write(|to| to.forget(u64::MAX))?;
+        self.outlived = passages;
+        if passages > 0 {
+            tell(format_args!(
+                "this host has started anew: {passages} bytes that waited for their other half \
+                 are given up"
+            ));
+        }
+        Ok(())
     }
 
     /// What was put aside, in the order in which it came.
@@ -342,7 +370,7 @@ impl Ledger {
     }
 
     /// What became of the bytes that agents told of.
-    fn outcomes(&self) -> [(&'static str, u64); 11] {
+    fn outcomes(&self) -> [(&'static str, u64); 12] {
         let joined = self.joiner.counters();
         [
             ("matched", joined.matched),
@@ -352,6 +380,7 @@ impl Ledger {
             ("clock_faults", joined.clock_faults),
             ("clockless", self.clockless),
             ("edgeless", self.edgeless),
+            ("outlived", self.outlived),
             ("unmatched_tx", joined.unmatched_tx),
             ("unmatched_rx", joined.unmatched_rx),
             ("crowded", joined.crowded),
@@ -544,5 +573,76 @@ impl Hosts {
 
     fn name(&self, number: u32) -> &str {
         &self.names[number as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time of that boot was ahead of ours.
+    #[test]
+    fn what_waited_before_a_reboot_is_given_up_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let ahead_ns = 1 << 62;
+        let put_aside = |boot: &str| {
+            let mut store = Store::open(&path).unwrap();
+            let aside: Aside = (ahead_ns, Passages(vec![passage()]), vec![(ahead_ns, 1)]);
+            let body = wire::encode(&aside).unwrap();
+            let written = store.write(|to| {
+                to.put_aside("web", ahead_ns, &body)?;
+                to.progress(&Progress {
+                    boot: boot.into(),
+                    offset_ns: 0,
+                    told_at_ns: ahead_ns,
+                    told_until_ns: ahead_ns,
+                })
+            });
+            written.unwrap();
+        };
+        let open = || {
+            let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
+            let store = Store::open(&path).unwrap();
+            Ledger::open(store, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
+                panic!("{failure:?}");
+            })
+        };
+        let pending = |ledger: &Ledger| {
+            let mut rows = 0;
+            ledger.store.pending(|_, _| rows += 1).unwrap();
+            rows
+        };
+        put_aside("another boot");
+        let ledger = open();
+        assert_eq!((ledger.outlived, pending(&ledger)), (1, 0));
+        drop(ledger);
+        put_aside(&crate::source::boot_id().unwrap());
+        let ledger = open();
+        assert_eq!((ledger.outlived, pending(&ledger)), (0, 1));
+    }
+
+    fn passage() -> dwell_engine::layers::Passage {
+        use dwell_engine::{
+            layers::{Direction, Layer, Passage},
+            measure::Endpoint,
+        };
+        let end = |port| Endpoint {
+            address: [192, 0, 2, 1].into(),
+            port,
+        };
+        let mut stamps = [None; Layer::ALL.len()];
+        stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
+        Passage {
+            ends: Ends {
+                src: end(1),
+                dst: end(2),
+            },
+            seq: 0,
+            direction: Direction::Tx,
+            sent: 1,
+            again: false,
+            stamps,
+        }
     }
 }
