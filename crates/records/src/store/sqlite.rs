@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File, TryLockError},
+    fs::{File, TryLockError},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -66,7 +66,6 @@ impl Store {
             TryLockError::WouldBlock => StoreError::Taken { path: path.into() },
             TryLockError::Error(io) => file(io),
         })?;
-        let is_new = fs::metadata(path).map_err(file)?.len() == 0;
         let (db, path) = (Connection::open(path), path.to_owned());
         let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
         let mut store = Store {
@@ -75,11 +74,12 @@ impl Store {
             path,
             known: Known::default(),
         };
-        store.prepare(is_new)?;
+        store.prepare()?;
         Ok(store)
     }
 
-    fn prepare(&mut self, is_new: bool) -> Result<(), StoreError> {
+    fn prepare(&mut self) -> Result<(), StoreError> {
+        let is_new = is_new(&self.db, &self.path)?;
         if !is_new {
             check(&self.db, &self.path)?;
         }
@@ -193,16 +193,16 @@ impl Store {
     }
 }
 
+/// That there is nothing in it: a file without a byte, or one whose tables were not made to the
+/// end.
+fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    Ok(marks(db, path)? == (0, 0) && number(db, path, tables)? == 0)
+}
+
 /// That it is a store of ours.
 pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
-    let number = |pragma| {
-        let number = db.pragma_query_value(None, pragma, |row| row.get(0));
-        number.map_err(|sqlite| match sqlite.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::NotADatabase) => StoreError::Foreign { path: path.into() },
-            _ => failed("read", path, sqlite),
-        })
-    };
-    match (number("application_id")?, number("user_version")?) {
+    match marks(db, path)? {
         (APPLICATION, VERSION) => Ok(()),
         (APPLICATION, found) => Err(StoreError::Version {
             path: path.into(),
@@ -211,6 +211,22 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
         }),
         _ => Err(StoreError::Foreign { path: path.into() }),
     }
+}
+
+/// Whose file it is, and of which version.
+fn marks(db: &Connection, path: &Path) -> Result<(i64, i64), StoreError> {
+    Ok((
+        number(db, path, "PRAGMA application_id")?,
+        number(db, path, "PRAGMA user_version")?,
+    ))
+}
+
+fn number(db: &Connection, path: &Path, sql: &str) -> Result<i64, StoreError> {
+    let number = db.query_row(sql, [], |row| row.get(0));
+    number.map_err(|sqlite| match sqlite.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => StoreError::Foreign { path: path.into() },
+        _ => failed("read", path, sqlite),
+    })
 }
 
 pub(super) fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) -> StoreError {

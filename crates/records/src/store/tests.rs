@@ -224,6 +224,19 @@ fn a_file_of_something_else_is_left_alone() {
     assert!(error.to_string().contains("No such file"), "{error}");
 }
 
+/// As of a collector that was killed, or had no room, before its tables were there.
+#[test]
+fn a_store_that_was_cut_off_while_it_was_made_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let cut_off = Connection::open(&path).unwrap();
+    cut_off.pragma_update(None, "journal_mode", "WAL").unwrap();
+    drop(cut_off);
+    assert!(fs::metadata(&path).unwrap().len() > 0);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.progress().unwrap(), None);
+}
+
 #[test]
 fn a_store_has_one_writer() {
     let folder = tempfile::tempdir().unwrap();
