@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::parts;
 
+/// In a message; agents send far fewer.
+const MOST: usize = 1 << 16;
+
 /// Bytes that finished a side, in the order in which they were told.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Passages(pub Vec<Passage>);
@@ -54,6 +57,9 @@ impl Serialize for Passages {
 impl<'a> Deserialize<'a> for Passages {
     fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Passages, D::Error> {
         let packed = Packed::deserialize(from)?;
+        if packed.each.len() > MOST {
+            return Err(D::Error::custom("passages"));
+        }
         let each = packed.each.iter().map(|passage| {
             let ends = packed.flows.get(passage.flow as usize)?;
             passage.unpack(ends.0)

@@ -136,6 +136,20 @@ fn a_passage_takes_some_forty_bytes() {
 }
 
 #[test]
+fn more_passages_than_an_agent_sends_are_refused() {
+    let decoded = |many: u32| {
+        let passages = (0..many).map(|seq| passage(seq, Direction::Tx, &[1]));
+        let bytes = encode(&Passages(passages.collect())).unwrap();
+        decode::<Passages>(&bytes)
+    };
+    assert_eq!(decoded(1 << 16).unwrap().0.len(), 1 << 16);
+    assert!(matches!(
+        decoded((1 << 16) + 1),
+        Err(FrameError::Content(_))
+    ));
+}
+
+#[test]
 fn what_is_no_message_is_refused() {
     let good = encode(&FromAgent::Alive).unwrap();
     let longer = [&good[..], &[0]].concat();

@@ -34,6 +34,9 @@ const COUNTED_NS: u64 = 10_000_000_000;
 /// A flow that was seen on both hosts is taken to be so for this time.
 const MATCHED_NS: u64 = 60_000_000_000;
 
+/// Passages that are put aside in a row, at most 200 bytes each.
+const PASSAGES: usize = 1 << 14;
+
 /// Where tables go.
 pub struct Print {
     pub output: Output,
@@ -238,14 +241,14 @@ impl Ledger {
                     };
                     Some((*passage, (time.at(edge.ns), edge.bound_ns)))
                 });
-                let (known, edges): (Vec<_>, Vec<_>) = known.unzip();
-                if known.is_empty() {
-                    continue;
+                let known: Vec<_> = known.collect();
+                for some in known.chunks(PASSAGES) {
+                    let (some, edges) = some.iter().copied().unzip();
+                    let aside: Aside = (now_ns, Passages(some), edges);
+                    let body = wire::encode(&aside).expect("so few fit into a frame");
+                    to.put_aside(name, now_ns, &body)?;
+                    all.push((host, aside));
                 }
-                let aside: Aside = (now_ns, Passages(known), edges);
-                let body = wire::encode(&aside).expect("shorter than the batch and its times");
-                to.put_aside(name, now_ns, &body)?;
-                all.push((host, aside));
             }
             Ok((all, clockless, edgeless))
         });
