@@ -163,6 +163,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             counted(told as u64, "flows")
         ));
     }
+    if report.damaged() > 0 {
+        tell(format_args!(
+            "{} of the store are damaged, and left out",
+            counted(report.damaged(), "rows")
+        ));
+    }
     Ok(Exit::Done)
 }
 

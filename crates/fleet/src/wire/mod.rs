@@ -100,10 +100,13 @@ impl Content {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// When it ended.
+    #[serde(deserialize_with = "parts::time")]
     pub end_ns: u64,
     /// The same in Unix time, as the host has it.
+    #[serde(deserialize_with = "parts::unix_time")]
     pub end_unix_ns: i64,
     /// How long it was.
+    #[serde(deserialize_with = "parts::length")]
     pub length_ns: u64,
     /// One byte in so many was stamped.
     pub sample_bytes: u32,
@@ -166,8 +169,10 @@ pub struct Trip {
     /// This host receives it; else, it sends it.
     pub is_received: bool,
     /// The least of late.
+    #[serde(deserialize_with = "parts::length")]
     pub least_ns: u64,
     /// The smoothed one.
+    #[serde(deserialize_with = "parts::length")]
     pub smoothed_ns: u64,
 }
 

@@ -1,9 +1,43 @@
 //! How the engine's types are written.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    ops::{Range, RangeBounds, RangeInclusive},
+};
 
 use dwell_engine::{layers::Ends, measure::Endpoint};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+/// Far from the ends of time, so that sums and differences cannot overflow.
+pub const TIMES_NS: Range<u64> = 0..1 << 62;
+/// The same, and a little before 1970.
+const UNIX_TIMES_NS: Range<i64> = -(1 << 60)..1 << 62;
+/// Up to two years: what a histogram takes.
+const LENGTHS_NS: RangeInclusive<u64> = 0..=1 << 56;
+
+pub fn time<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+    within(&TIMES_NS, from, "time")
+}
+
+pub fn unix_time<'a, D: Deserializer<'a>>(from: D) -> Result<i64, D::Error> {
+    within(&UNIX_TIMES_NS, from, "time")
+}
+
+pub fn length<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+    within(&LENGTHS_NS, from, "length")
+}
+
+fn within<'a, D: Deserializer<'a>, T: Deserialize<'a> + PartialOrd>(
+    range: &impl RangeBounds<T>,
+    from: D,
+    what: &str,
+) -> Result<T, D::Error> {
+    let number = T::deserialize(from)?;
+    match range.contains(&number) {
+        true => Ok(number),
+        false => Err(D::Error::custom(what)),
+    }
+}
 
 /// As its number.
 pub mod segment {

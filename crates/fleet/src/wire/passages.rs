@@ -113,8 +113,7 @@ impl PackedPassage {
             if self.layers & 1 << layer as u32 == 0 {
                 continue;
             }
-            // Far from the ends of time, so that sums and differences cannot overflow.
-            let time = times.next().filter(|time| *time < 1 << 62)?;
+            let time = times.next().filter(|time| parts::TIMES_NS.contains(time))?;
             if layer.direction() != direction {
                 return None;
             }

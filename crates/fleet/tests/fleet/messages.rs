@@ -136,6 +136,27 @@ fn a_passage_takes_some_forty_bytes() {
 }
 
 #[test]
+fn numbers_that_mean_nothing_are_refused() {
+    let decoded = |change: &dyn Fn(&mut Interval)| {
+        let mut batch = batch(Vec::new());
+        change(&mut batch.content.intervals[0]);
+        decode::<Batch>(&encode(&batch).unwrap())
+    };
+    assert!(decoded(&|interval| interval.end_unix_ns = (1 << 62) - 1).is_ok());
+    let changes: [&dyn Fn(&mut Interval); 6] = [
+        &|interval| interval.end_ns = 1 << 62,
+        &|interval| interval.end_unix_ns = 1 << 62,
+        &|interval| interval.end_unix_ns = i64::MIN,
+        &|interval| interval.length_ns = u64::MAX,
+        &|interval| interval.trips[0].least_ns = 1 << 57,
+        &|interval| interval.trips[0].smoothed_ns = u64::MAX,
+    ];
+    for change in changes {
+        assert!(matches!(decoded(change), Err(FrameError::Content(_))));
+    }
+}
+
+#[test]
 fn more_passages_than_an_agent_sends_are_refused() {
     let decoded = |many: u32| {
         let passages = (0..many).map(|seq| passage(seq, Direction::Tx, &[1]));

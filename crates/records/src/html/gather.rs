@@ -20,6 +20,7 @@ const MOST_BINS: i64 = 120;
 #[derive(Debug)]
 pub struct Report {
     page: Page,
+    damaged: u64,
 }
 
 impl Report {
@@ -63,7 +64,7 @@ impl Report {
 
         let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
         let mut gathered = Gathered::new(span, length_ns);
-        store.rows(span, &numbers, |read| {
+        let damaged = store.rows(span, &numbers, |read| {
             let is_chosen = match read.place {
                 Place::Host(host) => is_wanted(host),
                 Place::Way(tx, rx) => [tx, rx].into_iter().flatten().any(is_wanted),
@@ -112,7 +113,7 @@ impl Report {
             dst: ends.dst.to_string(),
         });
         page.flows = flows.collect();
-        Ok(Some(Report { page }))
+        Ok(Some(Report { page, damaged }))
     }
 
     /// The page.
@@ -128,6 +129,11 @@ impl Report {
     /// Flows that are told apart in it, and how many there were.
     pub fn flows(&self) -> (usize, usize) {
         (self.page.flows.len(), self.page.flows_known)
+    }
+
+    /// Rows of the store that are not in it, as they are damaged.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 }
 

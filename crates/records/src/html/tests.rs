@@ -186,6 +186,23 @@ fn the_flows_with_most_bytes_are_told_apart() {
 }
 
 #[test]
+fn damaged_rows_are_left_out_and_counted() {
+    let (folder, reader) = store(|store| {
+        store.interval(&interval(1, &of(&[1]), None))?;
+        store.interval(&interval(2, &of(&[7]), None))
+    });
+    drop(reader);
+    let path = folder.path().join("store");
+    let damaged = rusqlite::Connection::open(&path).unwrap();
+    let sql = "UPDATE interval SET histogram = x'0102' WHERE time_ns = 1";
+    damaged.execute(sql, []).unwrap();
+    let report = Report::read(&Reader::open(&path).unwrap(), &choice(), 0);
+    let report = report.unwrap().unwrap();
+    assert_eq!(report.damaged(), 1);
+    assert_eq!(report.into_page().rows[0].count, 1);
+}
+
+#[test]
 fn a_store_of_nothing_and_a_damaged_one_are_told() {
     let (_folder, empty) = store(|_| Ok(()));
     assert!(Report::read(&empty, &choice(), 0).unwrap().is_none());

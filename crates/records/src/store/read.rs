@@ -173,13 +173,18 @@ impl Reader {
         })
     }
 
-    /// All rows of a time in its order: of these flows, and of all flows together.
+    /// All rows of a time in its order: of these flows, and of all flows together. Returns how many
+    /// were left out as they are damaged, or hold what means nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Sqlite`], also if all are so.
     pub fn rows(
         &self,
         span: Span,
         flows: &[i64],
         mut each: impl FnMut(Read),
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         self.read(|db| {
             db.execute("DELETE FROM chosen", [])?;
             let mut insert = db.prepare("INSERT INTO chosen VALUES (?1)")?;
@@ -197,10 +202,23 @@ impl Reader {
             );
             let mut statement = db.prepare(&sql)?;
             let mut rows = statement.query(params![span.0, span.1])?;
+            let (mut good, mut damaged, mut why) = (0_u64, 0, None);
             while let Some(row) = rows.next()? {
-                each(one(row)?);
+                match one(row) {
+                    Ok(read) => {
+                        good += 1;
+                        each(read);
+                    }
+                    Err(error) => {
+                        damaged += 1;
+                        why = Some(error);
+                    }
+                }
             }
-            Ok(())
+            match why {
+                Some(why) if good == 0 => Err(why),
+                _ => Ok(damaged),
+            }
         })
     }
 
