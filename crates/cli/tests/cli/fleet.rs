@@ -220,6 +220,8 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         (900..=1010).contains(&count),
         "{count}: a kernel may miss some"
     );
+    let estimated = "SELECT count(*) FROM path WHERE method = 'estimated'";
+    assert_eq!(office.number(estimated), Some(0), "both ends tell of it");
     let sums = |wanted: &str| {
         let sql = format!(
             "SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"

@@ -59,6 +59,9 @@ pub struct Ledger {
     counted_ns: u64,
     /// When a byte of a flow was last seen on both hosts: nothing of it is estimated.
     matched: HashMap<Ends, u64>,
+    /// Until it is known whether both hosts tell of the flow. A collector that is killed loses
+    /// them: of the last seconds, nothing is estimated then.
+    estimates: Vec<Estimate>,
     counted: HashMap<(Option<u32>, String), u64>,
     /// Passages of hosts whose clock was not known.
     clockless: u64,
@@ -68,6 +71,17 @@ pub struct Ledger {
     outlived: u64,
     /// Batches.
     stored: u64,
+}
+
+/// A round trip, from which the network may be estimated.
+#[derive(Debug)]
+struct Estimate {
+    host: String,
+    trip: Trip,
+    /// When its interval ended, on the common clock and in Unix time.
+    end_ns: u64,
+    time_ns: i64,
+    length_ns: u64,
 }
 
 /// Numbers of hosts' names.
@@ -112,6 +126,7 @@ impl Ledger {
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
             matched: HashMap::new(),
+            estimates: Vec::new(),
             counted: HashMap::new(),
             clockless: 0,
             edgeless: 0,
@@ -193,9 +208,9 @@ impl Ledger {
             clocks,
             hosts,
             counted,
-            matched,
             ..
         } = self;
+        let mut estimates = Vec::new();
         let written = store.write(|to| {
             for sight in sights {
                 write_sight(to, sight, unix(time.at(sight.at_ns), to_unix_ns))?;
@@ -215,13 +230,17 @@ impl Ledger {
                 } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
-                    let ended = ended.map(|ended| unix(time.at(ended.ns), to_unix_ns));
-                    let time_ns = ended.unwrap_or(interval.end_unix_ns);
+                    let ended = ended.map(|ended| time.at(ended.ns));
+                    let time_ns = ended.map(|ended| unix(ended, to_unix_ns));
+                    let time_ns = time_ns.unwrap_or(interval.end_unix_ns);
                     write_interval(to, name, interval, time_ns)?;
-                    let alone = |trip: &&Trip| !matched.contains_key(&trip.ends);
-                    for trip in interval.trips.iter().filter(alone) {
-                        write_estimate(to, name, interval, trip, time_ns)?;
-                    }
+                    estimates.extend(interval.trips.iter().map(|trip| Estimate {
+                        host: name.to_owned(),
+                        trip: *trip,
+                        end_ns: ended.unwrap_or(now_ns).min(now_ns),
+                        time_ns,
+                        length_ns: interval.length_ns,
+                    }));
                 }
                 let host = hosts.number(name);
                 for (counter, value) in counters {
@@ -256,6 +275,7 @@ impl Ledger {
         self.clockless += clockless;
         self.edgeless += edgeless;
         self.stored += batches.len() as u64;
+        self.estimates.append(&mut estimates);
         for (host, (arrived_ns, passages, edges)) in &all {
             let halves = halves(*host, *arrived_ns, passages, edges);
             halves.for_each(|half| self.joiner.add(half));
@@ -289,6 +309,7 @@ impl Ledger {
     }
 
     fn tell_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Failure> {
+        let config = self.config;
         let windows = self.joiner.take(now_ns, until_ns);
         let to_unix_ns = self.time.to_unix_ns()?;
         let progress = Progress {
@@ -305,8 +326,12 @@ impl Ledger {
             wait_ns,
             settle_ns,
             ..
-        } = self.config;
+        } = config;
         let needed_ns = until_ns.saturating_sub(window_ns + wait_ns + settle_ns + GRACE_NS);
+        self.note_matched(&windows, now_ns);
+        let is_told = |estimate: &mut Estimate| config.next_end(estimate.end_ns) <= until_ns;
+        let mut told: Vec<_> = self.estimates.extract_if(.., is_told).collect();
+        told.retain(|estimate| !self.matched.contains_key(&estimate.trip.ends));
         let Ledger { store, hosts, .. } = self;
         store.write(|to| {
             for window in &windows {
@@ -318,10 +343,12 @@ impl Ledger {
                     unix(window.end_ns, to_unix_ns),
                 )?;
             }
+            for estimate in &told {
+                write_estimate(to, estimate)?;
+            }
             to.progress(&progress)?;
             to.forget(needed_ns)
         })?;
-        self.note_matched(&windows, now_ns);
         self.serve(&windows);
         self.print(&windows, to_unix_ns)
     }
@@ -491,18 +518,14 @@ fn write_interval(
 }
 
 /// Half of the least round trip, where only one host tells of a flow.
-fn write_estimate(
-    to: &mut Writing<'_>,
-    host: &str,
-    interval: &Interval,
-    trip: &Trip,
-    time_ns: i64,
-) -> Written<()> {
+fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
+    let Estimate { host, trip, .. } = estimate;
+    let host = host.as_str();
     let mut histogram = Histogram::default();
     histogram.record(trip.least_ns / 2);
     to.path(&PathRow {
-        time_ns,
-        length_ns: interval.length_ns,
+        time_ns: estimate.time_ns,
+        length_ns: estimate.length_ns,
         tx_host: (!trip.is_received).then_some(host),
         rx_host: trip.is_received.then_some(host),
         flow: Some(trip.ends),
