@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use dwell_records::{
     counted,
     html::{Choice, FlowEnd, Report},
-    store::{Reader, StoreError},
+    store::{Address, Reader, StoreError},
 };
 
 use crate::{
@@ -118,6 +118,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.output.is_none() && stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "the page is for a browser, and not for a terminal: name a file with --output"
+        )));
+    }
+    if args
+        .store
+        .to_str()
+        .is_some_and(|store| store.starts_with(Address::SCHEME))
+    {
+        return Err(Failure::usage(anyhow!(
+            "a page is made of a file of SQLite only: of tables on a ClickHouse server, ask the \
+             server"
         )));
     }
     let store = Reader::open(&args.store).map_err(unusable)?;

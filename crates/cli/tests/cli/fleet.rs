@@ -22,7 +22,7 @@ const COLLECTOR: u16 = 4790;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 
 /// What a collector keeps: its key and its store.
-struct Office {
+pub struct Office {
     folder: TempDir,
     address: IpAddr,
 }
@@ -37,7 +37,7 @@ impl Office {
         office
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -52,26 +52,39 @@ impl Office {
 
     /// Starts the collector; agents may come before it listens.
     fn collect(&self, namespace: &Namespace, more: &[&str]) -> Process {
-        let (key, store, at) = (self.path("key"), self.path("store"), self.at());
+        let store = self.path("store");
+        let more = [&["--store", store.to_str().unwrap()], more].concat();
+        self.collect_into(namespace, &[], &more)
+    }
+
+    /// The same with variables of its environment; the store is to be named.
+    pub fn collect_into(
+        &self,
+        namespace: &Namespace,
+        variables: &[&str],
+        more: &[&str],
+    ) -> Process {
+        let (key, at) = (self.path("key"), self.at());
         let always = [
+            DWELL,
             "collect",
             "--listen",
             &at,
             "--key-file",
             key.to_str().unwrap(),
-            "--store",
-            store.to_str().unwrap(),
         ];
-        let mut process = spawn(namespace, DWELL, &[&always, more].concat());
+        let mut process = spawn(namespace, "env", &[variables, &always, more].concat());
         patiently("there is a store", || {
-            assert!(!process.has_ended(), "the collector has ended");
-            self.number("SELECT count(*) + 1 FROM run").is_some()
+            process.has_ended() || self.number("SELECT count(*) + 1 FROM run").is_some()
         });
+        if process.has_ended() {
+            panic!("the collector has ended:\n{}", process.end());
+        }
         process
     }
 
     /// Starts an agent, and waits until it stamps.
-    fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
+    pub fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
         let (key, at, port) = (self.path("key"), self.at(), PORT.to_string());
         let always = [
             "agent",
@@ -97,14 +110,19 @@ impl Office {
     }
 
     /// What a query gives; none where there is nothing yet.
-    fn number(&self, sql: &str) -> Option<i64> {
+    pub fn number(&self, sql: &str) -> Option<i64> {
         let store = Connection::open(self.path("store")).ok()?;
         store.busy_timeout(Duration::from_secs(10)).unwrap();
         let number = store.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
         number.ok().flatten()
     }
 
-    fn waits_for_agents(&self, count: i64) {
+    pub fn execute(&self, sql: &str) {
+        let store = Connection::open(self.path("store")).unwrap();
+        store.execute_batch(sql).unwrap();
+    }
+
+    pub fn waits_for_agents(&self, count: i64) {
         patiently("the agents have told something", || {
             self.number("SELECT count(DISTINCT host_id) FROM interval") == Some(count)
         });
@@ -118,13 +136,13 @@ impl Office {
         ))
     }
 
-    fn matched(&self) -> i64 {
+    pub fn matched(&self) -> i64 {
         self.leg("end-to-end", "", "sum(count)").unwrap_or(0)
     }
 }
 
 /// As `eventually`, for what takes seconds on an idle machine.
-fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not so");
@@ -133,13 +151,13 @@ fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Messages of 640 bytes, each read before the next is sent: 10 bytes each are stamped.
-struct Chat {
+pub struct Chat {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Chat {
-    fn open(client: &Namespace, server: &Namespace, address: Ipv4Addr) -> Chat {
+    pub fn open(client: &Namespace, server: &Namespace, address: Ipv4Addr) -> Chat {
         let listener = server
             .enter(|| TcpListener::bind((address, PORT)).unwrap())
             .unwrap();
@@ -150,7 +168,7 @@ impl Chat {
         Chat { client, server }
     }
 
-    fn say(&mut self, messages: usize) {
+    pub fn say(&mut self, messages: usize) {
         for _ in 0..messages {
             self.client.write_all(&[1; 640]).unwrap();
             self.server.read_exact(&mut [0; 640]).unwrap();
@@ -158,7 +176,7 @@ impl Chat {
     }
 }
 
-fn ended(process: Process, status: i32) -> Run {
+pub fn ended(process: Process, status: i32) -> Run {
     let run = process.interrupt();
     assert_eq!(run.status, Some(status), "{run}");
     run
@@ -174,7 +192,7 @@ fn get(namespace: &Namespace, address: &str) -> String {
 }
 
 /// Of a run of the agents and the collector: each in its namespace, the collector on the left.
-fn pair(name: &str) -> (Pair, Office) {
+pub fn pair(name: &str) -> (Pair, Office) {
     let pair = Pair::start(name);
     (pair, Office::new(IpAddr::from([10, 78, 0, 1])))
 }

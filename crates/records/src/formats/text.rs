@@ -165,7 +165,7 @@ impl Text {
 pub fn counted(number: u64, things: &str) -> String {
     let (noun, rest) = things.split_at(things.find(' ').unwrap_or(things.len()));
     let noun = match noun {
-        "bytes" | "epochs" | "events" | "flows" | "packets" | "samples" | "stamps"
+        "bytes" | "epochs" | "events" | "flows" | "packets" | "rows" | "samples" | "stamps"
             if number == 1 =>
         {
             &noun[..noun.len() - 1]

@@ -50,6 +50,22 @@ pub enum StoreError {
         /// What to do, if that is known.
         remedy: &'static str,
     },
+    /// No ClickHouse server answers.
+    #[error("cannot reach {address}: {why}: see that the server runs, and has this http_port")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What failed.
+        why: String,
+    },
+    /// A ClickHouse server does not do what it is asked for.
+    #[error("{address} says: {said}")]
+    Refused {
+        /// Where it is.
+        address: String,
+        /// What it said.
+        said: String,
+    },
 }
 
 impl StoreError {

@@ -1,11 +1,15 @@
 //! Where a collector keeps what agents measured: `docs/method/store.md`.
 
+mod clickhouse;
 mod error;
 mod read;
+mod spool;
 mod sqlite;
 
+pub use clickhouse::{Address, Login, Server};
 pub use error::StoreError;
 pub use read::{ClockRead, Place, Read, Reader, Span};
+pub use spool::Waiting;
 pub use sqlite::{Store, Writing, Written};
 
 use dwell_engine::{

@@ -33,6 +33,8 @@ pub struct Store {
     _lock: File,
     path: PathBuf,
     known: Known,
+    /// Rows go on to a server.
+    is_spool: bool,
 }
 
 /// Numbers of names.
@@ -73,6 +75,7 @@ impl Store {
             _lock: lock,
             path,
             known: Known::default(),
+            is_spool: false,
         };
         store.prepare()?;
         Ok(store)
@@ -113,7 +116,12 @@ impl Store {
         &mut self,
         write: impl FnOnce(&mut Writing<'_>) -> Written<T>,
     ) -> Result<T, StoreError> {
-        let Store { db, known, .. } = self;
+        let Store {
+            db,
+            known,
+            is_spool,
+            ..
+        } = self;
         if known.flows.len() > FLOWS_KNOWN {
             known.flows.clear();
         }
@@ -121,6 +129,7 @@ impl Store {
             let mut writing = Writing {
                 db: &transaction,
                 known,
+                is_spool: *is_spool,
             };
             let result = write(&mut writing)?;
             transaction.commit()?;
@@ -188,7 +197,15 @@ impl Store {
             .map_err(|sqlite| self.failed("read", sqlite))
     }
 
-    fn failed(&self, doing: &'static str, sqlite: rusqlite::Error) -> StoreError {
+    pub(super) fn db(&self) -> &Connection {
+        &self.db
+    }
+
+    pub(super) fn set_spool(&mut self) {
+        self.is_spool = true;
+    }
+
+    pub(super) fn failed(&self, doing: &'static str, sqlite: rusqlite::Error) -> StoreError {
         failed(doing, &self.path, sqlite)
     }
 }
@@ -246,9 +263,14 @@ pub type Written<T> = rusqlite::Result<T>;
 pub struct Writing<'a> {
     db: &'a Connection,
     known: &'a mut Known,
+    is_spool: bool,
 }
 
 impl Writing<'_> {
+    pub(super) fn db(&self) -> &Connection {
+        self.db
+    }
+
     /// Notes a batch of an agent's run. False if it is here already: then its content must not be
     /// written again.
     pub fn batch(&mut self, host: &str, run: &[u8], batch: u64, now_ns: i64) -> Written<bool> {
@@ -261,6 +283,9 @@ impl Writing<'_> {
 
     /// Writes what a segment took.
     pub fn interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
+        if self.is_spool {
+            return self.await_interval(row);
+        }
         let sql = "INSERT INTO interval (time_ns, length_ns, host_id, flow_id, segment, direction,
             part_of, resent, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns,
             histogram, hook_from_id, hook_to_id, missing) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
@@ -297,6 +322,9 @@ impl Writing<'_> {
 
     /// Writes what a leg took.
     pub fn path(&mut self, row: &PathRow<'_>) -> Written<()> {
+        if self.is_spool {
+            return self.await_path(row);
+        }
         let sql = "INSERT INTO path (time_ns, length_ns, tx_host_id, rx_host_id, flow_id, segment,
             direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns,
             p90_ns, p99_ns, histogram, bound_ns, clamped, doubtful) VALUES (?1, ?2, ?3, ?4, ?5,
@@ -334,6 +362,9 @@ impl Writing<'_> {
 
     /// Writes how a clock stood.
     pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
+        if self.is_spool {
+            return self.await_clock(row);
+        }
         let sql = "INSERT INTO clock (time_ns, host_id, offset_ns, bound_ns, drift_ppb,
             drift_bound_ppb, round_trip_ns, method, stepped)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -360,6 +391,10 @@ impl Writing<'_> {
         name: &str,
         value: u64,
     ) -> Written<()> {
+        if self.is_spool {
+            let columns = params![time_ns, host, name, signed(value)];
+            return self.wait("counter", time_ns, columns);
+        }
         let sql = "INSERT INTO counter (time_ns, host_id, name, value) VALUES (?1, ?2, ?3, ?4)";
         let host = host.map(|name| self.host(name)).transpose()?;
         let mut insert = self.db.prepare_cached(sql)?;
@@ -440,19 +475,19 @@ impl Writing<'_> {
 }
 
 /// A distribution, as columns.
-struct Figures {
-    count: i64,
-    sum: i64,
-    mean: Option<i64>,
-    min: Option<i64>,
-    max: Option<i64>,
-    p50: Option<i64>,
-    p90: Option<i64>,
-    p99: Option<i64>,
+pub(super) struct Figures {
+    pub(super) count: i64,
+    pub(super) sum: i64,
+    pub(super) mean: Option<i64>,
+    pub(super) min: Option<i64>,
+    pub(super) max: Option<i64>,
+    pub(super) p50: Option<i64>,
+    pub(super) p90: Option<i64>,
+    pub(super) p99: Option<i64>,
 }
 
 impl Figures {
-    fn of(histogram: &Histogram) -> Figures {
+    pub(super) fn of(histogram: &Histogram) -> Figures {
         let figures = Distribution::from(histogram);
         Figures {
             count: signed(figures.count),
@@ -468,6 +503,6 @@ impl Figures {
 }
 
 /// SQLite has no greater numbers; in nanoseconds these are 292 years.
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -314,3 +314,65 @@ fn fills_a_disk() {
     assert_eq!(number("SELECT last_batch + 1 FROM run"), batch);
     assert_eq!(number("SELECT count(*) FROM interval"), 50 * batch);
 }
+
+#[test]
+fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let histogram = histogram();
+    let write = |store: &mut Store, hosts: &[&str]| {
+        store
+            .write(|to| {
+                for host in hosts {
+                    to.interval(&interval(host, Some(ends()), &histogram))?;
+                }
+                to.counter(-7, None, "refused\tby \\ us\n\0\r", 3)
+            })
+            .unwrap();
+    };
+    let mut store = Store::open(&path).unwrap();
+    let number = store.spool().unwrap();
+    write(&mut store, &["a", "b"]);
+    let waiting = store.waiting(10).unwrap();
+    let places: Vec<_> = waiting
+        .iter()
+        .map(|row| (row.row, row.table.as_str(), row.time_ns))
+        .collect();
+    let at = 1_795_237_800_000_000_000;
+    let expected = [
+        (1, "intervals", at),
+        (2, "intervals", at),
+        (3, "counter", -7),
+    ];
+    assert_eq!(places, expected);
+    assert_eq!(
+        waiting[2].line,
+        b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3"
+    );
+    let text = String::from_utf8_lossy(&waiting[0].line);
+    let begin = format!(
+        "{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\tqueueing\ttx\tip-driver\t0\t4\t4600\t"
+    );
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N"), "{text}");
+    assert_eq!(
+        store.waiting(1).unwrap(),
+        waiting[..1],
+        "the first come first"
+    );
+    store.sent(2).unwrap();
+    assert_eq!(store.count_waiting().unwrap(), 1);
+    store.sent(3).unwrap();
+    assert_eq!(store.count_waiting().unwrap(), 0);
+    // A number is never given again, nor is that of the spool.
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.spool().unwrap(), number);
+    write(&mut store, &[]);
+    assert_eq!(store.waiting(10).unwrap()[0].row, 4);
+    // Nothing of it is in the tables of the file itself.
+    let db = Connection::open(&path).unwrap();
+    let sql = "SELECT (SELECT count(*) FROM interval) + (SELECT count(*) FROM counter)";
+    let rows: i64 = db.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0);
+}

@@ -21,6 +21,7 @@ use dwell_records::{
 
 use super::{
     clocks::{Clocks, Sight},
+    forward::Forward,
     time::Time,
 };
 use crate::{exit::Failure, served::Served, tell::tell};
@@ -47,6 +48,8 @@ pub struct Print {
 /// Writes.
 pub struct Ledger {
     store: Store,
+    /// To a server, if that is where rows end.
+    forward: Option<Forward>,
     time: Time,
     config: Config,
     joiner: Joiner,
@@ -99,6 +102,7 @@ impl Ledger {
     /// Goes on where the store's last collector was.
     pub fn open(
         store: Store,
+        forward: Option<Forward>,
         config: &Config,
         clocks: Clocks,
         print: Option<Print>,
@@ -132,6 +136,7 @@ impl Ledger {
             edgeless: 0,
             outlived: 0,
             stored: 0,
+            forward,
             store,
         };
         match is_anew {
@@ -305,7 +310,27 @@ impl Ledger {
         self.count(refusals)?;
         // As if it had settled.
         let settled_ns = now_ns + self.config.settle_ns;
-        self.tell_until(settled_ns, now_ns + self.config.window_ns)
+        self.tell_until(settled_ns, now_ns + self.config.window_ns)?;
+        match &mut self.forward {
+            Some(forward) => forward.finish(&mut self.store),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends what waits to the server, if there is one.
+    pub fn forward(&mut self) -> Result<(), Failure> {
+        match &mut self.forward {
+            Some(forward) => forward.look(&mut self.store),
+            None => Ok(()),
+        }
+    }
+
+    /// True if no more is to be taken of agents for now.
+    pub fn is_full(&self) -> Result<bool, Failure> {
+        match &self.forward {
+            Some(forward) => forward.is_full(&self.store),
+            None => Ok(false),
+        }
     }
 
     fn tell_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Failure> {
@@ -630,9 +655,11 @@ mod tests {
         let open = || {
             let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
             let store = Store::open(&path).unwrap();
-            Ledger::open(store, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
-                panic!("{failure:?}");
-            })
+            Ledger::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(
+                |failure| {
+                    panic!("{failure:?}");
+                },
+            )
         };
         let pending = |ledger: &Ledger| {
             let mut rows = 0;

@@ -2,24 +2,32 @@
 
 mod clocks;
 mod desk;
+mod forward;
 mod ledger;
 mod time;
 
 use std::{
+    env,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, mpsc::RecvTimeoutError},
+    thread,
     time::{Duration, Instant},
 };
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Key, Server};
-use dwell_records::{Output, Sink, Source, entry, store::Store};
+use dwell_records::{
+    Output, Sink, Source, entry,
+    store::{Address, Login, Server as ClickHouse, Store},
+};
 
 use self::{
     clocks::Clocks,
     desk::{Job, Jobs, desk},
+    forward::Forward,
     ledger::Ledger,
 };
 use crate::{
@@ -47,16 +55,23 @@ const MOST_JOBS: usize = 512;
 Examples:
   dwell collect --new-key fleet.key          a key for agents and collector
   dwell collect --listen 0.0.0.0:4790 --store fleet.db --key-file fleet.key
-  dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key --format text")]
+  dwell collect --listen [::]:4790 --store fleet.db --key-file fleet.key --format text
+  dwell collect --listen [::]:4790 --store clickhouse://db.example:8123/dwell \\
+    --spool fleet.spool --key-file fleet.key")]
 #[group(skip)]
 pub struct Args {
     /// Where to listen for agents
     #[arg(long, value_name = "ADDRESS", value_parser = socket, required_unless_present = "new_key")]
     listen: Option<SocketAddr>,
 
-    /// The file to keep it in: SQLite, made if it is not there
-    #[arg(long, value_name = "FILE", required_unless_present = "new_key")]
-    store: Option<PathBuf>,
+    /// Where to keep it: a file of SQLite, made if it is not there, or
+    /// clickhouse://HOST:PORT/DATABASE
+    #[arg(long, value_name = "FILE", value_parser = place, required_unless_present = "new_key")]
+    store: Option<Place>,
+
+    /// With ClickHouse, the file where what is acknowledged waits until the server has it: SQLite
+    #[arg(long, value_name = "FILE")]
+    spool: Option<PathBuf>,
 
     #[command(flatten)]
     identity: IdentityArgs,
@@ -101,21 +116,43 @@ enum Format {
     Jsonl,
 }
 
+/// What rows end in.
+#[derive(Debug, Clone)]
+enum Place {
+    File(PathBuf),
+    Server(Address),
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    if text.starts_with(Address::SCHEME) {
+        let address: Result<Address, _> = text.parse();
+        return address.map(Place::Server).map_err(str::to_owned);
+    }
+    Ok(Place::File(text.into()))
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.new_key {
         Key::make(path)?;
         return Ok(Exit::Done);
     }
-    let (Some(listen), Some(path)) = (args.listen, &args.store) else {
+    let (Some(listen), Some(place)) = (args.listen, &args.store) else {
         unreachable!("clap requires both");
     };
     let identity = args.identity.identity()?;
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::plain).transpose()?;
-    let store = Store::open(path)?;
+    let (store, forward) = open(place, args.spool.as_deref())?;
     let clocks = Clocks::new(args.sync_interval, boot_id()?);
-    let mut ledger = Ledger::open(store, &args.told(), clocks.clone(), args.output()?, served)?;
+    let mut ledger = Ledger::open(
+        store,
+        forward,
+        &args.told(),
+        clocks.clone(),
+        args.output()?,
+        served,
+    )?;
     let (desk, jobs) = desk(clocks);
     let server = Server::start(listen, identity, Arc::clone(&desk))?;
     tell(format_args!("agents are awaited at {}", server.address()));
@@ -133,18 +170,45 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
+fn open(place: &Place, spool: Option<&Path>) -> Result<(Store, Option<Forward>), Failure> {
+    match (place, spool) {
+        (Place::File(path), None) => Ok((Store::open(path)?, None)),
+        (Place::Server(address), Some(path)) => {
+            let login = Login {
+                user: env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into()),
+                password: env::var("CLICKHOUSE_PASSWORD").ok(),
+            };
+            let mut store = Store::open(path)?;
+            let number = store.spool()?;
+            let server = ClickHouse::open(address.clone(), login)?;
+            Ok((store, Some(Forward::start(server, number)?)))
+        }
+        (Place::File(_), Some(_)) => Err(Failure::usage(anyhow!(
+            "--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE"
+        ))),
+        (Place::Server(_), None) => Err(Failure::usage(anyhow!(
+            "name a file with --spool: what is on its way to the server waits there"
+        ))),
+    }
+}
+
 /// Stores what comes, many batches at once, until it is to end.
 fn work(ledger: &mut Ledger, jobs: &Jobs, stop: &Stop, server: &Server) -> Result<(), Failure> {
     let mut looked = Instant::now();
     while !stop.is_asked() {
-        match jobs.next(POLL, MOST_JOBS) {
-            Ok(some) => serve(ledger, some)?,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        if ledger.is_full()? {
+            thread::sleep(POLL);
+        } else {
+            match jobs.next(POLL, MOST_JOBS) {
+                Ok(some) => serve(ledger, some)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
         }
         if looked.elapsed() >= POLL {
             looked = Instant::now();
             ledger.look(server)?;
+            ledger.forward()?;
         }
     }
     Ok(())

@@ -1,0 +1,320 @@
+//! `dwell collect --store clickhouse://…`: a real server, which is killed and comes back.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use dwell_engine::histogram::Histogram;
+use dwell_lab::Namespace;
+use nix::sys::signal::Signal;
+
+use crate::fleet::{Chat, Office, ended, pair, patiently};
+use crate::support::{Process, dwell, skipped, spawn};
+
+const STORE: &str = "clickhouse://127.0.0.1:8123/dwell";
+const PASSWORD: &str = "CLICKHOUSE_PASSWORD=secret";
+
+/// A server on the loopback of a namespace.
+struct ClickHouse<'a> {
+    namespace: &'a Namespace,
+    office: &'a Office,
+    process: Option<Process>,
+}
+
+impl<'a> ClickHouse<'a> {
+    fn start(namespace: &'a Namespace, office: &'a Office) -> ClickHouse<'a> {
+        let folder = office.path("server");
+        fs::create_dir(&folder).unwrap();
+        let folder = folder.to_str().unwrap();
+        let config = format!(
+            "<yandex><logger><level>warning</level><console>1</console></logger>
+            <http_port>8123</http_port><listen_host>127.0.0.1</listen_host>
+            <path>{folder}/data/</path><tmp_path>{folder}/tmp/</tmp_path>
+            <mark_cache_size>67108864</mark_cache_size>
+            <users_config>{folder}/users.xml</users_config>
+            <default_profile>default</default_profile>
+            <default_database>default</default_database></yandex>"
+        );
+        let users = "<yandex><profiles><default/></profiles><users><default>
+            <password>secret</password><networks><ip>::/0</ip></networks>
+            <profile>default</profile><quota>default</quota>
+            </default></users><quotas><default/></quotas></yandex>";
+        fs::write(format!("{folder}/config.xml"), config).unwrap();
+        fs::write(format!("{folder}/users.xml"), users).unwrap();
+        let mut server = ClickHouse {
+            namespace,
+            office,
+            process: None,
+        };
+        server.start_again();
+        server.ask("CREATE DATABASE dwell", "default");
+        server
+    }
+
+    fn start_again(&mut self) {
+        let config = self.office.path("server/config.xml");
+        let config = format!("--config-file={}", config.to_str().unwrap());
+        // It writes beside itself too.
+        let script = "cd \"$1\" && exec clickhouse-server \"$2\"";
+        let folder = self.office.path("server");
+        let arguments = ["-c", script, "sh", folder.to_str().unwrap(), &config];
+        let mut process = spawn(self.namespace, "sh", &arguments);
+        patiently("the server listens", || {
+            if process.has_ended() {
+                return true;
+            }
+            self.namespace
+                .enter(|| TcpStream::connect("127.0.0.1:8123").is_ok())
+                .unwrap()
+        });
+        if process.has_ended() {
+            panic!("no server:\n{}", process.end());
+        }
+        self.process = Some(process);
+    }
+
+    fn stop(&mut self, signal: Signal) {
+        let process = self.process.take().unwrap();
+        process.signal(signal);
+        process.end();
+    }
+
+    fn ask(&self, query: &str, database: &str) -> String {
+        let connect = || TcpStream::connect("127.0.0.1:8123").unwrap();
+        let mut stream = self.namespace.enter(connect).unwrap();
+        write!(
+            stream,
+            "POST /?database={database} HTTP/1.0\r\nX-ClickHouse-User: default\r\n\
+             X-ClickHouse-Key: secret\r\nContent-Length: {}\r\n\r\n{query}",
+            query.len()
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{query}: {text}");
+        body.trim_end().to_owned()
+    }
+
+    fn number(&self, query: &str) -> i64 {
+        let said = self.ask(query, "dwell");
+        said.parse().unwrap_or_else(|_| panic!("{query}: {said}"))
+    }
+
+    /// Bytes that a side has told of, or both.
+    fn count(&self, table: &str, wanted: &str) -> i64 {
+        self.number(&format!(
+            "SELECT sum(count) FROM {table} WHERE src IS NULL AND {wanted}"
+        ))
+    }
+
+    fn matched(&self) -> i64 {
+        self.count("paths", "segment = 'end-to-end'")
+    }
+}
+
+fn unavailable() -> bool {
+    if skipped() {
+        return true;
+    }
+    let is_there = Command::new("clickhouse-server").arg("--version").output();
+    if is_there.is_err() {
+        eprintln!("skipped: there is no clickhouse-server: install Debian's package of that name");
+    }
+    is_there.is_err()
+}
+
+#[test]
+fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
+    if unavailable() {
+        return;
+    }
+    let (pair, office) = pair("clickhouse");
+    let mut server = ClickHouse::start(&pair.left, &office);
+    let spool = office.path("store");
+    let collect = || {
+        let into = ["--store", STORE, "--spool", spool.to_str().unwrap()];
+        office.collect_into(&pair.left, &[PASSWORD], &into)
+    };
+    let mut collector = collect();
+    let a = office.agent(&pair.left, "a", &["--interval", "200ms"]);
+    let b = office.agent(&pair.right, "b", &["--interval", "200ms"]);
+    patiently("the agents have told something", || {
+        server.number("SELECT uniqExact(host) FROM intervals") == 2
+    });
+    let mut chat = Chat::open(&pair.left, &pair.right, "10.78.0.2".parse().unwrap());
+    let mut messages = 0;
+    let mut talk = |server: &ClickHouse, count| {
+        let before = (server.process.is_some()).then(|| server.matched());
+        for _ in 0..count / 5 {
+            chat.say(5);
+            messages += 5;
+            thread::sleep(Duration::from_millis(20));
+        }
+        if let Some(before) = before {
+            patiently("more is matched", || server.matched() > before);
+        }
+    };
+    talk(&server, 100);
+    // The server dies, and what comes waits.
+    server.stop(Signal::SIGKILL);
+    talk(&server, 100);
+    let before = office.number(WAITING);
+    patiently("more waits", || office.number(WAITING) > before);
+    server.start_again();
+    talk(&server, 100);
+    // The collector dies, with what it had sent or not.
+    collector.signal(Signal::SIGKILL);
+    collector.end();
+    collector = collect();
+    talk(&server, 100);
+    // Both end while there is no server: it is said.
+    server.stop(Signal::SIGTERM);
+    talk(&server, 100);
+    ended(a, 0);
+    ended(b, 0);
+    let run = ended(collector, 4);
+    for line in [
+        "cannot reach clickhouse://127.0.0.1:8123/dwell: ",
+        "what comes waits in the spool",
+        "rows are not on clickhouse://127.0.0.1:8123/dwell yet",
+    ] {
+        assert!(run.stderr.contains(line), "{line}: {run}");
+    }
+    // As if it had been killed when all was sent and nothing of that noted.
+    let unnoted = office.path("unnoted");
+    office.execute(&format!("VACUUM INTO '{}'", unnoted.to_str().unwrap()));
+    server.start_again();
+    let collector = collect();
+    patiently("none waits", || office.number(WAITING) == Some(0));
+    ended(collector, 0);
+    let given = office.number("SELECT seq FROM sqlite_sequence WHERE name = 'waiting'");
+    let rows = || {
+        ["intervals", "paths", "clock", "counter"]
+            .map(|table| server.number(&format!("SELECT count() FROM {table}")))
+    };
+    let sent = rows();
+    assert!(sent.iter().all(|rows| *rows > 0), "{sent:?}");
+    assert_eq!(given, Some(sent.iter().sum()), "{sent:?}");
+    fs::rename(&unnoted, &spool).unwrap();
+    assert!(office.number(WAITING) > Some(100));
+    let collector = collect();
+    patiently("none waits", || office.number(WAITING) == Some(0));
+    ended(collector, 0);
+    assert_eq!(rows()[..2], sent[..2], "none of these is written by an end");
+
+    let bytes = messages * 10;
+    let told = |host: &str, direction: &str| {
+        server.count(
+            "intervals",
+            &format!("segment = 'total' AND host = '{host}' AND direction = '{direction}'"),
+        )
+    };
+    let counts = (told("a", "tx"), told("b", "rx"), server.matched());
+    eprintln!("of {bytes} bytes: sent, read, matched {counts:?}");
+    let all = (bytes * 98 / 100)..=bytes;
+    assert!(
+        all.contains(&counts.0) && all.contains(&counts.1),
+        "{counts:?} of {bytes}"
+    );
+    assert!(
+        ((bytes * 96 / 100)..=bytes).contains(&counts.2),
+        "{counts:?} of {bytes}"
+    );
+    // The example of the documentation.
+    let page = include_str!("../../../../docs/method/store.md");
+    let example = page.rsplit("```sql").next().unwrap();
+    let example = example.split("```").next().unwrap();
+    // A busy machine takes longer.
+    let told = server.ask(&example.replace("- 60)", "- 3600)"), "dwell");
+    let network = format!("a\tb\tnetwork\t\\N\t{}\t", counts.2);
+    assert!(told.contains(&network), "{network}:\n{told}");
+    // The figures are where they belong, to the nanosecond and the last byte.
+    let sum = |wanted: &str| {
+        server.number(&format!(
+            "SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"
+        ))
+    };
+    assert_eq!(
+        sum("segment NOT IN ('end-to-end', 'total')"),
+        sum("segment = 'end-to-end'")
+    );
+    let row = server.ask(
+        "SELECT hex(histogram), count, sum_ns, max_ns FROM intervals WHERE count > 100
+            AND src IS NULL ORDER BY count DESC LIMIT 1",
+        "dwell",
+    );
+    let row: Vec<&str> = row.split('\t').collect();
+    let hex = |at: usize| u8::from_str_radix(&row[0][at..at + 2], 16).unwrap();
+    let histogram: Vec<u8> = (0..row[0].len()).step_by(2).map(hex).collect();
+    let histogram = Histogram::from_bytes(&histogram).unwrap();
+    let known = [histogram.count(), histogram.sum_ns() as u64];
+    assert_eq!(row[1..3], known.map(|number| number.to_string()));
+}
+
+const WAITING: &str = "SELECT count(*) FROM waiting";
+
+#[test]
+fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (key, spool) = (path("key"), path("spool"));
+    assert_eq!(dwell(&["collect", "--new-key", &key]).status, Some(0));
+    let nobody = "clickhouse://127.0.0.1:1/dwell";
+    let at = "127.0.0.1:0";
+    for (store, spool, says) in [
+        (nobody, None, "name a file with --spool"),
+        (
+            spool.as_str(),
+            Some(&spool),
+            "--spool is for a --store on a server",
+        ),
+        (
+            nobody,
+            Some(&spool),
+            "cannot reach clickhouse://127.0.0.1:1/dwell",
+        ),
+        (
+            "clickhouse://127.0.0.1/dwell",
+            Some(&spool),
+            "HOST:PORT/DATABASE",
+        ),
+        (
+            "clickhouse://127.0.0.1:1/",
+            Some(&spool),
+            "HOST:PORT/DATABASE",
+        ),
+        (
+            "clickhouse://127.0.0.1:1/a;b",
+            Some(&spool),
+            "HOST:PORT/DATABASE",
+        ),
+        (
+            "clickhouse://me:pw@127.0.0.1:1/a",
+            Some(&spool),
+            "CLICKHOUSE_PASSWORD",
+        ),
+    ] {
+        let mut arguments = vec![
+            "collect",
+            "--listen",
+            at,
+            "--key-file",
+            &key,
+            "--store",
+            store,
+        ];
+        if let Some(spool) = spool {
+            arguments.extend(["--spool", spool]);
+        }
+        let run = dwell(&arguments);
+        assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
+        assert!(run.stderr.contains(says), "{arguments:?}: {run}");
+    }
+    let run = dwell(&["report", "--store", nobody, "--output", &path("page")]);
+    assert_eq!(run.status, Some(2), "{run}");
+    assert!(run.stderr.contains("a file of SQLite only"), "{run}");
+}
