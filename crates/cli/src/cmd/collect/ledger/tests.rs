@@ -1,0 +1,69 @@
+use super::*;
+
+/// The time of that boot was ahead of ours.
+#[test]
+fn what_waited_before_a_reboot_is_given_up_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let ahead_ns = 1 << 62;
+    let put_aside = |boot: &str| {
+        let mut store = Store::open(&path).unwrap();
+        let aside: Aside = (ahead_ns, Passages(vec![passage()]), vec![(ahead_ns, 1)]);
+        let body = wire::encode(&aside).unwrap();
+        let written = store.write(|to| {
+            to.put_aside("web", ahead_ns, &body)?;
+            to.progress(&Progress {
+                boot: boot.into(),
+                offset_ns: 0,
+                told_at_ns: ahead_ns,
+                told_until_ns: ahead_ns,
+            })
+        });
+        written.unwrap();
+    };
+    let open = || {
+        let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
+        let store = Store::open(&path).unwrap();
+        Ledger::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(
+            |failure| {
+                panic!("{failure:?}");
+            },
+        )
+    };
+    let pending = |ledger: &Ledger| {
+        let mut rows = 0;
+        ledger.store.pending(|_, _| rows += 1).unwrap();
+        rows
+    };
+    put_aside("another boot");
+    let ledger = open();
+    assert_eq!((ledger.outlived, pending(&ledger)), (1, 0));
+    drop(ledger);
+    put_aside(&crate::source::boot_id().unwrap());
+    let ledger = open();
+    assert_eq!((ledger.outlived, pending(&ledger)), (0, 1));
+}
+
+fn passage() -> dwell_engine::layers::Passage {
+    use dwell_engine::{
+        layers::{Direction, Layer, Passage},
+        measure::Endpoint,
+    };
+    let end = |port| Endpoint {
+        address: [192, 0, 2, 1].into(),
+        port,
+    };
+    let mut stamps = [None; Layer::ALL.len()];
+    stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
+    Passage {
+        ends: Ends {
+            src: end(1),
+            dst: end(2),
+        },
+        seq: 0,
+        direction: Direction::Tx,
+        sent: 1,
+        again: false,
+        stamps,
+    }
+}
