@@ -12,8 +12,8 @@ use dwell_fleet::{Agent, Desk, wire::Batch};
 
 use super::clocks::{Clocks, Sight};
 
-/// Batches that wait to be stored; agents wait beyond.
-const QUEUE: usize = 1024;
+/// Batches that wait to be stored, of up to 8 MiB each on the wire; agents wait beyond.
+const QUEUE: usize = 64;
 
 /// What is to be done.
 pub enum Job {

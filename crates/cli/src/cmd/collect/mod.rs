@@ -43,7 +43,7 @@ use crate::{
 /// Between two looks whether to end, or whether an interval is over.
 const POLL: Duration = Duration::from_millis(50);
 /// Batches that are stored at once.
-const MOST_JOBS: usize = 512;
+const MOST_JOBS: usize = 64;
 
 /// Gather what agents on many hosts measured
 ///
