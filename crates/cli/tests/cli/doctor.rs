@@ -49,7 +49,16 @@ fn check_report(report: &Run) {
 #[test]
 fn the_table_names_every_verb() {
     let report = dwell(&["doctor"]);
-    for verb in ["rtt -i", "rtt -r", "stack", "lab"] {
+    for verb in [
+        "rtt -i",
+        "rtt -r",
+        "stack",
+        "agent",
+        "collect",
+        "report",
+        "lab",
+        "lab stack",
+    ] {
         let is_row = |line: &str| line.starts_with(&format!("{verb} "));
         assert!(report.stdout.lines().any(is_row), "{report}");
     }

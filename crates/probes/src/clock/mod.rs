@@ -20,7 +20,7 @@ use std::{
 use libbpf_rs::{MapHandle, Object};
 use zerocopy::IntoBytes;
 
-use dwell_engine::abi;
+use dwell_engine::{abi, clock::Experiment};
 
 use crate::{Error, error::io_error, load, vantage::failed};
 
@@ -56,6 +56,12 @@ fn load_programs(
         }
     }
     load::load(WHAT, object)
+}
+
+/// Whether the kernel takes them all.
+pub(crate) fn try_programs() -> Result<(), Error> {
+    let programs = ["reflect", "admit", "depart", "arrive"];
+    load_programs(&programs, &[], &Experiment::default().to_core(0)).map(drop)
 }
 
 /// A program by itself, that lives on without its object.

@@ -22,6 +22,8 @@ pub enum Fact {
     StackProgram,
     /// The kernel has a hook for each layer of the stack.
     StackHooks,
+    /// The kernel takes the programs that compare clocks.
+    ClockPrograms,
     /// A program attaches to tc by a tcx link.
     Tcx,
     /// A program attaches to tc by a filter of a clsact qdisc.
@@ -110,6 +112,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::ResponseProgram, "response-program", "response program loads", "please report this with the output of `dwell doctor`"),
     (Fact::StackProgram, "stack-program", "stack programs load", "please report this with the output of `dwell doctor`"),
     (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16), or one with fentry or kprobes"),
+    (Fact::ClockPrograms, "clock-programs", "clock programs load", "please report this with the output of `dwell doctor`"),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
     (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),

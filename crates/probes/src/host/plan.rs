@@ -49,9 +49,13 @@ pub(super) const VERBS: &[Verb] = &[
     Verb { name: "response -i", needs: &[RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
     Verb { name: "response -r", needs: &[], unfit: |_| None },
     Verb { name: "stack", needs: &[STACK_NEEDS], unfit: |_| None },
+    Verb { name: "agent", needs: &[STACK_NEEDS, AGENT_NEEDS], unfit: |_| None },
+    Verb { name: "collect", needs: &[COLLECT_NEEDS], unfit: |_| None },
+    Verb { name: "report", needs: &[], unfit: |_| None },
     Verb { name: "lab", needs: &[LAB_NEEDS], unfit: |_| None },
     Verb { name: "lab demo", needs: &[LAB_NEEDS, TRAFFIC_NEEDS, RTT_NEEDS], unfit: |_| None },
     Verb { name: "lab response", needs: &[LAB_NEEDS, LOAD_NEEDS, RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
+    Verb { name: "lab stack", needs: &[LAB_NEEDS, STACK_NEEDS, AGENT_NEEDS, COLLECT_NEEDS], unfit: |_| None },
 ];
 
 /// To load the program is the proof; the rest says what it is made of, and so
@@ -101,6 +105,20 @@ const STACK_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", without: Without::Impossible("IP has no hook") },
     Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", without: Without::Impossible("its programs need it") },
     Need { any_of: &[Fact::StackHooks], serves: "measures every segment", without: Without::Degraded("segments at that layer are shown as missing") },
+];
+
+/// Beside what stack needs. The socket, too, has a program that refuses strangers.
+#[rustfmt::skip]
+const AGENT_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::ClockPrograms], serves: "answers collectors that ask for its clock", without: Without::Degraded("nobody can compare its clock, so the way between hosts is not told") },
+    Need { any_of: &[Fact::XdpAttach], serves: "answers before the stack", without: Without::Degraded("its clock is compared by sockets, within a wider bound") },
+];
+
+/// No privilege: without, the clocks are compared by sockets.
+#[rustfmt::skip]
+const COLLECT_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::ClockPrograms], serves: "compares clocks of agents", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
+    Need { any_of: &[Fact::XdpAttach], serves: "compares clocks past queues", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
 ];
 
 #[rustfmt::skip]
@@ -392,6 +410,27 @@ mod tests {
         assert!(worse.reasons[0].text.contains("shown as missing"));
     }
 
+    #[test]
+    fn without_clock_programs_the_fleet_works_and_what_it_cannot_tell_is_named() {
+        let worse = |missing, verb, what| {
+            let verdict = verdict(&plan(&without(&[missing])), verb).clone();
+            assert_eq!(verdict.state, State::Degraded, "{verb}");
+            let is_named = |reason: &Reason| reason.text.contains(what);
+            assert!(verdict.reasons.iter().any(is_named), "{verdict:?}");
+        };
+        worse(Fact::ClockPrograms, "agent", "between hosts is not told");
+        worse(Fact::XdpAttach, "agent", "by sockets, within a wider bound");
+        worse(Fact::XdpAttach, "collect", "by sockets");
+        worse(
+            Fact::ClockPrograms,
+            "lab stack",
+            "between hosts is not told",
+        );
+        let plan = plan(&without(&[Fact::ClockPrograms, Fact::XdpAttach]));
+        assert_eq!(verdict(&plan, "stack").state, State::Works);
+        assert_eq!(verdict(&plan, "report").state, State::Works);
+    }
+
     /// As it is for a user without privilege: nothing can be tried.
     #[test]
     fn without_privilege_replay_is_left_and_each_missing_capability_is_named() {
@@ -405,6 +444,7 @@ mod tests {
             Fact::RttXdpProgram,
             Fact::ResponseProgram,
             Fact::StackProgram,
+            Fact::ClockPrograms,
         ]);
         for fact in [
             Fact::Tcx,
@@ -420,9 +460,10 @@ mod tests {
         }
         let plan = plan(&facts);
         for Verdict { verb, state, .. } in &plan.verbs {
-            let wanted = match verb.ends_with("-r") {
-                true => State::Works,
-                false => State::Impossible,
+            let wanted = match *verb {
+                "rtt -r" | "response -r" | "report" => State::Works,
+                "collect" => State::Degraded,
+                _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
         }

@@ -24,7 +24,7 @@ use nix::{
 
 use super::{Answer, Capability, Fact, devices::program_info};
 use crate::{
-    Error, Hook, Interface, TcHookKind, attach,
+    Error, Hook, Interface, TcHookKind, attach, clock,
     error::io_error,
     load, response,
     rtt::{Options, Probe},
@@ -116,6 +116,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     }
     answers.insert(Fact::ResponseProgram, response());
     answers.insert(Fact::StackProgram, stack());
+    answers.insert(Fact::ClockPrograms, of_loading(clock::try_programs()));
     answers
 }
 
