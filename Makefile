@@ -34,6 +34,7 @@ vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual ma
 	tests/vm/kernels target/vm
 	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
 	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
+	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test cli -- lab_stack::root_a_virtual
 
 demo: build ## real traffic over links of known delay, and what dwell measures
 	$(SUDO) target/release/dwell lab demo

@@ -127,6 +127,19 @@ impl Guest {
         missing.map(|(name, remedy)| format!("there is no program {name}. {remedy}"))
     }
 
+    /// Of the kernels' packages that are unpacked in this folder, each in one of its own, that of the newest kernel.
+    pub fn newest_kernel(folder: &Path) -> Option<PathBuf> {
+        let entries = fs::read_dir(folder).ok()?;
+        let packages = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        packages
+            .filter_map(|package| {
+                let kernel = newest(&package.join("boot"), "vmlinuz-").ok()?;
+                Some((kernel.file_name()?.to_owned(), package))
+            })
+            .max()
+            .map(|(_, package)| package)
+    }
+
     /// Starts a machine in a namespace. Returns when its kernel is up.
     pub fn start(options: &GuestOptions, namespace: &Namespace) -> Result<Self> {
         let files = tempfile::Builder::new()
@@ -164,7 +177,8 @@ impl Guest {
             command.args(["-n", "15", EMULATOR]);
             // Not KVM, as a host may offer it and be unable to boot these kernels by it. With a thread for each processor,
             // and all that QEMU 7.2 can emulate, kernels panicked as they came up, and programs crashed, now and then.
-            command.args("-accel tcg,thread=single -cpu Nehalem -smp 2".split(' '));
+            // And one died of the flags that cmpxchg16b left behind.
+            command.args("-accel tcg,thread=single -cpu Nehalem,-cx16 -smp 2".split(' '));
             command.args("-display none -no-reboot -nodefaults -serial stdio".split(' '));
             command.args(["-m", &options.memory_mib.to_string()]);
             command.arg("-kernel").arg(kernel);
@@ -197,6 +211,11 @@ impl Guest {
     /// What its console showed so far.
     pub fn output(&self) -> String {
         self.console.lock().text.clone()
+    }
+
+    /// Whether it has ended, well or badly.
+    pub fn is_over(&self) -> bool {
+        self.console.lock().is_over
     }
 
     /// Waits until its console has shown one of these texts.

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use dwell_lab::Guest;
+
 use crate::support::{DWELL, dwell, run, skipped};
 
 #[test]
@@ -62,5 +64,60 @@ fn root_rare_samples_cost_less() {
     assert!(
         dense[2] > 50.0 * rare[2].max(1.0),
         "samples of the receiver: {run}"
+    );
+}
+
+/// What a run says of another clock is only right if the clocks are compared: the machine's began when it booted.
+#[test]
+fn root_a_virtual_machine_s_bytes_are_followed_although_its_clock_is_another() {
+    let kernels = std::env::var_os("DWELL_KERNELS");
+    if skipped() {
+        return;
+    }
+    if let Some(lack) = Guest::missing_requirement() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    if kernels.is_none() {
+        eprintln!("skipped: DWELL_KERNELS names no folder with kernels; `make vm` fetches some");
+        return;
+    }
+    let arguments = ["lab", "stack", "vm", "--time", "3s"];
+    let run = run(Command::new(DWELL).args(arguments), b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    let has = |text: &str| assert!(run.stdout.contains(text), "{text}: {run}");
+    has("\nemulated: ");
+    has("  emulated-sender → receiver: ");
+    has("\nok    segments add up");
+    has("the application's clock does not tell");
+    let network = run.stdout.lines().find(|line| line.starts_with("network "));
+    let words: Vec<_> = network.unwrap_or_default().split_whitespace().collect();
+    // 3 s at 10 Mbit/s are 900 of 4096 bytes.
+    let count = words[1].parse::<u64>().unwrap();
+    assert!(count > 100, "{run}");
+    // Not less than the delay, and not by the hours or the minutes that lie between the clocks.
+    let mean = words[2].parse::<f64>().unwrap();
+    let mean_ms = match words[3] {
+        "ms" => mean,
+        "s" => mean * 1e3,
+        unit => panic!("{unit}: {run}"),
+    };
+    assert!((10.0..5000.0).contains(&mean_ms), "{run}");
+}
+
+#[test]
+fn a_virtual_machine_that_cannot_be_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(DWELL);
+    command.args(["lab", "stack", "vm"]);
+    command.env("DWELL_KERNELS", folder.path());
+    let refused = run(&mut command, b"");
+    assert_eq!(refused.status, Some(3), "{refused}");
+    let remedies = ["`make vm` fetches some", "Install the package"];
+    assert!(
+        remedies
+            .iter()
+            .any(|remedy| refused.stderr.contains(remedy)),
+        "{refused}"
     );
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::machine::{self, Machine};
 use super::{Net, Options, PORT, Scenario};
 use crate::error::run;
 use crate::{Error, Guarded, Namespace, Result};
@@ -23,6 +24,8 @@ pub struct Fleet {
     parts: Vec<Part>,
     /// In a container.
     devices: Option<Part>,
+    /// Which the sender's agent is in.
+    machine: Option<Machine>,
 }
 
 struct Part {
@@ -57,26 +60,27 @@ impl Fleet {
             &key,
         ];
         let mut parts = vec![start("collector", net.collector(), &collect)?];
-        parts[0].wait_for("agents are awaited", 1)?;
+        parts[0].wait_for("agents are awaited", 1, PATIENCE)?;
         let sample_bytes = options.sample_bytes.to_string();
         let ports = options.scenario.flows().len() as u16;
         let filter = format!(":{PORT}-{}", PORT + ports - 1);
-        let hosts = [("sender", net.sender()), ("receiver", net.receiver())];
+        let sender = options.scenario.sender();
+        let hosts = [(sender, net.sender()), ("receiver", net.receiver())];
+        let mut machine = None;
         for ((name, namespace), address) in hosts.into_iter().zip(Net::collector_addresses()) {
             let collector = format!("{address}:{COLLECTOR_PORT}");
-            let agent = [
-                "agent",
-                "--collector",
-                &collector,
-                "--key-file",
-                &key,
-                "--name",
-                name,
-            ];
+            let agent = ["agent", "--collector", &collector, "--name", name];
             let stack = ["--sample-bytes", &sample_bytes, "--filter", &filter];
-            parts.push(start(name, namespace, &[&agent[..], &stack].concat())?);
+            let agent = [&agent[..], &stack].concat();
+            if options.scenario.is_emulated() && name == sender {
+                machine = Some(Machine::start(net, options, key.as_ref(), &agent)?);
+            } else {
+                let keyed = [&agent[..], &["--key-file", &key]].concat();
+                parts.push(start(name, namespace, &keyed)?);
+            }
         }
-        parts[0].wait_for(" is here", 2)?;
+        let patience = machine.as_ref().map_or(PATIENCE, |_| machine::PATIENCE);
+        parts[0].wait_for(" is here", 2, patience)?;
         let devices = match options.scenario {
             Scenario::Container => {
                 let stack = [
@@ -97,7 +101,16 @@ impl Fleet {
             _ => None,
         };
         thread::sleep(SETTLE);
-        Ok(Fleet { parts, devices })
+        Ok(Fleet {
+            parts,
+            devices,
+            machine,
+        })
+    }
+
+    /// The virtual machine that the sender is in.
+    pub(super) fn machine(&self) -> Option<&Machine> {
+        self.machine.as_ref()
     }
 
     /// Ends the agents, then the collector: what was measured is stored. Returns what they said on standard error, and
@@ -112,6 +125,9 @@ impl Fleet {
                 fs::read_to_string(&out).map_err(Error::file("read", &out))
             })
             .transpose()?;
+        if let Some(machine) = self.machine {
+            said.extend(machine.end()?);
+        }
         let mut parts = self.parts;
         let collector = parts.remove(0);
         for part in parts {
@@ -154,11 +170,11 @@ impl Part {
     }
 
     /// Until it has said it so many times.
-    fn wait_for(&mut self, what: &str, times: usize) -> Result<()> {
+    fn wait_for(&mut self, what: &str, times: usize, patience: Duration) -> Result<()> {
         let begun = Instant::now();
         while self.said()?.matches(what).count() < times {
             let ended = self.process.try_wait();
-            if ended.is_ok_and(|status| status.is_some()) || begun.elapsed() > PATIENCE {
+            if ended.is_ok_and(|status| status.is_some()) || begun.elapsed() > patience {
                 let fact = format!("{} says: {}", self.name, self.said()?.trim());
                 return Err(Error::Timeout(format!("\"{what}\" of the {fact}")));
             }

@@ -2,6 +2,7 @@
 //! application that keeps the time of each byte.
 
 mod fleet;
+mod machine;
 mod net;
 mod scenario;
 mod traffic;
@@ -34,6 +35,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// The store's name in it.
     pub store: PathBuf,
+    /// Of a sender in a virtual machine: where the package of its kernel is unpacked.
+    pub kernel: Option<PathBuf>,
 }
 
 /// What came of it, beside what is in the store.
@@ -58,7 +61,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let net = Net::start(options.scenario, &options.exe)?;
     let fleet = Fleet::start(&net, options)?;
     let flows = options.scenario.flows();
-    let clocked = traffic::run(&net, &flows, options.time);
+    let clocked = match fleet.machine() {
+        None => traffic::run(&net, &flows, options.time),
+        Some(machine) => traffic::run_in_machine(&net, machine).map(|clocked| vec![clocked]),
+    };
     let (said, devices) = fleet.end()?;
     let emulator = net.stop()?;
     Ok(Outcome {

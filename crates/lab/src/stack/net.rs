@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Where the sender's application is: in the client's namespace of a line, or in a container of it. The receiver is
-/// the server. Both have a link to the collector that no data passes.
+/// the server. Both have a link to the collector that no data passes; a virtual machine shares its own for both.
 #[derive(Debug)]
 pub struct Net {
     lab: Lab,
@@ -21,7 +21,11 @@ pub struct Net {
 /// The collector's address on its link to the sender, and to the receiver.
 const MANAGEMENT: [&str; 2] = ["10.81.1", "10.81.2"];
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
-const CONTAINER: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 2);
+/// The address of a container or a virtual machine, and of its host there.
+pub(super) const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 2);
+pub(super) const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 1);
+/// Both are in it.
+const INSIDES: &str = "10.90.0.0/24";
 
 impl Net {
     /// Makes it.
@@ -58,6 +62,11 @@ impl Net {
                 "addr add {prefix}.2/24 dev collector0\nlink set collector0 up\n"
             ))?;
         }
+        if scenario.is_emulated() {
+            lead_to_inside(&net.lab)?;
+            net.collector
+                .ip(&format!("route add {INSIDES} via {}.2\n", MANAGEMENT[0]))?;
+        }
         // A bottleneck counts packets, so let none be longer than the link's.
         let device = if scenario.is_contained() {
             "eth0"
@@ -73,7 +82,7 @@ impl Net {
         Ok(net)
     }
 
-    /// Where the sender's application and agent are.
+    /// Where the sender's application and agent are, or the virtual machine that they are in.
     pub fn sender(&self) -> &Namespace {
         self.container.as_ref().unwrap_or(self.lab.client())
     }
@@ -108,21 +117,27 @@ fn contain(lab: &Lab, scenario: Scenario) -> Result<Namespace> {
     let container = Namespace::create(&format!("stack-{}-inside", scenario.name()))?;
     let client = lab.client();
     client.ip(&format!(
-        "link add bridge0 type bridge\naddr add 10.90.0.1/24 dev bridge0\nlink set bridge0 up\n\
+        "link add bridge0 type bridge\naddr add {OUTSIDE}/24 dev bridge0\nlink set bridge0 up\n\
          link add port0 type veth peer name eth0 netns {}\n\
          link set port0 master bridge0\nlink set port0 up\n",
         container.name()
     ))?;
     container.ip(&format!(
-        "addr add {CONTAINER}/24 dev eth0\nlink set eth0 up\nroute add default via 10.90.0.1\n"
+        "addr add {INSIDE}/24 dev eth0\nlink set eth0 up\nroute add default via {OUTSIDE}\n"
     ))?;
-    client
+    lead_to_inside(lab)?;
+    Ok(container)
+}
+
+/// The client forwards to what is inside it, and others know the way.
+fn lead_to_inside(lab: &Lab) -> Result<()> {
+    lab.client()
         .enter(|| fs::write(FORWARDING, "1"))?
         .map_err(Error::io(format!("write {FORWARDING}")))?;
-    let back = |role| format!("route add 10.90.0.0/24 via {}\n", Lab::address_v4(role));
-    lab.namespace(Role::ClientRouter).ip(&back(Role::Client))?;
+    let client = Lab::address_v4(Role::Client);
+    lab.namespace(Role::ClientRouter)
+        .ip(&format!("route add {INSIDES} via {client}\n"))?;
     let router = Lab::client_router_at_vantage();
     lab.vantage()
-        .ip(&format!("route add 10.90.0.0/24 via {router}\n"))?;
-    Ok(container)
+        .ip(&format!("route add {INSIDES} via {router}\n"))
 }

@@ -20,6 +20,8 @@ pub enum Scenario {
     Priorities,
     /// A sender in a container, behind a bridge.
     Container,
+    /// A sender in a virtual machine, with a clock of its own.
+    Vm,
 }
 
 const SMALL_BUFFER: usize = 16 << 10;
@@ -29,7 +31,7 @@ const OTHERS: usize = 20;
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 7] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Bulk,
         Scenario::Competing,
         Scenario::Download,
@@ -37,6 +39,7 @@ impl Scenario {
         Scenario::Buffers,
         Scenario::Priorities,
         Scenario::Container,
+        Scenario::Vm,
     ];
 
     /// Its name as an argument.
@@ -49,6 +52,7 @@ impl Scenario {
             Scenario::Buffers => "buffers",
             Scenario::Priorities => "priorities",
             Scenario::Container => "container",
+            Scenario::Vm => "vm",
         }
     }
 
@@ -72,6 +76,9 @@ impl Scenario {
             Scenario::Container => {
                 "a bulk flow of a container, through veth, a bridge's host and 10 Mbit/s"
             }
+            Scenario::Vm => {
+                "a bulk flow of a virtual machine, whose clock is another one, through 10 Mbit/s"
+            }
         }
     }
 
@@ -79,7 +86,7 @@ impl Scenario {
     pub fn flows(self) -> Vec<Flow> {
         let bulk = Flow::new(Pattern::Bulk);
         match self {
-            Scenario::Bulk | Scenario::Container => vec![bulk],
+            Scenario::Bulk | Scenario::Container | Scenario::Vm => vec![bulk],
             Scenario::Competing => vec![bulk; OTHERS + 1],
             Scenario::Download => vec![Flow::new(Pattern::Requests {
                 bytes: 1_000_000,
@@ -118,6 +125,11 @@ impl Scenario {
         }
     }
 
+    /// What the link from the sender takes at least.
+    pub fn delay(self) -> Nanos {
+        self.link().delay_ns
+    }
+
     /// The sender's own queue, as arguments of `tc`, a line each.
     pub(super) fn shape(self) -> &'static str {
         match self {
@@ -134,5 +146,19 @@ class add dev vantage0 parent 1:1 classid 1:20 htb rate 1mbit ceil 20mbit prio 1
     /// True if the sender is in a container.
     pub(super) fn is_contained(self) -> bool {
         self == Scenario::Container
+    }
+
+    /// What the sender is called, so that figures of an emulated one are never taken for those of a machine.
+    pub fn sender(self) -> &'static str {
+        match self {
+            Scenario::Vm => "emulated-sender",
+            _ => "sender",
+        }
+    }
+
+    /// True if the sender is in an emulated machine: its times say nothing about a real one, and its application's
+    /// clock is not the receiver's.
+    pub fn is_emulated(self) -> bool {
+        self == Scenario::Vm
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
+use super::machine::Machine;
 use super::{Net, PORT};
 use crate::{Error, Nanos, Result};
 
@@ -63,7 +64,7 @@ pub struct Clocked {
     /// Bytes that were read.
     pub bytes: u64,
     /// From the end of the call that wrote a byte to the end of the call that read it: mean over all bytes. `None`
-    /// if nothing was read.
+    /// if nothing was read, or the writer's clock is another one.
     pub least_ns: Option<Nanos>,
     /// From the begin of the call that wrote it.
     pub most_ns: Option<Nanos>,
@@ -96,6 +97,23 @@ pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<Clock
     // All are waited for, also if one failed.
     let clocked: Vec<_> = threads.into_iter().map(join).collect();
     clocked.into_iter().collect()
+}
+
+/// Receives what a virtual machine sends.
+pub(super) fn run_in_machine(net: &Net, machine: &Machine) -> Result<Clocked> {
+    let address = SocketAddr::from((net.server(), PORT));
+    let io = |what: &str| Error::io(format!("{what} {address}"));
+    let listener = net
+        .receiver()
+        .enter(|| TcpListener::bind(address))?
+        .map_err(io("listen at"))?;
+    let read = receive(machine.accept(&listener)?).map_err(io("read at"))?;
+    Ok(Clocked {
+        port: PORT,
+        bytes: read.last().map_or(0, |call| call.until),
+        least_ns: None,
+        most_ns: None,
+    })
 }
 
 /// The sender's end and the receiver's.

@@ -9,16 +9,11 @@ use crate::support::{eventually, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The first one that there is.
+/// The newest one that there is.
 fn kernel() -> Option<PathBuf> {
     let lack = Guest::missing_requirement();
     let folder = std::env::var_os("DWELL_KERNELS");
-    let kernels = folder
-        .iter()
-        .flat_map(|folder| std::fs::read_dir(folder).unwrap());
-    let kernel = kernels
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.join("boot").is_dir());
+    let kernel = folder.and_then(|folder| Guest::newest_kernel(folder.as_ref()));
     match (&lack, &kernel) {
         (Some(lack), _) => eprintln!("skipped: {lack}"),
         (None, None) => eprintln!("skipped: DWELL_KERNELS names no folder with kernels"),

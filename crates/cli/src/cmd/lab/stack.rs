@@ -16,7 +16,10 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Ends, Leg, Segment, join},
 };
-use dwell_lab::stack::{Clocked, Options, Outcome, Scenario};
+use dwell_lab::{
+    Guest, Nanos,
+    stack::{Clocked, Options, Outcome, Scenario},
+};
 use dwell_records::{
     Latency, Output, PathTable, Sink, Source, entry,
     store::{Place, Reader},
@@ -33,7 +36,8 @@ use crate::{
 ///
 /// A sender, a receiver and a collector in network namespaces of their own. Prints the way of the
 /// stamped bytes from socket to socket, checks that its segments add up, and compares it with what the
-/// application's own clock says. Without a scenario, runs all.
+/// application's own clock says. Without a scenario, runs all. That of a virtual machine needs QEMU, and
+/// a kernel's package unpacked in a folder in the one that DWELL_KERNELS names, as `make vm` does it.
 #[derive(Debug, clap::Args)]
 pub struct Stack {
     /// Which to run
@@ -76,6 +80,8 @@ impl ValueEnum for Named {
     }
 }
 
+/// A folder with kernels of virtual machines.
+const KERNELS: &str = "DWELL_KERNELS";
 /// The segments' means may differ from that of the whole by this part of it: of rounding.
 const ADDS_UP: f64 = 0.01;
 /// Of a flow with fewer samples than that none may be there.
@@ -102,6 +108,17 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
     };
     let mut exit = Exit::Done;
     for scenario in chosen {
+        let kernel = match scenario.is_emulated().then(kernel).transpose() {
+            Ok(kernel) => kernel,
+            Err(lack) if args.scenarios.is_empty() => {
+                tell(format_args!("{}: left out: {lack}", scenario.name()));
+                continue;
+            }
+            Err(lack) => {
+                let failure = anyhow::anyhow!("cannot run {}: {lack}", scenario.name());
+                return Err(Failure::new(Exit::Host, failure));
+            }
+        };
         let kept = args.keep.as_deref().unwrap_or(folder.path());
         let store = kept.join(format!("{}.db", scenario.name()));
         if store.exists() {
@@ -123,6 +140,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
             exe: executable()?,
             folder: folder.path().to_owned(),
             store: store.clone(),
+            kernel,
         })?;
         if !report(scenario, args, &store, &outcome)? {
             exit = Exit::False;
@@ -132,6 +150,21 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
+}
+
+/// Of virtual machines; or what this host lacks for them.
+fn kernel() -> Result<PathBuf, String> {
+    if let Some(lack) = Guest::missing_requirement() {
+        return Err(lack);
+    }
+    let folder = std::env::var_os(KERNELS);
+    let kernel = folder.and_then(|folder| Guest::newest_kernel(folder.as_ref()));
+    kernel.ok_or_else(|| {
+        format!(
+            "{KERNELS} names no folder with kernels for virtual machines; `make vm` fetches some, \
+             into target/vm"
+        )
+    })
 }
 
 /// What the store has of the ways from the sender to the receiver.
@@ -198,6 +231,9 @@ impl Ways {
     }
 }
 
+const EMULATED: &str =
+    "emulated: a guest without hardware support; its times mean nothing as speeds\n";
+
 /// Prints it. False if a check failed.
 fn report(
     scenario: Scenario,
@@ -215,6 +251,9 @@ fn report(
             scenario.about(),
             args.time
         );
+        if scenario.is_emulated() {
+            text.push_str(EMULATED);
+        }
     })?;
     for ((flow, resent), path) in &ways.all {
         if flow.is_some() {
@@ -223,7 +262,7 @@ fn report(
         output.path(&PathTable {
             end_ns: ways.end_ns,
             length_ns: ways.span_ns,
-            tx_host: "sender",
+            tx_host: scenario.sender(),
             rx_host: "receiver",
             flow: None,
             resent: *resent,
@@ -239,7 +278,7 @@ fn report(
         let from = devices.find("devices");
         say(from.map_or("", |from| &devices[from..]).trim_end())?;
     }
-    let checks = checks(&ways, outcome, args.sample_bytes);
+    let checks = checks(scenario, &ways, outcome, args.sample_bytes);
     say(&checks
         .iter()
         .map(Check::line)
@@ -311,7 +350,7 @@ impl Check {
     }
 }
 
-fn checks(ways: &Ways, outcome: &Outcome, sample_bytes: u32) -> Vec<Check> {
+fn checks(scenario: Scenario, ways: &Ways, outcome: &Outcome, sample_bytes: u32) -> Vec<Check> {
     let Some(all) = ways.all.get(&(None, false)) else {
         return vec![Check {
             what: "no byte was seen on both hosts".into(),
@@ -319,6 +358,10 @@ fn checks(ways: &Ways, outcome: &Outcome, sample_bytes: u32) -> Vec<Check> {
         }];
     };
     let mut checks = vec![adds_up(all)];
+    if scenario.is_emulated() {
+        checks.push(is_late_enough(all, scenario.delay()));
+        return checks;
+    }
     for (_, clocked) in &outcome.flows {
         if let Some(whole) = ways.end_to_end(clocked.port) {
             checks.push(agrees(&whole, clocked));
@@ -365,6 +408,21 @@ fn adds_up(path: &join::Path) -> Check {
             off * 100.0
         ),
         holds: off.abs() <= ADDS_UP,
+    }
+}
+
+/// The sender's clock is not the receiver's, so no application can tell; but nothing passes the link in less time than
+/// its delay.
+fn is_late_enough(path: &join::Path, delay: Nanos) -> Check {
+    let network = mean(path.leg(Leg::Network));
+    Check {
+        what: format!(
+            "network {} on average, of which the link takes {}; the application's clock does not tell, \
+             as the writer's is that of the guest",
+            latency(network),
+            latency(delay.0 as f64)
+        ),
+        holds: network + path.bound_ns as f64 >= delay.0 as f64,
     }
 }
 
