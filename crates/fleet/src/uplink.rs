@@ -37,6 +37,13 @@ const GOODBYE: Duration = Duration::from_millis(500);
 pub struct CollectorName(String);
 
 impl CollectorName {
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        let port = self.0.rsplit_once(':').map(|(_, port)| port.parse());
+        port.and_then(Result::ok)
+            .expect("a name has a port, or it would not have been parsed")
+    }
+
     fn host(&self) -> &str {
         let (host, _) = self.0.rsplit_once(':').unwrap_or_default();
         host.trim_matches(['[', ']'])
@@ -279,6 +286,7 @@ fn said(error: &FrameError) -> String {
         Some(AlertReceived(_) | PeerIncompatible(_)) => {
             format!("it takes us for a stranger: see that both sides have the same key ({io})")
         }
+        _ if io.kind() == io::ErrorKind::UnexpectedEof => "it has hung up".into(),
         _ => io.to_string(),
     }
 }

@@ -6,7 +6,7 @@ mod send;
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::anyhow;
-use dwell_engine::layers::Config;
+use dwell_engine::{layers::Config, rtt::FilterRule};
 use dwell_fleet::{
     CollectorName, Event, Uplink,
     wire::{AgentName, Hello},
@@ -84,6 +84,9 @@ pub struct Args {
     metrics: Option<SocketAddr>,
 }
 
+/// Rules that the programs have room for.
+const MOST_RULES: usize = 16;
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
@@ -95,11 +98,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         boot: boot_id()?,
         sync_port: answer.port(),
     };
-    let config = Config {
+    let mut config = Config {
         passages: true,
         again: true,
         ..args.selection.config(args.sample_bytes)?
     };
+    // Its own connection is none of what it is to measure.
+    let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
+    if config.filter.len() < MOST_RULES {
+        config.filter.extend(own.map_err(Failure::usage)?);
+    }
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::plain).transpose()?;
     let mut live = Live::attach(config, Some(args.max_flows), &args.selection)?;
