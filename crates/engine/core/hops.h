@@ -2,13 +2,12 @@
 /* One byte on its way from device to device: through the namespaces, bridges and
  * tunnels of a host. Grid bytes and rows are as in layers.h.
  *
- * The embedding program defines dwell_hop_row_at() and dwell_hop_add() beside what
- * layers.h asks for.
+ * The embedding program defines dwell_hop_row_at() and dwell_hop_add().
  */
 #ifndef DWELL_HOPS_H
 #define DWELL_HOPS_H
 
-#include "layers.h"
+#include "grid.h"
 
 struct dwell_hop_row {
 	__u64 tag; /* of flow and byte; 0 if never used */
@@ -41,7 +40,7 @@ static __always_inline void dwell_hop_step(void *embedder,
 {
 	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
 	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
-	__u32 index = ((pass->flow >> 32) + (slot & program->cycle_mask)) & program->row_mask;
+	__u32 index = dwell_row_index(program, pass->flow, slot);
 	struct dwell_hop_row *row = dwell_hop_row_at(embedder, index);
 	struct dwell_stack_hop hop = {};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "layers_native.h"
 #include "hops.h"
+#include "layers.h"
 
 static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
 {

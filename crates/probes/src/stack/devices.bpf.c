@@ -89,31 +89,6 @@ static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop
 		(*lost)++;
 }
 
-/* layers.h asks for these; nothing here calls them. */
-static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index)
-{
-	return 0;
-}
-
-static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
-{
-}
-
-static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
-{
-}
-
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
-					  int up, int again)
-{
-}
-
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
-					   __u64 now_ns)
-{
-	return 0;
-}
-
 struct crossing {
 	struct dwell_pass pass;
 	struct dwell_stack_place place;

@@ -10,7 +10,7 @@
 #include "filter.h"
 #include "headers.h"
 #include "histogram.h"
-#include "layers.h"
+#include "grid.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

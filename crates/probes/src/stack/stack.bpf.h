@@ -2,6 +2,8 @@
 /* The core's rows over BPF maps, and bytes on their way past them. */
 #include "packet.bpf.h"
 
+#include "layers.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
