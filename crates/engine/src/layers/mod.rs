@@ -251,15 +251,13 @@ impl Ends {
 pub struct FlowSide {
     /// Whose.
     pub ends: Ends,
-    /// Which half of the histograms it belongs to: 0 or 1.
-    pub generation: u32,
     /// All segments but what is unexplained.
     pub segments: Vec<(Segment, Histogram)>,
 }
 
 impl FlowSide {
-    /// The generation of an entry, by its key. `None` of bytes that the kernel did not
-    /// write.
+    /// Which half of the histograms an entry belongs to, 0 or 1, by its key. `None` of
+    /// bytes that the kernel did not write.
     pub fn generation_of(key: &[u8]) -> Option<u32> {
         let ends = abi::dwell_stack_ends::read_from_bytes(key).ok()?;
         Some(u32::from(ends.part & abi::DWELL_PART_GENERATION != 0))
@@ -283,7 +281,6 @@ impl FlowSide {
         });
         Some(FlowSide {
             ends: Ends::from_core(&ends),
-            generation: Self::generation_of(key)?,
             segments: segments.collect(),
         })
     }
