@@ -165,6 +165,15 @@ mod tests {
         assert_eq!(Histogram::from_bytes(&[1, 1, 5, 5, 5, 6, 1]), Ok(of(&[5])));
     }
 
+    /// A flow's entry that was read between its count and its bucket.
+    #[test]
+    fn values_that_are_in_no_bucket_do_not_hide_the_others() {
+        let bytes = [1, 0x80, 0x80, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1];
+        let histogram = Histogram::from_bytes(&bytes).unwrap();
+        assert_eq!(histogram.count(), 16_384);
+        assert_eq!(histogram.quantile_ns(0.5), Some(0));
+    }
+
     proptest! {
         #[test]
         fn bytes_give_the_histogram_back(values in prop::collection::vec(0u64..1 << 40, 0..100)) {

@@ -119,12 +119,14 @@ impl Histogram {
     }
 
     /// The value at quantile `q` of 0 to 1 (nearest rank): the middle of its
-    /// bucket, never outside what was recorded.
+    /// bucket, never outside what was recorded. Of values that are counted and in no
+    /// bucket, as in what was read while the kernel counted, nothing is known.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
-        let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let held: u128 = self.buckets.values().copied().map(u128::from).sum();
+        let rank = ((q * held as f64).ceil() as u128).clamp(1, held.max(1));
         let mut seen = 0;
         for (bucket, count) in &self.buckets {
-            seen += count;
+            seen += u128::from(*count);
             if seen >= rank {
                 let (low, high) = bucket_range(*bucket);
                 return Some((low + (high - low) / 2).clamp(self.min_ns, self.max_ns));
