@@ -13,4 +13,5 @@ pub mod measure;
 pub mod observe;
 pub mod response;
 pub mod rtt;
+pub mod socket;
 mod table;

@@ -1,0 +1,16 @@
+//! TCP sockets watched from user space.
+//!
+//! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
+//! - `outside`: what netlink tells of the sockets of other processes.
+
+use dwell_engine::socket::Account;
+
+/// Something that watches sockets.
+pub trait Watch {
+    /// Why it cannot go on.
+    type Error;
+
+    /// Tells each socket that it watches, or has watched since the last visit; those that have ended for the last
+    /// time.
+    fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Self::Error>;
+}
