@@ -76,6 +76,7 @@ fn main() {
     cc::Build::new()
         .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
         .file(core.join("layers_native.c"))
+        .file(core.join("lowat_native.c"))
         .file(core.join("native.c"))
         .file(core.join("response_native.c"))
         .file(core.join("seat_native.c"))
@@ -93,10 +94,11 @@ fn main() {
     bindgen::Builder::default()
         .header(core.join("native.h").display().to_string())
         .header(core.join("layers_native.h").display().to_string())
+        .header(core.join("lowat_native.h").display().to_string())
         .header(core.join("response_native.h").display().to_string())
         .header(core.join("seat_native.h").display().to_string())
         .header(core.join("sync_native.h").display().to_string())
-        .allowlist_function("dwell_(native|seats|layers|sync)_.*")
+        .allowlist_function("dwell_(native|seats|layers|lowat|sync)_.*")
         .allowlist_type(
             "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )

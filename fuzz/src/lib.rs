@@ -25,7 +25,7 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("capture", targets::capture),
     ("clock", targets::clock),
     ("dns", targets::dns),
@@ -37,6 +37,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("replay", targets::replay),
     ("response", targets::response),
     ("response_replay", targets::response_replay),
+    ("socket", targets::socket),
     ("tcp", targets::tcp),
 ];
 

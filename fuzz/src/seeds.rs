@@ -35,6 +35,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             .into_iter()
             .map(|(name, file)| (name, [&[0, 5, 0][..], &file].concat()))
             .collect(),
+        "socket" => sockets(),
         "tcp" => tcp(),
         _ => panic!("no target {target}"),
     }
@@ -194,6 +195,29 @@ fn clocks() -> Vec<(&'static str, Vec<u8>)> {
         ("request-v6", ipv6(1, 2, &asked)),
         ("reply-v4", ipv4(2, 1, &told)),
         ("reply-v6", ipv6(2, 1, &told)),
+    ]
+}
+
+/// A full buffer that empties, as kernels of three ages tell it, by each estimator.
+fn sockets() -> Vec<(&'static str, Vec<u8>)> {
+    let look = |length: u8, n: u8| {
+        [
+            &[0x80, 0x96, 0x98, 0, length, n & 1, 5, 5, 40, 0, 10, 0][..],
+            &[0, 10 * n, 0, 0, 8 * n, 0, n, 0, 0, 200 - 10 * n, 0],
+            &[0, 12 * n, 0, 0, n, 200, 30, 9, 9],
+        ]
+        .concat()
+    };
+    let looks = |choices: u8, length: u8| {
+        let looks = (0..12).flat_map(|n| look(length, n));
+        std::iter::once(choices).chain(looks).collect::<Vec<u8>>()
+    };
+    vec![
+        ("now", looks(0, 232)),
+        ("unsent", looks(2, 160)),
+        ("acked", looks(0, 144)),
+        ("paper", looks(1, 232)),
+        ("calls", looks(5, 232)),
     ]
 }
 

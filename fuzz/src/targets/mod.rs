@@ -8,6 +8,7 @@ mod icmp;
 mod quic;
 mod response;
 mod scene;
+mod socket;
 mod tcp;
 
 pub use any::{capture, filter, packet, replay};
@@ -18,4 +19,5 @@ pub use fleet::fleet;
 pub use icmp::icmp;
 pub use quic::quic;
 pub use response::{response, response_replay};
+pub use socket::socket;
 pub use tcp::tcp;

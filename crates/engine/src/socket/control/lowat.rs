@@ -1,54 +1,41 @@
-//! Has the kernel keep the unsent part of the send buffer short.
+//! Has the kernel keep the unsent part of the send buffer short: `core/lowat.h`.
+#![allow(unsafe_code)]
 
 use super::{Controller, Setting, State};
+use crate::abi;
 
-/// What is aimed at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LowatConfig {
-    /// The delay in the send buffer.
-    pub target_ns: u64,
-}
-
-impl Default for LowatConfig {
-    fn default() -> LowatConfig {
-        LowatConfig {
-            target_ns: 25_000_000,
-        }
-    }
-}
-
-/// Keeps so much unsent as leaves in the target's time, by `TCP_NOTSENT_LOWAT`.
+/// Sets `TCP_NOTSENT_LOWAT` to the least that does not starve the connection, and to no more than leaves in the
+/// target's time. The kernel then holds the application back by readiness, and nothing sleeps.
 #[derive(Debug, Clone)]
 pub struct Lowat {
-    config: LowatConfig,
-    set: Option<u32>,
+    target_us: u32,
+    core: abi::dwell_lowat,
 }
 
-/// At least so many segments.
-const LEAST_SEGMENTS: u32 = 4;
-
 impl Lowat {
-    /// For a socket of which nothing is known yet.
-    pub fn new(config: LowatConfig) -> Lowat {
-        Lowat { config, set: None }
+    /// For a socket of which nothing is known yet, whose bytes should not wait longer than the target.
+    pub fn new(target_ns: u64) -> Lowat {
+        Lowat {
+            target_us: u32::try_from(target_ns / 1000).unwrap_or(u32::MAX),
+            core: abi::dwell_lowat::default(),
+        }
     }
 }
 
 impl Controller for Lowat {
     fn update(&mut self, state: &State<'_>) -> Setting {
         let info = &state.reading.info;
-        let rate = info.delivery_rate.unwrap_or_default();
-        let least = info.send_mss.saturating_mul(LEAST_SEGMENTS);
-        let wanted = (u128::from(rate) * u128::from(self.config.target_ns) / 1_000_000_000)
-            .min(u128::from(u32::MAX / 2)) as u32;
-        let wanted = wanted.max(least);
-        let near = self.set.is_some_and(|set| wanted.abs_diff(set) <= set / 8);
-        if near {
-            return Setting::default();
-        }
-        self.set = Some(wanted);
+        let look = abi::dwell_lowat_look {
+            rate: info.delivery_rate.unwrap_or_default(),
+            mss: info.send_mss,
+            app_limited: info.app_limited.into(),
+            target_us: self.target_us,
+            ..Default::default()
+        };
+        // SAFETY: both are whole and aligned; the core keeps no pointer.
+        let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &look) };
         Setting {
-            notsent_lowat: Some(wanted),
+            notsent_lowat: (bytes > 0).then_some(bytes),
             ..Setting::default()
         }
     }

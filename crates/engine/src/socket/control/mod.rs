@@ -4,7 +4,7 @@ mod element;
 mod lowat;
 
 pub use element::{Element, ElementConfig};
-pub use lowat::{Lowat, LowatConfig};
+pub use lowat::Lowat;
 
 use super::{Delay, Reading};
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What keeps the unsent part of a socket's buffer short, kernel and user space alike. */
+#ifndef DWELL_LOWAT_TYPES_H
+#define DWELL_LOWAT_TYPES_H
+
+#include "base.h"
+
+/* Of a socket, between two looks. All zero at first. */
+struct dwell_lowat {
+	__u64 rate;  /* bytes a second, the highest of late */
+	__u32 bytes; /* what TCP_NOTSENT_LOWAT should be */
+	__u32 set;   /* what it is; 0: not set yet */
+};
+
+/* What a look shows. */
+struct dwell_lowat_look {
+	__u64 rate;        /* bytes a second that were delivered last */
+	__u32 mss;         /* bytes */
+	__u32 app_limited; /* the buffer was empty while more could have left */
+	__u32 target_us;
+	__u32 reserved;
+};
+
+#endif
