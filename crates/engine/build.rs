@@ -17,6 +17,8 @@ const SHARED: &[&str] = &[
     "dwell_group_key",
     "dwell_flow_event",
     "dwell_histogram",
+    "dwell_lowat_counters",
+    "dwell_lowat_program",
     "dwell_rtt_config",
     "dwell_rtt_program",
     "dwell_rtt_sample",
@@ -102,6 +104,7 @@ fn main() {
         .allowlist_type(
             "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
+        .allowlist_type("dwell_lowat_(counter|counters|program)")
         .allowlist_type(
             "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",
         )

@@ -21,4 +21,25 @@ struct dwell_lowat_look {
 	__u32 reserved;
 };
 
+/* What the program of a cgroup does. */
+struct dwell_lowat_program {
+	__u32 target_us;
+	__u32 every_us;      /* between two looks at a socket */
+	char congestion[16]; /* TCP_CONGESTION of connections; empty: as it is */
+	__u32 lowat;         /* 0: only the congestion control is set */
+	__u32 reserved;
+};
+
+enum dwell_lowat_counter {
+	DWELL_LOWAT_CONNECTIONS,
+	DWELL_LOWAT_SETTINGS,
+	DWELL_LOWAT_REFUSED,    /* by the kernel */
+	DWELL_LOWAT_CONGESTION, /* the kernel has no such one */
+	DWELL_LOWAT_COUNTERS,
+};
+
+struct dwell_lowat_counters {
+	__u64 value[DWELL_LOWAT_COUNTERS];
+};
+
 #endif

@@ -2,6 +2,7 @@
 //! what a host can do. The only crate that links libbpf.
 
 mod attach;
+pub mod cgroup;
 mod chain;
 pub mod clock;
 mod error;

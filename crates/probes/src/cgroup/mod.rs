@@ -1,0 +1,124 @@
+//! Send buffers of a cgroup's connections kept short by the kernel, with no library in their processes.
+
+use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf, time::Duration};
+
+use dwell_engine::abi;
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::{
+    Error,
+    error::io_error,
+    load::{load, map, open, program},
+};
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lowat.bpf.o"));
+
+/// Time between two looks at a connection. It is looked at when an acknowledgement comes.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// What is done to connections that begin from now on, in a cgroup and those below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The cgroup's directory (cgroup v2).
+    pub cgroup: PathBuf,
+    /// What bytes should at most wait in the send buffer; `None`: it is left as it is.
+    pub target: Option<Duration>,
+    /// Their congestion control; `None`: it is left as it is.
+    pub congestion: Option<String>,
+}
+
+/// What was done since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Connections that began.
+    pub connections: u64,
+    /// Settings of `TCP_NOTSENT_LOWAT`.
+    pub settings: u64,
+    /// What the kernel refused.
+    pub refused: u64,
+    /// Connections whose congestion control could not be set.
+    pub congestion_refused: u64,
+}
+
+/// The attached program. Dropping it detaches it; connections keep what was set last.
+pub struct Keeper {
+    object: Object,
+    #[expect(dead_code, reason = "held for its drop")]
+    link: Link,
+}
+
+impl Keeper {
+    /// Attaches it beside programs that are there already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cgroup`] if that is no cgroup, [`Error::Load`] for want of privilege.
+    pub fn attach(options: &Options) -> Result<Keeper, Error> {
+        let unusable = |io: io::Error| Error::Cgroup {
+            path: options.cgroup.clone(),
+            io,
+        };
+        let directory = File::open(&options.cgroup).map_err(unusable)?;
+        let mut opened = open("the send buffer program", OBJECT)?;
+        for mut part in opened.maps_mut() {
+            if part.name().to_string_lossy().ends_with(".rodata.program") {
+                part.set_initial_value(configured(options).as_bytes())
+                    .map_err(|error| Error::Map {
+                        operation: "write",
+                        map: "configuration",
+                        io: io_error(&error),
+                    })?;
+            }
+        }
+        let object = load("the send buffer program", opened)?;
+        let link = program(&object, "watch")
+            .attach_cgroup(directory.as_raw_fd())
+            .map_err(|error| unusable(io_error(&error)))?;
+        Ok(Keeper { object, link })
+    }
+
+    /// What it has done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Map`] if the kernel does not tell.
+    pub fn counts(&mut self) -> Result<Counts, Error> {
+        let counters = map(&mut self.object, "counters");
+        let cpus = counters
+            .lookup_percpu(&[0; 4], MapFlags::ANY)
+            .map_err(|error| Error::Map {
+                operation: "read",
+                map: "counters",
+                io: io_error(&error),
+            })?;
+        let mut counts = Counts::default();
+        for cpu in cpus.into_iter().flatten() {
+            let Ok((cpu, _)) = abi::dwell_lowat_counters::read_from_prefix(&cpu) else {
+                continue;
+            };
+            let of = |counter: u32| cpu.value[counter as usize];
+            counts.connections += of(abi::DWELL_LOWAT_CONNECTIONS);
+            counts.settings += of(abi::DWELL_LOWAT_SETTINGS);
+            counts.refused += of(abi::DWELL_LOWAT_REFUSED);
+            counts.congestion_refused += of(abi::DWELL_LOWAT_CONGESTION);
+        }
+        Ok(counts)
+    }
+}
+
+fn configured(options: &Options) -> abi::dwell_lowat_program {
+    let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    let mut congestion = [0; 16];
+    let name = options.congestion.as_deref().unwrap_or_default();
+    for (place, byte) in congestion.iter_mut().take(15).zip(name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    abi::dwell_lowat_program {
+        target_us: options.target.map_or(0, micros),
+        every_us: micros(EVERY),
+        congestion,
+        lowat: options.target.is_some().into(),
+        reserved: 0,
+    }
+}
