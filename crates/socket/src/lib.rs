@@ -3,6 +3,9 @@
 //! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
 //! - `outside`: what netlink tells of the sockets of other processes.
 
+mod sys;
+pub mod table;
+
 use dwell_engine::socket::Account;
 
 /// Something that watches sockets.

@@ -1,0 +1,144 @@
+//! System calls without libc: they set no errno and touch no thread-local storage, so that the program that they
+//! are made in does not notice, in whatever it is interrupted, and a thread may make them that libc knows nothing of.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use std::{ffi::CStr, fmt, time::Duration};
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
+
+/// Why a system call failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// As the call that `number` is: pointers must point to what it reads and writes.
+pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let returned = unsafe { arch::call(number as usize, arguments) };
+    if (-4095..0).contains(&returned) {
+        Err(Errno(-returned as i32))
+    } else {
+        Ok(returned as usize)
+    }
+}
+
+/// CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let to = [
+        libc::CLOCK_MONOTONIC as usize,
+        (&raw mut time) as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: it writes one timespec.
+    let _ = unsafe { call(libc::SYS_clock_gettime, to) };
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
+}
+
+/// This process.
+pub fn pid() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or_default() as u32
+}
+
+/// False only if it is sure that no process has this number.
+pub fn is_process(pid: u32) -> bool {
+    // SAFETY: signal 0 is none.
+    let sent = unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
+    sent != Err(Errno(libc::ESRCH))
+}
+
+/// Opens a file to read and write it.
+pub fn open(path: &CStr) -> Result<i32, Errno> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY;
+    let to = [
+        libc::AT_FDCWD as isize as usize,
+        path.as_ptr() as usize,
+        flags as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path ends with a NUL.
+    unsafe { call(libc::SYS_openat, to) }.map(|fd| fd as i32)
+}
+
+/// How long a file is.
+pub fn size(fd: i32) -> Result<u64, Errno> {
+    // SAFETY: it takes no pointer. The table is read and written by mapping alone, so that its offset is nobody's.
+    unsafe {
+        call(
+            libc::SYS_lseek,
+            [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0],
+        )
+    }
+    .map(|size| size as u64)
+}
+
+/// Closes it.
+pub fn close(fd: i32) {
+    // SAFETY: it takes no pointer.
+    let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Maps the first bytes of a file that is shared, or memory of its own where there is none.
+pub fn map(length: usize, file: Option<i32>) -> Result<*mut u8, Errno> {
+    let flags = match file {
+        Some(_) => libc::MAP_SHARED,
+        None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    };
+    let to = [
+        0,
+        length,
+        (libc::PROT_READ | libc::PROT_WRITE) as usize,
+        flags as usize,
+        file.unwrap_or(-1) as isize as usize,
+        0,
+    ];
+    // SAFETY: without MAP_FIXED it takes no memory that is in use.
+    unsafe { call(libc::SYS_mmap, to) }.map(|address| address as *mut u8)
+}
+
+/// Unmaps it.
+///
+/// # Safety
+/// `address` is what [`map`] gave for `length`, and nothing refers to it.
+pub unsafe fn unmap(address: *mut u8, length: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { call(libc::SYS_munmap, [address as usize, length, 0, 0, 0, 0]) };
+}
+
+/// Sleeps, unless a signal comes.
+pub fn sleep(time: Duration) {
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    let to = [(&raw const time) as usize, 0, 0, 0, 0, 0];
+    // SAFETY: it reads one timespec.
+    let _ = unsafe { call(libc::SYS_nanosleep, to) };
+}

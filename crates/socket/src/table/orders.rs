@@ -1,0 +1,118 @@
+//! What the library is to do, in a form that takes no allocation.
+
+use std::time::Duration;
+
+use dwell_engine::socket::Estimator;
+
+use super::{Config, ControllerKind, Error};
+
+/// [`Config`], as the library reads it from the table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Orders {
+    /// How often each socket is looked at, in nanoseconds; at least [`Orders::SHORTEST_POLL_NS`].
+    pub poll_ns: u64,
+    /// What share of a core the poller may take.
+    pub budget: f64,
+    /// How delays are estimated.
+    pub estimator: Estimator,
+    /// What shortens them.
+    pub controller: Option<ControllerKind>,
+    /// What it aims at, in nanoseconds.
+    pub target_ns: u64,
+    /// It sets the send buffer's size too.
+    pub wireless: bool,
+    /// The name of a congestion control, and zeroes; all zeroes for none.
+    pub congestion: [u8; 16],
+}
+
+/// So many words are [`Orders`] in the table.
+pub(super) const WORDS: usize = 8;
+
+impl Orders {
+    /// A poller that looks more often than this finds nothing more.
+    pub const SHORTEST_POLL_NS: u64 = 100_000;
+
+    /// What `config` asks for.
+    pub fn new(config: &Config) -> Result<Orders, Error> {
+        let mut congestion = [0; 16];
+        if let Some(name) = &config.congestion {
+            let place = congestion.get_mut(..name.len());
+            match place.filter(|_| (1..16).contains(&name.len()) && !name.contains('\0')) {
+                Some(place) => place.copy_from_slice(name.as_bytes()),
+                None => return Err(Error::Congestion { name: name.clone() }),
+            }
+        }
+        Ok(Orders {
+            poll_ns: ns(config.poll).max(Orders::SHORTEST_POLL_NS),
+            budget: config.budget.clamp(0.0001, 1.0),
+            estimator: config.estimator,
+            controller: config.controller,
+            target_ns: ns(config.target),
+            wireless: config.wireless,
+            congestion,
+        })
+    }
+
+    pub(super) fn words(&self) -> [u64; WORDS] {
+        let half = |from: usize| {
+            let bytes = self.congestion.get(from..from + 8);
+            bytes.map_or(0, |bytes| {
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |word, &byte| word << 8 | u64::from(byte))
+            })
+        };
+        [
+            self.poll_ns,
+            self.budget.to_bits(),
+            self.estimator as u64,
+            self.controller.map_or(0, |kind| kind as u64),
+            self.target_ns,
+            u64::from(self.wireless),
+            half(0),
+            half(8),
+        ]
+    }
+
+    pub(super) fn from_words(words: [u64; WORDS]) -> Orders {
+        let [
+            poll_ns,
+            budget,
+            estimator,
+            controller,
+            target_ns,
+            wireless,
+            first,
+            second,
+        ] = words;
+        let mut congestion = [0; 16];
+        for (place, byte) in congestion
+            .iter_mut()
+            .zip(first.to_le_bytes().into_iter().chain(second.to_le_bytes()))
+        {
+            *place = byte;
+        }
+        Orders {
+            poll_ns: poll_ns.max(Orders::SHORTEST_POLL_NS),
+            budget: f64::from_bits(budget),
+            estimator: if estimator == Estimator::Paper as u64 {
+                Estimator::Paper
+            } else {
+                Estimator::Exact
+            },
+            controller: match controller {
+                1 => Some(ControllerKind::Lowat),
+                2 => Some(ControllerKind::Element),
+                _ => None,
+            },
+            target_ns,
+            wireless: wireless != 0,
+            congestion,
+        }
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    time.as_nanos().try_into().unwrap_or(u64::MAX)
+}

@@ -1,0 +1,178 @@
+//! dwell's side.
+#![allow(unsafe_code)]
+
+use std::{
+    convert::Infallible,
+    ffi::c_void,
+    fmt, io,
+    num::NonZeroUsize,
+    os::fd::{AsRawFd, OwnedFd},
+    path::PathBuf,
+    ptr::NonNull,
+    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use dwell_engine::socket::Account;
+use nix::{
+    fcntl::{FcntlArg, SealFlag, fcntl},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        mman::{MapFlags, ProtFlags, mmap, munmap},
+    },
+    unistd::ftruncate,
+};
+
+use super::{
+    Config, Count, Counts, Error, Orders, Refused, Wish,
+    layout::{Layout, Owner, Slot},
+};
+use crate::{Watch, sys};
+
+/// The table, as dwell has it. It goes when this is dropped; libraries keep theirs, which nobody reads then.
+pub struct Table {
+    file: OwnedFd,
+    address: NonNull<c_void>,
+}
+
+/// A socket that its process has let go has ended, if no other process takes it over within this.
+const GRACE_NS: u64 = 300_000_000;
+
+// SAFETY: all of it are atomics; the mapping goes with the one that owns it.
+unsafe impl Send for Table {}
+
+impl Table {
+    /// An empty one.
+    pub fn create(config: &Config) -> Result<Table, Error> {
+        let orders = Orders::new(config)?;
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = memfd_create(c"dwell", flags).map_err(failed("memfd_create"))?;
+        let length = size_of::<Layout>();
+        ftruncate(&file, length as i64).map_err(failed("ftruncate"))?;
+        // A program that made it shorter would have dwell killed by a bus error.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        let length = NonZeroUsize::new(length).ok_or(nix::Error::EINVAL);
+        let length = length.map_err(failed("mmap"))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, nowhere in particular.
+        let address = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &file, 0) };
+        let address = address.map_err(failed("mmap"))?;
+        let table = Table { file, address };
+        table.layout().begin(&orders);
+        Ok(table)
+    }
+
+    /// What processes of the same user open, as long as this one lives: the value of [`VARIABLE`](super::VARIABLE).
+    pub fn path(&self) -> PathBuf {
+        let process = std::process::id();
+        PathBuf::from(format!("/proc/{process}/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// What happened in all processes.
+    pub fn counts(&self) -> Counts {
+        let header = &self.layout().header;
+        let count = |count: Count| {
+            let place = header.counts.get(count as usize);
+            place.map_or(0, |place| place.load(Relaxed))
+        };
+        let refused = header.refusals.iter().filter_map(|refusal| {
+            let what = refusal.what.load(Relaxed);
+            Some(Refused {
+                wish: Wish::from_word(what >> 32)?,
+                errno: what as u32 as i32,
+                times: refusal.times.load(Relaxed),
+            })
+        });
+        Counts {
+            processes: count(Count::Process),
+            too_short: count(Count::TooShort),
+            no_place: count(Count::NoPlace),
+            no_poller: count(Count::NoPoller),
+            hands_off: count(Count::HandsOff),
+            refused: refused.collect(),
+        }
+    }
+
+    /// The same at a time that the caller gives.
+    pub(super) fn visit_at(&mut self, now_ns: u64, each: &mut dyn FnMut(&Account)) {
+        let layout = self.layout();
+        let places = layout.keys.iter().zip(&layout.slots);
+        for (key, slot) in places.take(layout.used()) {
+            let cookie = key.load(Acquire);
+            if cookie == 0 {
+                continue;
+            }
+            let has_ended = slot.end(now_ns);
+            let account = slot.read().filter(|account| account.cookie == cookie);
+            if let Some(mut account) = account {
+                account.peaks = slot.take_peaks();
+                account.ended = has_ended;
+                each(&account);
+            }
+            if has_ended {
+                let _ = key.compare_exchange(cookie, 0, Release, Relaxed);
+                slot.owner.store(Owner::Nobody.word(), Release);
+            }
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        // SAFETY: as long as the type, mapped until `self` is dropped, and of atomics, for which any content is valid.
+        unsafe { self.address.cast::<Layout>().as_ref() }
+    }
+}
+
+impl Watch for Table {
+    type Error = Infallible;
+
+    fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Infallible> {
+        self.visit_at(sys::now_ns(), each);
+        Ok(())
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `create` with this length, and references to it borrow `self`.
+        let _ = unsafe { munmap(self.address, size_of::<Layout>()) };
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("path", &self.path()).finish()
+    }
+}
+
+impl Slot {
+    /// Takes the slot from all others, if nobody writes it any more.
+    fn end(&self, now_ns: u64) -> bool {
+        let word = self.owner.load(Acquire);
+        let is_over = match Owner::from_word(word) {
+            Owner::Nobody => now_ns.saturating_sub(self.beat_ns.load(Relaxed)) > GRACE_NS,
+            Owner::Process(owner) => self.is_abandoned(owner, now_ns),
+            Owner::Reader => true,
+        };
+        let reader = Owner::Reader.word();
+        is_over
+            && self
+                .owner
+                .compare_exchange(word, reader, AcqRel, Relaxed)
+                .is_ok()
+    }
+}
+
+impl Wish {
+    fn from_word(word: u64) -> Option<Wish> {
+        [Wish::Congestion, Wish::NotsentLowat, Wish::SendBuffer]
+            .into_iter()
+            .find(|&wish| wish as u64 == word)
+    }
+}
+
+fn failed(operation: &'static str) -> impl FnOnce(nix::Error) -> Error {
+    move |error| Error::Memory {
+        operation,
+        source: io::Error::from(error),
+    }
+}

@@ -1,0 +1,372 @@
+//! What holds between processes that share a table.
+#![allow(unsafe_code)]
+
+use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, time::Duration};
+
+use dwell_engine::{
+    layers::Ends,
+    measure::Endpoint,
+    socket::{
+        Account, Delay, Estimator, Peaks, Sum,
+        control::{Hold, Setting},
+    },
+};
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
+    unistd::{ForkResult, Pid, fork},
+};
+
+use super::{
+    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Refused, SLOTS, Seat, Table, Wish,
+    Writer, record,
+};
+use crate::{
+    Watch,
+    sys::{self, Errno},
+};
+
+fn open(table: &Table) -> Writer {
+    let path = CString::new(table.path().as_os_str().as_bytes()).unwrap();
+    Writer::open(&path).unwrap()
+}
+
+fn table() -> (Table, Writer) {
+    let table = Table::create(&Config::default()).unwrap();
+    let writer = open(&table);
+    (table, writer)
+}
+
+fn account(cookie: u64) -> Account {
+    let mut account = record::blank();
+    account.cookie = cookie;
+    account.reading.time_ns = sys::now_ns();
+    account
+}
+
+fn mine(writer: &Writer, cookie: u64) -> Seat {
+    match writer.claim(cookie, sys::pid(), sys::now_ns()) {
+        Claim::Mine(seat) => seat,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn visit(table: &mut Table) -> BTreeMap<u64, Account> {
+    visit_at(table, sys::now_ns())
+}
+
+fn visit_at(table: &mut Table, now_ns: u64) -> BTreeMap<u64, Account> {
+    let mut seen = BTreeMap::new();
+    table.visit_at(now_ns, &mut |account| {
+        assert!(seen.insert(account.cookie, *account).is_none());
+    });
+    seen
+}
+
+/// Runs `body` in a child of this process. It must not allocate: other threads of the test may hold the lock.
+fn child(body: impl FnOnce()) -> Pid {
+    // SAFETY: the child makes system calls only, and ends without returning.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            body();
+            // SAFETY: it only ends the process.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => child,
+    }
+}
+
+#[test]
+fn a_library_reads_what_it_is_to_do() {
+    let config = Config {
+        poll: Duration::from_millis(7),
+        budget: 0.5,
+        estimator: Estimator::Paper,
+        controller: Some(ControllerKind::Element),
+        target: Duration::from_millis(40),
+        wireless: true,
+        congestion: Some("congestion_15_b".to_owned()),
+    };
+    let table = Table::create(&config).unwrap();
+    let orders = open(&table).orders();
+    assert_eq!(orders, Orders::new(&config).unwrap());
+    assert_eq!(&orders.congestion, b"congestion_15_b\0");
+    assert_eq!(orders.poll_ns, 7_000_000);
+    let nameless = Table::create(&Config {
+        congestion: Some("sixteen_letters_".to_owned()),
+        ..config
+    });
+    assert!(matches!(nameless, Err(Error::Congestion { .. })));
+}
+
+#[test]
+fn what_one_mapping_writes_the_other_reads() {
+    let (mut table, writer) = table();
+    let seat = mine(&writer, 11);
+    let mut sent = account(11);
+    sent.pid = Some(sys::pid());
+    sent.fd = Some(0);
+    sent.ends = Ends {
+        src: Endpoint {
+            address: "192.0.2.1".parse().unwrap(),
+            port: 443,
+        },
+        dst: Endpoint {
+            address: "2001:db8::1".parse().unwrap(),
+            port: 65_535,
+        },
+    };
+    sent.reading.info.bytes_sent = Some(0);
+    sent.reading.info.min_rtt_us = None;
+    sent.reading.info.out_of_order = Some(u32::MAX);
+    sent.observed.sender = Some(Delay {
+        ns: 1,
+        least_ns: 2,
+        most_ns: 3,
+        bytes: 4,
+    });
+    sent.totals.receiver = Sum {
+        samples: 1,
+        bytes: 2,
+        ns_bytes: 1e20,
+    };
+    sent.setting = Setting {
+        notsent_lowat: Some(0),
+        send_buffer: None,
+        hold_above: Some(Hold {
+            unsent_bytes: 5,
+            times: 8,
+            factor_permille: 1500,
+        }),
+    };
+    assert!(visit(&mut table).is_empty(), "nothing is written yet");
+    assert!(writer.publish(seat, sys::pid(), &sent));
+    assert_eq!(visit(&mut table)[&11], sent);
+}
+
+#[test]
+fn a_peak_is_told_once() {
+    let (mut table, writer) = table();
+    let seat = mine(&writer, 5);
+    let peaks = |sender_ns| Peaks {
+        sender_ns,
+        receiver_ns: None,
+    };
+    for peak in [Some(0), Some(70), Some(30), None] {
+        let mut account = account(5);
+        account.peaks = peaks(peak);
+        assert!(writer.publish(seat, sys::pid(), &account));
+    }
+    assert_eq!(visit(&mut table)[&5].peaks, peaks(Some(70)));
+    assert_eq!(visit(&mut table)[&5].peaks, peaks(None));
+}
+
+#[test]
+fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
+    let (mut table, writer) = table();
+    let (let_go, taken) = (mine(&writer, 1), mine(&writer, 2));
+    assert!(writer.publish(let_go, sys::pid(), &account(1)));
+    assert!(writer.publish(taken, sys::pid(), &account(2)));
+    let now_ns = sys::now_ns();
+    writer.let_go(let_go, 1, sys::pid(), now_ns);
+    writer.let_go(taken, 2, sys::pid(), now_ns);
+    assert!(!writer.publish(let_go, sys::pid(), &account(1)));
+    assert!(!visit_at(&mut table, now_ns)[&1].ended, "not so soon");
+    assert_eq!(writer.claim(2, sys::pid(), now_ns), Claim::Mine(taken));
+    let later = visit_at(&mut table, now_ns + 1_000_000_000);
+    assert!(later[&1].ended);
+    assert!(!later[&2].ended);
+    let last = visit_at(&mut table, now_ns + 1_000_000_000);
+    assert!(!last.contains_key(&1), "told once, and free");
+    assert_eq!(writer.find(1), None);
+    let next = mine(&writer, 3);
+    assert_eq!(next, let_go, "the place is used again");
+    assert!(
+        !visit(&mut table).contains_key(&1),
+        "and nothing is told of what was there before"
+    );
+}
+
+#[test]
+fn a_process_that_lives_keeps_its_slots_from_others() {
+    let (_table, writer) = table();
+    let seat = mine(&writer, 9);
+    let other = sys::pid() + 1;
+    let now_ns = sys::now_ns();
+    assert_eq!(writer.claim(9, other, now_ns), Claim::Others(seat));
+    assert_eq!(
+        writer.claim(9, other, now_ns + 2_000_000_000),
+        Claim::Others(seat),
+        "it is silent, but there"
+    );
+    assert_eq!(
+        writer.claim(9, other, now_ns + 60_000_000_000),
+        Claim::Mine(seat),
+        "numbers of processes do not tell all"
+    );
+    assert!(!writer.publish(seat, sys::pid(), &account(9)));
+}
+
+#[test]
+fn a_forked_child_takes_over_from_a_parent_that_let_go() {
+    let (mut table, writer) = table();
+    let seat = mine(&writer, 21);
+    assert!(writer.publish(seat, sys::pid(), &account(21)));
+    writer.let_go(seat, 21, sys::pid(), sys::now_ns());
+    let pid = child(|| {
+        let mut account = account(21);
+        account.pid = Some(sys::pid());
+        if writer.take_over(seat, 21, sys::pid(), sys::now_ns()) {
+            writer.publish(seat, sys::pid(), &account);
+        }
+    });
+    waitpid(pid, None).unwrap();
+    let told = visit(&mut table)[&21];
+    assert_eq!(told.pid, Some(pid.as_raw() as u32));
+    assert!(!told.ended);
+    let later = visit_at(&mut table, sys::now_ns() + 2_000_000_000);
+    assert!(later[&21].ended, "its process is gone");
+}
+
+#[test]
+fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
+    let (mut table, writer) = table();
+    for round in 0..20 {
+        let pid = child(|| {
+            let mut cookies = (round * 1000 + 1)..;
+            loop {
+                let cookie = cookies.next().unwrap_or_default();
+                if let Claim::Mine(seat) = writer.claim(cookie, sys::pid(), sys::now_ns()) {
+                    for _ in 0..100 {
+                        let mut account = account(cookie);
+                        account.reading.info.bytes_sent = Some(account.reading.time_ns);
+                        writer.publish(seat, sys::pid(), &account);
+                    }
+                    writer.free(seat, cookie, sys::pid());
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        kill(pid, Signal::SIGKILL).unwrap();
+        waitpid(pid, None).unwrap();
+        for account in visit(&mut table).values() {
+            let info = account.reading.info;
+            assert_eq!(info.bytes_sent, Some(account.reading.time_ns));
+        }
+        let later = sys::now_ns() + 2_000_000_000;
+        assert!(visit_at(&mut table, later).values().all(|last| last.ended));
+        assert!(visit_at(&mut table, later).is_empty(), "no slot is lost");
+    }
+}
+
+#[test]
+fn a_reader_never_sees_two_looks_mixed() {
+    let (mut table, writer) = table();
+    let seat = mine(&writer, 77);
+    let pid = child(|| {
+        let end = sys::now_ns() + 300_000_000;
+        let mut time = 1;
+        let taken = Owned(&writer, seat);
+        while sys::now_ns() < end {
+            time += 1;
+            taken.publish(time);
+        }
+    });
+    let mut seen = 0;
+    while nix::sys::wait::waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WNOHANG)).unwrap()
+        == nix::sys::wait::WaitStatus::StillAlive
+    {
+        for account in visit(&mut table).values() {
+            assert_eq!(
+                account.reading.info.bytes_sent,
+                Some(account.reading.time_ns)
+            );
+            assert_eq!(account.totals.acked_bytes, account.reading.time_ns);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+struct Owned<'a>(&'a Writer, Seat);
+
+impl Owned<'_> {
+    fn publish(&self, time: u64) {
+        let mut account = account(77);
+        account.reading.time_ns = time;
+        account.reading.info.bytes_sent = Some(time);
+        account.totals.acked_bytes = time;
+        // As the parent, whose slot it is.
+        let parent = nix::unistd::getppid().as_raw() as u32;
+        self.0.publish(self.1, parent, &account);
+    }
+}
+
+#[test]
+fn a_full_table_says_so_and_counts_go_on() {
+    let (table, writer) = table();
+    for cookie in 1..=SLOTS as u64 {
+        mine(&writer, cookie);
+    }
+    let claim = writer.claim(SLOTS as u64 + 1, sys::pid(), sys::now_ns());
+    assert_eq!(claim, Claim::Full);
+    writer.count(Count::NoPlace);
+    writer.count(Count::TooShort);
+    writer.count(Count::TooShort);
+    writer.refused(Wish::Congestion, Errno(libc::EPERM));
+    writer.refused(Wish::NotsentLowat, Errno(libc::EPERM));
+    writer.refused(Wish::Congestion, Errno(libc::EPERM));
+    let refused = |wish, times| Refused {
+        wish,
+        errno: libc::EPERM,
+        times,
+    };
+    let expected = Counts {
+        no_place: 1,
+        too_short: 2,
+        refused: vec![refused(Wish::Congestion, 2), refused(Wish::NotsentLowat, 1)],
+        ..Counts::default()
+    };
+    assert_eq!(table.counts(), expected);
+}
+
+#[test]
+fn what_is_no_table_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = CString::new(file.path().as_os_str().as_bytes()).unwrap();
+    assert!(Writer::open(&path).is_err(), "empty");
+    file.as_file().set_len(64 << 20).unwrap();
+    assert!(Writer::open(&path).is_err(), "zeroes");
+    assert!(Writer::open(c"/nowhere").is_err());
+}
+
+#[test]
+fn any_words_make_an_account() {
+    struct Noise(u64);
+    impl record::Words for Noise {
+        fn next(&mut self, word: &mut u64) {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            *word = self.0;
+        }
+    }
+    for seed in 0..1000 {
+        let mut account = record::blank();
+        record::pass(&mut account, &mut Noise(seed));
+        let _ = account.totals.sender.mean_ns();
+    }
+}
+
+#[test]
+fn a_table_is_watched_as_any_source() {
+    let (mut table, writer) = table();
+    let seat = mine(&writer, 4);
+    writer.publish(seat, sys::pid(), &account(4));
+    let mut cookies = Vec::new();
+    let Ok(()) = table.visit(&mut |account| cookies.push(account.cookie));
+    assert_eq!(cookies, [4]);
+}

@@ -1,0 +1,286 @@
+//! The side of a process that is watched. It allocates nothing, takes no lock and does not panic.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CStr,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        fence,
+    },
+};
+
+use dwell_engine::socket::Account;
+
+use super::{
+    Orders, SLOTS,
+    layout::{Layout, MAGIC, Owner, Slot, VERSION},
+};
+use crate::sys::{self, Errno};
+
+/// The table, as libraries write it. It stays mapped until the process ends.
+#[derive(Clone, Copy)]
+pub struct Writer {
+    layout: &'static Layout,
+}
+
+/// The number of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat(u32);
+
+/// Whose slot a socket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The asking process'.
+    Mine(Seat),
+    /// Another process writes it.
+    Others(Seat),
+    /// None is free.
+    Full,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// A process opened the table.
+    Process = 0,
+    /// A connection ended before it was looked at.
+    TooShort = 1,
+    /// A connection found no free place.
+    NoPlace = 2,
+    /// A process could not start a poller.
+    NoPoller = 3,
+    /// The program sets itself what a controller would.
+    HandsOff = 4,
+}
+
+/// A setting that is asked of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Wish {
+    /// `TCP_CONGESTION`.
+    Congestion = 1,
+    /// `TCP_NOTSENT_LOWAT`.
+    NotsentLowat = 2,
+    /// `SO_SNDBUF`.
+    SendBuffer = 3,
+}
+
+/// A process is taken for dead if it has no number any more, and has written nothing for so long.
+const GONE_NS: u64 = 1_500_000_000;
+
+/// And whatever its number tells, as processes in a container have numbers of their own, after this.
+const SILENT_NS: u64 = 30_000_000_000;
+
+impl Writer {
+    /// Maps the table at `path`. It holds no descriptor afterwards.
+    pub fn open(path: &CStr) -> Result<Writer, Errno> {
+        let file = sys::open(path)?;
+        let mapped = sys::map(size_of::<Layout>(), Some(file));
+        let is_whole = sys::size(file).is_ok_and(|size| size >= size_of::<Layout>() as u64);
+        sys::close(file);
+        // What is shorter than mapped would be a bus error to read.
+        let address = mapped?;
+        let writer = is_whole.then(|| Writer {
+            // SAFETY: mapped for good, as long as the type, and of atomics, for which any content is valid.
+            layout: unsafe { &*address.cast::<Layout>() },
+        });
+        match writer {
+            Some(writer) if writer.is_of_this_version() => Ok(writer),
+            _ => {
+                // SAFETY: mapped above, and nobody has a reference.
+                unsafe { sys::unmap(address, size_of::<Layout>()) };
+                Err(Errno(libc::EPROTO))
+            }
+        }
+    }
+
+    /// A table that nobody shares, for a process that watches its own sockets.
+    pub fn alone(orders: &Orders) -> Result<Writer, Errno> {
+        let address = sys::map(size_of::<Layout>(), None)?;
+        let writer = Writer {
+            // SAFETY: mapped for good, as long as the type, and zeroes are valid.
+            layout: unsafe { &*address.cast::<Layout>() },
+        };
+        writer.layout.begin(orders);
+        Ok(writer)
+    }
+
+    /// What is to be done.
+    pub fn orders(&self) -> Orders {
+        self.layout.orders()
+    }
+
+    /// Counts one.
+    pub fn count(&self, count: Count) {
+        if let Some(place) = self.layout.header.counts.get(count as usize) {
+            place.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a setting that the kernel refused.
+    pub fn refused(&self, wish: Wish, why: Errno) {
+        let what = (wish as u64) << 32 | u64::from(why.0.unsigned_abs());
+        for place in &self.layout.header.refusals {
+            let is = place.what.compare_exchange(0, what, Relaxed, Relaxed);
+            if is.is_ok() || is == Err(what) {
+                place.times.fetch_add(1, Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Finds the slot of a socket, or takes a free one for it.
+    pub fn claim(&self, cookie: u64, pid: u32, now_ns: u64) -> Claim {
+        if let Some(seat) = self.find(cookie) {
+            return if self.take_over(seat, cookie, pid, now_ns) {
+                Claim::Mine(seat)
+            } else {
+                Claim::Others(seat)
+            };
+        }
+        let Some(seat) = self.take_free(cookie) else {
+            return Claim::Full;
+        };
+        let Some((key, slot)) = self.at(seat) else {
+            return Claim::Full;
+        };
+        slot.beat_ns.store(now_ns, Relaxed);
+        slot.owner.store(Owner::Process(pid).word(), Release);
+        // Two processes that have a socket may take a slot for it at once. The later gives way: each put its cookie
+        // before it looks.
+        fence(SeqCst);
+        match self.find(cookie) {
+            Some(first) if first != seat => {
+                slot.owner.store(Owner::Nobody.word(), Relaxed);
+                key.store(0, Release);
+                Claim::Others(first)
+            }
+            _ => Claim::Mine(seat),
+        }
+    }
+
+    /// Makes the caller the one that writes a slot, if it is, or if the one that did has let go or is dead.
+    pub fn take_over(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) -> bool {
+        let Some((key, slot)) = self.at(seat) else {
+            return false;
+        };
+        let word = slot.owner.load(Acquire);
+        let is_free = match Owner::from_word(word) {
+            Owner::Nobody => true,
+            Owner::Process(owner) => owner == pid || slot.is_abandoned(owner, now_ns),
+            Owner::Reader => false,
+        };
+        let mine = Owner::Process(pid).word();
+        let taken = is_free
+            && key.load(Acquire) == cookie
+            && slot
+                .owner
+                .compare_exchange(word, mine, AcqRel, Relaxed)
+                .is_ok();
+        if taken {
+            slot.beat_ns.store(now_ns, Relaxed);
+        }
+        taken
+    }
+
+    /// Writes what is known of a socket. False if the slot is not the caller's, or not any more.
+    pub fn publish(&self, seat: Seat, pid: u32, account: &Account) -> bool {
+        let Some(slot) = self.mine(seat, account.cookie, pid) else {
+            return false;
+        };
+        slot.beat_ns.store(account.reading.time_ns, Relaxed);
+        slot.raise_peaks(account.peaks);
+        slot.write(account);
+        true
+    }
+
+    /// Leaves a slot to who may have the socket too. If nobody has, the socket has ended.
+    pub fn let_go(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) {
+        if let Some(slot) = self.mine(seat, cookie, pid) {
+            slot.beat_ns.store(now_ns, Relaxed);
+            let mine = Owner::Process(pid).word();
+            let nobody = Owner::Nobody.word();
+            let _ = slot.owner.compare_exchange(mine, nobody, Release, Relaxed);
+        }
+    }
+
+    /// Frees a slot at once: its socket is the caller's alone.
+    pub fn free(&self, seat: Seat, cookie: u64, pid: u32) {
+        if let (Some(slot), Some((key, _))) = (self.mine(seat, cookie, pid), self.at(seat)) {
+            slot.owner.store(Owner::Nobody.word(), Relaxed);
+            let _ = key.compare_exchange(cookie, 0, Release, Relaxed);
+        }
+    }
+
+    /// What was written of a socket last.
+    pub fn last(&self, seat: Seat, cookie: u64) -> Option<Account> {
+        let (_, slot) = self.at(seat)?;
+        slot.read().filter(|account| account.cookie == cookie)
+    }
+
+    /// The slot of a socket.
+    pub fn find(&self, cookie: u64) -> Option<Seat> {
+        let keys = self.layout.keys.iter().take(self.layout.used());
+        let at = keys
+            .into_iter()
+            .position(|key| key.load(Acquire) == cookie)?;
+        Some(Seat(at as u32))
+    }
+
+    fn take_free(&self, cookie: u64) -> Option<Seat> {
+        for (at, key) in self.layout.keys.iter().enumerate() {
+            let is_free = key.load(Relaxed) == 0;
+            if is_free && key.compare_exchange(0, cookie, SeqCst, Relaxed).is_ok() {
+                self.layout.header.used.fetch_max(at as u64 + 1, SeqCst);
+                return Some(Seat(at as u32));
+            }
+        }
+        None
+    }
+
+    fn mine(&self, seat: Seat, cookie: u64, pid: u32) -> Option<&'static Slot> {
+        let (key, slot) = self.at(seat)?;
+        let mine = Owner::Process(pid).word();
+        (key.load(Relaxed) == cookie && slot.owner.load(Acquire) == mine).then_some(slot)
+    }
+
+    fn at(&self, seat: Seat) -> Option<(&'static AtomicU64, &'static Slot)> {
+        let at = seat.0 as usize;
+        Some((self.layout.keys.get(at)?, self.layout.slots.get(at)?))
+    }
+
+    fn is_of_this_version(&self) -> bool {
+        let header = &self.layout.header;
+        header.magic.load(Acquire) == MAGIC
+            && header.version.load(Relaxed) == VERSION
+            && header.size.load(Relaxed) == size_of::<Layout>() as u64
+    }
+}
+
+impl Slot {
+    /// True if the process that wrote it does so no more.
+    pub(super) fn is_abandoned(&self, owner: u32, now_ns: u64) -> bool {
+        let silent_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
+        silent_ns > SILENT_NS || silent_ns > GONE_NS && !sys::is_process(owner)
+    }
+}
+
+impl Layout {
+    pub(super) fn begin(&self, orders: &Orders) {
+        for (place, word) in self.header.orders.iter().zip(orders.words()) {
+            place.store(word, Relaxed);
+        }
+        self.header.size.store(size_of::<Layout>() as u64, Relaxed);
+        self.header.version.store(VERSION, Relaxed);
+        self.header.magic.store(MAGIC, Release);
+    }
+
+    pub(super) fn orders(&self) -> Orders {
+        Orders::from_words(self.header.orders.each_ref().map(|word| word.load(Relaxed)))
+    }
+
+    pub(super) fn used(&self) -> usize {
+        (self.header.used.load(SeqCst) as usize).min(SLOTS)
+    }
+}
