@@ -3,6 +3,7 @@
 //! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
 //! - `outside`: what netlink tells of the sockets of other processes.
 
+pub mod inside;
 mod sys;
 pub mod table;
 

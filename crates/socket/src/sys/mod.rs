@@ -4,15 +4,20 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod descriptor;
+mod thread;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use std::{ffi::CStr, fmt, time::Duration};
+use std::{ffi::CStr, fmt, sync::atomic::AtomicU32};
 
 #[cfg(target_arch = "aarch64")]
 use aarch64 as arch;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as arch;
+
+pub use descriptor::*;
+pub use thread::*;
 
 /// Why a system call failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,18 +45,20 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize,
 
 /// CLOCK_MONOTONIC.
 pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// What the calling thread has taken of a processor.
+pub fn cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let to = [
-        libc::CLOCK_MONOTONIC as usize,
-        (&raw mut time) as usize,
-        0,
-        0,
-        0,
-        0,
-    ];
+    let to = [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0];
     // SAFETY: it writes one timespec.
     let _ = unsafe { call(libc::SYS_clock_gettime, to) };
     (time.tv_sec as u64)
@@ -132,13 +139,47 @@ pub unsafe fn unmap(address: *mut u8, length: usize) {
     let _ = unsafe { call(libc::SYS_munmap, [address as usize, length, 0, 0, 0, 0]) };
 }
 
-/// Sleeps, unless a signal comes.
-pub fn sleep(time: Duration) {
+/// Advice on memory that [`map`] gave. False if the kernel does not know it.
+pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
+    let to = [address as usize, length, advice as usize, 0, 0, 0];
+    // SAFETY: the advices in use change what a forked child sees, and no memory of this process.
+    unsafe { call(libc::SYS_madvise, to) }.is_ok()
+}
+
+/// Sleeps while `word` has `value`, until somebody wakes it, and no longer than `timeout_ns`.
+pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as i64,
+        tv_nsec: (timeout_ns % 1_000_000_000) as i64,
+    };
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let to = [
+        word.as_ptr() as usize,
+        operation as usize,
+        value as usize,
+        (&raw const timeout) as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the word and the timeout outlive the call.
+    let _ = unsafe { call(libc::SYS_futex, to) };
+}
+
+/// Wakes whoever waits for `word`.
+pub fn wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let to = [word.as_ptr() as usize, operation as usize, 1, 0, 0, 0];
+    // SAFETY: it reads no memory.
+    let _ = unsafe { call(libc::SYS_futex, to) };
+}
+
+/// Sleeps. False if a signal came.
+pub fn sleep(time_ns: u64) -> bool {
     let time = libc::timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
+        tv_sec: (time_ns / 1_000_000_000) as i64,
+        tv_nsec: (time_ns % 1_000_000_000) as i64,
     };
     let to = [(&raw const time) as usize, 0, 0, 0, 0, 0];
     // SAFETY: it reads one timespec.
-    let _ = unsafe { call(libc::SYS_nanosleep, to) };
+    unsafe { call(libc::SYS_nanosleep, to) }.is_ok()
 }

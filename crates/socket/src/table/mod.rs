@@ -19,6 +19,7 @@ use dwell_engine::socket::Estimator;
 pub use layout::SLOTS;
 pub use orders::Orders;
 pub use reader::Table;
+pub(crate) use record::blank;
 pub use writer::{Claim, Count, Seat, Wish, Writer};
 
 /// The environment variable that has the table's path.

@@ -20,8 +20,8 @@ pub(super) trait Words {
     fn next(&mut self, word: &mut u64);
 }
 
-/// An account that words are put into.
-pub(super) fn blank() -> Account {
+/// An account of nothing.
+pub(crate) fn blank() -> Account {
     let nobody = Endpoint {
         address: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         port: 0,

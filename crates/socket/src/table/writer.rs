@@ -106,6 +106,22 @@ impl Writer {
         Ok(writer)
     }
 
+    /// An address that stands for it.
+    pub fn into_raw(self) -> *mut () {
+        std::ptr::from_ref(self.layout).cast_mut().cast()
+    }
+
+    /// What [`Writer::into_raw`] gave the address of.
+    ///
+    /// # Safety
+    /// It gave this one, in this process or one that it was forked from.
+    pub unsafe fn from_raw(address: *mut ()) -> Writer {
+        Writer {
+            // SAFETY: the caller's promise; it stays mapped.
+            layout: unsafe { &*address.cast::<Layout>() },
+        }
+    }
+
     /// What is to be done.
     pub fn orders(&self) -> Orders {
         self.layout.orders()
@@ -157,6 +173,20 @@ impl Writer {
                 Claim::Others(first)
             }
             _ => Claim::Mine(seat),
+        }
+    }
+
+    /// The same for a socket whose slot was this.
+    pub fn claim_again(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) -> Claim {
+        let is_there = self
+            .at(seat)
+            .is_some_and(|(key, _)| key.load(Acquire) == cookie);
+        if !is_there {
+            self.claim(cookie, pid, now_ns)
+        } else if self.take_over(seat, cookie, pid, now_ns) {
+            Claim::Mine(seat)
+        } else {
+            Claim::Others(seat)
         }
     }
 

@@ -1,0 +1,4 @@
+//! `libdwell_calls.so`: what the dynamic linker finds by name. All that it does is in `dwell_socket`.
+
+mod calls;
+mod preload;

@@ -1,0 +1,3 @@
+//! `libdwell.so`: what the dynamic linker finds by name. All that it does is in `dwell_socket`.
+
+mod preload;

@@ -1,0 +1,197 @@
+//! Programs in C, run with the library preloaded and a table.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use dwell_engine::socket::Account;
+use dwell_socket::{
+    Watch,
+    table::{Config, Counts, Table, VARIABLE},
+};
+
+/// A program ends within this, or is stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program that ran to its end, and what the table had of it.
+pub struct Told {
+    /// What it wrote to its standard output.
+    pub output: String,
+    /// The last of each socket that was told.
+    pub accounts: BTreeMap<u64, Account>,
+    /// Processes that had each socket.
+    pub pids: BTreeMap<u64, BTreeSet<u32>>,
+    /// The longest that was told of each socket.
+    pub sender_peaks: BTreeMap<u64, u64>,
+    /// The same of the receiver's side.
+    pub receiver_peaks: BTreeMap<u64, u64>,
+    /// What was counted.
+    pub counts: Counts,
+    /// How it ended.
+    pub status: std::process::ExitStatus,
+    /// The table, with sockets that may not have ended.
+    pub table: Table,
+}
+
+impl Told {
+    /// The numbers of the line that begins with `name`.
+    pub fn numbers(&self, name: &str) -> Vec<u64> {
+        let line = self
+            .output
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no `{name}` in:\n{}", self.output));
+        line.split_whitespace()
+            .skip(1)
+            .map(|number| number.parse().unwrap())
+            .collect()
+    }
+
+    /// The socket that the program called so.
+    pub fn socket(&self, name: &str) -> &Account {
+        let cookie = self.numbers(name)[0];
+        self.accounts.get(&cookie).unwrap_or_else(|| {
+            panic!(
+                "`{name}` ({cookie}) is not among {:?}",
+                self.accounts.keys()
+            )
+        })
+    }
+
+    /// It ended well.
+    #[track_caller]
+    pub fn is_well(self) -> Told {
+        assert!(self.status.success(), "{}\n{}", self.status, self.output);
+        self
+    }
+}
+
+/// Runs a program of `tests/programs` under libdwell.so.
+pub fn run(name: &str, arguments: &[&str], config: &Config) -> Told {
+    let library = library("libdwell.so");
+    run_with(
+        &program(name),
+        arguments,
+        config,
+        &library.display().to_string(),
+    )
+}
+
+/// Runs any program with these libraries.
+pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &str) -> Told {
+    let mut table = Table::create(config).unwrap();
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env(VARIABLE, table.path())
+        .env("LD_PRELOAD", preload)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut output = String::new();
+        std::io::Read::read_to_string(&mut stdout, &mut output).unwrap();
+        output
+    });
+    let mut accounts = BTreeMap::new();
+    let mut pids: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+    let mut sender_peaks: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut receiver_peaks: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut visit = |table: &mut Table| {
+        let Ok(()) = table.visit(&mut |account| {
+            accounts.insert(account.cookie, *account);
+            pids.entry(account.cookie).or_default().extend(account.pid);
+            for (peaks, peak) in [
+                (&mut sender_peaks, account.peaks.sender_ns),
+                (&mut receiver_peaks, account.peaks.receiver_ns),
+            ] {
+                let longest = peaks.entry(account.cookie).or_default();
+                *longest = (*longest).max(peak.unwrap_or(0));
+            }
+        });
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        visit(&mut table);
+        if reader.is_finished()
+            && let Some(status) = child.try_wait().unwrap()
+        {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{} is stuck", program.display());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    visit(&mut table);
+    Told {
+        output: reader.join().unwrap(),
+        accounts,
+        pids,
+        sender_peaks,
+        receiver_peaks,
+        counts: table.counts(),
+        status,
+        table,
+    }
+}
+
+/// Compiles a program of `tests/programs`, once.
+pub fn program(name: &str) -> PathBuf {
+    compile(
+        name,
+        &format!("{name}-{}", std::process::id()),
+        &["-O1", "-pthread"],
+    )
+}
+
+/// Compiles a file of `tests/programs`.
+pub fn compile(name: &str, to: &str, flags: &[&str]) -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock();
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(to);
+    if !to.exists() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+        let output = Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+            .args(flags)
+            .arg("-o")
+            .arg(&to)
+            .arg(source)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    to
+}
+
+/// What cargo has built beside this test.
+pub fn library(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    [folder.join(name), folder.join("deps").join(name)]
+        .into_iter()
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("{name} is not in {}", folder.display()))
+}
+
+/// Of a program that has run.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a tool, and gives what it printed.
+pub fn tool(name: &str, arguments: &[&str]) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(name).args(arguments).output().unwrap();
+    assert!(status.success(), "{name}: {}", text(&stderr));
+    text(&stdout)
+}

@@ -1,0 +1,4 @@
+//! Real programs over loopback, with libdwell preloaded.
+
+mod delays;
+mod harness;

@@ -1,0 +1,68 @@
+//! What is done in the calls that the library takes the place of: the call, and a word to the poller.
+//!
+//! Each sets errno as the call that it stands for, may be cancelled where that may, and is as safe in a signal handler.
+#![allow(unsafe_code)]
+
+mod calls;
+mod real;
+
+use libc::{c_int, sockaddr, socklen_t};
+
+pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
+pub use real::resolve;
+
+use super::preload;
+
+/// connect(2).
+///
+/// # Safety
+/// As connect(2).
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { real::connect(fd, address, length) };
+    if let Some(state) = preload::state()
+        && (result == 0 || goes_on())
+    {
+        state.connected(fd);
+    }
+    result
+}
+
+/// accept(2).
+///
+/// # Safety
+/// As accept(2).
+pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    accepted(unsafe { real::accept(fd, address, length) })
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// As accept4(2).
+pub unsafe fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    accepted(unsafe { real::accept4(fd, address, length, flags) })
+}
+
+fn accepted(fd: c_int) -> c_int {
+    if fd >= 0
+        && let Some(state) = preload::state()
+    {
+        state.connected(fd);
+    }
+    fd
+}
+
+/// True if the connection that was asked for is being made.
+fn goes_on() -> bool {
+    // SAFETY: it points to the errno of this thread, which is one of libc's.
+    let errno = unsafe { *libc::__errno_location() };
+    matches!(errno, libc::EINPROGRESS | libc::EINTR)
+}

@@ -1,0 +1,89 @@
+//! The calls that the library takes the place of, as the next library has them.
+
+use std::{
+    ffi::{CStr, c_void},
+    mem::transmute_copy,
+    ptr::null_mut,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+
+/// A function of the next library.
+struct Next {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Next {
+        Next {
+            name,
+            address: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// Null if no library has it. Calls may come before the library's constructor.
+    fn get(&self) -> *mut c_void {
+        let known = self.address.load(Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the name ends with a NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Release);
+        found
+    }
+}
+
+macro_rules! next {
+    ($($number:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        mod found {
+            $(#[allow(non_upper_case_globals, reason = "named as the function")]
+            pub(super) static $name: super::Next = {
+                // The compiler checks that it ends with a NUL, and only there.
+                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => super::Next::new(name),
+                    Err(_) => panic!("a NUL in a name"),
+                }
+            };)*
+        }
+
+        /// Looks all of them up, so that no call has to.
+        pub fn resolve() {
+            $(found::$name.get();)*
+        }
+
+        $(
+            /// # Safety
+            /// As the call.
+            #[inline]
+            pub unsafe fn $name($($argument: $type),*) -> $result {
+                let next = found::$name.get();
+                if next.is_null() {
+                    // SAFETY: the caller's promise.
+                    return unsafe { libc::syscall(libc::$number, $($argument),*) } as $result;
+                }
+                // SAFETY: the function of this name has this type in any libc.
+                let next: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { transmute_copy(&next) };
+                // SAFETY: the caller's promise.
+                unsafe { next($($argument),*) }
+            }
+        )*
+    };
+}
+
+next! {
+    SYS_connect connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    SYS_accept accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    SYS_accept4 accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
+    SYS_write write(fd: c_int, bytes: *const c_void, count: size_t) -> ssize_t;
+    SYS_writev writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    SYS_sendmsg sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    SYS_sendmmsg sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    SYS_sendfile sendfile(fd: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    SYS_sendto sendto(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int, to: *const sockaddr, length: socklen_t) -> ssize_t;
+}

@@ -1,0 +1,103 @@
+//! Descriptors that hooks have seen and the poller has not.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+/// Descriptors from here on are found by looking through all.
+pub const DESCRIPTORS: usize = 65_536;
+
+const WORDS: usize = DESCRIPTORS / 64;
+
+/// A bit a descriptor. Zeroes are none.
+#[repr(C)]
+pub struct Pending {
+    words: [AtomicU64; WORDS],
+    /// A bit a word that is not zero.
+    summary: [AtomicU64; WORDS / 64],
+    /// One more than the greatest that was ever put.
+    end: AtomicU64,
+}
+
+impl Pending {
+    /// Puts a descriptor. True if it was there: the socket that it stood for is gone.
+    pub fn put(&self, fd: i32) -> bool {
+        let Ok(fd) = usize::try_from(fd) else {
+            return false;
+        };
+        self.end.fetch_max(fd as u64 + 1, Relaxed);
+        let word = fd / 64;
+        let (Some(place), Some(summary)) = (self.words.get(word), self.summary.get(word / 64))
+        else {
+            return false;
+        };
+        let bit = 1 << (fd % 64);
+        let before = place.fetch_or(bit, AcqRel);
+        summary.fetch_or(1 << (word % 64), AcqRel);
+        before & bit != 0
+    }
+
+    /// Takes all, the least first.
+    pub fn take(&self, mut each: impl FnMut(i32)) {
+        for (group, summary) in self.summary.iter().enumerate() {
+            if summary.load(Relaxed) == 0 {
+                continue;
+            }
+            for inner in bits(summary.swap(0, AcqRel)) {
+                let word = group * 64 + inner;
+                let Some(place) = self.words.get(word) else {
+                    continue;
+                };
+                for bit in bits(place.swap(0, AcqRel)) {
+                    each((word * 64 + bit) as i32);
+                }
+            }
+        }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.summary.iter().all(|word| word.load(Acquire) == 0)
+    }
+
+    /// One more than the greatest that was ever put.
+    pub fn end(&self) -> i32 {
+        self.end.load(Relaxed).min(i32::MAX as u64) as i32
+    }
+}
+
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < 64).then_some(bit as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_taken_once() {
+        let pending = Pending {
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            summary: std::array::from_fn(|_| AtomicU64::new(0)),
+            end: AtomicU64::new(0),
+        };
+        assert!(pending.is_empty());
+        for fd in [65_535, 0, 63, 64, 4096] {
+            assert!(!pending.put(fd));
+        }
+        assert!(pending.put(64), "it was there");
+        pending.put(-1);
+        pending.put(i32::MAX);
+        assert_eq!(pending.end(), i32::MAX);
+        let mut taken = Vec::new();
+        pending.take(|fd| taken.push(fd));
+        assert_eq!(taken, [0, 63, 64, 4096, 65_535]);
+        assert!(pending.is_empty());
+        pending.take(|fd| panic!("{fd}"));
+    }
+}

@@ -1,0 +1,345 @@
+//! What a preloaded library keeps of its process, and its poller.
+//!
+//! All of it is memory that a forked child finds empty: there the first connection, or what the child of a process
+//! with connections does in any case, starts anew. A vforked child shares it, and so leaves its parent's poller alone.
+#![allow(unsafe_code)]
+
+use std::{
+    cell::UnsafeCell,
+    ffi::CStr,
+    ptr::null_mut,
+    sync::atomic::{
+        AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    },
+};
+
+use dwell_engine::socket::{Estimator, control::Hold};
+
+use super::{
+    entry::Means,
+    memory::{Forked, Zeroes, zeroed},
+    pending::{DESCRIPTORS, Pending},
+    registry::Registry,
+    stamps::{Stamp, Stamps},
+};
+use crate::{
+    sys,
+    table::{ControllerKind, Count, VARIABLE, Writer},
+};
+
+/// What is known of the process.
+#[repr(C)]
+pub struct State {
+    /// The poller's thread number; 0: there is none.
+    poller: AtomicU32,
+    /// The poller waits for this to change.
+    bell: AtomicU32,
+    /// 1 while it waits for connections.
+    idle: AtomicU32,
+    /// 1: it was counted that there can be none.
+    has_failed: AtomicU32,
+    /// 1: the first look is to be later, as the process may be about to run another program.
+    is_patient: AtomicU32,
+    pending: Pending,
+    /// For hooks of calls that write, of each descriptor: see [`Mark`].
+    marks: [AtomicU64; DESCRIPTORS],
+    stamps: Stamps,
+    registry: UnsafeCell<Registry>,
+}
+
+// SAFETY: numbers, all of them.
+unsafe impl Zeroes for State {}
+// SAFETY: atomics, and the registry, which the poller alone uses.
+unsafe impl Sync for State {}
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
+
+/// The table that dwell gave. It stays when the process forks.
+static TABLE: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Connections at the last round; a forked child begins with those of its parent.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// In `State::poller`: it is being started.
+const STARTING: u32 = u32::MAX;
+
+/// The poller ends after so long without connections.
+const IDLE_NS: u64 = 500_000_000;
+const IDLE_ROUNDS: u32 = 2;
+
+/// Descriptors that are looked at for connections that were there before the program.
+const INHERITED: i32 = 64;
+
+/// Opens the table that the environment names, if it does. For the library's constructor.
+pub fn begin() {
+    // SAFETY: nobody changes the environment before main.
+    let Some(path) = (unsafe { variable() }) else {
+        return;
+    };
+    let (Ok(table), Ok(state)) = (Writer::open(path), zeroed::<State>(Forked::Zeroes)) else {
+        return;
+    };
+    table.count(Count::Process);
+    TABLE.store(table.into_raw(), Relaxed);
+    STATE.store(state, Release);
+    // SAFETY: the handler is a function of this library, which is never unloaded while it is preloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    // SAFETY: mapped above, for good.
+    let state = unsafe { &*state };
+    if (0..INHERITED).any(sys::is_tcp) {
+        state.wake();
+    }
+}
+
+/// What is known of the process. `None` if nobody wants to know.
+pub fn state() -> Option<&'static State> {
+    // SAFETY: what `begin` stored is mapped for good.
+    unsafe { STATE.load(Acquire).as_ref() }
+}
+
+/// In the child, after fork: it has what its parent had, and nobody looks at it.
+unsafe extern "C" fn forked() {
+    if let Some(state) = state()
+        && LIVE.load(Relaxed) > 0
+    {
+        state.is_patient.store(1, Relaxed);
+        state.wake();
+    }
+}
+
+impl State {
+    /// A connection was made, or is being made.
+    pub fn connected(&'static self, fd: i32) {
+        if !sys::is_tcp(fd) {
+            return;
+        }
+        if let Some(mark) = self.mark_of(fd) {
+            mark.store(Mark::WATCHED, Relaxed);
+        }
+        if self.pending.put(fd) {
+            table().count(Count::TooShort);
+        }
+        self.wake();
+    }
+
+    /// What hooks of calls that write are to do about a descriptor.
+    pub fn mark(&self, fd: i32) -> Mark {
+        Mark(self.mark_of(fd).map_or(0, |mark| mark.load(Relaxed)))
+    }
+
+    /// The program wrote. What does not fit is forgotten.
+    pub fn wrote(&self, stamp: Stamp) {
+        self.stamps.put(stamp);
+    }
+
+    /// True if the estimator wants to know of calls that write.
+    pub fn wants_stamps(&self) -> bool {
+        table().orders().estimator == Estimator::Paper
+    }
+
+    fn mark_of(&self, fd: i32) -> Option<&AtomicU64> {
+        self.marks.get(usize::try_from(fd).ok()?)
+    }
+
+    /// Sees to it that there is a poller, and that it does not sleep for long.
+    fn wake(&'static self) {
+        if self.poller.load(SeqCst) == 0 {
+            self.start();
+        } else if self.idle.load(SeqCst) == 1 {
+            self.bell.fetch_add(1, SeqCst);
+            sys::wake(&self.bell);
+        }
+    }
+
+    fn start(&'static self) {
+        let is_mine = self.poller.compare_exchange(0, STARTING, SeqCst, Relaxed);
+        if is_mine.is_err() {
+            return;
+        }
+        let argument = std::ptr::from_ref(self) as usize;
+        // SAFETY: `poll` ends by `leave`, calls the kernel alone, and what it is given stays.
+        if unsafe { sys::spawn(poll, argument, &self.poller) }.is_err() {
+            self.poller.store(0, SeqCst);
+            if self.has_failed.swap(1, Relaxed) == 0 {
+                table().count(Count::NoPoller);
+            }
+        }
+    }
+
+    /// What a poller does until there are no connections.
+    fn run(&self) {
+        let table = table();
+        let orders = table.orders();
+        let means = Means {
+            table: &table,
+            orders: &orders,
+            pid: sys::pid(),
+        };
+        if self.is_patient.swap(0, Relaxed) == 1 {
+            sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
+        }
+        let mut idle = 0;
+        while idle < IDLE_ROUNDS {
+            let began_ns = sys::now_ns();
+            let began_cpu = sys::cpu_ns();
+            let live = self.round(means, began_ns);
+            LIVE.store(live as u32, Relaxed);
+            if live > 0 || !self.pending.is_empty() {
+                idle = 0;
+                let spent_ns = sys::cpu_ns().saturating_sub(began_cpu);
+                let period_ns = ((spent_ns as f64 / orders.budget) as u64).max(orders.poll_ns);
+                let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
+                sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
+            } else {
+                idle += 1;
+                self.sleep(IDLE_NS);
+            }
+        }
+        // SAFETY: the registry is the poller's alone, and this is it.
+        unsafe { &mut *self.registry.get() }.release_blocks();
+    }
+
+    fn round(&self, means: Means<'_>, now_ns: u64) -> usize {
+        // SAFETY: the registry is the poller's alone, and this is it.
+        let registry = unsafe { &mut *self.registry.get() };
+        self.pending.take(|fd| {
+            let is_new =
+                registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
+            let is_watched = registry.adopt(fd, true, means, now_ns);
+            if is_new && !is_watched && sys::cookie(fd).is_err() {
+                means.table.count(Count::TooShort);
+            }
+        });
+        self.stamps
+            .take(|stamp| registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes));
+        let has_holds = means.orders.controller == Some(ControllerKind::Element);
+        registry.look(means, now_ns, &mut |account, _| {
+            let mark = account.fd.and_then(|fd| self.mark_of(fd));
+            if let Some(mark) = mark.filter(|_| has_holds) {
+                mark.store(Mark::with(account.setting.hold_above).0, Relaxed);
+            } else if let Some(mark) = mark {
+                mark.store(Mark::WATCHED, Relaxed);
+            }
+            None
+        });
+        registry.scan(means, now_ns, self.pending.end());
+        registry.live()
+    }
+
+    /// Until a connection is made, and no longer than this.
+    fn sleep(&self, time_ns: u64) {
+        let bell = self.bell.load(SeqCst);
+        self.idle.store(1, SeqCst);
+        if self.pending.is_empty() {
+            sys::wait(&self.bell, bell, time_ns);
+        }
+        self.idle.store(0, SeqCst);
+    }
+}
+
+/// The poller.
+unsafe extern "C" fn poll(argument: usize, memory: sys::Memory) -> ! {
+    sys::drop_capabilities();
+    // SAFETY: `start` gives what is mapped for good.
+    let state = unsafe { &*(argument as *const State) };
+    let number = state.poller.load(SeqCst);
+    loop {
+        state.run();
+        // From here on a hook starts another. The kernel must not take its number away when this one ends.
+        sys::clear_at_end(None);
+        state.poller.store(0, SeqCst);
+        let is_wanted = !state.pending.is_empty()
+            && state
+                .poller
+                .compare_exchange(0, number, SeqCst, Relaxed)
+                .is_ok();
+        if !is_wanted {
+            // SAFETY: it is this thread's.
+            unsafe { sys::leave(memory) }
+        }
+        sys::clear_at_end(Some(&state.poller));
+    }
+}
+
+/// What a hook of a call that writes is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
+impl Mark {
+    const WATCHED: u64 = 1 << 63;
+    const BYTES: u32 = 36;
+
+    fn with(hold: Option<Hold>) -> Mark {
+        let Some(hold) = hold else {
+            return Mark(Mark::WATCHED);
+        };
+        let bytes = hold.unsent_bytes.min((1 << Mark::BYTES) - 2) + 1;
+        let factor = u64::from(hold.factor_permille.min(0xffff));
+        let times = u64::from(hold.times & 0x7f);
+        Mark(Mark::WATCHED | times << 56 | factor << 38 | bytes)
+    }
+
+    /// True if it is a connection.
+    pub fn is_watched(self) -> bool {
+        self.0 & Mark::WATCHED != 0
+    }
+
+    /// How the call is held back.
+    pub fn hold(self) -> Option<Hold> {
+        let bytes = self.0 & ((1 << Mark::BYTES) - 1);
+        Some(Hold {
+            unsent_bytes: bytes.checked_sub(1)?,
+            times: (self.0 >> 56 & 0x7f) as u8,
+            factor_permille: (self.0 >> 38 & 0xffff) as u32,
+        })
+    }
+}
+
+/// The table. Only where there is a state.
+fn table() -> Writer {
+    // SAFETY: `begin` stores it before the state.
+    unsafe { Writer::from_raw(TABLE.load(Relaxed)) }
+}
+
+/// The path of the table.
+///
+/// # Safety
+/// Nobody changes the environment meanwhile, nor as long as the path is used.
+unsafe fn variable() -> Option<&'static CStr> {
+    let mut name = [0_u8; VARIABLE.len() + 1];
+    for (place, byte) in name.iter_mut().zip(VARIABLE.bytes()) {
+        *place = byte;
+    }
+    // SAFETY: the name ends with a NUL.
+    let value = unsafe { libc::getenv(name.as_ptr().cast()) };
+    // SAFETY: it is NULL, or points to a string.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_holds_what_a_controller_wants() {
+        for hold in [
+            None,
+            Some(Hold {
+                unsent_bytes: 0,
+                times: 8,
+                factor_permille: 1500,
+            }),
+            Some(Hold {
+                unsent_bytes: 10_000_000_000,
+                times: 127,
+                factor_permille: 65_535,
+            }),
+        ] {
+            let mark = Mark::with(hold);
+            assert!(mark.is_watched());
+            assert_eq!(mark.hold(), hold);
+        }
+        assert!(!Mark(0).is_watched());
+    }
+}
