@@ -30,7 +30,7 @@ int main(void)
 	}
 	write_all(client, 1234);
 	pause_ms(200);
-	must(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 8, 8 }) == 0);
+	must(setrlimit(RLIMIT_NOFILE, &(struct rlimit){8, 8}) == 0);
 	for (int i = 0; i < 3; i++) {
 		struct sockaddr_in at;
 		int from = listener(&at);

@@ -25,8 +25,8 @@ int main(void)
 		errno = 1234;
 		client = dial(&at);
 		must(errno == 1234);
-		server = i % 2 ? accept(from, (struct sockaddr *)&peer, &length) :
-				 accept4(from, (struct sockaddr *)&peer, &length, SOCK_CLOEXEC);
+		server = i % 2 ? accept(from, (struct sockaddr *)&peer, &length)
+			       : accept4(from, (struct sockaddr *)&peer, &length, SOCK_CLOEXEC);
 		must(server >= 0 && errno == 1234);
 		must(peer.sin_family == AF_INET && length == sizeof(peer));
 		must(write(client, "x", 1) == 1 && errno == 1234);
@@ -37,7 +37,8 @@ int main(void)
 			pause_ms(12);
 	}
 	fd = socket(AF_INET, SOCK_STREAM, 0);
-	must(connect(fd, (struct sockaddr *)&nobody, sizeof(nobody)) == -1 && errno == ECONNREFUSED);
+	must(connect(fd, (struct sockaddr *)&nobody, sizeof(nobody)) == -1 &&
+	     errno == ECONNREFUSED);
 	must(connect(-1, (struct sockaddr *)&at, sizeof(at)) == -1 && errno == EBADF);
 	must(connect(fd, NULL, 16) == -1 && errno == EFAULT);
 	must(accept(0, NULL, NULL) == -1 && (errno == ENOTSOCK || errno == EBADF));

@@ -6,8 +6,8 @@
 
 int main(void)
 {
-	struct epoll_event event = { .events = EPOLLOUT };
-	static char bytes[1 << 20];
+	struct epoll_event event = {.events = EPOLLOUT};
+	static char bytes[8 << 20];
 	size_t sent = 0, received = 0, short_writes = 0;
 	struct sockaddr_in at;
 	int from = listener(&at), events = epoll_create1(0), server;

@@ -5,7 +5,7 @@
 int main(int argc, char **argv)
 {
 	int count = atoi(argv[1]), ms = argc > 2 ? atoi(argv[2]) : 3000;
-	struct rlimit limit = { 2 * count + 100, 2 * count + 100 };
+	struct rlimit limit = {2 * count + 100, 2 * count + 100};
 	int *clients = calloc(count, sizeof(int)), *servers = calloc(count, sizeof(int));
 	struct rusage before, after;
 	struct sockaddr_in at;
@@ -28,12 +28,11 @@ int main(int argc, char **argv)
 	began = now_s();
 	pause_ms(ms);
 	getrusage(RUSAGE_SELF, &after);
-	printf("cpu_permille %.0f\n",
-	       ((after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1e6 +
-		(after.ru_utime.tv_usec - before.ru_utime.tv_usec) +
-		(after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1e6 +
-		(after.ru_stime.tv_usec - before.ru_stime.tv_usec)) /
-		       (now_s() - began) / 1000);
+	printf("cpu_permille %.0f\n", ((after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1e6 +
+				       (after.ru_utime.tv_usec - before.ru_utime.tv_usec) +
+				       (after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1e6 +
+				       (after.ru_stime.tv_usec - before.ru_stime.tv_usec)) /
+					      (now_s() - began) / 1000);
 	fflush(stdout);
 	for (int i = 0; i < count; i++)
 		read_all(servers[i], 1000);

@@ -4,7 +4,7 @@
 
 int main(void)
 {
-	struct rlimit none = { 0, 0 };
+	struct rlimit none = {0, 0};
 	int client, server;
 
 	/* The limit does not bind root. */

@@ -4,7 +4,7 @@
 
 int main(void)
 {
-	struct linger reset = { 1, 0 };
+	struct linger reset = {1, 0};
 	static char bytes[65536];
 	int client, server, times = 0;
 

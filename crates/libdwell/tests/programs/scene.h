@@ -44,7 +44,7 @@
 
 static inline void pause_ms(int ms)
 {
-	struct timespec left = { ms / 1000, ms % 1000 * 1000000L };
+	struct timespec left = {ms / 1000, ms % 1000 * 1000000L};
 
 	while (nanosleep(&left, &left) < 0 && errno == EINTR)
 		;

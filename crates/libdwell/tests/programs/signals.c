@@ -20,8 +20,8 @@ static void on_child(int number)
 
 int main(void)
 {
-	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { { 0, 0 }, { 0, 0 } };
-	struct timespec soon = { 0, 0 };
+	struct itimerval often = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+	struct timespec soon = {0, 0};
 	int client, server, status;
 	sigset_t set, pending;
 	double began;

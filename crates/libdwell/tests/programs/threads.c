@@ -32,7 +32,7 @@ int main(void)
 {
 	int client, server, from;
 	pthread_t thread, threads[8];
-	long counts[8] = { 0 }, all = 0;
+	long counts[8] = {0}, all = 0;
 
 	pair(&client, &server);
 	say_socket("sender", client);

@@ -5,7 +5,7 @@
 int main(void)
 {
 	static char bytes[4096];
-	struct iovec part = { bytes, sizeof(bytes) };
+	struct iovec part = {bytes, sizeof(bytes)};
 	int client, server, file, pipes[2];
 	size_t total = 0;
 	off_t at = 0;

@@ -8,7 +8,7 @@ use dwell_engine::socket::{
 use super::adjust::Adjuster;
 use crate::{
     sys::{self, Errno},
-    table::{Claim, Orders, Seat, Writer, blank},
+    table::{Claim, Orders, Poller, Seat, Writer, blank},
 };
 
 /// A socket that is known.
@@ -55,7 +55,7 @@ impl Phase {
 pub struct Means<'a> {
     pub table: &'a Writer,
     pub orders: &'a Orders,
-    pub pid: u32,
+    pub me: Poller,
 }
 
 /// What became of a look.
@@ -81,7 +81,7 @@ impl Entry {
         if matches!(info.state, LISTEN | CLOSE) || sys::cookie(fd) != Ok(cookie) {
             return New::NotOne;
         }
-        let (phase, before) = match means.table.claim(cookie, means.pid, now_ns) {
+        let (phase, before) = match means.table.claim(cookie, means.me, now_ns) {
             Claim::Full => return New::NoPlace,
             Claim::Others(seat) => (Phase::Theirs(Some(seat)), None),
             Claim::Mine(seat) => (Phase::Ours(seat), means.table.last(seat, cookie)),
@@ -152,7 +152,7 @@ impl Entry {
         self.fd = fd;
         self.quiet = 0;
         self.due_ns = now_ns;
-        self.phase = Phase::of(means.table.claim(self.cookie, means.pid, now_ns));
+        self.phase = Phase::of(means.table.claim(self.cookie, means.me, now_ns));
     }
 
     /// True if its descriptor is another's now.
@@ -163,7 +163,7 @@ impl Entry {
     /// It is not watched any more.
     pub fn let_go(&mut self, means: Means<'_>, now_ns: u64) {
         if let Phase::Ours(seat) = self.phase {
-            means.table.let_go(seat, self.cookie, means.pid, now_ns);
+            means.table.let_go(seat, self.cookie, means.me, now_ns);
         }
         self.phase = Phase::Lost;
     }
@@ -232,7 +232,7 @@ impl Entry {
         {
             account.ends = ends;
         }
-        account.pid = Some(means.pid);
+        account.pid = Some(means.me.pid);
         account.fd = Some(self.fd);
         account.estimator = self.meter.estimator();
         account.reading = *reading;
@@ -255,9 +255,9 @@ impl Entry {
             return;
         };
         let is_connection = !matches!(self.account.reading.info.state, LISTEN | SYN_SENT);
-        if is_connection && !means.table.publish(seat, means.pid, &self.account) {
+        if is_connection && !means.table.publish(seat, means.me, &self.account) {
             // dwell took this process for dead, as it was stopped for long.
-            self.phase = Phase::of(means.table.claim(self.cookie, means.pid, now_ns));
+            self.phase = Phase::of(means.table.claim(self.cookie, means.me, now_ns));
         }
     }
 
@@ -268,10 +268,8 @@ impl Entry {
         self.quiet = self.quiet.saturating_add(1);
         self.due_ns = now_ns + self.pause_ns(means.orders);
         let claim = match seat {
-            Some(seat) => means
-                .table
-                .claim_again(seat, self.cookie, means.pid, now_ns),
-            None => means.table.claim(self.cookie, means.pid, now_ns),
+            Some(seat) => means.table.claim_again(seat, self.cookie, means.me, now_ns),
+            None => means.table.claim(self.cookie, means.me, now_ns),
         };
         self.phase = Phase::of(claim);
         if let Claim::Mine(seat) = claim {

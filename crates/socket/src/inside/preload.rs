@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     sys,
-    table::{ControllerKind, Count, VARIABLE, Writer},
+    table::{ControllerKind, Count, Poller, VARIABLE, Writer},
 };
 
 /// What is known of the process.
@@ -58,11 +58,15 @@ static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 /// The table that dwell gave. It stays when the process forks.
 static TABLE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Connections at the last round; a forked child begins with those of its parent.
+/// Connections at the last round, and those that hooks have seen since; a forked child begins with those of its
+/// parent.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
 /// In `State::poller`: it is being started.
 const STARTING: u32 = u32::MAX;
+
+/// A round begins at least so often, whatever the budget, if that is not rarer than is asked for.
+const LONGEST_ROUND_NS: u64 = 1_000_000_000;
 
 /// The poller ends after so long without connections.
 const IDLE_NS: u64 = 500_000_000;
@@ -117,6 +121,7 @@ impl State {
         if let Some(mark) = self.mark_of(fd) {
             mark.store(Mark::WATCHED, Relaxed);
         }
+        LIVE.fetch_add(1, Relaxed);
         if self.pending.put(fd) {
             table().count(Count::TooShort);
         }
@@ -174,7 +179,10 @@ impl State {
         let means = Means {
             table: &table,
             orders: &orders,
-            pid: sys::pid(),
+            me: Poller {
+                pid: sys::pid(),
+                thread: sys::thread(),
+            },
         };
         if self.is_patient.swap(0, Relaxed) == 1 {
             sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
@@ -188,7 +196,9 @@ impl State {
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
                 let spent_ns = sys::cpu_ns().saturating_sub(began_cpu);
-                let period_ns = ((spent_ns as f64 / orders.budget) as u64).max(orders.poll_ns);
+                let period_ns = ((spent_ns as f64 / orders.budget) as u64)
+                    .min(LONGEST_ROUND_NS)
+                    .max(orders.poll_ns);
                 let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
                 sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
             } else {

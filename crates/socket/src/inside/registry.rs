@@ -23,7 +23,7 @@ const PLACES: usize = SLOTS;
 const BLOCK: usize = 64;
 
 /// How far beyond the greatest known descriptor others are looked for.
-const GAP: i32 = 64;
+const GAP: i32 = 1024;
 
 /// Descriptors are looked through once in so long at least, and at most.
 const SCAN_SOONEST_NS: u64 = 100_000_000;
@@ -45,6 +45,8 @@ pub struct Registry {
     blocks: [*mut Block; PLACES / BLOCK],
     /// Places from here on have never been used.
     used: usize,
+    /// Places below are in use.
+    first_free: usize,
     live: usize,
     lost: usize,
     /// One more than the greatest descriptor of which is known that it is open.
@@ -201,7 +203,7 @@ impl Registry {
     }
 
     fn keep(&mut self, entry: Entry) -> bool {
-        let Some(place) = self.cookies.iter().position(|&cookie| cookie == 0) else {
+        let Some(place) = self.free_place() else {
             return false;
         };
         let (cookie, fd) = (entry.cookie, entry.fd);
@@ -229,6 +231,17 @@ impl Registry {
         true
     }
 
+    fn free_place(&mut self) -> Option<usize> {
+        let from = self.first_free.min(PLACES);
+        let free = self
+            .cookies
+            .get(from..)?
+            .iter()
+            .position(|&cookie| cookie == 0)?;
+        self.first_free = from + free + 1;
+        Some(from + free)
+    }
+
     fn remove(&mut self, place: usize, means: Means<'_>, now_ns: u64) {
         if let Some(entry) = self.entry(place) {
             entry.let_go(means, now_ns);
@@ -236,6 +249,7 @@ impl Registry {
             if let Some(key) = self.cookies.get_mut(place) {
                 *key = 0;
             }
+            self.first_free = self.first_free.min(place);
             self.live = self.live.saturating_sub(1);
         }
     }
@@ -290,6 +304,7 @@ impl Registry {
             }
         }
         self.used = 0;
+        self.first_free = 0;
     }
 }
 

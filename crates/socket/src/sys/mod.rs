@@ -72,10 +72,16 @@ pub fn pid() -> u32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or_default() as u32
 }
 
-/// False only if it is sure that no process has this number.
-pub fn is_process(pid: u32) -> bool {
+/// The calling thread.
+pub fn thread() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or_default() as u32
+}
+
+/// False only if it is sure that no thread has this number, in the name space of the caller.
+pub fn is_thread(number: u32) -> bool {
     // SAFETY: signal 0 is none.
-    let sent = unsafe { call(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
+    let sent = unsafe { call(libc::SYS_tkill, [number as usize, 0, 0, 0, 0, 0]) };
     sent != Err(Errno(libc::ESRCH))
 }
 

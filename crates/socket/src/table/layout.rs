@@ -66,30 +66,48 @@ pub(super) struct Slot {
     copies: [[AtomicU64; record::WORDS]; 2],
 }
 
+/// The thread that writes a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Poller {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number: it is gone as soon as the thread is, while the process may stay for long as a zombie.
+    pub thread: u32,
+}
+
 /// Who has a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Nobody, or nobody any more.
     Nobody,
-    /// The process of this number writes it.
-    Process(u32),
+    /// This one writes it.
+    Poller(Poller),
     /// dwell is about to free it.
     Reader,
 }
 
 impl Owner {
+    /// Numbers of processes have 22 bits.
+    const BITS: u32 = 31;
+
     pub fn word(self) -> u64 {
         match self {
             Owner::Nobody => 0,
-            Owner::Process(pid) => 1 << 32 | u64::from(pid),
-            Owner::Reader => 2 << 32,
+            Owner::Poller(Poller { pid, thread }) => {
+                1 << (2 * Owner::BITS) | u64::from(pid) << Owner::BITS | u64::from(thread)
+            }
+            Owner::Reader => 2 << (2 * Owner::BITS),
         }
     }
 
     pub fn from_word(word: u64) -> Owner {
-        match word >> 32 {
+        let mask = (1 << Owner::BITS) - 1;
+        match word >> (2 * Owner::BITS) {
             0 => Owner::Nobody,
-            1 => Owner::Process(word as u32),
+            1 => Owner::Poller(Poller {
+                pid: (word >> Owner::BITS & mask) as u32,
+                thread: (word & mask) as u32,
+            }),
             _ => Owner::Reader,
         }
     }

@@ -16,7 +16,7 @@ use std::{io, time::Duration};
 
 use dwell_engine::socket::Estimator;
 
-pub use layout::SLOTS;
+pub use layout::{Poller, SLOTS};
 pub use orders::Orders;
 pub use reader::Table;
 pub(crate) use record::blank;

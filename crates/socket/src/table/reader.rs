@@ -150,7 +150,7 @@ impl Slot {
         let word = self.owner.load(Acquire);
         let is_over = match Owner::from_word(word) {
             Owner::Nobody => now_ns.saturating_sub(self.beat_ns.load(Relaxed)) > GRACE_NS,
-            Owner::Process(owner) => self.is_abandoned(owner, now_ns),
+            Owner::Poller(owner) => self.is_abandoned(owner, now_ns),
             Owner::Reader => true,
         };
         let reader = Owner::Reader.word();

@@ -20,8 +20,8 @@ use nix::{
 };
 
 use super::{
-    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Refused, SLOTS, Seat, Table, Wish,
-    Writer, record,
+    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Poller, Refused, SLOTS, Seat,
+    Table, Wish, Writer, record,
 };
 use crate::{
     Watch,
@@ -31,6 +31,13 @@ use crate::{
 fn open(table: &Table) -> Writer {
     let path = CString::new(table.path().as_os_str().as_bytes()).unwrap();
     Writer::open(&path).unwrap()
+}
+
+fn me() -> Poller {
+    Poller {
+        pid: sys::pid(),
+        thread: sys::pid(),
+    }
 }
 
 fn table() -> (Table, Writer) {
@@ -47,7 +54,7 @@ fn account(cookie: u64) -> Account {
 }
 
 fn mine(writer: &Writer, cookie: u64) -> Seat {
-    match writer.claim(cookie, sys::pid(), sys::now_ns()) {
+    match writer.claim(cookie, me(), sys::now_ns()) {
         Claim::Mine(seat) => seat,
         other => panic!("{other:?}"),
     }
@@ -106,7 +113,7 @@ fn what_one_mapping_writes_the_other_reads() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 11);
     let mut sent = account(11);
-    sent.pid = Some(sys::pid());
+    sent.pid = Some(me().pid);
     sent.fd = Some(0);
     sent.ends = Ends {
         src: Endpoint {
@@ -142,7 +149,7 @@ fn what_one_mapping_writes_the_other_reads() {
         }),
     };
     assert!(visit(&mut table).is_empty(), "nothing is written yet");
-    assert!(writer.publish(seat, sys::pid(), &sent));
+    assert!(writer.publish(seat, me(), &sent));
     assert_eq!(visit(&mut table)[&11], sent);
 }
 
@@ -157,7 +164,7 @@ fn a_peak_is_told_once() {
     for peak in [Some(0), Some(70), Some(30), None] {
         let mut account = account(5);
         account.peaks = peaks(peak);
-        assert!(writer.publish(seat, sys::pid(), &account));
+        assert!(writer.publish(seat, me(), &account));
     }
     assert_eq!(visit(&mut table)[&5].peaks, peaks(Some(70)));
     assert_eq!(visit(&mut table)[&5].peaks, peaks(None));
@@ -167,14 +174,14 @@ fn a_peak_is_told_once() {
 fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
     let (mut table, writer) = table();
     let (let_go, taken) = (mine(&writer, 1), mine(&writer, 2));
-    assert!(writer.publish(let_go, sys::pid(), &account(1)));
-    assert!(writer.publish(taken, sys::pid(), &account(2)));
+    assert!(writer.publish(let_go, me(), &account(1)));
+    assert!(writer.publish(taken, me(), &account(2)));
     let now_ns = sys::now_ns();
-    writer.let_go(let_go, 1, sys::pid(), now_ns);
-    writer.let_go(taken, 2, sys::pid(), now_ns);
-    assert!(!writer.publish(let_go, sys::pid(), &account(1)));
+    writer.let_go(let_go, 1, me(), now_ns);
+    writer.let_go(taken, 2, me(), now_ns);
+    assert!(!writer.publish(let_go, me(), &account(1)));
     assert!(!visit_at(&mut table, now_ns)[&1].ended, "not so soon");
-    assert_eq!(writer.claim(2, sys::pid(), now_ns), Claim::Mine(taken));
+    assert_eq!(writer.claim(2, me(), now_ns), Claim::Mine(taken));
     let later = visit_at(&mut table, now_ns + 1_000_000_000);
     assert!(later[&1].ended);
     assert!(!later[&2].ended);
@@ -193,7 +200,10 @@ fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
 fn a_process_that_lives_keeps_its_slots_from_others() {
     let (_table, writer) = table();
     let seat = mine(&writer, 9);
-    let other = sys::pid() + 1;
+    let other = Poller {
+        pid: me().pid + 1,
+        thread: me().pid + 1,
+    };
     let now_ns = sys::now_ns();
     assert_eq!(writer.claim(9, other, now_ns), Claim::Others(seat));
     assert_eq!(
@@ -206,20 +216,20 @@ fn a_process_that_lives_keeps_its_slots_from_others() {
         Claim::Mine(seat),
         "numbers of processes do not tell all"
     );
-    assert!(!writer.publish(seat, sys::pid(), &account(9)));
+    assert!(!writer.publish(seat, me(), &account(9)));
 }
 
 #[test]
 fn a_forked_child_takes_over_from_a_parent_that_let_go() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 21);
-    assert!(writer.publish(seat, sys::pid(), &account(21)));
-    writer.let_go(seat, 21, sys::pid(), sys::now_ns());
+    assert!(writer.publish(seat, me(), &account(21)));
+    writer.let_go(seat, 21, me(), sys::now_ns());
     let pid = child(|| {
         let mut account = account(21);
-        account.pid = Some(sys::pid());
-        if writer.take_over(seat, 21, sys::pid(), sys::now_ns()) {
-            writer.publish(seat, sys::pid(), &account);
+        account.pid = Some(me().pid);
+        if writer.take_over(seat, 21, me(), sys::now_ns()) {
+            writer.publish(seat, me(), &account);
         }
     });
     waitpid(pid, None).unwrap();
@@ -238,13 +248,13 @@ fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
             let mut cookies = (round * 1000 + 1)..;
             loop {
                 let cookie = cookies.next().unwrap_or_default();
-                if let Claim::Mine(seat) = writer.claim(cookie, sys::pid(), sys::now_ns()) {
+                if let Claim::Mine(seat) = writer.claim(cookie, me(), sys::now_ns()) {
                     for _ in 0..100 {
                         let mut account = account(cookie);
                         account.reading.info.bytes_sent = Some(account.reading.time_ns);
-                        writer.publish(seat, sys::pid(), &account);
+                        writer.publish(seat, me(), &account);
                     }
-                    writer.free(seat, cookie, sys::pid());
+                    writer.free(seat, cookie, me());
                 }
             }
         });
@@ -299,7 +309,8 @@ impl Owned<'_> {
         account.reading.info.bytes_sent = Some(time);
         account.totals.acked_bytes = time;
         // As the parent, whose slot it is.
-        let parent = nix::unistd::getppid().as_raw() as u32;
+        let pid = nix::unistd::getppid().as_raw() as u32;
+        let parent = Poller { pid, thread: pid };
         self.0.publish(self.1, parent, &account);
     }
 }
@@ -310,7 +321,7 @@ fn a_full_table_says_so_and_counts_go_on() {
     for cookie in 1..=SLOTS as u64 {
         mine(&writer, cookie);
     }
-    let claim = writer.claim(SLOTS as u64 + 1, sys::pid(), sys::now_ns());
+    let claim = writer.claim(SLOTS as u64 + 1, me(), sys::now_ns());
     assert_eq!(claim, Claim::Full);
     writer.count(Count::NoPlace);
     writer.count(Count::TooShort);
@@ -365,7 +376,7 @@ fn any_words_make_an_account() {
 fn a_table_is_watched_as_any_source() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 4);
-    writer.publish(seat, sys::pid(), &account(4));
+    writer.publish(seat, me(), &account(4));
     let mut cookies = Vec::new();
     let Ok(()) = table.visit(&mut |account| cookies.push(account.cookie));
     assert_eq!(cookies, [4]);

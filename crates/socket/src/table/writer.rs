@@ -14,7 +14,7 @@ use dwell_engine::socket::Account;
 
 use super::{
     Orders, SLOTS,
-    layout::{Layout, MAGIC, Owner, Slot, VERSION},
+    layout::{Layout, MAGIC, Owner, Poller, Slot, VERSION},
 };
 use crate::sys::{self, Errno};
 
@@ -66,10 +66,11 @@ pub enum Wish {
     SendBuffer = 3,
 }
 
-/// A process is taken for dead if it has no number any more, and has written nothing for so long.
+/// A poller is taken for dead if its number is free, and it has written nothing for so long: in a container it has
+/// another number, which may be free here.
 const GONE_NS: u64 = 1_500_000_000;
 
-/// And whatever its number tells, as processes in a container have numbers of their own, after this.
+/// And whatever its number tells, as it may be another's here, after this.
 const SILENT_NS: u64 = 30_000_000_000;
 
 impl Writer {
@@ -147,9 +148,9 @@ impl Writer {
     }
 
     /// Finds the slot of a socket, or takes a free one for it.
-    pub fn claim(&self, cookie: u64, pid: u32, now_ns: u64) -> Claim {
+    pub fn claim(&self, cookie: u64, me: Poller, now_ns: u64) -> Claim {
         if let Some(seat) = self.find(cookie) {
-            return if self.take_over(seat, cookie, pid, now_ns) {
+            return if self.take_over(seat, cookie, me, now_ns) {
                 Claim::Mine(seat)
             } else {
                 Claim::Others(seat)
@@ -162,7 +163,7 @@ impl Writer {
             return Claim::Full;
         };
         slot.beat_ns.store(now_ns, Relaxed);
-        slot.owner.store(Owner::Process(pid).word(), Release);
+        slot.owner.store(Owner::Poller(me).word(), Release);
         // Two processes that have a socket may take a slot for it at once. The later gives way: each put its cookie
         // before it looks.
         fence(SeqCst);
@@ -177,13 +178,13 @@ impl Writer {
     }
 
     /// The same for a socket whose slot was this.
-    pub fn claim_again(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) -> Claim {
+    pub fn claim_again(&self, seat: Seat, cookie: u64, me: Poller, now_ns: u64) -> Claim {
         let is_there = self
             .at(seat)
             .is_some_and(|(key, _)| key.load(Acquire) == cookie);
         if !is_there {
-            self.claim(cookie, pid, now_ns)
-        } else if self.take_over(seat, cookie, pid, now_ns) {
+            self.claim(cookie, me, now_ns)
+        } else if self.take_over(seat, cookie, me, now_ns) {
             Claim::Mine(seat)
         } else {
             Claim::Others(seat)
@@ -191,17 +192,18 @@ impl Writer {
     }
 
     /// Makes the caller the one that writes a slot, if it is, or if the one that did has let go or is dead.
-    pub fn take_over(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) -> bool {
+    pub fn take_over(&self, seat: Seat, cookie: u64, me: Poller, now_ns: u64) -> bool {
         let Some((key, slot)) = self.at(seat) else {
             return false;
         };
         let word = slot.owner.load(Acquire);
         let is_free = match Owner::from_word(word) {
             Owner::Nobody => true,
-            Owner::Process(owner) => owner == pid || slot.is_abandoned(owner, now_ns),
+            // A process runs another program, or begins to watch again.
+            Owner::Poller(owner) => owner.pid == me.pid || slot.is_abandoned(owner, now_ns),
             Owner::Reader => false,
         };
-        let mine = Owner::Process(pid).word();
+        let mine = Owner::Poller(me).word();
         let taken = is_free
             && key.load(Acquire) == cookie
             && slot
@@ -215,8 +217,8 @@ impl Writer {
     }
 
     /// Writes what is known of a socket. False if the slot is not the caller's, or not any more.
-    pub fn publish(&self, seat: Seat, pid: u32, account: &Account) -> bool {
-        let Some(slot) = self.mine(seat, account.cookie, pid) else {
+    pub fn publish(&self, seat: Seat, me: Poller, account: &Account) -> bool {
+        let Some(slot) = self.mine(seat, account.cookie, me) else {
             return false;
         };
         slot.beat_ns.store(account.reading.time_ns, Relaxed);
@@ -226,18 +228,18 @@ impl Writer {
     }
 
     /// Leaves a slot to who may have the socket too. If nobody has, the socket has ended.
-    pub fn let_go(&self, seat: Seat, cookie: u64, pid: u32, now_ns: u64) {
-        if let Some(slot) = self.mine(seat, cookie, pid) {
+    pub fn let_go(&self, seat: Seat, cookie: u64, me: Poller, now_ns: u64) {
+        if let Some(slot) = self.mine(seat, cookie, me) {
             slot.beat_ns.store(now_ns, Relaxed);
-            let mine = Owner::Process(pid).word();
+            let mine = Owner::Poller(me).word();
             let nobody = Owner::Nobody.word();
             let _ = slot.owner.compare_exchange(mine, nobody, Release, Relaxed);
         }
     }
 
     /// Frees a slot at once: its socket is the caller's alone.
-    pub fn free(&self, seat: Seat, cookie: u64, pid: u32) {
-        if let (Some(slot), Some((key, _))) = (self.mine(seat, cookie, pid), self.at(seat)) {
+    pub fn free(&self, seat: Seat, cookie: u64, me: Poller) {
+        if let (Some(slot), Some((key, _))) = (self.mine(seat, cookie, me), self.at(seat)) {
             slot.owner.store(Owner::Nobody.word(), Relaxed);
             let _ = key.compare_exchange(cookie, 0, Release, Relaxed);
         }
@@ -269,9 +271,9 @@ impl Writer {
         None
     }
 
-    fn mine(&self, seat: Seat, cookie: u64, pid: u32) -> Option<&'static Slot> {
+    fn mine(&self, seat: Seat, cookie: u64, me: Poller) -> Option<&'static Slot> {
         let (key, slot) = self.at(seat)?;
-        let mine = Owner::Process(pid).word();
+        let mine = Owner::Poller(me).word();
         (key.load(Relaxed) == cookie && slot.owner.load(Acquire) == mine).then_some(slot)
     }
 
@@ -290,9 +292,9 @@ impl Writer {
 
 impl Slot {
     /// True if the process that wrote it does so no more.
-    pub(super) fn is_abandoned(&self, owner: u32, now_ns: u64) -> bool {
+    pub(super) fn is_abandoned(&self, owner: Poller, now_ns: u64) -> bool {
         let silent_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
-        silent_ns > SILENT_NS || silent_ns > GONE_NS && !sys::is_process(owner)
+        silent_ns > SILENT_NS || silent_ns > GONE_NS && !sys::is_thread(owner.thread)
     }
 }
 

@@ -1,0 +1,68 @@
+//! What goes wrong goes wrong as it does without the library.
+
+use std::{path::Path, process::Command};
+
+use dwell_socket::table::{Config, VARIABLE};
+
+use super::harness::{compile, library, program, run, run_with, text};
+
+#[test]
+fn errors_are_what_they_are_without_the_library() {
+    run("errors", &[], &Config::default()).is_well();
+}
+
+#[test]
+fn a_connection_that_is_reset_is_told_to_its_end() {
+    let told = run("reset", &[], &Config::default()).is_well();
+    assert_eq!(told.numbers("times"), [5]);
+    assert!(told.accounts.contains_key(&told.numbers("sender")[0]));
+}
+
+#[test]
+fn a_process_that_may_have_no_thread_goes_on_without_one() {
+    let told = run("no_thread", &[], &Config::default()).is_well();
+    assert_eq!(told.counts.no_poller, 1);
+    assert!(told.accounts.is_empty());
+}
+
+#[test]
+fn two_preloaded_libraries_both_see_the_calls() {
+    let other = compile("other", "other.so", &["-shared", "-fPIC"]);
+    let dwell = library("libdwell.so");
+    for (first, second) in [(&other, &dwell), (&dwell, &other)] {
+        let preload = format!("{}:{}", first.display(), second.display());
+        let told = run_with(&program("ways"), &[], &Config::default(), &preload).is_well();
+        assert_eq!(told.numbers("others"), [1]);
+        assert_eq!(
+            told.socket("sender").totals.written_bytes,
+            told.numbers("total")[0]
+        );
+    }
+}
+
+#[test]
+fn without_a_table_all_passes_through() {
+    for path in [None, Some("/proc/1/fd/99999"), Some("/dev/null"), Some("")] {
+        let mut command = Command::new(program("main_exits"));
+        command.env("LD_PRELOAD", library("libdwell.so"));
+        if let Some(path) = path {
+            command.env(VARIABLE, path);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{path:?}");
+        assert_eq!(text(&output.stderr), "", "{path:?}");
+    }
+}
+
+#[test]
+fn programs_of_the_system_run_unchanged() {
+    for (program, arguments, expected) in [
+        ("/bin/echo", vec!["a b"], "a b\n"),
+        ("/bin/sh", vec!["-c", "echo x | cat; exec echo y"], "x\ny\n"),
+    ] {
+        let library = library("libdwell.so").display().to_string();
+        let told = run_with(Path::new(program), &arguments, &Config::default(), &library);
+        assert_eq!(told.output, expected);
+        assert!(told.status.success());
+    }
+}

@@ -1,0 +1,108 @@
+//! Whatever a program does with its sockets, they are watched.
+
+use dwell_engine::socket::Account;
+use dwell_socket::table::{Config, ControllerKind};
+
+use super::harness::run;
+
+fn left(account: &Account) -> u64 {
+    let info = &account.reading.info;
+    info.bytes_sent.unwrap() - info.bytes_retransmitted.unwrap()
+}
+
+#[test]
+fn bytes_count_whatever_call_wrote_them() {
+    let told = run("ways", &[], &Config::default()).is_well();
+    let total = told.numbers("total")[0];
+    assert_eq!(left(told.socket("sender")), total);
+    assert_eq!(told.socket("sender").totals.written_bytes, total);
+}
+
+#[test]
+fn bytes_that_go_by_io_uring_count() {
+    let told = run("uring", &[], &Config::default()).is_well();
+    if told.output.starts_with("unavailable") {
+        eprintln!("skipped: this kernel has no io_uring");
+        return;
+    }
+    assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);
+}
+
+#[test]
+fn an_event_loop_with_partial_writes_is_measured() {
+    let told = run("events", &[], &Config::default()).is_well();
+    assert!(told.numbers("short")[0] > 0);
+    let sender = told.socket("sender");
+    assert_eq!(left(sender), told.numbers("total")[0]);
+    assert!(sender.totals.sender.samples > 0);
+}
+
+#[test]
+fn a_socket_keeps_its_figures_when_its_descriptor_changes() {
+    let told = run("descriptors", &[], &Config::default()).is_well();
+    let (moved, taken) = (told.socket("moved"), told.socket("taken"));
+    assert_eq!((left(moved), left(taken)), (11_114, 22_226));
+    assert_eq!(moved.fd, Some(700), "it was found at its last descriptor");
+    assert_eq!(taken.fd, Some(told.numbers("taken")[1] as i32));
+    assert!(told.counts.too_short > 0, "{:?}", told.counts);
+}
+
+#[test]
+fn no_descriptor_is_taken_from_the_program() {
+    let told = run("close_all", &[], &Config::default()).is_well();
+    assert_eq!(left(told.socket("sender")), 1234);
+}
+
+#[test]
+fn threads_that_hammer_do_not_disturb_a_connection() {
+    let told = run("threads", &[], &Config::default()).is_well();
+    assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);
+    assert!(told.counts.too_short > 0, "{:?}", told.counts);
+}
+
+#[test]
+fn ten_thousand_connections_fit() {
+    let told = run("many", &["5000", "3000"], &Config::default()).is_well();
+    assert_eq!(told.numbers("made"), [10_000]);
+    assert_eq!(told.counts.no_place, 0);
+    let whole = told
+        .accounts
+        .values()
+        .filter(|account| left(account) == 1000 || account.totals.received_bytes == 1000)
+        .count();
+    assert!(whole >= 9_900, "{whole} of {}", told.accounts.len());
+}
+
+#[test]
+fn what_a_program_sets_itself_is_left_alone() {
+    let config = Config {
+        controller: Some(ControllerKind::Lowat),
+        ..Config::default()
+    };
+    let told = run("lowat", &[], &config).is_well();
+    assert_eq!(told.numbers("before"), [77_777]);
+    assert_eq!(told.numbers("after"), [88_888]);
+    let set = told.numbers("never")[0];
+    assert_ne!(set, 0, "dwell sets what nobody has set");
+    assert_ne!(told.numbers("after_before")[0], 0);
+    assert!(told.socket("sender").setting.notsent_lowat.is_some());
+    assert!(told.counts.hands_off >= 1);
+}
+
+#[test]
+fn without_a_controller_nothing_is_set() {
+    let told = run("lowat", &[], &Config::default()).is_well();
+    assert_eq!(told.numbers("never"), [0]);
+}
+
+#[test]
+fn a_congestion_control_that_there_is_not_is_told() {
+    let config = Config {
+        congestion: Some("no_such_control".to_owned()),
+        ..Config::default()
+    };
+    let told = run("ways", &[], &config).is_well();
+    let refused = told.counts.refused.first().expect("it was refused");
+    assert!([libc::ENOENT, libc::EPERM].contains(&refused.errno));
+    assert!(refused.times >= 2, "of both ends");
+}
