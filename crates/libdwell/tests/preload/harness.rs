@@ -174,7 +174,8 @@ pub fn compile(name: &str, to: &str, flags: &[&str]) -> PathBuf {
 pub fn library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
-    [folder.join(name), folder.join("deps").join(name)]
+    // `cargo test` leaves what it builds in deps, and what an earlier `cargo build` made beside.
+    [folder.join("deps").join(name), folder.join(name)]
         .into_iter()
         .find(|path| path.exists())
         .unwrap_or_else(|| panic!("{name} is not in {}", folder.display()))

@@ -68,7 +68,9 @@ fn ten_thousand_connections_fit() {
     let whole = told
         .accounts
         .values()
-        .filter(|account| left(account) == 1000 || account.totals.received_bytes == 1000)
+        .filter(|account| {
+            left(account) == 1000 || account.reading.info.bytes_received == Some(1000)
+        })
         .count();
     assert!(whole >= 9_900, "{whole} of {}", told.accounts.len());
 }

@@ -58,9 +58,12 @@ static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 /// The table that dwell gave. It stays when the process forks.
 static TABLE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Connections at the last round, and those that hooks have seen since; a forked child begins with those of its
-/// parent.
+/// Connections at the last round. A forked child begins with those of its parent.
 static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Connections that hooks have seen, and those of them that the last round knew of.
+static HOOKED: AtomicU32 = AtomicU32::new(0);
+static KNOWN: AtomicU32 = AtomicU32::new(0);
 
 /// In `State::poller`: it is being started.
 const STARTING: u32 = u32::MAX;
@@ -104,8 +107,9 @@ pub fn state() -> Option<&'static State> {
 
 /// In the child, after fork: it has what its parent had, and nobody looks at it.
 unsafe extern "C" fn forked() {
+    let has_connections = LIVE.load(Relaxed) > 0 || HOOKED.load(Relaxed) != KNOWN.load(Relaxed);
     if let Some(state) = state()
-        && LIVE.load(Relaxed) > 0
+        && has_connections
     {
         state.is_patient.store(1, Relaxed);
         state.wake();
@@ -121,7 +125,7 @@ impl State {
         if let Some(mark) = self.mark_of(fd) {
             mark.store(Mark::WATCHED, Relaxed);
         }
-        LIVE.fetch_add(1, Relaxed);
+        HOOKED.fetch_add(1, SeqCst);
         if self.pending.put(fd) {
             table().count(Count::TooShort);
         }
@@ -191,8 +195,10 @@ impl State {
         while idle < IDLE_ROUNDS {
             let began_ns = sys::now_ns();
             let began_cpu = sys::cpu_ns();
+            let hooked = HOOKED.load(SeqCst);
             let live = self.round(means, began_ns);
             LIVE.store(live as u32, Relaxed);
+            KNOWN.store(hooked, Relaxed);
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
                 let spent_ns = sys::cpu_ns().saturating_sub(began_cpu);

@@ -19,6 +19,9 @@ use crate::{
 /// So many sockets a process.
 const PLACES: usize = SLOTS;
 
+/// Chains of places whose cookies are alike.
+const CHAINS: usize = 4096;
+
 /// Entries that take memory together.
 const BLOCK: usize = 64;
 
@@ -40,6 +43,9 @@ pub type Looked<'a> = &'a mut dyn FnMut(&Account, &State<'_>) -> Option<Setting>
 pub struct Registry {
     /// Of each entry; 0 if its place is free.
     cookies: [u64; PLACES],
+    /// Places by cookie: of each chain the first, and of each place the next; one more than the place, 0: none.
+    chains: [u16; CHAINS],
+    next: [u16; PLACES],
     /// The place of the socket at each descriptor, and 1; 0: none is known.
     by_fd: [u16; DESCRIPTORS],
     blocks: [*mut Block; PLACES / BLOCK],
@@ -225,6 +231,7 @@ impl Registry {
         };
         memory.write(entry);
         *key = cookie;
+        self.chain(cookie, place);
         self.used = self.used.max(place + 1);
         self.live += 1;
         self.remember_fd(fd, place);
@@ -245,6 +252,8 @@ impl Registry {
     fn remove(&mut self, place: usize, means: Means<'_>, now_ns: u64) {
         if let Some(entry) = self.entry(place) {
             entry.let_go(means, now_ns);
+            let cookie = entry.cookie;
+            self.unchain(cookie, place);
             // Entries have nothing to drop.
             if let Some(key) = self.cookies.get_mut(place) {
                 *key = 0;
@@ -273,8 +282,40 @@ impl Registry {
     }
 
     fn find(&self, cookie: u64) -> Option<usize> {
-        let known = self.cookies.get(..self.used)?;
-        known.iter().position(|&known| known == cookie)
+        let mut link = *self.chains.get(cookie as usize % CHAINS)?;
+        while let Some(place) = usize::from(link).checked_sub(1) {
+            if self.cookies.get(place) == Some(&cookie) {
+                return Some(place);
+            }
+            link = *self.next.get(place)?;
+        }
+        None
+    }
+
+    fn chain(&mut self, cookie: u64, place: usize) {
+        let first = self.chains.get_mut(cookie as usize % CHAINS);
+        if let (Some(first), Some(next)) = (first, self.next.get_mut(place)) {
+            *next = *first;
+            *first = place as u16 + 1;
+        }
+    }
+
+    fn unchain(&mut self, cookie: u64, place: usize) {
+        let after = self.next.get(place).copied().unwrap_or(0);
+        let wanted = place as u16 + 1;
+        let Some(mut link) = self.chains.get_mut(cookie as usize % CHAINS) else {
+            return;
+        };
+        while *link != wanted {
+            let Some(before) = usize::from(*link).checked_sub(1) else {
+                return;
+            };
+            let Some(next) = self.next.get_mut(before) else {
+                return;
+            };
+            link = next;
+        }
+        *link = after;
     }
 
     fn remember_fd(&mut self, fd: i32, place: usize) {

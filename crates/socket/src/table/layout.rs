@@ -37,8 +37,8 @@ pub(super) struct Header {
     pub version: AtomicU64,
     pub size: AtomicU64,
     pub orders: [AtomicU64; orders::WORDS],
-    /// Slots from here on have never been used.
-    pub used: AtomicU64,
+    /// No slot is farther than this from where it would be if it were alone.
+    pub farthest: AtomicU64,
     pub counts: [AtomicU64; 8],
     pub refusals: [Refusal; REFUSALS],
 }

@@ -96,8 +96,7 @@ impl Table {
     /// The same at a time that the caller gives.
     pub(super) fn visit_at(&mut self, now_ns: u64, each: &mut dyn FnMut(&Account)) {
         let layout = self.layout();
-        let places = layout.keys.iter().zip(&layout.slots);
-        for (key, slot) in places.take(layout.used()) {
+        for (key, slot) in layout.keys.iter().zip(&layout.slots) {
             let cookie = key.load(Acquire);
             if cookie == 0 {
                 continue;

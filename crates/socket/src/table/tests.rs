@@ -188,7 +188,7 @@ fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
     let last = visit_at(&mut table, now_ns + 1_000_000_000);
     assert!(!last.contains_key(&1), "told once, and free");
     assert_eq!(writer.find(1), None);
-    let next = mine(&writer, 3);
+    let next = mine(&writer, 1 + SLOTS as u64);
     assert_eq!(next, let_go, "the place is used again");
     assert!(
         !visit(&mut table).contains_key(&1),

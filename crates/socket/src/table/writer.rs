@@ -253,19 +253,27 @@ impl Writer {
 
     /// The slot of a socket.
     pub fn find(&self, cookie: u64) -> Option<Seat> {
-        let keys = self.layout.keys.iter().take(self.layout.used());
-        let at = keys
-            .into_iter()
-            .position(|key| key.load(Acquire) == cookie)?;
-        Some(Seat(at as u32))
+        let farthest = self.layout.header.farthest.load(SeqCst) as usize;
+        probe(cookie)
+            .take(farthest.saturating_add(1))
+            .find(|&at| {
+                let key = self.layout.keys.get(at as usize);
+                key.is_some_and(|key| key.load(SeqCst) == cookie)
+            })
+            .map(Seat)
     }
 
     fn take_free(&self, cookie: u64) -> Option<Seat> {
-        for (at, key) in self.layout.keys.iter().enumerate() {
+        for (steps, at) in probe(cookie).enumerate() {
+            let key = self.layout.keys.get(at as usize)?;
             let is_free = key.load(Relaxed) == 0;
-            if is_free && key.compare_exchange(0, cookie, SeqCst, Relaxed).is_ok() {
-                self.layout.header.used.fetch_max(at as u64 + 1, SeqCst);
-                return Some(Seat(at as u32));
+            if !is_free {
+                continue;
+            }
+            // Before the key: who looks for it must go as far.
+            self.layout.header.farthest.fetch_max(steps as u64, SeqCst);
+            if key.compare_exchange(0, cookie, SeqCst, Relaxed).is_ok() {
+                return Some(Seat(at));
             }
         }
         None
@@ -311,8 +319,10 @@ impl Layout {
     pub(super) fn orders(&self) -> Orders {
         Orders::from_words(self.header.orders.each_ref().map(|word| word.load(Relaxed)))
     }
+}
 
-    pub(super) fn used(&self) -> usize {
-        (self.header.used.load(SeqCst) as usize).min(SLOTS)
-    }
+/// Where the slot of a socket may be, the likeliest first. Cookies are given one after another, mostly.
+fn probe(cookie: u64) -> impl Iterator<Item = u32> {
+    let home = cookie as usize % SLOTS;
+    (home..SLOTS).chain(0..home).map(|at| at as u32)
 }
