@@ -15,15 +15,29 @@ install = @missing=$$(for package in $(1); do dpkg -s $$package >/dev/null 2>&1 
 	$(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	$(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 
-.PHONY: help setup build test vm demo bench lint fuzz
+PREFIX = /usr/local
+DESTDIR =
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help setup build install test vm demo bench lint fuzz
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: ## install what is missing to build, test and demonstrate
 	$(call install,$(BUILD_PACKAGES) $(LAB_PACKAGES))
 
-build: setup ## target/release/dwell
-	cargo build --release --locked -p dwell-cli
+build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so
+	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-calls
+
+install: ## what was built, below PREFIX (/usr/local), in DESTDIR
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libdwell.so $(TARGET)/release/libdwell.a
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dwell $(TARGET)/release/libdwell.so $(TARGET)/release/libdwell_calls.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/dwell.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man3 crates/libdwell/man/libdwell.3
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/dwell.pc
 
 test: setup ## every test; those that need root run as root
 	$(AS_ROOT) cargo test --workspace --locked

@@ -1,13 +1,17 @@
 //! TCP sockets watched from user space.
 //!
 //! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
+//! - `inside`: what libdwell does in these processes. [`Session`] is for a program that watches its own sockets.
 //! - `outside`: what netlink tells of the sockets of other processes.
 
+mod api;
 pub mod inside;
 mod sys;
 pub mod table;
 
 use dwell_engine::socket::Account;
+
+pub use api::{Bound, Error, Info, Session, Socket};
 
 /// Something that watches sockets.
 pub trait Watch {

@@ -159,10 +159,10 @@ pub fn compile(name: &str, to: &str, flags: &[&str]) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
         let output = Command::new("cc")
             .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
-            .args(flags)
             .arg("-o")
             .arg(&to)
             .arg(source)
+            .args(flags)
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -17,4 +17,6 @@ pub mod preload;
 mod registry;
 mod stamps;
 
-pub use registry::{Looked, Registry};
+pub(crate) use entry::Means;
+pub(crate) use hooks::hold;
+pub(crate) use registry::Watched;

@@ -12,7 +12,7 @@ use super::{
     pending::DESCRIPTORS,
 };
 use crate::{
-    sys,
+    sys::{self, Errno},
     table::{Count, SLOTS},
 };
 
@@ -148,7 +148,7 @@ impl Registry {
             fd += 1;
         }
         self.end_fd = last.saturating_add(1);
-        self.give_up_lost(means, now_ns);
+        self.give_up_lost(means, now_ns, &mut |_| ());
         let cost_ns = sys::cpu_ns()
             .saturating_sub(began)
             .saturating_mul(SCAN_SHARE);
@@ -156,14 +156,16 @@ impl Registry {
         self.next_scan_ns = now_ns + cost_ns.max(SCAN_LATEST_NS);
     }
 
-    /// Gives up those whose descriptor was lost.
-    pub fn give_up_lost(&mut self, means: Means<'_>, now_ns: u64) {
+    /// Gives up those whose descriptor was lost, and tells their cookies.
+    pub fn give_up_lost(&mut self, means: Means<'_>, now_ns: u64, each: &mut dyn FnMut(u64)) {
         if self.lost == 0 {
             return;
         }
         for place in 0..self.used {
-            if self.entry(place).is_some_and(|entry| entry.is_lost()) {
+            let lost = self.entry(place).filter(|entry| entry.is_lost());
+            if let Some(cookie) = lost.map(|entry| entry.cookie) {
                 self.remove(place, means, now_ns);
+                each(cookie);
             }
         }
         self.lost = 0;
@@ -185,16 +187,6 @@ impl Registry {
             .get(place)
             .copied()
             .filter(|&cookie| cookie != 0)
-    }
-
-    /// Stops watching a socket.
-    pub fn drop_cookie(&mut self, cookie: u64, means: Means<'_>, now_ns: u64) {
-        if let Some(place) = self.find(cookie) {
-            if let Some(fd) = self.entry(place).map(|entry| entry.fd) {
-                self.forget_fd(fd, place);
-            }
-            self.remove(place, means, now_ns);
-        }
     }
 
     fn found_again(&mut self, place: usize, fd: i32, means: Means<'_>, now_ns: u64) {
@@ -334,18 +326,52 @@ impl Registry {
 
     /// Gives back the memory of entries. Only where there are none.
     pub fn release_blocks(&mut self) {
-        if self.live > 0 {
-            return;
+        if self.live == 0 {
+            self.release_all();
         }
+    }
+
+    /// Whatever there is. Entries have nothing to drop.
+    fn release_all(&mut self) {
         for block in &mut self.blocks {
             if !block.is_null() {
-                // SAFETY: mapped by `keep`, and no place has a cookie.
+                // SAFETY: mapped by `keep`, and the caller has no use for what is in it.
                 unsafe { release(*block) };
                 *block = std::ptr::null_mut();
             }
         }
         self.used = 0;
         self.first_free = 0;
+    }
+}
+
+/// A registry of one's own, for a thread that may allocate.
+pub struct Watched(std::ptr::NonNull<Registry>);
+
+// SAFETY: nobody else has its memory.
+unsafe impl Send for Watched {}
+
+impl Watched {
+    /// An empty one.
+    pub fn new() -> Result<Watched, Errno> {
+        let memory = zeroed::<Registry>(Forked::Zeroes)?;
+        Ok(Watched(
+            std::ptr::NonNull::new(memory).ok_or(Errno(libc::ENOMEM))?,
+        ))
+    }
+
+    /// It.
+    pub fn get(&mut self) -> &mut Registry {
+        // SAFETY: mapped until `self` is dropped, and nobody else has it.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.get().release_all();
+        // SAFETY: mapped in `new`, and nothing refers to it.
+        unsafe { release(self.0.as_ptr()) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! Calls that write, for libdwell_calls: their times and bytes for the estimator `paper`, and holding them back for
 //! the controller `element`.
 
+use dwell_engine::socket::control::Hold;
 use libc::{
     MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr,
     socklen_t, ssize_t,
@@ -121,9 +122,13 @@ fn after(state: &State, fd: c_int, time_ns: Option<u64>, bytes: u64) {
     if let Some(time_ns) = time_ns {
         state.wrote(Stamp { time_ns, bytes, fd });
     }
-    let Some(hold) = state.mark(fd).hold() else {
-        return;
-    };
+    if let Some(wanted) = state.mark(fd).hold() {
+        hold(fd, wanted);
+    }
+}
+
+/// Holds the caller back, as long as too much is unsent. A signal ends it.
+pub(crate) fn hold(fd: c_int, hold: Hold) {
     let mut pause_ns = 1_000_000_u64;
     for _ in 0..hold.times {
         if sys::unsent(fd).is_none_or(|unsent| unsent <= hold.unsent_bytes) {

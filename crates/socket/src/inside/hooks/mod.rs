@@ -8,6 +8,7 @@ mod real;
 
 use libc::{c_int, sockaddr, socklen_t};
 
+pub(crate) use calls::hold;
 pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 pub use real::resolve;
 

@@ -1,0 +1,180 @@
+//! `include/dwell.h`.
+#![allow(unsafe_code)]
+
+mod types;
+
+use std::{
+    ffi::CStr,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+use dwell_socket::{Bound, Error, Session, table};
+use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
+
+use types::{Config, Controller, Info};
+
+static SESSION: RwLock<Option<Session>> = RwLock::new(None);
+
+/// Begins.
+///
+/// # Safety
+/// `config` is NULL or points to a `struct dwell_config`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_init(config: *const Config) -> c_int {
+    // SAFETY: the caller's promise.
+    let config = match unsafe { types::config(config) } {
+        Some(config) => config,
+        None => return failed(libc::EINVAL),
+    };
+    let mut session = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+    if session.is_some() {
+        return failed(libc::EALREADY);
+    }
+    match Session::start(&config) {
+        Ok(started) => {
+            *session = Some(started);
+            0
+        }
+        Err(error) => failed(number(&error)),
+    }
+}
+
+/// Ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn dwell_close() {
+    let session = SESSION
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    drop(session);
+}
+
+macro_rules! calls {
+    ($($name:ident = $call:ident($($argument:ident: $type:ty),*) $writes:literal;)*) => {$(
+        /// # Safety
+        /// As the call that it wraps; `info` is NULL or points to a `struct dwell_info` with its size.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $type,)* info: *mut Info) -> ssize_t {
+            // SAFETY: the caller's promise.
+            let result = unsafe { libc::$call(fd, $($argument),*) };
+            // SAFETY: the caller's promise.
+            unsafe { after(fd, $writes && result > 0, info) };
+            result
+        }
+    )*};
+}
+
+calls! {
+    dwell_send = send(bytes: *const c_void, count: size_t, flags: c_int) true;
+    dwell_sendmsg = sendmsg(message: *const msghdr, flags: c_int) true;
+    dwell_write = write(bytes: *const c_void, count: size_t) true;
+    dwell_writev = writev(parts: *const iovec, count: c_int) true;
+    dwell_recv = recv(bytes: *mut c_void, count: size_t, flags: c_int) false;
+    dwell_recvmsg = recvmsg(message: *mut msghdr, flags: c_int) false;
+    dwell_read = read(bytes: *mut c_void, count: size_t) false;
+    dwell_readv = readv(parts: *const iovec, count: c_int) false;
+}
+
+/// What is known of a connection.
+///
+/// # Safety
+/// `info` is NULL or points to a `struct dwell_info` with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_get(fd: c_int, info: *mut Info) -> c_int {
+    let known = with(|session| session.info_raw(fd));
+    // SAFETY: the caller's promise.
+    unsafe { Info::give(known.as_ref().ok(), info) };
+    known.map_or_else(failed, |_| 0)
+}
+
+/// Waits until a bound is passed.
+#[unsafe(no_mangle)]
+pub extern "C" fn dwell_wait(fd: c_int, threshold_ns: u64, timeout_ms: c_int) -> c_int {
+    let threshold = Some(Duration::from_nanos(threshold_ns));
+    let bound = Bound {
+        sender_delay: threshold,
+        jitter: threshold,
+    };
+    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    with(|session| session.wait_raw(fd, bound, timeout)).map_or_else(failed, c_int::from)
+}
+
+/// Has the program decide what is set.
+///
+/// # Safety
+/// `controller` may be called with `user` from another thread as long as the connection is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_control(
+    fd: c_int,
+    controller: Option<types::Callback>,
+    user: *mut c_void,
+) -> c_int {
+    let Some(callback) = controller else {
+        return failed(libc::EINVAL);
+    };
+    let controller = Box::new(Controller::new(callback, user));
+    with(|session| session.control_raw(fd, controller)).map_or_else(failed, |()| 0)
+}
+
+/// After a call that carried data: errno is as that left it.
+///
+/// # Safety
+/// As [`Info::give`].
+unsafe fn after(fd: c_int, has_written: bool, info: *mut Info) {
+    // SAFETY: it points to the errno of this thread.
+    let errno = unsafe { *libc::__errno_location() };
+    if has_written {
+        let _ = with(|session| {
+            session.hold_raw(fd);
+            Ok(())
+        });
+    }
+    if !info.is_null() {
+        let known = with(|session| session.info_raw(fd));
+        // SAFETY: the caller's promise.
+        unsafe { Info::give(known.as_ref().ok(), info) };
+    }
+    set_errno(errno);
+}
+
+fn with<T>(call: impl FnOnce(&Session) -> Result<T, Error>) -> Result<T, c_int> {
+    let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
+    let session = session.as_ref().ok_or(libc::EINVAL)?;
+    call(session).map_err(|error| number(&error))
+}
+
+fn number(error: &Error) -> c_int {
+    match error {
+        Error::Config(table::Error::Congestion { .. }) => libc::EINVAL,
+        Error::Config(table::Error::Memory { source, .. }) | Error::Poller { source } => {
+            source.raw_os_error().unwrap_or(libc::EAGAIN)
+        }
+        Error::NotTcp { .. } | Error::Ended => libc::ENOTCONN,
+        Error::Full => libc::ENOSPC,
+        Error::Forked => libc::EINVAL,
+    }
+}
+
+fn failed(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: it points to the errno of this thread.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// A string of the caller.
+///
+/// # Safety
+/// It is NULL or ends with a NUL.
+unsafe fn text(pointer: *const libc::c_char) -> Option<Option<String>> {
+    if pointer.is_null() {
+        return Some(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    Some(Some(text.to_str().ok()?.to_owned()))
+}

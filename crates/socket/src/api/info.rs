@@ -1,0 +1,144 @@
+//! What is known of a socket.
+
+use std::time::Duration;
+
+use dwell_engine::socket::{Account, Peaks, Reading, control::State};
+
+/// What is known of a socket by the last look at it. `None`: not known, or not yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Info {
+    /// When it was looked at last, on CLOCK_MONOTONIC.
+    pub time: Option<Duration>,
+    /// How long the bytes that left last had waited in the send buffer.
+    pub sender_delay: Option<Duration>,
+    /// For how long the oldest byte that has not left has been waiting there.
+    pub sender_waiting: Option<Duration>,
+    /// How long the bytes that were read last had waited in the receive buffer.
+    pub receiver_delay: Option<Duration>,
+    /// Mean deviation of the sender delay.
+    pub jitter: Option<Duration>,
+    /// Bits a second that the other end acknowledged, over the last second or so.
+    pub throughput_bps: Option<u64>,
+    /// Bits a second that came in order, over the last second or so.
+    pub receive_throughput_bps: Option<u64>,
+    /// Smoothed round-trip time.
+    pub rtt: Option<Duration>,
+    /// Least round-trip time.
+    pub min_rtt: Option<Duration>,
+    /// Congestion window, in segments.
+    pub cwnd: Option<u32>,
+    /// Slow-start threshold, in segments. `None` before the first loss.
+    pub ssthresh: Option<u32>,
+    /// Bytes that wait in the send buffer and have not left.
+    pub notsent_bytes: Option<u32>,
+    /// Segments that were sent again.
+    pub retransmissions: Option<u32>,
+}
+
+impl Info {
+    /// What a controller is told, in these terms; without jitter and throughput.
+    pub fn of_state(state: &State<'_>) -> Info {
+        Info {
+            sender_delay: state.delay.map(|delay| ns(delay.ns)),
+            sender_waiting: state.waiting_ns.map(ns),
+            ..Info::of_reading(state.reading)
+        }
+    }
+
+    fn of(account: &Account) -> Info {
+        let observed = &account.observed;
+        Info {
+            sender_delay: observed.sender.map(|delay| ns(delay.ns)),
+            sender_waiting: account.waiting_ns.map(ns),
+            receiver_delay: observed.receiver.map(|delay| ns(delay.ns)),
+            ..Info::of_reading(&account.reading)
+        }
+    }
+
+    fn of_reading(reading: &Reading) -> Info {
+        let info = &reading.info;
+        let us = |us: u32| Duration::from_micros(u64::from(us));
+        Info {
+            time: Some(ns(reading.time_ns)),
+            rtt: (info.rtt_us > 0).then(|| us(info.rtt_us)),
+            min_rtt: info.min_rtt_us.map(us),
+            cwnd: Some(info.cwnd),
+            ssthresh: Some(info.ssthresh).filter(|&segments| segments < 0x7fff_ffff),
+            notsent_bytes: info.notsent_bytes,
+            retransmissions: Some(info.retransmissions),
+            ..Info::default()
+        }
+    }
+}
+
+/// What is remembered of a socket from look to look.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    info: Info,
+    mean_ns: Option<f64>,
+    deviation_ns: f64,
+    since: Option<Window>,
+}
+
+/// Where a throughput is counted from.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    time_ns: u64,
+    acked_bytes: u64,
+    received_bytes: u64,
+}
+
+/// Throughput is over this at least.
+const WINDOW_NS: u64 = 1_000_000_000;
+
+impl Memory {
+    pub(super) fn info(&self) -> Info {
+        self.info
+    }
+
+    /// After a look.
+    pub(super) fn take(&mut self, account: &Account) {
+        self.info = Info {
+            jitter: self.jitter(account.peaks),
+            throughput_bps: self.info.throughput_bps,
+            receive_throughput_bps: self.info.receive_throughput_bps,
+            ..Info::of(account)
+        };
+        let now = Window {
+            time_ns: account.reading.time_ns,
+            acked_bytes: account.totals.acked_bytes,
+            received_bytes: account.totals.received_bytes,
+        };
+        let since = *self.since.get_or_insert(now);
+        let time_ns = now.time_ns.saturating_sub(since.time_ns);
+        if time_ns < WINDOW_NS {
+            return;
+        }
+        let bits = |from: u64, to: u64| {
+            let bits = u128::from(to.saturating_sub(from)) * 8;
+            (bits * 1_000_000_000 / u128::from(time_ns)) as u64
+        };
+        self.info.throughput_bps = Some(bits(since.acked_bytes, now.acked_bytes));
+        self.info.receive_throughput_bps = Some(bits(since.received_bytes, now.received_bytes));
+        self.since = Some(now);
+    }
+
+    /// As RFC 6298 does it with round-trip times. `seen`: what this look has shown.
+    fn jitter(&mut self, seen: Peaks) -> Option<Duration> {
+        let before = self.info.jitter;
+        let Some(delay_ns) = seen.sender_ns.map(|delay_ns| delay_ns as f64) else {
+            return before;
+        };
+        let Some(mean_ns) = self.mean_ns else {
+            self.mean_ns = Some(delay_ns);
+            return before;
+        };
+        self.deviation_ns += ((delay_ns - mean_ns).abs() - self.deviation_ns) / 4.0;
+        self.mean_ns = Some(mean_ns + (delay_ns - mean_ns) / 8.0);
+        Some(ns(self.deviation_ns as u64))
+    }
+}
+
+fn ns(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}

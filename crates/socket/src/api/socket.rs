@@ -1,0 +1,98 @@
+//! A socket that is watched.
+#![allow(unsafe_code)]
+
+use std::{
+    fmt, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{Error, Info, session::Shared};
+
+/// A connection that a [`Session`](super::Session) watches. It borrows it: what becomes of it is its owner's business.
+pub struct Socket<'fd> {
+    fd: BorrowedFd<'fd>,
+    cookie: u64,
+    shared: Arc<Shared>,
+}
+
+/// What [`Socket::wait`] waits for: that any of these is passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bound {
+    /// Bytes have waited for longer than this in the send buffer, or wait there for longer.
+    pub sender_delay: Option<Duration>,
+    /// The sender delay deviates from its mean by more than this, in the mean.
+    pub jitter: Option<Duration>,
+}
+
+impl<'fd> Socket<'fd> {
+    pub(super) fn new(fd: BorrowedFd<'fd>, cookie: u64, shared: Arc<Shared>) -> Socket<'fd> {
+        Socket { fd, cookie, shared }
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> Info {
+        self.shared.info(self.cookie).unwrap_or_default()
+    }
+
+    /// Waits until a bound is passed: true; or for so long: false. Without a timeout it waits for ever.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn wait(&self, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.shared.wait(self.cookie, bound, timeout)
+    }
+
+    /// send(2) without flags, and what is known afterwards.
+    ///
+    /// # Errors
+    /// As send(2).
+    pub fn send(&self, bytes: &[u8]) -> io::Result<(usize, Info)> {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the kernel reads so many bytes.
+        let sent =
+            unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        self.shared.hold(fd);
+        Ok((sent, self.info()))
+    }
+
+    /// recv(2) without flags, and what is known afterwards.
+    ///
+    /// # Errors
+    /// As recv(2).
+    pub fn recv(&self, bytes: &mut [u8]) -> io::Result<(usize, Info)> {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the kernel writes so many bytes at most.
+        let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        Ok((got, self.info()))
+    }
+}
+
+impl AsFd for Socket<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+    }
+}
+
+impl fmt::Debug for Socket<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("fd", &self.fd)
+            .field("cookie", &self.cookie)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bound {
+    pub(super) fn is_passed(&self, info: &Info) -> bool {
+        let passes = |value: Option<Duration>, bound: Option<Duration>| {
+            bound.is_some_and(|bound| value.is_some_and(|value| value > bound))
+        };
+        passes(info.sender_delay, self.sender_delay)
+            || passes(info.sender_waiting, self.sender_delay)
+            || passes(info.jitter, self.jitter)
+    }
+}

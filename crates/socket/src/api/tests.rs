@@ -1,0 +1,125 @@
+//! A session over loopback.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use dwell_engine::socket::control::{Controller, Setting, State};
+
+use super::{Bound, Error, Session};
+use crate::table::Config;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+fn session() -> Session {
+    Session::start(&Config {
+        budget: 0.5,
+        ..Config::default()
+    })
+    .unwrap()
+}
+
+/// Writes until nothing more fits, and gives how much that was.
+fn fill(stream: &TcpStream) -> usize {
+    let mut stream = stream;
+    stream.set_nonblocking(true).unwrap();
+    let bytes = vec![0; 1 << 20];
+    let mut total = 0;
+    while let Ok(wrote) = stream.write(&bytes) {
+        total += wrote;
+    }
+    total
+}
+
+#[test]
+fn what_a_receiver_does_not_read_waits_in_the_sender() {
+    let (client, mut server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    let delay = Duration::from_millis(200);
+    let bound = Bound {
+        sender_delay: Some(delay),
+        jitter: None,
+    };
+    assert!(!socket.wait(bound, Some(Duration::from_millis(30))).unwrap());
+    let total = fill(&client);
+    let began = Instant::now();
+    assert!(socket.wait(bound, Some(PATIENCE)).unwrap());
+    assert!(began.elapsed() >= Duration::from_millis(100));
+    assert!(socket.info().sender_waiting > Some(delay));
+    server.read_exact(&mut vec![0; total]).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while socket.info().sender_delay < Some(delay) {
+        assert!(Instant::now() < deadline, "{:?}", socket.info());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (sent, info) = socket.send(b"abc").unwrap();
+    assert_eq!(sent, 3);
+    assert!(info.cwnd > Some(0) && info.rtt.is_some());
+}
+
+#[test]
+fn what_is_no_connection_is_refused() {
+    let session = session();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(matches!(session.watch(&udp), Err(Error::NotTcp { .. })));
+    assert!(matches!(session.watch(&listener), Err(Error::NotTcp { .. })));
+    assert!(matches!(session.watch(&file), Err(Error::NotTcp { .. })));
+}
+
+#[test]
+fn a_controller_of_ones_own_decides() {
+    struct Own(mpsc::Sender<u32>);
+    impl Controller for Own {
+        fn update(&mut self, state: &State<'_>) -> Setting {
+            let _ = self.0.send(state.reading.info.cwnd);
+            Setting {
+                notsent_lowat: Some(54_321),
+                ..Setting::default()
+            }
+        }
+    }
+    let (client, _server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    let (told, asked) = mpsc::channel();
+    session.control(&socket, Box::new(Own(told))).unwrap();
+    assert!(asked.recv_timeout(PATIENCE).unwrap() > 0);
+    asked.recv_timeout(PATIENCE).unwrap();
+    use std::os::fd::AsRawFd;
+    assert_eq!(crate::sys::notsent_lowat(client.as_raw_fd()), Some(54_321));
+}
+
+#[test]
+fn who_waits_is_woken_by_the_end() {
+    let (client, _server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| socket.wait(Bound::default(), Some(PATIENCE)));
+        std::thread::sleep(Duration::from_millis(30));
+        drop(session);
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Ended)));
+    });
+}
+
+#[test]
+fn many_sessions_come_and_go() {
+    let (client, _server) = pair();
+    for _ in 0..20 {
+        let session = session();
+        let socket = session.watch(&client).unwrap();
+        assert!(socket.info().cwnd.is_some());
+    }
+}
