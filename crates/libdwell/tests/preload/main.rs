@@ -5,6 +5,7 @@
 mod api;
 mod build;
 mod calls;
+mod costs;
 mod delays;
 mod faults;
 mod harness;

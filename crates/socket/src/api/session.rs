@@ -1,4 +1,5 @@
 //! A thread that looks at the sockets that a program names.
+#![allow(unsafe_code)]
 
 use std::{
     collections::HashMap,
@@ -287,6 +288,13 @@ impl Shared {
             return Err(Error::Forked);
         }
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: its copies were borrowed from `self`.
+        unsafe { self.table.release() };
     }
 }
 

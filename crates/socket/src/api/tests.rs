@@ -74,7 +74,10 @@ fn what_is_no_connection_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(matches!(session.watch(&udp), Err(Error::NotTcp { .. })));
-    assert!(matches!(session.watch(&listener), Err(Error::NotTcp { .. })));
+    assert!(matches!(
+        session.watch(&listener),
+        Err(Error::NotTcp { .. })
+    ));
     assert!(matches!(session.watch(&file), Err(Error::NotTcp { .. })));
 }
 

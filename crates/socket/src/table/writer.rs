@@ -18,7 +18,7 @@ use super::{
 };
 use crate::sys::{self, Errno};
 
-/// The table, as libraries write it. It stays mapped until the process ends.
+/// The table, as libraries write it. It stays mapped until the process ends, unless it is released.
 #[derive(Clone, Copy)]
 pub struct Writer {
     layout: &'static Layout,
@@ -105,6 +105,15 @@ impl Writer {
         };
         writer.layout.begin(orders);
         Ok(writer)
+    }
+
+    /// Gives back the memory of [`Writer::alone`].
+    ///
+    /// # Safety
+    /// No copy of it is used any more.
+    pub unsafe fn release(self) {
+        // SAFETY: mapped with this length, and the caller's promise.
+        unsafe { sys::unmap(self.into_raw().cast(), size_of::<Layout>()) };
     }
 
     /// An address that stands for it.
