@@ -14,7 +14,7 @@ use dwell_engine::socket::control::Controller;
 
 use super::{Error, Info, Socket, info::Memory, socket::Bound};
 use crate::{
-    inside::{Means, Watched},
+    inside::{Budget, Means, Watched},
     sys,
     table::{Config, Orders, Poller, Writer},
 };
@@ -250,9 +250,9 @@ impl Shared {
         let Ok(mut state) = self.lock() else {
             return;
         };
+        let mut budget = Budget::default();
         while !state.is_over {
             let began = Instant::now();
-            let began_cpu = sys::cpu_ns();
             state.look(self.means(), sys::now_ns());
             self.looked.notify_all();
             if state.known.is_empty() {
@@ -260,11 +260,8 @@ impl Shared {
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let spent_ns = sys::cpu_ns().saturating_sub(began_cpu);
-            let period_ns = ((spent_ns as f64 / self.orders.budget) as u64)
-                .min(1_000_000_000)
-                .max(self.orders.poll_ns);
-            let left = Duration::from_nanos(period_ns).saturating_sub(began.elapsed());
+            let period = Duration::from_nanos(budget.period_ns(&self.orders));
+            let left = period.saturating_sub(began.elapsed());
             let woken = self.bell.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -9,6 +9,7 @@
 //! - `hooks`: what happens in the calls that the library takes the place of.
 
 mod adjust;
+mod budget;
 mod entry;
 pub mod hooks;
 mod memory;
@@ -17,6 +18,7 @@ pub mod preload;
 mod registry;
 mod stamps;
 
+pub(crate) use budget::Budget;
 pub(crate) use entry::Means;
 pub(crate) use hooks::hold;
 pub(crate) use registry::Watched;

@@ -17,6 +17,7 @@ use std::{
 use dwell_engine::socket::{Estimator, control::Hold};
 
 use super::{
+    budget::Budget,
     entry::Means,
     memory::{Forked, Zeroes, zeroed},
     pending::{DESCRIPTORS, Pending},
@@ -67,9 +68,6 @@ static KNOWN: AtomicU32 = AtomicU32::new(0);
 
 /// In `State::poller`: it is being started.
 const STARTING: u32 = u32::MAX;
-
-/// A round begins at least so often, whatever the budget, if that is not rarer than is asked for.
-const LONGEST_ROUND_NS: u64 = 1_000_000_000;
 
 /// The poller ends after so long without connections.
 const IDLE_NS: u64 = 500_000_000;
@@ -191,20 +189,18 @@ impl State {
         if self.is_patient.swap(0, Relaxed) == 1 {
             sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
         }
+        sys::set_slack(orders.poll_ns / 10);
+        let mut budget = Budget::default();
         let mut idle = 0;
         while idle < IDLE_ROUNDS {
             let began_ns = sys::now_ns();
-            let began_cpu = sys::cpu_ns();
             let hooked = HOOKED.load(SeqCst);
             let live = self.round(means, began_ns);
             LIVE.store(live as u32, Relaxed);
             KNOWN.store(hooked, Relaxed);
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
-                let spent_ns = sys::cpu_ns().saturating_sub(began_cpu);
-                let period_ns = ((spent_ns as f64 / orders.budget) as u64)
-                    .min(LONGEST_ROUND_NS)
-                    .max(orders.poll_ns);
+                let period_ns = budget.period_ns(&orders);
                 let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
                 sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
             } else {
