@@ -10,4 +10,5 @@ mod delays;
 mod faults;
 mod harness;
 mod processes;
+mod reach;
 mod sockets;

@@ -26,7 +26,7 @@ impl Budget {
         }
         let cpu_ns = sys::cpu_ns();
         // A thread is new when it counts first.
-        let spent_ns = cpu_ns.saturating_sub(self.cpu_ns) / u64::from(self.rounds);
+        let spent_ns = cpu_ns.saturating_sub(self.cpu_ns) / u64::from(self.rounds.max(1));
         self.cpu_ns = cpu_ns;
         self.rounds = 0;
         self.period_ns = ((spent_ns as f64 / orders.budget) as u64)

@@ -251,7 +251,7 @@ impl State {
 }
 
 /// The poller.
-unsafe extern "C" fn poll(argument: usize, memory: sys::Memory) -> ! {
+unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
     sys::drop_capabilities();
     // SAFETY: `start` gives what is mapped for good.
     let state = unsafe { &*(argument as *const State) };

@@ -24,7 +24,7 @@ pub struct Memory(usize);
 /// `body` never returns but ends by [`leave`]. It must not panic, and not call what uses thread-local storage: so
 /// next to nothing of libc. `argument` stays valid as long as it runs.
 pub unsafe fn spawn(
-    body: unsafe extern "C" fn(usize, Memory) -> !,
+    body: unsafe extern "C-unwind" fn(usize, Memory) -> !,
     argument: usize,
     word: &'static AtomicU32,
 ) -> Result<(), Errno> {
