@@ -55,6 +55,32 @@ fn without_a_table_all_passes_through() {
 }
 
 #[test]
+fn a_program_that_outlives_dwell_is_left_alone() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    // Whoever reads the table is a process of its own, which can be ended before the program.
+    let mut reader = Command::new("sleep").arg("600").spawn().unwrap();
+    let table = dwell_socket::table::Table::create(&Config::default()).unwrap();
+    table.read_by(reader.id());
+    let mut child = Command::new(program("orphan"))
+        .env("LD_PRELOAD", library("libdwell.so"))
+        .env(VARIABLE, table.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "watched 1\n");
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success(), "{rest}");
+}
+
+#[test]
 fn programs_of_the_system_run_unchanged() {
     for (program, arguments, expected) in [
         ("/bin/echo", vec!["a b"], "a b\n"),

@@ -67,6 +67,13 @@ fn a_storm_of_children_leaves_no_slot_behind() {
 }
 
 #[test]
+fn children_that_share_memory_leave_the_poller_alone() {
+    let told = run("spawn", &[], &Config::default()).is_well();
+    assert_eq!(told.socket("sender").reading.info.bytes_sent, Some(1000));
+    assert_eq!(told.socket("later").reading.info.bytes_sent, Some(77));
+}
+
+#[test]
 fn a_process_ends_when_its_own_threads_have() {
     run("main_exits", &[], &Config::default()).is_well();
 }

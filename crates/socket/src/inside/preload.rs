@@ -66,12 +66,18 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 static HOOKED: AtomicU32 = AtomicU32::new(0);
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
+/// 1: nobody reads the table any more.
+static IS_OVER: AtomicU32 = AtomicU32::new(0);
+
 /// In `State::poller`: it is being started.
 const STARTING: u32 = u32::MAX;
 
 /// The poller ends after so long without connections.
 const IDLE_NS: u64 = 500_000_000;
 const IDLE_ROUNDS: u32 = 2;
+
+/// So often a poller looks whether anybody reads what it writes.
+const READER_NS: u64 = 1_000_000_000;
 
 /// Descriptors that are looked at for connections that were there before the program.
 const INHERITED: i32 = 64;
@@ -99,6 +105,9 @@ pub fn begin() {
 
 /// What is known of the process. `None` if nobody wants to know.
 pub fn state() -> Option<&'static State> {
+    if IS_OVER.load(Relaxed) == 1 {
+        return None;
+    }
     // SAFETY: what `begin` stored is mapped for good.
     unsafe { STATE.load(Acquire).as_ref() }
 }
@@ -192,8 +201,17 @@ impl State {
         sys::set_slack(orders.poll_ns / 10);
         let mut budget = Budget::default();
         let mut idle = 0;
+        let knows_reader = table.is_read();
+        let mut checked_ns = sys::now_ns();
         while idle < IDLE_ROUNDS {
             let began_ns = sys::now_ns();
+            if knows_reader && began_ns.saturating_sub(checked_ns) > READER_NS {
+                checked_ns = began_ns;
+                if !table.is_read() {
+                    IS_OVER.store(1, Relaxed);
+                    return;
+                }
+            }
             let hooked = HOOKED.load(SeqCst);
             let live = self.round(means, began_ns);
             LIVE.store(live as u32, Relaxed);
@@ -262,6 +280,7 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
         sys::clear_at_end(None);
         state.poller.store(0, SeqCst);
         let is_wanted = !state.pending.is_empty()
+            && IS_OVER.load(Relaxed) == 0
             && state
                 .poller
                 .compare_exchange(0, number, SeqCst, Relaxed)

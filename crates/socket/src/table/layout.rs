@@ -37,6 +37,8 @@ pub(super) struct Header {
     pub version: AtomicU64,
     pub size: AtomicU64,
     pub orders: [AtomicU64; orders::WORDS],
+    /// The process that reads the table; 0: none that may end before the others.
+    pub reader: AtomicU64,
     /// No slot is farther than this from where it would be if it were alone.
     pub farthest: AtomicU64,
     pub counts: [AtomicU64; 8],

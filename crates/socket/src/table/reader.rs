@@ -58,6 +58,7 @@ impl Table {
         let address = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &file, 0) };
         let address = address.map_err(failed("mmap"))?;
         let table = Table { file, address };
+        table.read_by(std::process::id());
         table.layout().begin(&orders);
         Ok(table)
     }
@@ -66,6 +67,12 @@ impl Table {
     pub fn path(&self) -> PathBuf {
         let process = std::process::id();
         PathBuf::from(format!("/proc/{process}/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// Libraries write as long as this process is there: by default the one that created the table.
+    pub fn read_by(&self, pid: u32) {
+        let reader = &self.layout().header.reader;
+        reader.store(u64::from(pid), Relaxed);
     }
 
     /// What happened in all processes.

@@ -137,6 +137,13 @@ impl Writer {
         self.layout.orders()
     }
 
+    /// False if it is sure that nobody reads the table any more. In a name space of its own, a process cannot know,
+    /// and the number may be another's.
+    pub fn is_read(&self) -> bool {
+        let reader = self.layout.header.reader.load(Relaxed);
+        reader == 0 || sys::is_thread(reader as u32)
+    }
+
     /// Counts one.
     pub fn count(&self, count: Count) {
         if let Some(place) = self.layout.header.counts.get(count as usize) {
