@@ -7,7 +7,7 @@ use super::harness::{Told, library, program, run_with};
 
 fn run(name: &str, arguments: &[&str], config: &Config) -> Told {
     let library = library("libdwell_calls.so").display().to_string();
-    run_with(&program(name), arguments, config, &library).is_well()
+    run_with(&program(name), arguments, config, &library).well()
 }
 
 #[test]

@@ -13,7 +13,7 @@ const RUNS: usize = 5;
 fn least(preload: Option<&str>, config: &Config) -> [u64; 2] {
     let library = preload.map_or_else(String::new, |name| library(name).display().to_string());
     let run = || {
-        let told = run_with(&program("cost"), &[], config, &library).is_well();
+        let told = run_with(&program("cost"), &[], config, &library).well();
         [told.numbers("connection")[0], told.numbers("write")[0]]
     };
     (0..RUNS)
@@ -61,7 +61,7 @@ fn poller() {
             ..Config::default()
         };
         let count = (sockets / 2).to_string();
-        let told = run("many", &[&count, "5000"], &config).is_well();
+        let told = run("many", &[&count, "5000"], &config).well();
         let permille = told.numbers("cpu_permille")[0];
         eprintln!("{sockets} sockets, budget {budget}: {permille} permille of a core");
     }

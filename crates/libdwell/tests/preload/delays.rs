@@ -6,7 +6,7 @@ use super::harness::run;
 
 #[test]
 fn bytes_wait_as_long_as_the_receiver_does_not_read() {
-    let told = run("waits", &["500"], &Config::default()).is_well();
+    let told = run("waits", &["500"], &Config::default()).well();
     let total = told.numbers("total")[0];
     let sender = told.socket("sender");
     let receiver = told.socket("receiver");

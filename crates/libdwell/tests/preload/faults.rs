@@ -8,19 +8,19 @@ use super::harness::{compile, library, program, run, run_with, text};
 
 #[test]
 fn errors_are_what_they_are_without_the_library() {
-    run("errors", &[], &Config::default()).is_well();
+    run("errors", &[], &Config::default()).well();
 }
 
 #[test]
 fn a_connection_that_is_reset_is_told_to_its_end() {
-    let told = run("reset", &[], &Config::default()).is_well();
+    let told = run("reset", &[], &Config::default()).well();
     assert_eq!(told.numbers("times"), [5]);
     assert!(told.accounts.contains_key(&told.numbers("sender")[0]));
 }
 
 #[test]
 fn a_process_that_may_have_no_thread_goes_on_without_one() {
-    let told = run("no_thread", &[], &Config::default()).is_well();
+    let told = run("no_thread", &[], &Config::default()).well();
     assert_eq!(told.counts.no_poller, 1);
     assert!(told.accounts.is_empty());
 }
@@ -31,7 +31,7 @@ fn two_preloaded_libraries_both_see_the_calls() {
     let dwell = library("libdwell.so");
     for (first, second) in [(&other, &dwell), (&dwell, &other)] {
         let preload = format!("{}:{}", first.display(), second.display());
-        let told = run_with(&program("ways"), &[], &Config::default(), &preload).is_well();
+        let told = run_with(&program("ways"), &[], &Config::default(), &preload).well();
         assert_eq!(told.numbers("others"), [1]);
         assert_eq!(
             told.socket("sender").totals.written_bytes,

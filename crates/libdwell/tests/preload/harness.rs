@@ -62,9 +62,9 @@ impl Told {
         })
     }
 
-    /// It ended well.
+    /// It, if the program ended well.
     #[track_caller]
-    pub fn is_well(self) -> Told {
+    pub fn well(self) -> Told {
         assert!(self.status.success(), "{}\n{}", self.status, self.output);
         self
     }

@@ -10,7 +10,7 @@ fn pids(told: &Told, name: &str) -> Vec<u32> {
 
 #[test]
 fn a_forked_child_is_measured_by_itself() {
-    let told = run("fork_server", &[], &Config::default()).is_well();
+    let told = run("fork_server", &[], &Config::default()).well();
     for child in ["child0", "child1", "child2", "child3", "child4"] {
         let numbers = told.numbers(child);
         let account = told.socket(child);
@@ -22,7 +22,7 @@ fn a_forked_child_is_measured_by_itself() {
 
 #[test]
 fn a_daemon_goes_on_with_what_its_parent_had() {
-    let told = run("daemon", &[], &Config::default()).is_well();
+    let told = run("daemon", &[], &Config::default()).well();
     let daemon = told.numbers("daemon")[0] as u32;
     let account = told.socket("sender");
     assert_eq!(account.pid, Some(daemon));
@@ -38,7 +38,7 @@ fn a_daemon_goes_on_with_what_its_parent_had() {
 
 #[test]
 fn the_next_program_goes_on_with_what_it_inherits() {
-    let told = run("exec", &[], &Config::default()).is_well();
+    let told = run("exec", &[], &Config::default()).well();
     let account = told.socket("sender");
     assert_eq!(account.reading.info.bytes_sent, Some(8000));
     assert_eq!(account.totals.written_bytes, 8000, "of both programs");
@@ -48,7 +48,7 @@ fn the_next_program_goes_on_with_what_it_inherits() {
 
 #[test]
 fn a_storm_of_children_leaves_no_slot_behind() {
-    let mut told = run("storm", &[], &Config::default()).is_well();
+    let mut told = run("storm", &[], &Config::default()).well();
     let account = told.socket("sender");
     assert_eq!(
         account.reading.info.bytes_sent,
@@ -68,14 +68,14 @@ fn a_storm_of_children_leaves_no_slot_behind() {
 
 #[test]
 fn children_that_share_memory_leave_the_poller_alone() {
-    let told = run("spawn", &[], &Config::default()).is_well();
+    let told = run("spawn", &[], &Config::default()).well();
     assert_eq!(told.socket("sender").reading.info.bytes_sent, Some(1000));
     assert_eq!(told.socket("later").reading.info.bytes_sent, Some(77));
 }
 
 #[test]
 fn a_process_ends_when_its_own_threads_have() {
-    run("main_exits", &[], &Config::default()).is_well();
+    run("main_exits", &[], &Config::default()).well();
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn is_own(name: &str) -> bool {
     ["dwell_socket", "dwell_engine"]
         .iter()
         .any(|part| name.contains(part))
-        || is_harmless && name.contains("4core")
+        || is_harmless && (name.contains("4core") || name.starts_with("dwell_"))
 }
 
 fn reach(calls: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
@@ -84,10 +84,8 @@ fn calls(library: &str) -> BTreeMap<String, BTreeSet<String>> {
         {
             function = name.1.to_owned();
             calls.entry(function.clone()).or_default();
-        } else if let Some(callee) = callee(line, &slots) {
-            if callee != function {
-                calls.entry(function.clone()).or_default().insert(callee);
-            }
+        } else if let Some(callee) = callee(line, &slots).filter(|callee| *callee != function) {
+            calls.entry(function.clone()).or_default().insert(callee);
         }
     }
     calls

@@ -12,7 +12,7 @@ fn left(account: &Account) -> u64 {
 
 #[test]
 fn bytes_count_whatever_call_wrote_them() {
-    let told = run("ways", &[], &Config::default()).is_well();
+    let told = run("ways", &[], &Config::default()).well();
     let total = told.numbers("total")[0];
     assert_eq!(left(told.socket("sender")), total);
     assert_eq!(told.socket("sender").totals.written_bytes, total);
@@ -20,7 +20,7 @@ fn bytes_count_whatever_call_wrote_them() {
 
 #[test]
 fn bytes_that_go_by_io_uring_count() {
-    let told = run("uring", &[], &Config::default()).is_well();
+    let told = run("uring", &[], &Config::default()).well();
     if told.output.starts_with("unavailable") {
         eprintln!("skipped: this kernel has no io_uring");
         return;
@@ -30,7 +30,7 @@ fn bytes_that_go_by_io_uring_count() {
 
 #[test]
 fn an_event_loop_with_partial_writes_is_measured() {
-    let told = run("events", &[], &Config::default()).is_well();
+    let told = run("events", &[], &Config::default()).well();
     assert!(told.numbers("short")[0] > 0);
     let sender = told.socket("sender");
     assert_eq!(left(sender), told.numbers("total")[0]);
@@ -39,7 +39,7 @@ fn an_event_loop_with_partial_writes_is_measured() {
 
 #[test]
 fn a_socket_keeps_its_figures_when_its_descriptor_changes() {
-    let told = run("descriptors", &[], &Config::default()).is_well();
+    let told = run("descriptors", &[], &Config::default()).well();
     let (moved, taken) = (told.socket("moved"), told.socket("taken"));
     assert_eq!((left(moved), left(taken)), (11_114, 22_226));
     assert_eq!(moved.fd, Some(700), "it was found at its last descriptor");
@@ -49,20 +49,20 @@ fn a_socket_keeps_its_figures_when_its_descriptor_changes() {
 
 #[test]
 fn no_descriptor_is_taken_from_the_program() {
-    let told = run("close_all", &[], &Config::default()).is_well();
+    let told = run("close_all", &[], &Config::default()).well();
     assert_eq!(left(told.socket("sender")), 1234);
 }
 
 #[test]
 fn threads_that_hammer_do_not_disturb_a_connection() {
-    let told = run("threads", &[], &Config::default()).is_well();
+    let told = run("threads", &[], &Config::default()).well();
     assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);
     assert!(told.counts.too_short > 0, "{:?}", told.counts);
 }
 
 #[test]
 fn ten_thousand_connections_fit() {
-    let told = run("many", &["5000", "3000"], &Config::default()).is_well();
+    let told = run("many", &["5000", "3000"], &Config::default()).well();
     assert_eq!(told.numbers("made"), [10_000]);
     assert_eq!(told.counts.no_place, 0);
     let whole = told
@@ -81,7 +81,7 @@ fn what_a_program_sets_itself_is_left_alone() {
         controller: Some(ControllerKind::Lowat),
         ..Config::default()
     };
-    let told = run("lowat", &[], &config).is_well();
+    let told = run("lowat", &[], &config).well();
     assert_eq!(told.numbers("before"), [77_777]);
     assert_eq!(told.numbers("after"), [88_888]);
     let set = told.numbers("never")[0];
@@ -93,7 +93,7 @@ fn what_a_program_sets_itself_is_left_alone() {
 
 #[test]
 fn without_a_controller_nothing_is_set() {
-    let told = run("lowat", &[], &Config::default()).is_well();
+    let told = run("lowat", &[], &Config::default()).well();
     assert_eq!(told.numbers("never"), [0]);
 }
 
@@ -103,7 +103,7 @@ fn a_congestion_control_that_there_is_not_is_told() {
         congestion: Some("no_such_control".to_owned()),
         ..Config::default()
     };
-    let told = run("ways", &[], &config).is_well();
+    let told = run("ways", &[], &config).well();
     let refused = told.counts.refused.first().expect("it was refused");
     assert!([libc::ENOENT, libc::EPERM].contains(&refused.errno));
     assert!(refused.times >= 2, "of both ends");
