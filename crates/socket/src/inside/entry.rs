@@ -8,7 +8,7 @@ use dwell_engine::socket::{
 use super::adjust::Adjuster;
 use crate::{
     sys::{self, Errno},
-    table::{Claim, Orders, Poller, Seat, Writer, blank},
+    table::{Claim, Count, Orders, Poller, Seat, Writer, blank},
 };
 
 /// A socket that is known.
@@ -26,6 +26,8 @@ pub struct Entry {
     account: Account,
     adjuster: Adjuster,
     calls: Option<Calls>,
+    /// The table has something of it.
+    is_told: bool,
     /// Bytes that it wrote by calls that were seen.
     called_bytes: u64,
 }
@@ -105,6 +107,7 @@ impl Entry {
                 before.map_or_else(Setting::default, |last| last.setting),
                 means.table,
             ),
+            is_told: before.is_some(),
             calls: (means.orders.estimator == Estimator::Paper).then(Calls::default),
             called_bytes: if is_fresh { 0 } else { written },
         };
@@ -163,7 +166,12 @@ impl Entry {
     /// It is not watched any more.
     pub fn let_go(&mut self, means: Means<'_>, now_ns: u64) {
         if let Phase::Ours(seat) = self.phase {
-            means.table.let_go(seat, self.cookie, means.me, now_ns);
+            if self.is_told {
+                means.table.let_go(seat, self.cookie, means.me, now_ns);
+            } else {
+                means.table.free(seat, self.cookie, means.me);
+                means.table.count(Count::TooShort);
+            }
         }
         self.phase = Phase::Lost;
     }
@@ -255,7 +263,11 @@ impl Entry {
             return;
         };
         let is_connection = !matches!(self.account.reading.info.state, LISTEN | SYN_SENT);
-        if is_connection && !means.table.publish(seat, means.me, &self.account) {
+        if !is_connection {
+            return;
+        }
+        self.is_told = true;
+        if !means.table.publish(seat, means.me, &self.account) {
             // dwell took this process for dead, as it was stopped for long.
             self.phase = Phase::of(means.table.claim(self.cookie, means.me, now_ns));
         }
