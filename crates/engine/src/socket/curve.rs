@@ -85,8 +85,10 @@ impl Curve {
         let Some(unwanted) = below.checked_sub(1).filter(|&unwanted| unwanted > 0) else {
             return;
         };
-        self.points.copy_within(unwanted..self.length, 0);
-        self.length -= unwanted;
+        for from in unwanted..self.length {
+            self.copy(from, from.saturating_sub(unwanted));
+        }
+        self.length = self.length.saturating_sub(unwanted);
     }
 
     /// Forgets all.
@@ -100,19 +102,23 @@ impl Curve {
 
     /// The first and the last stay.
     fn thin(&mut self) {
-        let last = self.known().last().copied();
         let mut kept = 0;
-        for from in (0..self.length).step_by(2) {
-            self.points.copy_within(from..from + 1, kept);
-            kept += 1;
-        }
-        if let (Some(last), true) = (last, self.length.is_multiple_of(2))
-            && let Some(place) = self.points.get_mut(kept)
-        {
-            *place = last;
-            kept += 1;
+        for from in 0..self.length {
+            if from.is_multiple_of(2) || from + 1 == self.length {
+                self.copy(from, kept);
+                kept += 1;
+            }
         }
         self.length = kept;
+    }
+
+    /// Nothing here may panic, as `copy_within` can.
+    fn copy(&mut self, from: usize, to: usize) {
+        if let Some(&point) = self.points.get(from)
+            && let Some(place) = self.points.get_mut(to)
+        {
+            *place = point;
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl Controller for Element {
         } else {
             aim * (1.0 + self.config.step)
         };
-        let aim = changed.clamp(2.0 * segment, most.max(2.0 * segment));
+        let aim = changed.min(most).max(2.0 * segment);
         self.aim_bytes = Some(aim);
         Setting {
             notsent_lowat: None,
