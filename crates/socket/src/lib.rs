@@ -6,6 +6,7 @@
 
 mod api;
 pub mod inside;
+pub mod outside;
 mod sys;
 pub mod table;
 

@@ -1,0 +1,325 @@
+//! Messages of sock_diag (linux/netlink.h, linux/inet_diag.h), read where they lie: there may be tens of thousands
+//! a second. Nothing here trusts a length.
+
+use std::net::IpAddr;
+
+use dwell_engine::{layers::Ends, measure::Endpoint, socket::TcpInfo};
+
+/// Length of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Of `struct inet_diag_req_v2`.
+const REQUEST: usize = 56;
+/// Of `struct inet_diag_msg`.
+const SOCKET: usize = 72;
+/// Of `struct inet_diag_sockid`: ports, addresses, interface, cookie.
+const ID: usize = 48;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST: u16 = 1;
+/// NLM_F_ROOT and NLM_F_MATCH.
+const NLM_F_DUMP: u16 = 0x300;
+const IPPROTO_TCP: u8 = 6;
+const INET_DIAG_INFO: u16 = 2;
+
+/// The states from the handshake until both ends have closed, as bits: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT,
+/// LAST_ACK, CLOSING. So neither sockets that listen nor those that only wait for late packets.
+const CONNECTED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+
+/// An address family that has TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Family {
+    V4 = 2,
+    V6 = 10,
+}
+
+/// What finds a socket again: what the kernel said of it, its cookie among it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    family: Family,
+    id: [u8; ID],
+}
+
+impl Key {
+    pub(super) fn cookie(&self) -> u64 {
+        let half = |at| u64::from(u32_at(&self.id, at).unwrap_or_default());
+        half(40) | half(44) << 32
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        let port = |at: usize| u16::from_be_bytes([self.id[at], self.id[at + 1]]);
+        let address = |at: usize| match self.family {
+            Family::V4 => {
+                let bytes = [0, 1, 2, 3].map(|byte| self.id[at + byte]);
+                IpAddr::from(bytes)
+            }
+            Family::V6 => {
+                let mut bytes = [0u8; 16];
+                bytes.copy_from_slice(&self.id[at..at + 16]);
+                IpAddr::from(bytes).to_canonical()
+            }
+        };
+        let end = |address, port| Endpoint { address, port };
+        Ends {
+            src: end(address(4), port(0)),
+            dst: end(address(20), port(2)),
+        }
+    }
+}
+
+/// Asks for all connections of a family; with `info`, for their TCP_INFO too.
+pub(super) fn ask_all(family: Family, info: bool, out: &mut Vec<u8>) {
+    ask(0, NLM_F_DUMP, family, &[0; ID], CONNECTED, info, out);
+}
+
+/// Asks for one socket and its TCP_INFO. The answer has the number.
+pub(super) fn ask_one(number: u32, key: &Key, out: &mut Vec<u8>) {
+    ask(number, 0, key.family, &key.id, u32::MAX, true, out);
+}
+
+fn ask(
+    number: u32,
+    flags: u16,
+    family: Family,
+    id: &[u8; ID],
+    states: u32,
+    info: bool,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
+    out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    out.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
+    out.extend_from_slice(&number.to_ne_bytes());
+    out.extend_from_slice(&0u32.to_ne_bytes());
+    let extensions = u8::from(info) << (INET_DIAG_INFO - 1);
+    out.extend_from_slice(&[family as u8, IPPROTO_TCP, extensions, 0]);
+    out.extend_from_slice(&states.to_ne_bytes());
+    out.extend_from_slice(id);
+}
+
+/// What the kernel says of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub key: Key,
+    /// Of the file; 0 where no process has it: not accepted yet, or closed.
+    pub inode: u32,
+    /// SIOCINQ.
+    pub readable: u32,
+    /// SIOCOUTQ.
+    pub unacknowledged: u32,
+    /// `None` where it was not asked for, and once only late packets are waited for.
+    pub info: Option<TcpInfo>,
+}
+
+/// A message of the kernel.
+#[expect(clippy::large_enum_variant, reason = "it passes by and is not kept")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Socket(Found),
+    /// Nothing for the request of this number, by errno.
+    Refused(u32, i32),
+    /// That was all; with an errno if not quite.
+    Done(i32),
+}
+
+/// The messages in what was received. It ends at the first that is cut off.
+pub(super) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        loop {
+            let length = u32_at(rest, 0)? as usize;
+            let message = rest.get(..length).filter(|_| length >= HEADER)?;
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if let Some(answer) = answer(message) {
+                return Some(answer);
+            }
+        }
+    })
+}
+
+fn answer(message: &[u8]) -> Option<Answer> {
+    let body = message.get(HEADER..)?;
+    match u16_at(message, 4)? {
+        SOCK_DIAG_BY_FAMILY => found(body).map(Answer::Socket),
+        NLMSG_ERROR => Some(Answer::Refused(u32_at(message, 8)?, errno(body)?)),
+        NLMSG_DONE => Some(Answer::Done(errno(body).unwrap_or(0))),
+        _ => None,
+    }
+}
+
+fn found(body: &[u8]) -> Option<Found> {
+    let (fixed, attributes) = body.split_at_checked(SOCKET)?;
+    Some(Found {
+        key: Key {
+            family: match fixed[0] {
+                2 => Family::V4,
+                10 => Family::V6,
+                _ => return None,
+            },
+            id: fixed.get(4..4 + ID)?.try_into().ok()?,
+        },
+        readable: u32_at(fixed, 56)?,
+        unacknowledged: u32_at(fixed, 60)?,
+        inode: u32_at(fixed, 68)?,
+        info: attribute(attributes, INET_DIAG_INFO).and_then(TcpInfo::parse),
+    })
+}
+
+/// The first attribute of this type.
+fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    let mut rest = attributes;
+    loop {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)?;
+        let value = rest.get(4..length)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+/// The kernel gives errors as negative numbers.
+fn errno(body: &[u8]) -> Option<i32> {
+    let negative = i32::from_ne_bytes(body.get(..4)?.try_into().ok()?);
+    Some(negative.saturating_neg())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let field = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(field.try_into().ok()?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let field = bytes.get(at..at.checked_add(2)?)?;
+    Some(u16::from_ne_bytes(field.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a kernel writes it, with an attribute before TCP_INFO.
+    fn message(family: u8, info: &[u8]) -> Vec<u8> {
+        let mut body = vec![family, 1, 0, 0];
+        body.extend([0xad, 0x2f, 0x01, 0xbb]);
+        let mut addresses = [0; 32];
+        match family {
+            2 => {
+                addresses[..4].copy_from_slice(&[192, 0, 2, 1]);
+                addresses[16..20].copy_from_slice(&[198, 51, 100, 7]);
+            }
+            _ => {
+                addresses[10..16].copy_from_slice(&[0xff, 0xff, 192, 0, 2, 1]);
+                addresses[16..20].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+            }
+        }
+        body.extend(addresses);
+        body.extend(3u32.to_ne_bytes());
+        body.extend(7u32.to_ne_bytes());
+        body.extend(1u32.to_ne_bytes());
+        for field in [0u32, 11, 22, 1000, 4242] {
+            body.extend(field.to_ne_bytes());
+        }
+        for (kind, value) in [(8u16, &b"\0"[..]), (INET_DIAG_INFO, info)] {
+            body.extend((4 + value.len() as u16).to_ne_bytes());
+            body.extend(kind.to_ne_bytes());
+            body.extend(value);
+            body.resize(body.len().next_multiple_of(4), 0);
+        }
+        wrapped(SOCK_DIAG_BY_FAMILY, 5, &body)
+    }
+
+    fn wrapped(kind: u16, number: u32, body: &[u8]) -> Vec<u8> {
+        let mut message = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        message.extend(kind.to_ne_bytes());
+        message.extend(2u16.to_ne_bytes());
+        message.extend(number.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(body);
+        message
+    }
+
+    fn info() -> [u8; 232] {
+        let mut info = [0; 232];
+        info[0] = 1;
+        info[80..84].copy_from_slice(&10u32.to_ne_bytes());
+        info
+    }
+
+    #[test]
+    fn a_socket_is_read_with_its_queues_and_what_tcp_knows() {
+        let bytes = message(2, &info());
+        let Some(Answer::Socket(found)) = answers(&bytes).next() else {
+            panic!("no socket");
+        };
+        assert_eq!(
+            (found.readable, found.unacknowledged, found.inode),
+            (11, 22, 4242)
+        );
+        assert_eq!(found.key.cookie(), 1 << 32 | 7);
+        assert_eq!(found.info.unwrap().cwnd, 10);
+        let ends = found.key.ends();
+        assert_eq!(
+            format!("{} {}", ends.src, ends.dst),
+            "192.0.2.1:44335 198.51.100.7:443"
+        );
+    }
+
+    #[test]
+    fn ipv4_within_ipv6_is_called_ipv4() {
+        let bytes = message(10, &info());
+        let Some(Answer::Socket(found)) = answers(&bytes).next() else {
+            panic!("no socket");
+        };
+        let ends = found.key.ends();
+        assert_eq!(ends.src.address, IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(ends.dst.to_string(), "[2001:db8::]:443");
+    }
+
+    #[test]
+    fn a_socket_is_asked_for_by_what_was_said_of_it() {
+        let bytes = message(2, &info());
+        let Some(Answer::Socket(found)) = answers(&bytes).next() else {
+            panic!("no socket");
+        };
+        let mut request = Vec::new();
+        ask_one(17, &found.key, &mut request);
+        assert_eq!(request.len(), 72);
+        assert_eq!(request[8..12], 17u32.to_ne_bytes());
+        assert_eq!(request[16..20], [2, 6, 2, 0]);
+        assert_eq!(request[24..72], bytes[20..68]);
+    }
+
+    #[test]
+    fn refusals_and_the_end_have_their_errors() {
+        let mut bytes = wrapped(NLMSG_ERROR, 9, &(-2i32).to_ne_bytes());
+        bytes.extend(wrapped(NLMSG_DONE, 0, &0i32.to_ne_bytes()));
+        let all: Vec<_> = answers(&bytes).collect();
+        assert_eq!(all, [Answer::Refused(9, 2), Answer::Done(0)]);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_has_wrong_lengths_is_left_out() {
+        let whole = message(2, &info());
+        for length in 0..whole.len() {
+            assert_eq!(answers(&whole[..length]).count(), 0, "{length}");
+        }
+        for at in [0, 16 + 72] {
+            for wrong in [0u16, 1, 3, 15, u16::MAX] {
+                let mut bytes = whole.clone();
+                bytes[at..at + 2].copy_from_slice(&wrong.to_ne_bytes());
+                let socket = answers(&bytes).next();
+                assert!(
+                    at > 0 || socket.is_none(),
+                    "a message of {wrong} bytes was taken"
+                );
+                if let Some(Answer::Socket(found)) = socket {
+                    assert_eq!(found.info, None, "past an attribute of {wrong} bytes");
+                }
+            }
+        }
+    }
+}

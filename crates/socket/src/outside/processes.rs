@@ -1,0 +1,234 @@
+//! Which sockets belong to which processes, by /proc.
+
+use std::{
+    collections::{BTreeMap, HashMap, btree_map::Entry},
+    fs,
+    io::{self, ErrorKind},
+    path::PathBuf,
+};
+
+use super::{Error, Whose};
+
+/// A process that has a socket, and its descriptor there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) pid: u32,
+    pub(super) fd: i32,
+}
+
+/// The processes whose sockets are wanted. One that was seen once stays, also when its parent ends.
+pub(super) struct Processes {
+    whose: Whose,
+    /// With the time of their start, as numbers of processes come again.
+    known: BTreeMap<u32, u64>,
+    denied: Vec<u32>,
+}
+
+impl Whose {
+    /// Looks whether their sockets can be known.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process, if its descriptors may not be read, or it is in another network namespace.
+    pub fn check(&self) -> Result<(), Error> {
+        let pid = self.pid();
+        if started(pid).is_none() {
+            return Err(Error::NoProcess { pid });
+        }
+        let refused = |io: io::Error| match io.kind() {
+            ErrorKind::NotFound => Error::NoProcess { pid },
+            _ => Error::Denied { pid, io },
+        };
+        fs::read_dir(descriptors(pid)).map_err(refused)?;
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
+        let own = namespace("thread-self").map_err(refused)?;
+        match namespace(&pid.to_string()).map_err(refused)? {
+            other if other == own => Ok(()),
+            _ => Err(Error::Namespace { pid }),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        let (Whose::Tree(pid) | Whose::Process(pid)) = *self;
+        pid
+    }
+}
+
+impl Processes {
+    pub(super) fn new(whose: Whose) -> Processes {
+        let pid = whose.pid();
+        Processes {
+            whose,
+            known: started(pid).map(|began| (pid, began)).into_iter().collect(),
+            denied: Vec::new(),
+        }
+    }
+
+    /// The sockets that they have now, by inode.
+    pub(super) fn sockets(&mut self) -> HashMap<u32, Owner> {
+        self.refresh();
+        self.denied.clear();
+        let mut sockets = HashMap::new();
+        for &pid in self.known.keys() {
+            match add_sockets(pid, &mut sockets) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => self.denied.push(pid),
+                // It has ended meanwhile.
+                _ => {}
+            }
+        }
+        sockets
+    }
+
+    /// The process itself has ended; its descendants may go on.
+    pub(super) fn has_ended(&self) -> bool {
+        let pid = self.whose.pid();
+        let began = self.known.get(&pid).copied();
+        began.is_none() || started(pid) != began
+    }
+
+    /// Processes whose descriptors may not be read.
+    pub(super) fn denied(&self) -> &[u32] {
+        &self.denied
+    }
+
+    fn refresh(&mut self) {
+        self.known
+            .retain(|&pid, &mut began| started(pid) == Some(began));
+        if matches!(self.whose, Whose::Process(_)) {
+            return;
+        }
+        let mut parents: Vec<u32> = self.known.keys().copied().collect();
+        while let Some(parent) = parents.pop() {
+            for pid in children(parent) {
+                if let (Entry::Vacant(place), Some(began)) = (self.known.entry(pid), started(pid)) {
+                    place.insert(began);
+                    parents.push(pid);
+                }
+            }
+        }
+    }
+}
+
+fn descriptors(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/fd").into()
+}
+
+fn add_sockets(pid: u32, sockets: &mut HashMap<u32, Owner>) -> io::Result<()> {
+    for entry in fs::read_dir(descriptors(pid))?.flatten() {
+        let Ok(target) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let inode = target
+            .to_str()
+            .and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'))
+            .and_then(|inode| inode.parse().ok());
+        let fd = entry.file_name().to_str().and_then(|fd| fd.parse().ok());
+        if let (Some(inode), Some(fd)) = (inode, fd) {
+            sockets.entry(inode).or_insert(Owner { pid, fd });
+        }
+    }
+    Ok(())
+}
+
+/// The children of all its threads.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads
+        .flatten()
+        .map(|thread| fs::read_to_string(thread.path().join("children")));
+    // A kernel without CONFIG_PROC_CHILDREN has no such lists.
+    let lists: io::Result<Vec<String>> = lists.collect();
+    match lists {
+        Ok(lists) => {
+            let pids = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+            pids.filter_map(|pid| pid.parse().ok()).collect()
+        }
+        Err(_) => children_among_all(pid),
+    }
+}
+
+fn children_among_all(parent: u32) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| status(pid).is_some_and(|status| status.parent == parent))
+        .collect()
+}
+
+/// When it began, in ticks since the host started. `None` if there is no such process, or only its exit status.
+fn started(pid: u32) -> Option<u64> {
+    let status = status(pid)?;
+    (!matches!(status.state, 'Z' | 'X')).then_some(status.began)
+}
+
+struct Status {
+    state: char,
+    parent: u32,
+    began: u64,
+}
+
+fn status(pid: u32) -> Option<Status> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name may have anything in it.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    Some(Status {
+        state: fields.next()?.chars().next()?,
+        parent: fields.next()?.parse().ok()?,
+        began: fields.nth(17)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::TcpListener,
+        os::fd::AsRawFd,
+        process::{self, Command, Stdio},
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_socket_has_its_process_and_descriptor() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut own = Processes::new(Whose::Process(process::id()));
+        let fds: Vec<i32> = own.sockets().values().map(|owner| owner.fd).collect();
+        assert!(fds.contains(&listener.as_raw_fd()), "{fds:?}");
+        assert_eq!(own.denied(), [0; 0]);
+    }
+
+    #[test]
+    fn children_are_found_by_their_parents_lists_and_by_all_processes() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (listed, among_all) = (children(process::id()), children_among_all(process::id()));
+        let mut tree = Processes::new(Whose::Tree(process::id()));
+        tree.refresh();
+        child.kill().unwrap();
+        let begun = Instant::now();
+        while started(child.id()).is_some() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "a zombie");
+        }
+        child.wait().unwrap();
+        assert!(listed.contains(&child.id()) && among_all.contains(&child.id()));
+        assert!(tree.known.contains_key(&child.id()));
+        tree.refresh();
+        assert!(!tree.known.contains_key(&child.id()), "it has ended");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_named() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let error = Whose::Tree(child.id()).check().unwrap_err().to_string();
+        assert!(error.contains(&child.id().to_string()), "{error}");
+        Whose::Tree(process::id()).check().unwrap();
+    }
+}
