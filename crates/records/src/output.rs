@@ -4,8 +4,8 @@ use dwell_engine::layers::Passage;
 use dwell_engine::measure::{Event, FlowEvent, Sample};
 
 use crate::{
-    Format, Interval, PathTable, Response, Sink, SinkError, Source, Stack, StackShift, Status,
-    Summary,
+    Format, Interval, PathTable, Response, Sink, SinkError, SocketEnd, Sockets, Source, Stack,
+    StackShift, Status, Summary,
 };
 
 /// Where records go, and how. After an error nothing more is written.
@@ -72,6 +72,16 @@ impl Output {
     /// Writes segments of `dwell stack` beside their baseline.
     pub fn shift(&mut self, shift: &StackShift<'_>) -> Result<(), SinkError> {
         self.write(|format, source, out| format.shift(shift, source, out))
+    }
+
+    /// Writes an interval of `dwell run`.
+    pub fn sockets(&mut self, sockets: &Sockets<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.sockets(sockets, source, out))
+    }
+
+    /// Writes what `dwell run` has measured.
+    pub fn socket_end(&mut self, end: &SocketEnd<'_>) -> Result<(), SinkError> {
+        self.write(|format, source, out| format.socket_end(end, source, out))
     }
 
     /// Writes the groups of an interval.

@@ -15,10 +15,10 @@ use dwell_engine::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{Format, path, response, shift, stack};
+use super::{Format, path, response, shift, socket, socket_summary, stack};
 use crate::{
-    Distribution, Interval, PathTable, Prefix, Response, Source, Stack, StackShift, Status,
-    Summary, Timestamps,
+    Distribution, Interval, PathTable, Prefix, Response, SocketEnd, Sockets, Source, Stack,
+    StackShift, Status, Summary, Timestamps,
 };
 
 /// Name and version of the objects' schema. The version changes if a key is
@@ -93,6 +93,14 @@ impl Format for Jsonl {
 
     fn shift(&mut self, shift: &StackShift<'_>, source: &Source, out: &mut Vec<u8>) {
         shift::jsonl(shift, &mut self.times, source, out);
+    }
+
+    fn sockets(&mut self, sockets: &Sockets<'_>, source: &Source, out: &mut Vec<u8>) {
+        socket::jsonl(sockets, &mut self.times, source, out);
+    }
+
+    fn socket_end(&mut self, end: &SocketEnd<'_>, source: &Source, out: &mut Vec<u8>) {
+        socket_summary::jsonl(end, &mut self.times, source, out);
     }
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {

@@ -5,8 +5,11 @@ mod jsonl;
 mod latency;
 mod path;
 mod ppviz;
+mod rate;
 mod response;
 mod shift;
+mod socket;
+mod socket_summary;
 mod stack;
 mod table;
 mod text;
@@ -17,9 +20,12 @@ use dwell_engine::measure::{FlowEvent, Sample};
 pub use jsonl::{Jsonl, SCHEMA};
 pub use latency::Latency;
 pub use ppviz::Ppviz;
+pub use rate::Rate;
 pub use text::{Text, counted};
 
-use crate::{Interval, PathTable, Response, Source, Stack, StackShift, Status, Summary};
+use crate::{
+    Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Status, Summary,
+};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -44,6 +50,12 @@ pub trait Format: Send {
 
     /// Segments of `dwell stack` beside their baseline.
     fn shift(&mut self, _shift: &StackShift<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// An interval of `dwell run`.
+    fn sockets(&mut self, _sockets: &Sockets<'_>, _source: &Source, _out: &mut Vec<u8>) {}
+
+    /// The end of `dwell run`.
+    fn socket_end(&mut self, _end: &SocketEnd<'_>, _source: &Source, _out: &mut Vec<u8>) {}
 
     /// The groups of an interval.
     fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}
@@ -115,7 +127,15 @@ pub(crate) mod samples {
         CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample,
     };
 
-    use crate::{Clock, Source};
+    use dwell_engine::{
+        layers::Ends,
+        socket::{
+            Account, Delay, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way,
+            control::Setting,
+        },
+    };
+
+    use crate::{Clock, Socket, SocketCounts, Source};
 
     /// Seconds on the boot clock; Unix time is 2026-11-21T05:10:00Z at 0.
     pub(crate) fn source() -> Source {
@@ -149,6 +169,97 @@ pub(crate) mod samples {
             packets: 17,
             bytes: 4_242,
         }
+    }
+
+    /// An upload that waits.
+    pub(crate) fn socket() -> Socket {
+        let sum = |ns: f64, bytes| Sum {
+            samples: 100,
+            bytes,
+            ns_bytes: ns * bytes as f64,
+        };
+        let delay = |ns| {
+            Some(Delay {
+                ns,
+                least_ns: ns - 5_000_000,
+                most_ns: ns + 5_000_000,
+                bytes: 12_000,
+            })
+        };
+        let info = TcpInfo {
+            state: 1,
+            rtt_us: 380_000,
+            min_rtt_us: Some(50_000),
+            cwnd: 320,
+            ssthresh: 0x7fff_ffff,
+            retransmissions: 3,
+            bytes_acked: Some(1_200_001),
+            bytes_received: Some(0),
+            notsent_bytes: Some(750_000),
+            out_of_order: Some(0),
+            ..TcpInfo::default()
+        };
+        Socket {
+            account: Account {
+                cookie: 4_711,
+                pid: Some(4_242),
+                fd: Some(5),
+                ends: Ends {
+                    src: endpoint("192.0.2.1", 44_321),
+                    dst: endpoint("198.51.100.7", 443),
+                },
+                way: Way::Inside,
+                estimator: Estimator::Exact,
+                reading: Reading {
+                    time_ns: 1_000_000_000,
+                    info,
+                    unacknowledged: Some(800_000),
+                    readable: Some(0),
+                },
+                observed: Observed {
+                    sender: delay(610_000_000),
+                    receiver: None,
+                },
+                peaks: Peaks {
+                    sender_ns: Some(655_000_000),
+                    receiver_ns: None,
+                },
+                waiting_ns: Some(640_000_000),
+                totals: Totals {
+                    sender: sum(600e6, 1_200_000),
+                    acked_bytes: 1_200_000,
+                    written_bytes: 1_950_000,
+                    ..Totals::default()
+                },
+                setting: Setting::default(),
+                ended: false,
+            },
+            before: SocketCounts::default(),
+        }
+    }
+
+    /// Of which nothing is known yet, on a kernel that counts no bytes.
+    pub(crate) fn socket_idle() -> Socket {
+        let mut socket = socket();
+        socket.account = Account {
+            cookie: 4_712,
+            pid: None,
+            fd: None,
+            ends: Ends {
+                src: endpoint("2001:db8::1", 50_000),
+                dst: endpoint("2001:db8:0:1::443", 443),
+            },
+            way: Way::Outside,
+            estimator: Estimator::Paper,
+            reading: Reading::default(),
+            observed: Observed::default(),
+            peaks: Peaks::default(),
+            waiting_ns: None,
+            totals: Totals::default(),
+            ended: true,
+            ..socket.account
+        };
+        socket
     }
 
     /// One of each kind that a format may stumble over.

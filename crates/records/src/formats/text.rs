@@ -12,8 +12,11 @@ use dwell_engine::{
     rtt::{Counter, Counters},
 };
 
-use super::{Format, Latency, path, response, shift, stack, table};
-use crate::{Interval, PathTable, Response, Source, Stack, StackShift, Summary, Timestamps};
+use super::{Format, Latency, path, response, shift, socket, socket_summary, stack, table};
+use crate::{
+    Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Summary,
+    Timestamps,
+};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -22,6 +25,7 @@ use crate::{Interval, PathTable, Response, Source, Stack, StackShift, Summary, T
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     times: Timestamps,
+    sockets: socket::Lines,
 }
 
 impl Format for Text {
@@ -104,6 +108,14 @@ impl Format for Text {
         shift::text(shift, out);
     }
 
+    fn sockets(&mut self, sockets: &Sockets<'_>, source: &Source, out: &mut Vec<u8>) {
+        self.sockets.write(sockets, &mut self.times, source, out);
+    }
+
+    fn socket_end(&mut self, end: &SocketEnd<'_>, _source: &Source, out: &mut Vec<u8>) {
+        socket_summary::text(end, out);
+    }
+
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
         self.time(interval.end_ns, source, out);
         let samples: u64 = interval
@@ -165,7 +177,8 @@ impl Text {
 pub fn counted(number: u64, things: &str) -> String {
     let (noun, rest) = things.split_at(things.find(' ').unwrap_or(things.len()));
     let noun = match noun {
-        "bytes" | "epochs" | "events" | "flows" | "packets" | "rows" | "samples" | "stamps"
+        "bytes" | "connections" | "epochs" | "events" | "flows" | "packets" | "rows"
+        | "samples" | "stamps" | "times"
             if number == 1 =>
         {
             &noun[..noun.len() - 1]

@@ -1,0 +1,272 @@
+//! Intervals of `dwell run`, in words and as objects.
+
+use std::{cmp::Reverse, fmt, io::Write};
+
+use serde::Serialize;
+
+use super::{Latency, counted, rate::Rate, stack::Flow};
+use crate::{Socket, Sockets, Source, Timestamps, sockets::rate_bps};
+
+/// Name and version of the objects' schema, as [`super::SCHEMA`].
+pub(super) const SCHEMA: &str = "dwell.socket/1";
+
+/// Lines between two headers of text.
+const HEADER_EVERY: usize = 24;
+
+/// `type` "socket": a connection in the interval that ended at `time`, `src` being the end in this host.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    interval_ns: u64,
+    pid: Option<u32>,
+    fd: Option<i32>,
+    cookie: u64,
+    #[serde(flatten)]
+    flow: Flow,
+    sender_delay_ns: Option<u64>,
+    sender_delay_max_ns: Option<u64>,
+    sender_delay_least_ns: Option<u64>,
+    sender_delay_most_ns: Option<u64>,
+    sender_waiting_ns: Option<u64>,
+    receiver_delay_ns: Option<u64>,
+    receiver_delay_max_ns: Option<u64>,
+    network_rtt_ns: Option<u64>,
+    network_min_rtt_ns: Option<u64>,
+    network_one_way_ns: Option<u64>,
+    throughput_bps: Option<u64>,
+    receive_throughput_bps: Option<u64>,
+    cwnd: Option<u32>,
+    ssthresh: Option<u32>,
+    retransmissions: u32,
+    out_of_order: Option<u32>,
+    notsent_bytes: Option<u32>,
+    notsent_lowat: Option<u32>,
+    estimator: &'a str,
+    way: &'a str,
+    ended: bool,
+}
+
+/// Writes an object a connection.
+pub(super) fn jsonl(
+    interval: &Sockets<'_>,
+    times: &mut Timestamps,
+    source: &Source,
+    out: &mut Vec<u8>,
+) {
+    let time = times.rfc3339(source.clock.unix_ns(interval.end_ns));
+    for socket in interval.sockets {
+        let account = &socket.account;
+        let info = &account.reading.info;
+        let bps = |bytes: Option<u64>| rate_bps(bytes?, interval.length_ns);
+        let object = Object {
+            kind: "socket",
+            schema: SCHEMA,
+            time,
+            interval_ns: interval.length_ns,
+            pid: account.pid,
+            fd: account.fd,
+            cookie: account.cookie,
+            flow: (&account.ends).into(),
+            sender_delay_ns: socket.sender().mean_ns(),
+            sender_delay_max_ns: account.peaks.sender_ns,
+            sender_delay_least_ns: account.observed.sender.map(|delay| delay.least_ns),
+            sender_delay_most_ns: account.observed.sender.map(|delay| delay.most_ns),
+            sender_waiting_ns: account.waiting_ns,
+            receiver_delay_ns: socket.receiver().mean_ns(),
+            receiver_delay_max_ns: account.peaks.receiver_ns,
+            network_rtt_ns: socket.rtt_ns(),
+            network_min_rtt_ns: socket.min_rtt_ns(),
+            network_one_way_ns: socket.rtt_ns().map(|ns| ns / 2),
+            throughput_bps: bps(socket.acked_bytes()),
+            receive_throughput_bps: bps(socket.received_bytes()),
+            cwnd: socket.cwnd(),
+            ssthresh: socket.ssthresh(),
+            retransmissions: socket.retransmissions(),
+            out_of_order: socket.out_of_order(),
+            notsent_bytes: info.notsent_bytes,
+            notsent_lowat: account.setting.notsent_lowat,
+            estimator: account.estimator.name(),
+            way: account.way.name(),
+            ended: account.ended,
+        };
+        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
+        out.push(b'\n');
+    }
+}
+
+/// Lines of intervals, with a header now and then.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lines {
+    since_header: Option<usize>,
+}
+
+impl Lines {
+    /// Writes a line for each connection that did something, busiest first.
+    pub(super) fn write(
+        &mut self,
+        interval: &Sockets<'_>,
+        times: &mut Timestamps,
+        source: &Source,
+        out: &mut Vec<u8>,
+    ) {
+        let active = interval.sockets.iter().filter(|socket| socket.is_active());
+        let mut active: Vec<&Socket> = active.collect();
+        active.sort_by_key(|socket| (Reverse(socket.bytes()), socket.account.cookie));
+        let time = times.time_of_day(source.clock.unix_ns(interval.end_ns));
+        let time = time.and_then(|time| time.get(..8)).unwrap_or("-");
+        for socket in active.iter().take(interval.limit) {
+            self.header(out);
+            put(out, format_args!("{time:<9}"));
+            line(socket, interval.length_ns, out);
+        }
+        if let Some(rest) = active.get(interval.limit..).filter(|rest| !rest.is_empty()) {
+            let bytes = rest.iter().map(|socket| socket.bytes()).sum();
+            let connections = counted(rest.len() as u64, "connections");
+            let rate = rate_bps(bytes, interval.length_ns).map_or("-".into(), rate);
+            put(
+                out,
+                format_args!("{time:<9}and {connections} more, with {rate}\n"),
+            );
+        }
+    }
+
+    fn header(&mut self, out: &mut Vec<u8>) {
+        let lines = self.since_header.unwrap_or(HEADER_EVERY);
+        self.since_header = Some(if lines >= HEADER_EVERY {
+            put(
+                out,
+                format_args!(
+                    "{:<9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>6}{:>6}  connection\n",
+                    "UTC",
+                    "send buf",
+                    "longest",
+                    "waiting",
+                    "rtt",
+                    "recv buf",
+                    "sent",
+                    "received",
+                    "cwnd",
+                    "again"
+                ),
+            );
+            1
+        } else {
+            lines + 1
+        });
+    }
+}
+
+fn line(socket: &Socket, length_ns: u64, out: &mut Vec<u8>) {
+    let account = &socket.account;
+    for ns in [
+        socket.sender().mean_ns(),
+        account.peaks.sender_ns,
+        account.waiting_ns,
+        socket.rtt_ns(),
+        socket.receiver().mean_ns(),
+    ] {
+        put(out, format_args!("{:>9}", latency(ns)));
+    }
+    for bytes in [socket.acked_bytes(), socket.received_bytes()] {
+        let bps = bytes.and_then(|bytes| rate_bps(bytes, length_ns));
+        put(out, format_args!("{:>13}", bps.map_or("-".into(), rate)));
+    }
+    put(
+        out,
+        format_args!(
+            "{:>6}{:>6}  {} → {}",
+            socket.cwnd().map_or("-".into(), |cwnd| cwnd.to_string()),
+            socket.retransmissions(),
+            account.ends.src,
+            account.ends.dst
+        ),
+    );
+    if account.ended {
+        out.extend_from_slice(b"  ended");
+    }
+    out.push(b'\n');
+}
+
+/// A latency, or that there is none.
+pub(super) fn latency(ns: Option<u64>) -> String {
+    ns.map_or("-".into(), |ns| Latency(ns).to_string().trim().to_owned())
+}
+
+/// Without the spaces that align it.
+pub(super) fn rate(bps: u64) -> String {
+    Rate(bps).to_string().trim().to_owned()
+}
+
+fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes all");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, Jsonl, Text, samples};
+    use super::*;
+
+    fn written(mut format: impl Format, sockets: &[Socket], limit: usize) -> String {
+        let mut out = Vec::new();
+        let interval = Sockets {
+            end_ns: 1_000_000_000,
+            length_ns: 1_000_000_000,
+            sockets,
+            limit,
+        };
+        format.sockets(&interval, &samples::source(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_line_a_connection_that_does_something() {
+        let text = written(
+            Text::default(),
+            &[samples::socket_idle(), samples::socket()],
+            16,
+        );
+        insta::assert_snapshot!(text, @r#"
+        UTC       send buf  longest  waiting      rtt recv buf         sent     received  cwnd again  connection
+        05:10:01    600 ms   655 ms   640 ms   380 ms        -  9.60 Mbit/s      0 bit/s   320     3  192.0.2.1:44321 → 198.51.100.7:443
+        "#);
+    }
+
+    #[test]
+    fn those_that_have_no_line_are_counted_with_what_they_carry() {
+        let text = written(Text::default(), &[samples::socket(); 3], 1);
+        insta::assert_snapshot!(text.lines().last().unwrap(), @r#"05:10:01 and 2 connections more, with 19.2 Mbit/s"#);
+    }
+
+    #[test]
+    fn the_header_comes_again_after_some_lines() {
+        let (mut format, mut out) = (Text::default(), Vec::new());
+        for _ in 0..50 {
+            let interval = Sockets {
+                end_ns: 0,
+                length_ns: 1_000_000_000,
+                sockets: &[samples::socket()],
+                limit: 16,
+            };
+            format.sockets(&interval, &samples::source(), &mut out);
+        }
+        let text = String::from_utf8(out).unwrap();
+        let headers = text.lines().filter(|line| line.contains("connection"));
+        assert_eq!(headers.count(), 3);
+    }
+
+    #[test]
+    fn an_object_a_connection_and_what_is_not_known_is_null() {
+        let text = written(
+            Jsonl::default(),
+            &[samples::socket(), samples::socket_idle()],
+            0,
+        );
+        insta::assert_snapshot!(text, @r#"
+        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"sender_delay_least_ns":605000000,"sender_delay_most_ns":615000000,"sender_waiting_ns":640000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_min_rtt_ns":50000000,"network_one_way_ns":190000000,"throughput_bps":9600000,"receive_throughput_bps":0,"cwnd":320,"ssthresh":null,"retransmissions":3,"out_of_order":0,"notsent_bytes":750000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
+        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"sender_delay_least_ns":null,"sender_delay_most_ns":null,"sender_waiting_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_min_rtt_ns":null,"network_one_way_ns":null,"throughput_bps":null,"receive_throughput_bps":null,"cwnd":null,"ssthresh":null,"retransmissions":0,"out_of_order":null,"notsent_bytes":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}
+        "#);
+    }
+}

@@ -1,0 +1,369 @@
+//! The end of `dwell run`, in words and as objects.
+
+use std::{fmt, io::Write};
+
+use serde::Serialize;
+
+use super::{
+    counted,
+    socket::{SCHEMA, latency, rate},
+    stack::Flow,
+};
+use crate::{Shares, SocketEnd, SocketLine, SocketTotal, Source, Timestamps, sockets::rate_bps};
+
+/// Connections that text has lines for.
+const SHOWN: usize = 20;
+/// A byte that is there sooner is not worth a remark.
+const SHORT_NS: u64 = 1_000_000;
+
+/// `type` "socket_summary": a connection in a run, or all of them, whose ends are null.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    time: Option<&'a str>,
+    duration_ns: u64,
+    connections: u64,
+    pid: Option<u32>,
+    fd: Option<i32>,
+    cookie: Option<u64>,
+    #[serde(flatten)]
+    flow: OptionalFlow,
+    #[serde(flatten)]
+    figures: Figures,
+    network_min_rtt_ns: Option<u64>,
+    notsent_lowat: Option<u32>,
+    estimator: Option<&'a str>,
+    way: Option<&'a str>,
+    ended: Option<bool>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OptionalFlow {
+    One(Flow),
+    All {
+        src: Option<()>,
+        sport: Option<()>,
+        dst: Option<()>,
+        dport: Option<()>,
+        proto: &'static str,
+    },
+}
+
+#[derive(Serialize)]
+struct Figures {
+    sender_delay_ns: Option<u64>,
+    sender_delay_max_ns: Option<u64>,
+    receiver_delay_ns: Option<u64>,
+    receiver_delay_max_ns: Option<u64>,
+    network_rtt_ns: Option<u64>,
+    network_one_way_ns: Option<u64>,
+    sent_bytes: Option<u64>,
+    received_bytes: Option<u64>,
+    throughput_bps: Option<u64>,
+    receive_throughput_bps: Option<u64>,
+    retransmissions: u64,
+    out_of_order: Option<u64>,
+    sender_share: Option<f64>,
+    network_share: Option<f64>,
+    receiver_share: Option<f64>,
+}
+
+impl From<&SocketTotal> for Figures {
+    fn from(total: &SocketTotal) -> Figures {
+        let bps = |bytes: Option<u64>| rate_bps(bytes?, total.length_ns);
+        let shares = total.shares();
+        let share = |of: fn(&Shares) -> f64| shares.map(|it| (of(&it) * 1e6).round() / 1e6);
+        Figures {
+            sender_delay_ns: total.sender.mean_ns(),
+            sender_delay_max_ns: total.sender_max_ns,
+            receiver_delay_ns: total.receiver.mean_ns(),
+            receiver_delay_max_ns: total.receiver_max_ns,
+            network_rtt_ns: total.network.mean_ns(),
+            network_one_way_ns: total.network.mean_ns().map(|ns| ns / 2),
+            sent_bytes: total.acked_bytes,
+            received_bytes: total.received_bytes,
+            throughput_bps: bps(total.acked_bytes),
+            receive_throughput_bps: bps(total.received_bytes),
+            retransmissions: total.retransmissions,
+            out_of_order: total.out_of_order,
+            sender_share: share(|it| it.sender),
+            network_share: share(|it| it.network),
+            receiver_share: share(|it| it.receiver),
+        }
+    }
+}
+
+/// Writes an object a connection, and one for all.
+pub(super) fn jsonl(
+    end: &SocketEnd<'_>,
+    times: &mut Timestamps,
+    source: &Source,
+    out: &mut Vec<u8>,
+) {
+    let summary = end.summary;
+    for line in summary.lines() {
+        let account = &line.last;
+        let min_rtt_us = account.reading.info.min_rtt_us;
+        let object = Object {
+            kind: "socket_summary",
+            schema: SCHEMA,
+            time: times.rfc3339(source.clock.unix_ns(line.end_ns)),
+            duration_ns: line.total.length_ns,
+            connections: 1,
+            pid: account.pid,
+            fd: account.fd,
+            cookie: Some(account.cookie),
+            flow: OptionalFlow::One((&account.ends).into()),
+            figures: (&line.total).into(),
+            network_min_rtt_ns: min_rtt_us.map(|us| u64::from(us) * 1_000),
+            notsent_lowat: account.setting.notsent_lowat,
+            estimator: Some(account.estimator.name()),
+            way: Some(account.way.name()),
+            ended: Some(account.ended),
+        };
+        write(&object, out);
+    }
+    let all = Object {
+        kind: "socket_summary",
+        schema: SCHEMA,
+        time: times.rfc3339(source.clock.unix_ns(end.end_ns)),
+        duration_ns: summary.all().length_ns,
+        connections: summary.connections(),
+        pid: None,
+        fd: None,
+        cookie: None,
+        flow: OptionalFlow::All {
+            src: None,
+            sport: None,
+            dst: None,
+            dport: None,
+            proto: "TCP",
+        },
+        figures: summary.all().into(),
+        network_min_rtt_ns: None,
+        notsent_lowat: None,
+        estimator: None,
+        way: None,
+        ended: None,
+    };
+    write(&all, out);
+}
+
+fn write(object: &Object<'_>, out: &mut Vec<u8>) {
+    serde_json::to_writer(&mut *out, object).expect("plain data becomes JSON");
+    out.push(b'\n');
+}
+
+/// Writes a table with a line a connection, busiest first, one for all, and where the time goes.
+pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
+    let summary = end.summary;
+    let lines = summary.lines();
+    if lines.is_empty() {
+        put(out, format_args!("No TCP connections.\n"));
+        return;
+    }
+    put(
+        out,
+        format_args!(
+            "{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>10}{:>10}{:>6}  connection\n",
+            "send buf",
+            "longest",
+            "rtt",
+            "recv buf",
+            "longest",
+            "sent",
+            "received",
+            "sent",
+            "received",
+            "again"
+        ),
+    );
+    for line in lines.iter().take(SHOWN) {
+        row(&line.total, out);
+        put(out, format_args!("  {}\n", name(line)));
+    }
+    let not_shown = lines.len().saturating_sub(SHOWN) as u64 + summary.untold();
+    row(summary.all(), out);
+    put(
+        out,
+        format_args!(
+            "  all {}{}\n",
+            counted(summary.connections(), "connections"),
+            match not_shown {
+                0 => String::new(),
+                some => format!(", {some} of them not shown"),
+            }
+        ),
+    );
+    if let Some(sentence) = sentence(summary.all(), end.is_minimized) {
+        put(out, format_args!("{sentence}\n"));
+    }
+}
+
+fn row(total: &SocketTotal, out: &mut Vec<u8>) {
+    for ns in [
+        total.sender.mean_ns(),
+        total.sender_max_ns,
+        total.network.mean_ns(),
+        total.receiver.mean_ns(),
+        total.receiver_max_ns,
+    ] {
+        put(out, format_args!("{:>9}", latency(ns)));
+    }
+    for bytes in [total.acked_bytes, total.received_bytes] {
+        let bps = bytes.and_then(|bytes| rate_bps(bytes, total.length_ns));
+        put(out, format_args!("{:>13}", bps.map_or("-".into(), rate)));
+    }
+    for bytes in [total.acked_bytes, total.received_bytes] {
+        put(out, format_args!("{:>10}", bytes.map_or("-".into(), size)));
+    }
+    put(out, format_args!("{:>6}", total.retransmissions));
+}
+
+fn name(line: &SocketLine) -> String {
+    format!("{} → {}", line.last.ends.src, line.last.ends.dst)
+}
+
+/// Bytes with three significant digits.
+fn size(bytes: u64) -> String {
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut shown = "B";
+    for unit in ["kB", "MB", "GB", "TB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1_000.0;
+        shown = unit;
+    }
+    let decimals = match value {
+        _ if value < 9.995 => 2,
+        _ if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {shown}")
+}
+
+/// Where the time of a byte goes, and what may be done about it.
+fn sentence(total: &SocketTotal, is_minimized: bool) -> Option<String> {
+    let shares = total.shares()?;
+    let whole = latency(Some(shares.whole_ns));
+    if shares.whole_ns < SHORT_NS {
+        return Some(format!("Nothing waits long: a byte takes {whole}."));
+    }
+    let percent = |share: f64| (share * 100.0).round();
+    let places = [
+        (
+            shares.sender,
+            "in this host's send buffer",
+            if is_minimized { "" } else { ": try --minimize" },
+        ),
+        (
+            shares.network,
+            "in the network, taken as half of the round trip",
+            "",
+        ),
+        (
+            shares.receiver,
+            "in this host's receive buffer",
+            ": the program reads late",
+        ),
+    ];
+    let (share, place, advice) = places
+        .into_iter()
+        .max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(format!(
+        "{} % of the {whole} that a byte takes it waits {place}{advice}.",
+        percent(share)
+    ))
+}
+
+fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes all");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, Jsonl, Text, samples};
+    use super::*;
+    use crate::{Socket, SocketSummary};
+
+    fn written(mut format: impl Format, sockets: &[Socket], is_minimized: bool) -> String {
+        let mut summary = SocketSummary::new(100);
+        for socket in sockets {
+            summary.add(1_000_000_000, 1_000_000_000, socket);
+        }
+        summary.set_length(2_000_000_000);
+        let end = SocketEnd {
+            end_ns: 2_000_000_000,
+            summary: &summary,
+            is_minimized,
+        };
+        let mut out = Vec::new();
+        format.socket_end(&end, &samples::source(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn both() -> [Socket; 2] {
+        [samples::socket_idle(), samples::socket()]
+    }
+
+    #[test]
+    fn a_line_a_connection_one_for_all_and_where_the_time_goes() {
+        insta::assert_snapshot!(written(Text::default(), &both(), false), @r#"
+         send buf  longest      rtt recv buf  longest         sent     received      sent  received again  connection
+           600 ms   655 ms   380 ms        -        -  9.60 Mbit/s      0 bit/s   1.20 MB       0 B     3  192.0.2.1:44321 → 198.51.100.7:443
+                -        -        -        -        -            -            -         -         -     0  [2001:db8::1]:50000 → [2001:db8:0:1::443]:443
+           600 ms   655 ms   380 ms        -        -  4.80 Mbit/s      0 bit/s   1.20 MB       0 B     3  all 2 connections
+        76 % of the 790 ms that a byte takes it waits in this host's send buffer: try --minimize.
+        "#);
+    }
+
+    #[test]
+    fn what_is_done_already_is_no_advice() {
+        let text = written(Text::default(), &both(), true);
+        assert!(
+            text.contains("send buffer.") && !text.contains("--minimize"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn connections_that_are_not_shown_are_counted() {
+        let sockets: Vec<Socket> = (1..=25)
+            .map(|cookie| {
+                let mut socket = samples::socket();
+                socket.account.cookie = cookie;
+                socket
+            })
+            .collect();
+        let text = written(Text::default(), &sockets, false);
+        assert!(
+            text.contains("all 25 connections, 5 of them not shown"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1 + SHOWN + 2);
+    }
+
+    #[test]
+    fn a_run_without_connections_says_so() {
+        assert_eq!(
+            written(Text::default(), &[], false),
+            "No TCP connections.\n"
+        );
+    }
+
+    #[test]
+    fn an_object_a_connection_and_one_for_all() {
+        insta::assert_snapshot!(written(Jsonl::default(), &both(), false), @r#"
+        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","duration_ns":1000000000,"connections":1,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":9600000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"network_min_rtt_ns":50000000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
+        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","duration_ns":1000000000,"connections":1,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_one_way_ns":null,"sent_bytes":null,"received_bytes":null,"throughput_bps":null,"receive_throughput_bps":null,"retransmissions":0,"out_of_order":null,"sender_share":null,"network_share":null,"receiver_share":null,"network_min_rtt_ns":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}
+        {"type":"socket_summary","schema":"dwell.socket/1","time":"2026-11-21T05:10:02.000000000Z","duration_ns":2000000000,"connections":2,"pid":null,"fd":null,"cookie":null,"src":null,"sport":null,"dst":null,"dport":null,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_one_way_ns":190000000,"sent_bytes":1200000,"received_bytes":0,"throughput_bps":4800000,"receive_throughput_bps":0,"retransmissions":3,"out_of_order":0,"sender_share":0.759494,"network_share":0.240506,"receiver_share":0.0,"network_min_rtt_ns":null,"notsent_lowat":null,"estimator":null,"way":null,"ended":null}
+        "#);
+    }
+}

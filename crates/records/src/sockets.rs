@@ -1,0 +1,361 @@
+//! Connections of `dwell run`: in an interval, and in a run.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+use dwell_engine::socket::{Account, Sum, Totals};
+
+/// An interval of `dwell run` that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Sockets<'a> {
+    /// When it ended, on the source's clock.
+    pub end_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// The connections.
+    pub sockets: &'a [Socket],
+    /// Of text: connections that have lines of their own.
+    pub limit: usize,
+}
+
+/// A connection in an interval.
+#[derive(Debug, Clone, Copy)]
+pub struct Socket {
+    /// What was known of it at the interval's end.
+    pub account: Account,
+    /// What it had counted when the interval began.
+    pub before: SocketCounts,
+}
+
+/// What a connection has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SocketCounts {
+    /// Bytes, and what they waited.
+    pub totals: Totals,
+    /// Segments that were sent again.
+    pub retransmissions: u32,
+    /// Segments that came out of order, where the kernel counts them.
+    pub out_of_order: Option<u32>,
+}
+
+impl From<&Account> for SocketCounts {
+    fn from(account: &Account) -> SocketCounts {
+        SocketCounts {
+            totals: account.totals,
+            retransmissions: account.reading.info.retransmissions,
+            out_of_order: account.reading.info.out_of_order,
+        }
+    }
+}
+
+impl Socket {
+    /// What bytes that left in the interval had waited in the send buffer.
+    pub fn sender(&self) -> Sum {
+        self.account.totals.sender.since(&self.before.totals.sender)
+    }
+
+    /// What bytes that were read in the interval had waited in the receive buffer.
+    pub fn receiver(&self) -> Sum {
+        let receiver = &self.account.totals.receiver;
+        receiver.since(&self.before.totals.receiver)
+    }
+
+    /// Bytes that were acknowledged in the interval; `None` if the kernel does not count them.
+    pub fn acked_bytes(&self) -> Option<u64> {
+        self.account.reading.info.bytes_acked?;
+        let acked = self.account.totals.acked_bytes;
+        Some(acked.saturating_sub(self.before.totals.acked_bytes))
+    }
+
+    /// Bytes that came in order in the interval, likewise.
+    pub fn received_bytes(&self) -> Option<u64> {
+        self.account.reading.info.bytes_received?;
+        let received = self.account.totals.received_bytes;
+        Some(received.saturating_sub(self.before.totals.received_bytes))
+    }
+
+    /// Segments that were sent again in the interval.
+    pub fn retransmissions(&self) -> u32 {
+        let total = self.account.reading.info.retransmissions;
+        total.saturating_sub(self.before.retransmissions)
+    }
+
+    /// Segments that came out of order in the interval.
+    pub fn out_of_order(&self) -> Option<u32> {
+        let total = self.account.reading.info.out_of_order?;
+        Some(total.saturating_sub(self.before.out_of_order.unwrap_or(0)))
+    }
+
+    /// The smoothed round-trip time, once there is one.
+    pub fn rtt_ns(&self) -> Option<u64> {
+        let rtt_us = self.account.reading.info.rtt_us;
+        (rtt_us > 0).then(|| u64::from(rtt_us) * 1_000)
+    }
+
+    /// The least round-trip time that the kernel remembers.
+    pub fn min_rtt_ns(&self) -> Option<u64> {
+        let rtt_us = self.account.reading.info.min_rtt_us;
+        rtt_us.map(|rtt_us| u64::from(rtt_us) * 1_000)
+    }
+
+    /// The slow-start threshold in segments, after a first loss.
+    pub fn ssthresh(&self) -> Option<u32> {
+        const INFINITE: u32 = 0x7fff_ffff;
+        Some(self.account.reading.info.ssthresh).filter(|segments| (1..INFINITE).contains(segments))
+    }
+
+    /// The congestion window in segments.
+    pub fn cwnd(&self) -> Option<u32> {
+        Some(self.account.reading.info.cwnd).filter(|&segments| segments > 0)
+    }
+
+    /// True if bytes went anywhere or wait.
+    pub fn is_active(&self) -> bool {
+        self.bytes() > 0 || self.sender().bytes > 0 || self.account.waiting_ns.is_some()
+    }
+
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        let (acked, received) = (self.acked_bytes(), self.received_bytes());
+        acked.unwrap_or(0).saturating_add(received.unwrap_or(0))
+    }
+}
+
+/// Bits a second.
+pub(crate) fn rate_bps(bytes: u64, length_ns: u64) -> Option<u64> {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000;
+    bits.checked_div(u128::from(length_ns))
+        .map(|bps| u64::try_from(bps).unwrap_or(u64::MAX))
+}
+
+/// The end of `dwell run`.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketEnd<'a> {
+    /// When, on the source's clock.
+    pub end_ns: u64,
+    /// What was measured.
+    pub summary: &'a SocketSummary,
+    /// Delays were shortened already.
+    pub is_minimized: bool,
+}
+
+/// Collects the connections of a run in bounded memory.
+#[derive(Debug, Clone)]
+pub struct SocketSummary {
+    limit: usize,
+    lines: HashMap<u64, SocketLine>,
+    /// Those beyond the limit.
+    other: u64,
+    all: SocketTotal,
+}
+
+/// A connection in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketLine {
+    /// What was known of it last.
+    pub last: Account,
+    /// When that was told, on the source's clock.
+    pub end_ns: u64,
+    /// What it did.
+    pub total: SocketTotal,
+}
+
+/// What one connection or all of them did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SocketTotal {
+    /// For how long it was watched.
+    pub length_ns: u64,
+    /// What bytes that left had waited in the send buffer.
+    pub sender: Sum,
+    /// The longest that one was seen to.
+    pub sender_max_ns: Option<u64>,
+    /// What bytes that were read had waited in the receive buffer.
+    pub receiver: Sum,
+    /// The longest.
+    pub receiver_max_ns: Option<u64>,
+    /// Smoothed round-trip times, each as often as bytes went while it held.
+    pub network: Sum,
+    /// Bytes that were acknowledged.
+    pub acked_bytes: Option<u64>,
+    /// Bytes that came in order.
+    pub received_bytes: Option<u64>,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
+    /// Segments that came out of order.
+    pub out_of_order: Option<u64>,
+}
+
+/// Where the time of a byte goes, in parts of 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// In the send buffer of this host.
+    pub sender: f64,
+    /// On one way through the network: half of the round trip.
+    pub network: f64,
+    /// In the receive buffer of this host.
+    pub receiver: f64,
+    /// All of it.
+    pub whole_ns: u64,
+}
+
+impl SocketSummary {
+    /// Keeps at most `limit` connections apart; each takes about 600 bytes.
+    pub fn new(limit: usize) -> SocketSummary {
+        SocketSummary {
+            limit,
+            lines: HashMap::new(),
+            other: 0,
+            all: SocketTotal::default(),
+        }
+    }
+
+    /// Adds an interval that ended at `end_ns`.
+    pub fn add(&mut self, end_ns: u64, length_ns: u64, socket: &Socket) {
+        self.all.add(0, socket);
+        let cookie = socket.account.cookie;
+        if !self.lines.contains_key(&cookie) && self.lines.len() >= self.limit {
+            self.other += u64::from(socket.account.ended);
+            return;
+        }
+        let line = self.lines.entry(cookie).or_insert_with(|| SocketLine {
+            last: socket.account,
+            end_ns,
+            total: SocketTotal::default(),
+        });
+        line.last = socket.account;
+        line.end_ns = end_ns;
+        line.total.add(length_ns, socket);
+    }
+
+    /// The run was so long.
+    pub fn set_length(&mut self, length_ns: u64) {
+        self.all.length_ns = length_ns;
+    }
+
+    /// The connections, most bytes first.
+    pub fn lines(&self) -> Vec<&SocketLine> {
+        let mut lines: Vec<_> = self.lines.values().collect();
+        lines.sort_unstable_by_key(|line| (Reverse(line.total.bytes()), line.last.cookie));
+        lines
+    }
+
+    /// What all did together.
+    pub fn all(&self) -> &SocketTotal {
+        &self.all
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> u64 {
+        self.lines.len() as u64 + self.other
+    }
+
+    /// Connections beyond the limit, which have ended.
+    pub fn untold(&self) -> u64 {
+        self.other
+    }
+}
+
+impl SocketTotal {
+    fn add(&mut self, length_ns: u64, socket: &Socket) {
+        let (sender, receiver) = (socket.sender(), socket.receiver());
+        let peaks = &socket.account.peaks;
+        self.length_ns = self.length_ns.saturating_add(length_ns);
+        join(&mut self.sender, &sender);
+        join(&mut self.receiver, &receiver);
+        self.sender_max_ns = self.sender_max_ns.max(peaks.sender_ns);
+        self.receiver_max_ns = self.receiver_max_ns.max(peaks.receiver_ns);
+        if let Some(rtt_ns) = socket.rtt_ns() {
+            let bytes = socket.bytes();
+            let network = Sum {
+                samples: 1,
+                bytes,
+                ns_bytes: rtt_ns as f64 * bytes as f64,
+            };
+            join(&mut self.network, &network);
+        }
+        add(&mut self.acked_bytes, socket.acked_bytes());
+        add(&mut self.received_bytes, socket.received_bytes());
+        add(&mut self.out_of_order, socket.out_of_order().map(u64::from));
+        self.retransmissions += u64::from(socket.retransmissions());
+    }
+
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        let (acked, received) = (self.acked_bytes, self.received_bytes);
+        acked.unwrap_or(0).saturating_add(received.unwrap_or(0))
+    }
+
+    /// Where the time of bytes goes, of both directions together.
+    pub fn shares(&self) -> Option<Shares> {
+        let network = self.network.ns_bytes / 2.0;
+        let whole = self.sender.ns_bytes + network + self.receiver.ns_bytes;
+        let bytes = self.bytes();
+        (bytes > 0 && whole > 0.0).then(|| Shares {
+            sender: self.sender.ns_bytes / whole,
+            network: network / whole,
+            receiver: self.receiver.ns_bytes / whole,
+            whole_ns: (whole / bytes as f64) as u64,
+        })
+    }
+}
+
+fn join(to: &mut Sum, more: &Sum) {
+    to.samples = to.samples.saturating_add(more.samples);
+    to.bytes = to.bytes.saturating_add(more.bytes);
+    to.ns_bytes += more.ns_bytes;
+}
+
+/// What is not known adds nothing.
+fn add(to: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *to = Some(to.unwrap_or(0).saturating_add(more));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::samples::{socket, socket_idle};
+
+    #[test]
+    fn the_time_of_bytes_is_shared_by_the_places_where_they_are() {
+        let mut summary = SocketSummary::new(10);
+        summary.add(1_000_000_000, 1_000_000_000, &socket());
+        let shares = summary.all().shares().unwrap();
+        // 600 ms in the send buffer, half of 380 ms on the way.
+        assert_eq!(shares.whole_ns, 790_000_000);
+        assert!((shares.sender - 600.0 / 790.0).abs() < 1e-9, "{shares:?}");
+        assert!((shares.network - 190.0 / 790.0).abs() < 1e-9, "{shares:?}");
+        assert_eq!(shares.receiver, 0.0);
+    }
+
+    #[test]
+    fn without_bytes_nobody_knows_where_time_goes() {
+        let mut summary = SocketSummary::new(10);
+        assert_eq!(summary.all().shares(), None);
+        summary.add(1_000_000_000, 1_000_000_000, &socket_idle());
+        assert_eq!(summary.all().shares(), None);
+        assert!(!socket_idle().is_active() && socket().is_active());
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_are_counted_in_the_whole() {
+        let mut summary = SocketSummary::new(2);
+        for cookie in 1..=5 {
+            let mut socket = socket();
+            socket.account.cookie = cookie;
+            socket.account.ended = true;
+            summary.add(1_000_000_000, 1_000_000_000, &socket);
+        }
+        assert_eq!(summary.lines().len(), 2);
+        assert_eq!((summary.connections(), summary.untold()), (5, 3));
+        assert_eq!(summary.all().acked_bytes, Some(5 * 1_200_000));
+    }
+
+    #[test]
+    fn what_was_counted_before_the_interval_is_not_of_it() {
+        let mut socket = socket();
+        socket.before = SocketCounts::from(&socket.account);
+        assert_eq!((socket.bytes(), socket.retransmissions()), (0, 0));
+        assert_eq!(socket.sender().mean_ns(), None);
+    }
+}
