@@ -38,7 +38,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     match Cli::parse().verb.run() {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => report(&failure),
     }
 }

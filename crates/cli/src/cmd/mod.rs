@@ -7,11 +7,14 @@ mod lab;
 mod report;
 mod response;
 mod rtt;
+mod run;
 mod stack;
+
+use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -19,6 +22,7 @@ pub enum Verb {
     Rtt(Box<rtt::Args>),
     Response(Box<response::Args>),
     Stack(Box<stack::Args>),
+    Run(Box<run::Args>),
     Agent(Box<agent::Args>),
     Collect(Box<collect::Args>),
     Report(report::Args),
@@ -27,9 +31,10 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Does it.
-    pub fn run(self) -> Result<Exit, Failure> {
-        match self {
+    /// Does it, and tells what to exit with.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let exit = match self {
+            Verb::Run(args) => return run::run(&args),
             Verb::Rtt(args) => rtt::run(&args),
             Verb::Response(args) => response::run(&args),
             Verb::Stack(args) => stack::run(&args),
@@ -38,6 +43,7 @@ impl Verb {
             Verb::Report(args) => report::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
-        }
+        };
+        exit.map(ExitCode::from)
     }
 }

@@ -55,6 +55,11 @@ fn stack_help() {
 }
 
 #[test]
+fn run_help() {
+    insta::assert_snapshot!(help(&["run", "--help"]));
+}
+
+#[test]
 fn agent_help() {
     insta::assert_snapshot!(help(&["agent", "--help"]));
 }

@@ -24,6 +24,7 @@ mod records;
 mod report;
 mod response;
 mod response_live;
+mod run;
 mod stack;
 mod stack_baseline;
 mod stack_choice;

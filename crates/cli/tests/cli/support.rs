@@ -69,6 +69,11 @@ pub fn run(command: &mut Command, input: &[u8]) -> Run {
     run
 }
 
+/// Starts a command, and reads its outputs while it runs.
+pub fn start(command: &mut Command) -> Process {
+    Process::new(Killed(prepare(command).spawn().unwrap()))
+}
+
 /// The same everywhere: neither terminal nor environment decides how a text is wrapped.
 pub fn prepare(command: &mut Command) -> &mut Command {
     command

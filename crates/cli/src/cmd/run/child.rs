@@ -1,0 +1,298 @@
+//! The program runs, and dwell looks on.
+
+use std::{
+    fs, io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{self, Child, Command, ExitStatus},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use dwell_socket::{
+    outside::{self, Outside, Whose},
+    table::{self, Table},
+};
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use signal_hook::{
+    consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+    iterator::{SignalsInfo, exfiltrator::origin::WithOrigin},
+    low_level::siginfo::Origin,
+};
+
+use super::{
+    Args, library,
+    notes::Notes,
+    print::Printer,
+    program::Program,
+    watcher::{self, Watcher},
+};
+use crate::{
+    exit::{Exit, Failure},
+    stop::Stop,
+};
+
+/// Runs the program to its end, and returns what dwell is to exit with.
+pub fn run(args: &Args) -> Result<u8, Failure> {
+    let name = args.command.first().ok_or_else(|| {
+        Failure::usage(anyhow!(
+            "name a program to run, as in `dwell run -- curl URL`"
+        ))
+    })?;
+    let program = Program::find(name)?;
+    let mut printer = Printer::open(args)?;
+    let library = match (&program.closed, args.outside) {
+        (_, true) => None,
+        (Some(why), false) => {
+            tell_outside(&printer, args, why);
+            None
+        }
+        (None, false) => match library::find(args)? {
+            Ok(library) => Some(library),
+            Err(why) => {
+                tell_outside(&printer, args, &why);
+                None
+            }
+        },
+    };
+    let mut command = Command::new(&program.path);
+    command.arg0(name).args(&args.command[1..]);
+    let mut inside = None;
+    if let Some(library) = &library {
+        let made = Table::create(&args.table_config());
+        let table = made.map_err(no_table)?;
+        let (variable, value) = library::preload(library);
+        command.env(variable, value);
+        command.env(table::VARIABLE, table.path());
+        inside = Some(table);
+    }
+    let outside = Outside::start(
+        Whose::Tree(process::id()),
+        watcher::config(args, inside.is_some()),
+    );
+    let outside = look_on(outside, inside.is_some(), &printer)?;
+    let notes = Notes::new(args, inside.is_some());
+    let events = listen()?;
+    let mut child = command.spawn().map_err(|error| not_started(name, &error))?;
+    let mut run = Run {
+        watcher: Watcher::new(inside, outside),
+        notes,
+        printer: &mut printer,
+        interval: args.interval,
+        until: args
+            .duration
+            .and_then(|time| Instant::now().checked_add(time)),
+    };
+    let status = run.until_end(&mut child, &events)?;
+    Ok(exit_status(status))
+}
+
+/// Looks at a process that runs already.
+pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
+    let whose = Whose::Tree(pid);
+    whose.check().map_err(|error| {
+        let exit = match error {
+            outside::Error::NoProcess { .. } => Exit::Usage,
+            _ => Exit::Host,
+        };
+        Failure::new(exit, error)
+    })?;
+    let mut printer = Printer::open(args)?;
+    let stop = Stop::listen(args.duration)?;
+    let outside = Outside::start(whose, watcher::config(args, false));
+    let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
+    let mut run = Run {
+        watcher: Watcher::new(None, Some(outside)),
+        notes: Notes::new(args, false),
+        printer: &mut printer,
+        interval: args.interval,
+        until: None,
+    };
+    // What they counted before is not of this run.
+    run.watcher.take();
+    run.until_stopped(&stop)?;
+    Ok(Exit::Done)
+}
+
+fn no_table(error: table::Error) -> Failure {
+    let exit = match error {
+        table::Error::Congestion { .. } => Exit::Usage,
+        table::Error::Memory { .. } => Exit::Host,
+    };
+    Failure::new(exit, error)
+}
+
+fn tell_outside(printer: &Printer, args: &Args, why: &str) {
+    printer.note(&format!("connections are measured from outside: {why}"));
+    if args.minimize || args.congestion.is_some() {
+        printer.note("nothing is set on connections that are only looked at from outside");
+    }
+}
+
+/// Nothing is measured without the kernel's answers, unless a library does it.
+fn look_on(
+    outside: Result<Outside, outside::Error>,
+    is_inside: bool,
+    printer: &Printer,
+) -> Result<Option<Outside>, Failure> {
+    match outside {
+        Ok(outside) => Ok(Some(outside)),
+        Err(error) if is_inside => {
+            printer.note(&format!(
+                "{error}; only connections of programs with libdwell are measured"
+            ));
+            Ok(None)
+        }
+        Err(error) => Err(Failure::new(Exit::Host, error)),
+    }
+}
+
+fn not_started(name: &std::ffi::OsStr, error: &io::Error) -> Failure {
+    let shown = name.display();
+    Failure::usage(match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOEXEC) => anyhow!(
+            "cannot run {shown}: it is neither a program of this host nor a script that begins with #!"
+        ),
+        _ => anyhow!("cannot run {shown}: {error}"),
+    })
+}
+
+/// 128 and its number after a signal, as shells say it.
+fn exit_status(status: ExitStatus) -> u8 {
+    let code = match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 1,
+    };
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Signals from now on. Those that are ignored, as under nohup, stay so, as the program inherits that.
+fn listen() -> Result<Receiver<Origin>, Failure> {
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    let failed = |error: io::Error| Failure::new(Exit::Host, error);
+    let ignored = ignored().map_err(failed)?;
+    let heard = signals.into_iter();
+    let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let signals: Vec<i32> = heard.chain([SIGCHLD]).collect();
+    let mut signals = SignalsInfo::<WithOrigin>::new(signals).map_err(failed)?;
+    let (sender, events) = mpsc::channel();
+    let tell = move || {
+        for origin in signals.forever() {
+            if sender.send(origin).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("signals".into());
+    thread.spawn(tell).map_err(failed)?;
+    Ok(events)
+}
+
+/// A bit a signal, from SIGHUP on.
+fn ignored() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| {
+        let mask = line.strip_prefix("SigIgn:")?.trim();
+        u64::from_str_radix(mask, 16).ok()
+    });
+    Ok(mask.unwrap_or(0))
+}
+
+struct Run<'a> {
+    watcher: Watcher,
+    notes: Notes,
+    printer: &'a mut Printer,
+    interval: Duration,
+    until: Option<Instant>,
+}
+
+impl Run<'_> {
+    fn until_end(
+        &mut self,
+        child: &mut Child,
+        events: &Receiver<Origin>,
+    ) -> Result<ExitStatus, Failure> {
+        let mut next = Instant::now() + self.interval;
+        let mut measures = true;
+        loop {
+            let ended = child.try_wait();
+            let ended = ended.map_err(|error| Failure::new(Exit::Host, error))?;
+            let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+            if measures && (ended.is_some() || is_over) {
+                self.end()?;
+                measures = false;
+            }
+            if let Some(status) = ended {
+                return Ok(status);
+            }
+            let wait = match measures {
+                true => self.step(&mut next)?,
+                false => self.interval,
+            };
+            match events.recv_timeout(wait) {
+                Ok(origin) => forward(child, &origin),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
+            }
+        }
+    }
+
+    fn until_stopped(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let mut next = Instant::now() + self.interval;
+        let has_ended = |watcher: &Watcher| match &watcher.outside {
+            Some(outside) => outside.has_ended(),
+            None => true,
+        };
+        while !stop.is_asked() && !has_ended(&self.watcher) {
+            let wait = self.step(&mut next)?;
+            thread::sleep(wait);
+        }
+        self.end()
+    }
+
+    /// Does what is due. Returns how long there is nothing to do.
+    fn step(&mut self, next: &mut Instant) -> Result<Duration, Failure> {
+        let wait = self.watcher.poll()?;
+        let now = Instant::now();
+        if now >= *next {
+            self.tell_interval()?;
+            // After a pause, as of a stopped terminal, intervals are not made up for.
+            *next = (*next + self.interval).max(now);
+        }
+        Ok(wait.min(next.saturating_duration_since(Instant::now())))
+    }
+
+    fn tell_interval(&mut self) -> Result<(), Failure> {
+        let sockets = self.watcher.take();
+        self.notes.look(&sockets, &self.watcher, self.printer);
+        self.printer.interval(&sockets)
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.watcher.poll_last()?;
+        self.tell_interval()?;
+        self.printer.end()?;
+        if let Some(table) = &self.watcher.table {
+            self.notes.end(&table.counts(), self.printer);
+        }
+        Ok(())
+    }
+}
+
+/// Hands on a signal that somebody sent to dwell. What a terminal sends, the program gets from it too.
+fn forward(child: &Child, origin: &Origin) {
+    if origin.signal == SIGCHLD || origin.process.is_none() {
+        return;
+    }
+    let pid = i32::try_from(child.id()).map(Pid::from_raw);
+    if let (Ok(pid), Ok(signal)) = (pid, Signal::try_from(origin.signal)) {
+        // Not collected yet, so the number is still that of the program.
+        let _ = kill(pid, signal);
+    }
+}

@@ -1,0 +1,143 @@
+//! Where figures go: to standard error or a file, interval by interval or at the end.
+
+use std::{fs::File, io::stderr, os::fd::AsFd, path::Path};
+
+use anyhow::anyhow;
+use dwell_records::{
+    Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry,
+};
+
+use super::{Args, Format, live_line::LiveLine};
+use crate::{
+    exit::{Exit, Failure},
+    source::{clock, monotonic_ns},
+    tell::tell,
+};
+
+/// Connections that have a line of their own in an interval of text.
+const LINES: usize = 16;
+/// Connections that the summary keeps apart.
+const KEPT: usize = 20_000;
+
+/// Tells what is measured. What cannot be written ends the telling, and not the program.
+pub struct Printer {
+    /// `None` once it could not be written.
+    output: Option<Output>,
+    live: LiveLine,
+    summary: SocketSummary,
+    only_summary: bool,
+    is_minimized: bool,
+    begun_ns: u64,
+    /// When the interval began.
+    since_ns: u64,
+}
+
+impl Printer {
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn open(args: &Args) -> Result<Printer, Failure> {
+        let format = match args.format {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+        };
+        let format = entry(format).expect("a format of this name");
+        let sink = match &args.output {
+            Some(path) => file(path)?,
+            None => standard_error()?,
+        };
+        let source = Source {
+            clock: clock()?,
+            ..Source::default()
+        };
+        let now_ns = monotonic_ns()?;
+        Ok(Printer {
+            output: Some(Output::new((format.new)(), sink, source)),
+            live: LiveLine::new(args),
+            summary: SocketSummary::new(KEPT),
+            only_summary: args.summary,
+            is_minimized: args.minimize,
+            begun_ns: now_ns,
+            since_ns: now_ns,
+        })
+    }
+
+    /// Tells an interval that is over.
+    pub fn interval(&mut self, sockets: &[Socket]) -> Result<(), Failure> {
+        let end_ns = monotonic_ns()?;
+        let length_ns = end_ns.saturating_sub(self.since_ns);
+        self.since_ns = end_ns;
+        for socket in sockets {
+            self.summary.add(end_ns, length_ns, socket);
+        }
+        self.live.show(sockets, length_ns);
+        if self.only_summary {
+            return Ok(());
+        }
+        let clock = clock()?;
+        self.write(|output| {
+            output.source_mut().clock = clock;
+            output.sockets(&Sockets {
+                end_ns,
+                length_ns,
+                sockets,
+                limit: LINES,
+            })?;
+            output.flush()
+        });
+        Ok(())
+    }
+
+    /// Tells of the whole run.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        let end_ns = monotonic_ns()?;
+        self.summary
+            .set_length(end_ns.saturating_sub(self.begun_ns));
+        let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
+        let is_minimized = self.is_minimized;
+        self.live.clear();
+        self.write(|output| {
+            output.socket_end(&SocketEnd {
+                end_ns,
+                summary: &summary,
+                is_minimized,
+            })?;
+            output.flush()
+        });
+        Ok(())
+    }
+
+    /// Says something about the measurement itself.
+    pub fn note(&self, words: &str) {
+        self.live.around(|| tell(words));
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut Output) -> Result<(), SinkError>) {
+        let Some(output) = &mut self.output else {
+            return;
+        };
+        if let Err(error) = self.live.around(|| write(output)) {
+            self.output = None;
+            if error.exit_status() != 0 {
+                self.note(&error.to_string());
+            }
+        }
+    }
+}
+
+fn file(path: &Path) -> Result<Sink, Failure> {
+    let shown = path.display();
+    let file = File::create(path).map_err(|error| {
+        Failure::usage(anyhow!(
+            "cannot write to {shown}: {error}; nothing was started: name a file that can be written"
+        ))
+    })?;
+    Ok(Sink::new(shown.to_string(), Box::new(file), Flush::Full))
+}
+
+fn standard_error() -> Result<Sink, Failure> {
+    let own = stderr().as_fd().try_clone_to_owned();
+    let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
+    let write = Box::new(File::from(own));
+    Ok(Sink::new("standard error", write, Flush::Full))
+}
