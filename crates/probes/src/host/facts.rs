@@ -100,6 +100,12 @@ pub enum Fact {
     Forwarding,
     /// Packets can be sent to a queue of user space.
     PacketQueue,
+    /// The kernel tells of sockets by netlink.
+    SockDiag,
+    /// Of a TCP socket, it counts the bytes that have left.
+    TcpCounts,
+    /// Users may choose the congestion control bbr.
+    Bbr,
     /// A program is on the search path.
     Program(&'static str),
 }
@@ -151,6 +157,9 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::Veth, "veth", "veth devices", "sudo modprobe veth"),
     (Fact::Forwarding, "forwarding", "IP forwarding in namespaces", "run it where /proc/sys/net is writable (container: --privileged)"),
     (Fact::PacketQueue, "packet-queue", "NFQUEUE by iptables-legacy", "sudo modprobe -a iptable_mangle ip6table_mangle xt_NFQUEUE nfnetlink_queue"),
+    (Fact::SockDiag, "sock-diag", "netlink sock_diag", "sudo modprobe -a inet_diag tcp_diag"),
+    (Fact::TcpCounts, "tcp-counts", "TCP_INFO counts bytes sent", "a kernel that counts them (mainline: 4.19)"),
+    (Fact::Bbr, "bbr", "congestion control bbr allowed", "sudo modprobe tcp_bbr"),
 ];
 
 /// Programs that the lab runs, and the Debian packages that have them.

@@ -52,6 +52,8 @@ pub(super) const VERBS: &[Verb] = &[
     Verb { name: "agent", needs: &[STACK_NEEDS, AGENT_NEEDS], unfit: |_| None },
     Verb { name: "collect", needs: &[COLLECT_NEEDS], unfit: |_| None },
     Verb { name: "report", needs: &[], unfit: |_| None },
+    Verb { name: "run", needs: &[RUN_NEEDS], unfit: |_| None },
+    Verb { name: "run --congestion bbr", needs: &[RUN_NEEDS, BBR_NEEDS], unfit: |_| None },
     Verb { name: "lab", needs: &[LAB_NEEDS], unfit: |_| None },
     Verb { name: "lab demo", needs: &[LAB_NEEDS, TRAFFIC_NEEDS, RTT_NEEDS], unfit: |_| None },
     Verb { name: "lab response", needs: &[LAB_NEEDS, LOAD_NEEDS, RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
@@ -119,6 +121,18 @@ const AGENT_NEEDS: &[Need] = &[
 const COLLECT_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::ClockPrograms], serves: "compares clocks of agents", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
     Need { any_of: &[Fact::XdpAttach], serves: "compares clocks past queues", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
+];
+
+/// No privilege.
+#[rustfmt::skip]
+const RUN_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", without: Without::Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
+    Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", without: Without::Degraded("delays are estimated from segments, as with --estimator paper") },
+];
+
+#[rustfmt::skip]
+const BBR_NEEDS: &[Need] = &[
+    Need { any_of: &[Fact::Bbr], serves: "shortens queues in the network", without: Without::Impossible("the kernel refuses it to users") },
 ];
 
 #[rustfmt::skip]
@@ -431,6 +445,21 @@ mod tests {
         assert_eq!(verdict(&plan, "report").state, State::Works);
     }
 
+    #[test]
+    fn run_needs_no_privilege_and_says_what_it_cannot_tell() {
+        let worse = |missing, what| {
+            let verdict = verdict(&plan(&without(&[missing])), "run").clone();
+            assert_eq!(verdict.state, State::Degraded);
+            assert!(verdict.reasons[0].text.contains(what), "{verdict:?}");
+        };
+        worse(Fact::SockDiag, "no --attach");
+        worse(Fact::TcpCounts, "from segments");
+        let plan = plan(&without(&[Fact::Bbr]));
+        assert_eq!(verdict(&plan, "run").state, State::Works);
+        let bbr = verdict(&plan, "run --congestion bbr");
+        assert_eq!(bbr.state, State::Impossible);
+    }
+
     /// As it is for a user without privilege: nothing can be tried.
     #[test]
     fn without_privilege_replay_is_left_and_each_missing_capability_is_named() {
@@ -461,7 +490,9 @@ mod tests {
         let plan = plan(&facts);
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
-                "rtt -r" | "response -r" | "report" => State::Works,
+                "rtt -r" | "response -r" | "report" | "run" | "run --congestion bbr" => {
+                    State::Works
+                }
                 "collect" => State::Degraded,
                 _ => State::Impossible,
             };

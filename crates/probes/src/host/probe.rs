@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use dwell_socket::outside::{self, TrialError};
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
@@ -23,6 +24,7 @@ pub fn probe(only: Option<&Interface>) -> Facts {
     let mut answers = files(mounts.as_deref());
     answers.extend(capabilities());
     answers.extend(trials::run(cgroup.as_deref()));
+    answers.extend(sockets());
     for fact in Fact::all() {
         if let Fact::Program(name) = fact {
             let answer = match find_program(name) {
@@ -100,6 +102,45 @@ fn capabilities() -> Vec<(Fact, Answer)> {
         Answer::new(Some(Uid::effective().is_root()), ""),
     ));
     answers
+}
+
+/// What the kernel tells of a connection of this process with itself.
+fn sockets() -> [(Fact, Answer); 3] {
+    let (answers, counts) = match outside::trial() {
+        Ok(info) => {
+            let counts = info.bytes_sent.is_some();
+            (Answer::yes(""), Answer::new(Some(counts), ""))
+        }
+        Err(error @ (TrialError::Connect(_) | TrialError::Missing)) => {
+            let why = error.to_string();
+            (Answer::unknown(&why), Answer::unknown(why))
+        }
+        Err(TrialError::Kernel(error)) => {
+            let untold = Answer::unknown("sock_diag does not tell");
+            (Answer::no(error.to_string()), untold)
+        }
+    };
+    [
+        (Fact::SockDiag, answers),
+        (Fact::TcpCounts, counts),
+        (Fact::Bbr, bbr()),
+    ]
+}
+
+fn bbr() -> Answer {
+    let has = |list: &str| {
+        let names = read(&format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control"))?;
+        Some(names.split(' ').any(|name| name == "bbr"))
+    };
+    match (has("allowed"), has("available")) {
+        (Some(false), Some(true)) => Answer {
+            remedy: Some(
+                "sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'".into(),
+            ),
+            ..Answer::no("for root only")
+        },
+        (allowed, _) => Answer::new(allowed, ""),
+    }
 }
 
 /// What files of the kernel tell.
