@@ -60,8 +60,9 @@ fn beside(name: &str) -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let folder = program.parent()?;
     let places = [
-        folder.join(name),
+        // Of cargo: what lies above it may be older.
         folder.join("deps").join(name),
+        folder.join(name),
         folder.join("../lib/dwell").join(name),
     ];
     places.into_iter().find(|path| path.is_file())

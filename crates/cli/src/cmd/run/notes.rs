@@ -81,8 +81,9 @@ impl Notes {
     pub fn end(&self, counts: &Counts, printer: &Printer) {
         if self.wants_inside && counts.processes == 0 {
             printer.note(
-                "no program could use libdwell: connections were measured from outside. A dwell \
-                 with capabilities of its own (setcap) keeps it from them: run one without",
+                "no program could use libdwell: connections were measured from outside. Take the \
+                 library of this dwell's own version, and a dwell without capabilities of its own \
+                 (setcap), as these keep it from programs",
             );
         }
         let lines = [
