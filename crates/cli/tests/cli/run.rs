@@ -274,8 +274,9 @@ fn what_a_server_that_does_not_read_makes_a_program_wait_is_told() {
     assert_eq!(records.last().unwrap()["ended"], true, "{records:#?}");
     let summary = of_port(&figures, "socket_summary", port);
     assert_eq!(summary.len(), 1);
+    // TCP acknowledges the FIN as a byte.
     let sent = summary[0]["sent_bytes"].as_u64().unwrap();
-    assert!(sent > 0 && sent <= MUCH as u64, "{summary:#?}");
+    assert!(sent > 0 && sent <= MUCH as u64 + 1, "{summary:#?}");
 }
 
 #[test]
