@@ -6,7 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use crate::trace::{Trace, TraceCursor};
-use crate::{BitsPerSecond, Bytes, Nanos, Probability};
+use crate::{BitsPerSecond, Bytes, Nanos, Phases, Probability};
 
 /// One direction of a link, as asked for. The default is a perfect one: no delay, no limit, no loss.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct LinkSpec {
     /// Delivery trace that serves the queue in place of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
+    /// Times in which rate or delay are others. A `trace` goes before their rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Phases>,
     /// Seed of all that is random in this direction.
     pub seed: u64,
 }
@@ -90,6 +93,7 @@ impl LinkSpec {
 #[derive(Debug)]
 pub struct Link {
     spec: LinkSpec,
+    start: Nanos,
     service: Service,
     waiting: VecDeque<(Nanos, Bytes)>,
     waiting_bytes: Bytes,
@@ -103,19 +107,24 @@ pub struct Link {
 enum Service {
     Unlimited,
     Rate { rate: BitsPerSecond, free_at: Nanos },
+    Phases { phases: Phases, free_at: Nanos },
     Trace(TraceCursor),
 }
 
 impl Link {
-    /// A link whose trace, if it has one, begins at `start`.
+    /// A link whose trace or phases, if it has any, begin at `start`.
     pub fn new(spec: LinkSpec, start: Nanos) -> Self {
-        let service = match (&spec.trace, spec.rate_bits_per_second) {
-            (Some(trace), _) => Service::Trace(TraceCursor::new(trace.clone(), start)),
-            (None, Some(rate)) => Service::Rate {
+        let service = match (&spec.trace, &spec.phases, spec.rate_bits_per_second) {
+            (Some(trace), ..) => Service::Trace(TraceCursor::new(trace.clone(), start)),
+            (None, Some(phases), _) => Service::Phases {
+                phases: phases.clone(),
+                free_at: start,
+            },
+            (None, None, Some(rate)) => Service::Rate {
                 rate,
                 free_at: Nanos::ZERO,
             },
-            (None, None) => Service::Unlimited,
+            (None, None, None) => Service::Unlimited,
         };
         let generator = |purpose: u64| {
             Xoshiro256PlusPlus::seed_from_u64(spec.seed.wrapping_mul(3).wrapping_add(purpose))
@@ -128,6 +137,7 @@ impl Link {
             waiting: VecDeque::new(),
             waiting_bytes: Bytes(0),
             last_delivery: Nanos::ZERO,
+            start,
             spec,
         }
     }
@@ -156,6 +166,12 @@ impl Link {
                 *free_at = now.max(*free_at) + rate.serialization(bytes);
                 *free_at
             }
+            Service::Phases { phases, free_at } => {
+                let begin = now.max(*free_at).since(self.start);
+                let rate = self.spec.rate_bits_per_second;
+                *free_at = self.start + phases.serve(begin, bytes, rate);
+                *free_at
+            }
             Service::Trace(cursor) => cursor.serve(now, bytes),
         };
         if departure > now {
@@ -165,7 +181,7 @@ impl Link {
         // The upper 64 bits of the product spread the draw over 0 to jitter, both ends included.
         let jitter = (u128::from(jitter) * (u128::from(self.spec.jitter_ns.0) + 1)) >> 64;
         let in_order =
-            (departure + self.spec.delay_ns + Nanos(jitter as u64)).max(self.last_delivery);
+            (departure + self.delay_at(departure) + Nanos(jitter as u64)).max(self.last_delivery);
         match self.spec.reorder {
             Some(reorder) if reorder.probability.hits(held) => {
                 Fate::Deliver(in_order + reorder.extra_ns)
@@ -175,6 +191,14 @@ impl Link {
                 Fate::Deliver(in_order)
             }
         }
+    }
+
+    fn delay_at(&self, departure: Nanos) -> Nanos {
+        let phases = self.spec.phases.as_ref();
+        let phase = phases.map(|phases| phases.at(departure.since(self.start)).0);
+        phase
+            .and_then(|phase| phase.delay_ns)
+            .unwrap_or(self.spec.delay_ns)
     }
 
     fn release_until(&mut self, now: Nanos) {
@@ -191,6 +215,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Phase;
 
     const MS: u64 = 1_000_000;
     const FULL: Bytes = Bytes(1500);
@@ -403,5 +428,31 @@ mod tests {
             Fate::Drop(DropReason::QueueFull)
         );
         assert_eq!(link.offer(at(103), Bytes(1504)), Fate::Deliver(at(109)));
+    }
+
+    #[test]
+    fn a_link_with_phases_changes_its_rate_and_its_delay_by_them() {
+        let phase = |mbit: u64, delay_ns| Phase {
+            lasts_ns: at(10),
+            rate_bits_per_second: BitsPerSecond::new(mbit * 1_000_000),
+            delay_ns,
+        };
+        let spec = LinkSpec {
+            delay_ns: at(1),
+            phases: Some(
+                vec![phase(10, None), phase(50, Some(at(20)))]
+                    .try_into()
+                    .unwrap(),
+            ),
+            queue: Some(QueueLimit::Packets(2)),
+            ..LinkSpec::default()
+        };
+        let mut link = Link::new(spec, at(100));
+        assert_eq!(link.offer(at(105), FULL), Fate::Deliver(Nanos(107_200_000)));
+        assert_eq!(link.offer(at(105), FULL), Fate::Deliver(Nanos(108_400_000)));
+        assert_eq!(link.offer(at(105), FULL), Fate::Drop(DropReason::QueueFull));
+        assert_eq!(link.offer(at(115), FULL), Fate::Deliver(Nanos(135_240_000)));
+        // The delay falls, and packets keep their order.
+        assert_eq!(link.offer(at(121), FULL), Fate::Deliver(Nanos(135_240_000)));
     }
 }
