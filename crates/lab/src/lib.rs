@@ -8,6 +8,7 @@
 //! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
 //! removes what a killed one left ([`list`]).
 
+mod chart;
 pub mod demo;
 mod emulator;
 mod error;
@@ -17,9 +18,11 @@ mod link;
 mod namespace;
 mod nfqueue;
 mod pair;
+mod part;
 mod phases;
 mod registry;
 mod signals;
+pub mod socket;
 pub mod stack;
 mod topology;
 mod trace;

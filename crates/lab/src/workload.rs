@@ -191,7 +191,7 @@ fn listen(
 }
 
 /// Whether the calling thread's namespace has a socket of its own at that port: `table` is `tcp` or `udp`.
-fn is_bound(table: &str, port: u16) -> bool {
+pub(crate) fn is_bound(table: &str, port: u16) -> bool {
     ["", "6"].iter().any(|family| {
         let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}{family}"))
             .unwrap_or_default();

@@ -1,21 +1,16 @@
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::fs;
+use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use std::time::Duration;
 
 use super::machine::{self, Machine};
 use super::{Net, Options, PORT, Scenario};
 use crate::error::run;
-use crate::{Error, Guarded, Namespace, Result};
+use crate::part::{PATIENCE, Part};
+use crate::{Error, Namespace, Result};
 
 /// Ports of agents and collector.
 const COLLECTOR_PORT: u16 = 4790;
-/// How long something may take to come up or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// The first comparisons of the clocks follow each other in seconds.
 const SETTLE: Duration = Duration::from_millis(3500);
 
@@ -26,13 +21,6 @@ pub struct Fleet {
     devices: Option<Part>,
     /// Which the sender's agent is in.
     machine: Option<Machine>,
-}
-
-struct Part {
-    name: &'static str,
-    process: Guarded,
-    out: PathBuf,
-    err: PathBuf,
 }
 
 impl Fleet {
@@ -120,7 +108,7 @@ impl Fleet {
         let devices = self
             .devices
             .map(|part| {
-                let out = part.out.clone();
+                let out = part.out().to_owned();
                 part.end()?;
                 fs::read_to_string(&out).map_err(Error::file("read", &out))
             })
@@ -135,80 +123,5 @@ impl Fleet {
         }
         said.extend(collector.end()?);
         Ok((said, devices))
-    }
-}
-
-impl Part {
-    fn start(
-        name: &'static str,
-        namespace: &Namespace,
-        exe: &Path,
-        folder: &Path,
-        arguments: &[&str],
-    ) -> Result<Part> {
-        let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
-        let (out, err) = (file("out"), file("err"));
-        let create = |path: &Path| File::create(path).map_err(Error::file("write", path));
-        let (stdout, stderr) = (create(&out)?, create(&err)?);
-        let process = namespace.spawn(exe, |command| {
-            command
-                .args(arguments)
-                .stdin(Stdio::null())
-                .stdout(stdout)
-                .stderr(stderr);
-        })?;
-        Ok(Part {
-            name,
-            process,
-            out,
-            err,
-        })
-    }
-
-    fn said(&self) -> Result<String> {
-        fs::read_to_string(&self.err).map_err(Error::file("read", &self.err))
-    }
-
-    /// Until it has said it so many times.
-    fn wait_for(&mut self, what: &str, times: usize, patience: Duration) -> Result<()> {
-        let begun = Instant::now();
-        while self.said()?.matches(what).count() < times {
-            let ended = self.process.try_wait();
-            if ended.is_ok_and(|status| status.is_some()) || begun.elapsed() > patience {
-                let fact = format!("{} says: {}", self.name, self.said()?.trim());
-                return Err(Error::Timeout(format!("\"{what}\" of the {fact}")));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    /// As Ctrl-C does. Returns what it said.
-    fn end(mut self) -> Result<Vec<String>> {
-        let pid = Pid::from_raw(self.process.id().cast_signed());
-        kill(pid, Signal::SIGINT).map_err(Error::os(format!("end the {}", self.name)))?;
-        let begun = Instant::now();
-        let status = loop {
-            let waited = self.process.try_wait();
-            if let Some(status) =
-                waited.map_err(Error::io(format!("wait for the {}", self.name)))?
-            {
-                break status;
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(Error::Timeout(format!("the end of the {}", self.name)));
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
-        let said = self.said()?;
-        if !status.success() {
-            return Err(Error::Command {
-                command: format!("dwell, as the {}", self.name),
-                status: status.to_string(),
-                stderr: said.trim().to_owned(),
-            });
-        }
-        let lines = said.lines().map(|line| format!("{}: {line}", self.name));
-        Ok(lines.collect())
     }
 }

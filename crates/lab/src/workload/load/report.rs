@@ -1,7 +1,6 @@
 //! How near `dwell response` comes to what a load's client knows: estimators side by side, on the same traffic.
 
 mod ablation;
-mod chart;
 mod compare;
 mod distribution;
 mod json;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Report;
-use super::chart::{Axis, Chart, Line, Scale, drawing, round_step};
 use super::compare::{Compared, Comparison, Truth};
 use super::quantile::{quantile, sorted};
+use crate::chart::{Axis, Chart, Line, Scale, drawing, round_step};
 use crate::{Error, Result};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).

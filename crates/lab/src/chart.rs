@@ -3,37 +3,37 @@
 use std::fmt::Write;
 
 /// A chart: lines over two axes, named beside it.
-pub(super) struct Chart {
-    pub(super) title: String,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) lines: Vec<Line>,
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) lines: Vec<Line>,
 }
 
-pub(super) struct Axis {
-    pub(super) label: String,
-    pub(super) scale: Scale,
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    pub(crate) scale: Scale,
     /// The least and the greatest value that is shown.
-    pub(super) range: (f64, f64),
+    pub(crate) range: (f64, f64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     Linear,
     /// Values are above zero.
     Log,
 }
 
-pub(super) struct Line {
-    pub(super) label: String,
-    pub(super) colour: &'static str,
+pub(crate) struct Line {
+    pub(crate) label: String,
+    pub(crate) colour: &'static str,
     /// Under the others, which must not hide it.
-    pub(super) broad: bool,
-    pub(super) dashed: bool,
+    pub(crate) broad: bool,
+    pub(crate) dashed: bool,
     /// With a dot at each point.
-    pub(super) dotted: bool,
+    pub(crate) dotted: bool,
     /// In pieces, with gaps between them.
-    pub(super) pieces: Vec<Vec<(f64, f64)>>,
+    pub(crate) pieces: Vec<Vec<(f64, f64)>>,
 }
 
 const WIDTH: f64 = 960.0;
@@ -50,7 +50,7 @@ const HEADING: f64 = 40.0;
 const POINTS: usize = 1_000;
 
 /// One below the other, under a heading.
-pub(super) fn drawing(heading: &str, charts: &[Chart]) -> String {
+pub(crate) fn drawing(heading: &str, charts: &[Chart]) -> String {
     let height = HEADING + HEIGHT * charts.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
@@ -210,7 +210,7 @@ impl Axis {
 }
 
 /// The next of 1, 2, 5, 10 ... from there on.
-pub(super) fn round_step(least: f64) -> f64 {
+pub(crate) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let step = [1.0, 2.0, 5.0]
         .into_iter()

@@ -1,0 +1,129 @@
+//! What `dwell run` said of a flow.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+use super::accuracy::Estimate;
+use super::truth::{for_each_line, from_json};
+use crate::{Error, Result};
+
+/// One look at a socket. What is unknown, or did not happen since the look before, is `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// When, on CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// The socket's end, and the other.
+    pub ends: (SocketAddr, SocketAddr),
+    /// What bytes waited that have left since.
+    pub sender_ns: Option<u64>,
+    /// What bytes waited that have been read since.
+    pub receiver_ns: Option<u64>,
+    /// Smoothed round trips.
+    pub rtt_ns: Option<u64>,
+    /// inside or outside.
+    pub way: String,
+    /// exact or paper.
+    pub estimator: String,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    time: String,
+    src: SocketAddr,
+    dst: SocketAddr,
+    sender_delay_ns: Option<u64>,
+    receiver_delay_ns: Option<u64>,
+    network_rtt_ns: Option<u64>,
+    way: String,
+    estimator: String,
+}
+
+/// How a line begins.
+const SOCKET: &str = r#"{"type":"socket","#;
+
+/// All looks in a file that `dwell run --format jsonl --output` wrote, in the order of their times.
+///
+/// # Errors
+///
+/// If it cannot be read, or a line of a socket is none.
+pub fn read(file: &Path) -> Result<Vec<Look>> {
+    let ahead = wall_clock_ahead_ns()?;
+    let mut looks = Vec::new();
+    for_each_line(file, |text| {
+        if !text.starts_with(SOCKET) {
+            return Ok(());
+        }
+        let line: Line = from_json(text, file)?;
+        let time: Timestamp = line
+            .time
+            .parse()
+            .map_err(|why: jiff::Error| Error::invalid(format!("time of {text}"), why))?;
+        looks.push(Look {
+            at_ns: u64::try_from(time.as_nanosecond() - ahead).unwrap_or(0),
+            ends: (line.src, line.dst),
+            sender_ns: line.sender_delay_ns,
+            receiver_ns: line.receiver_delay_ns,
+            rtt_ns: line.network_rtt_ns,
+            way: line.way,
+            estimator: line.estimator,
+        });
+        Ok(())
+    })?;
+    looks.sort_by_key(|look| look.at_ns);
+    Ok(looks)
+}
+
+/// What they say of the send buffer.
+pub fn sender(looks: &[Look]) -> Vec<Estimate> {
+    let known = looks.iter();
+    known
+        .filter_map(|look| Some((look.at_ns, look.sender_ns?)))
+        .collect()
+}
+
+/// What they say of the receive buffer.
+pub fn receiver(looks: &[Look]) -> Vec<Estimate> {
+    let known = looks.iter();
+    known
+        .filter_map(|look| Some((look.at_ns, look.receiver_ns?)))
+        .collect()
+}
+
+/// How far the wall clock is ahead of CLOCK_MONOTONIC. Both are this host's, and nobody sets it meanwhile.
+fn wall_clock_ahead_ns() -> Result<i128> {
+    let now = |clock| -> Result<i128> {
+        let time = clock_gettime(clock).map_err(Error::os("read a clock"))?;
+        Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
+    };
+    Ok(now(ClockId::CLOCK_REALTIME)? - now(ClockId::CLOCK_MONOTONIC)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_sockets_are_looks_and_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("looks");
+        let wall: Timestamp = "2026-11-21T12:00:00.000001Z".parse().unwrap();
+        let lines = r#"{"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T12:00:00.000001Z","src":"10.0.0.1:9","dst":"10.0.0.2:7","sender_delay_ns":5,"receiver_delay_ns":null,"network_rtt_ns":6,"way":"inside","estimator":"exact","ended":false}
+{"type":"socket_summary","schema":"dwell.socket/1"}
+{"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T11:59:59Z","src":"10.0.0.1:9","dst":"10.0.0.2:7","sender_delay_ns":null,"receiver_delay_ns":8,"network_rtt_ns":null,"way":"outside","estimator":"paper","ended":true}
+"#;
+        std::fs::write(&file, lines).unwrap();
+        let looks = read(&file).unwrap();
+        assert_eq!(looks.len(), 2);
+        assert_eq!(looks[1].at_ns - looks[0].at_ns, 1_000_001_000);
+        let ahead = wall.as_nanosecond() - i128::from(looks[1].at_ns);
+        let off = (ahead - wall_clock_ahead_ns().unwrap()).abs();
+        assert!(off < 1_000_000_000, "{off}");
+        assert_eq!(sender(&looks), [(looks[1].at_ns, 5)]);
+        assert_eq!(receiver(&looks), [(looks[0].at_ns, 8)]);
+        assert_eq!((looks[0].way.as_str(), looks[0].rtt_ns), ("outside", None));
+    }
+}
