@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// One end of a flow, as JSON on the command line of `dwell lab socket-part`.
+/// One end of a flow, as JSON on the command line of `dwell lab socket-end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {

@@ -42,8 +42,8 @@ pub struct Options {
     pub scenario: Scenario,
     /// What is done to its first flow.
     pub setting: Setting,
-    /// How its first flow is watched.
-    pub watch: Watch,
+    /// How `dwell run` watches its first flow. `None`: the programs run by themselves.
+    pub watch: Option<Watch>,
     /// For how long the applications send.
     pub time: Duration,
     /// The `dwell` that is run.
@@ -230,6 +230,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let time = options.time.as_nanos() as u64;
     let skipped = (SKIPPED.as_nanos() as u64).min(time / 2);
     let of = |file: &Path, ends: (SocketAddr, SocketAddr)| -> Result<Vec<Look>> {
+        if options.watch.is_none() {
+            return Ok(Vec::new());
+        }
         let mut looks = looks::read(file)?;
         looks.retain(|look| look.ends == ends);
         Ok(looks)
@@ -346,9 +349,12 @@ impl Command {
         }
     }
 
-    /// The same, run by `dwell run`.
+    /// The same, run by `dwell run` if it is to be watched.
     fn watched(self, options: &Options, output: &Path, more: &[&str]) -> Command {
-        let interval = format!("{}ms", options.watch.interval_ms);
+        let Some(watch) = options.watch else {
+            return self;
+        };
+        let interval = format!("{}ms", watch.interval_ms);
         let mut run = Command::new(
             &options.exe,
             &[
@@ -362,8 +368,8 @@ impl Command {
             ],
         );
         run.arguments
-            .extend(["--estimator".into(), options.watch.estimator.into()]);
-        if options.watch.outside {
+            .extend(["--estimator".into(), watch.estimator.into()]);
+        if watch.outside {
             run.arguments.push("--outside".into());
         }
         run.arguments.extend(more.iter().map(OsString::from));

@@ -2,6 +2,7 @@
 
 mod load;
 mod response;
+mod socket;
 mod spin;
 mod stack;
 
@@ -17,6 +18,7 @@ use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
     EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
     UpOptions, demo,
+    socket::{End, run_end},
     workload::load::{PartConfig, run_part},
 };
 
@@ -38,6 +40,7 @@ Examples:
   sudo dwell lab response web --connections 8 --rate 800
                                             the same, and how near `dwell response` comes
   sudo dwell lab stack bulk                 where the time goes from socket to socket
+  sudo dwell lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
   sudo dwell lab list
   sudo dwell lab down")]
 pub struct Args {
@@ -66,6 +69,14 @@ enum Verb {
     },
     Response(Box<response::Response>),
     Stack(stack::Stack),
+    Socket(socket::Socket),
+    /// Be an end of a flow
+    #[command(hide = true)]
+    SocketEnd {
+        /// JSON
+        #[arg(long)]
+        config: End,
+    },
     /// Be the server or the client of a load
     #[command(hide = true)]
     LoadPart {
@@ -145,6 +156,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Verb::Load { load } => load::run(load),
         Verb::Response(response) => response::run(response),
         Verb::Stack(stack) => stack::run(stack),
+        Verb::Socket(socket) => socket::run(socket),
+        Verb::SocketEnd { config } => {
+            run_end(config)?;
+            Ok(Exit::Done)
+        }
         Verb::LoadPart { config } => say(&run_part(config)?),
         Verb::Emulate { config } => {
             dwell_lab::emulate(config)?;

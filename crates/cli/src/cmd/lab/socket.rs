@@ -1,0 +1,290 @@
+//! `dwell lab socket`: what `dwell run` says and does, beside the truth.
+
+mod accuracy;
+mod minimize;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use clap::{ValueEnum, builder::PossibleValuesParser};
+use dwell_lab::{
+    Trace,
+    socket::{Options, Outcome, Scenario, Setting, Watch},
+};
+use serde::Serialize;
+
+use super::{executable, say};
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    tell::tell,
+};
+
+/// Send through a bottleneck under `dwell run`; print how near its figures came, and what --minimize does
+///
+/// A sender and a receiver in network namespaces of their own, and `dwell stack` in both, which knows
+/// what each stamped byte waited. Without a scenario, runs all; without --accuracy and --minimize, does
+/// both.
+#[derive(Debug, clap::Args)]
+#[command(after_help = scenarios())]
+pub struct Socket {
+    /// Which to run, see below
+    #[arg(value_name = "SCENARIO", hide_possible_values = true, value_parser = PossibleValuesParser::new(Scenario::names().map(|(name, _)| name)))]
+    scenarios: Vec<String>,
+    /// How near estimates of delays in send and receive buffers come, in each way of estimating them
+    #[arg(long)]
+    accuracy: bool,
+    /// What --minimize does to delay and throughput, beside what else could be done
+    #[arg(long)]
+    minimize: bool,
+    /// For how long applications send; figures are of what is after the first 2 s
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
+    time: Duration,
+    /// Runs of each, one after the other of all that are compared
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Keep what was stamped and what `dwell run` said, and pictures of delay over time, in this folder
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+    /// Of the scenario lte: a millisecond a line, each an opportunity for 1504 bytes
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How to print: text, or jsonl, an object a run
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Jsonl,
+}
+
+/// Name and version of the objects' schema.
+const SCHEMA: &str = "dwell.lab_socket/1";
+
+fn scenarios() -> String {
+    let lines = Scenario::names().map(|(name, about)| format!("  {name:<14}{about}"));
+    format!("Scenarios:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+pub fn run(args: &Socket) -> Result<Exit, Failure> {
+    let folder = tempfile::Builder::new()
+        .prefix("dwell-socket-")
+        .tempdir()
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    if let Some(keep) = &args.keep {
+        fs::create_dir_all(keep)
+            .with_context(|| format!("make the folder {}", keep.display()))
+            .map_err(Failure::usage)?;
+    }
+    let bench = Bench {
+        args,
+        exe: executable()?,
+        folder: args.keep.as_deref().unwrap_or(folder.path()),
+    };
+    let scenarios = args.scenarios()?;
+    let both = !args.accuracy && !args.minimize;
+    let mut exit = Exit::Done;
+    if args.accuracy || both {
+        exit = exit.max(accuracy::run(&bench, &scenarios)?);
+    }
+    if args.minimize || both {
+        exit = exit.max(minimize::run(&bench, &scenarios)?);
+    }
+    Ok(exit)
+}
+
+impl Socket {
+    fn scenarios(&self) -> Result<Vec<Scenario>, Failure> {
+        let trace = self.trace.as_deref().map(Trace::read).transpose()?;
+        let asked: Vec<&str> = match self.scenarios.as_slice() {
+            [] => Scenario::names().map(|(name, _)| name).collect(),
+            some => some.iter().map(String::as_str).collect(),
+        };
+        let mut found = Vec::new();
+        for name in asked {
+            match Scenario::find(name, trace.as_ref()) {
+                Some(scenario) => found.push(scenario),
+                None if self.scenarios.is_empty() => {
+                    tell(format_args!(
+                        "{name}: left out: no --trace FILE names a trace"
+                    ));
+                }
+                None => {
+                    return Err(Failure::usage(anyhow!(
+                        "cannot run {name}: it needs a trace: name one with --trace FILE"
+                    )));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Where runs are made.
+struct Bench<'a> {
+    args: &'a Socket,
+    exe: PathBuf,
+    folder: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Runs it once. What was stamped is kept if that was asked for.
+    fn run(
+        &self,
+        scenario: &Scenario,
+        (setting, watch): (Setting, Watch),
+        label: &str,
+    ) -> Result<Outcome, Failure> {
+        let name = format!("{}-{label}", scenario.name).replace([' ', ','], "-");
+        let folder = self.folder.join(name);
+        fs::create_dir(&folder)
+            .with_context(|| format!("make the folder {}", folder.display()))
+            .map_err(Failure::usage)?;
+        tell(format_args!(
+            "{}: {}, {:?}: {label}",
+            scenario.name, scenario.about, self.args.time
+        ));
+        let outcome = dwell_lab::socket::run(&Options {
+            scenario: scenario.clone(),
+            setting,
+            watch: Some(watch),
+            time: self.args.time,
+            exe: self.exe.clone(),
+            folder: folder.clone(),
+        })?;
+        for line in &outcome.said {
+            tell(line);
+        }
+        if outcome.truth.lost > 0 {
+            tell(format_args!(
+                "{} stamped bytes are missing in the truth",
+                outcome.truth.lost
+            ));
+        }
+        if self.args.keep.is_none() {
+            // The whole folder goes at the end; until then it is only in the way.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        Ok(outcome)
+    }
+
+    /// Keeps a picture, if that was asked for.
+    fn keep(&self, file: &str, picture: &str) -> Result<(), Failure> {
+        let Some(keep) = &self.args.keep else {
+            return Ok(());
+        };
+        let file = keep.join(file);
+        fs::write(&file, picture)
+            .with_context(|| format!("write {}", file.display()))
+            .map_err(|error| Failure::new(Exit::Host, error))?;
+        tell(format_args!("{} is there", file.display()));
+        Ok(())
+    }
+
+    /// An object in jsonl, the text else.
+    fn print(&self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let line = match self.args.format {
+            Format::Text => text(),
+            Format::Jsonl => serde_json::to_string(object)
+                .map_err(|error| Failure::new(Exit::Incomplete, error))?,
+        };
+        say(&line).map(drop)
+    }
+
+    /// Only in text.
+    fn say(&self, text: &str) -> Result<(), Failure> {
+        match self.args.format {
+            Format::Text => say(text).map(drop),
+            Format::Jsonl => Ok(()),
+        }
+    }
+}
+
+/// What must hold, and whether it does. `None`: that is not known.
+struct Check {
+    holds: Option<bool>,
+    what: String,
+}
+
+impl Check {
+    /// Status 1 if one fails, 4 if that is not known of one.
+    fn exit(checks: &[Check]) -> Exit {
+        if checks.iter().any(|check| check.holds == Some(false)) {
+            Exit::False
+        } else if checks.iter().any(|check| check.holds.is_none()) {
+            Exit::Incomplete
+        } else {
+            Exit::Done
+        }
+    }
+
+    fn line(&self) -> String {
+        let verdict = match self.holds {
+            Some(true) => "ok   ",
+            Some(false) => "FAILS",
+            None => "-    ",
+        };
+        format!("{verdict} {}", self.what)
+    }
+}
+
+/// In as many digits as say something, `-` if unknown.
+fn millis(ns: Option<f64>) -> String {
+    match ns.map(|ns| ns / 1e6) {
+        None => "-".to_owned(),
+        Some(ms) if ms >= 100.0 => format!("{ms:.0}"),
+        Some(ms) if ms >= 10.0 => format!("{ms:.1}"),
+        Some(ms) if ms >= 0.095 => format!("{ms:.2}"),
+        Some(ms) => format!("{ms:.3}"),
+    }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+/// Of what is known. `None` if nothing is.
+fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let known: Vec<f64> = values.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_digits_that_say_something() {
+        let ms = |ms: f64| millis(Some(ms * 1e6));
+        assert_eq!(
+            [ms(655.4), ms(23.46), ms(9.116), ms(0.5), ms(0.0124)],
+            ["655", "23.5", "9.12", "0.50", "0.012"]
+        );
+        assert_eq!(
+            (millis(None), percent(None)),
+            ("-".to_owned(), "-".to_owned())
+        );
+        assert_eq!(mean([Some(1.0), None, Some(3.0)]), Some(2.0));
+        assert_eq!(mean([None]), None);
+    }
+
+    #[test]
+    fn a_check_that_fails_goes_before_one_that_nobody_knows() {
+        let check = |holds| Check {
+            holds,
+            what: String::new(),
+        };
+        let exit = |checks: &[Option<bool>]| {
+            Check::exit(&checks.iter().map(|holds| check(*holds)).collect::<Vec<_>>())
+        };
+        assert_eq!(exit(&[Some(true)]), Exit::Done);
+        assert_eq!(exit(&[None, Some(true)]), Exit::Incomplete);
+        assert_eq!(exit(&[None, Some(false)]), Exit::False);
+    }
+}

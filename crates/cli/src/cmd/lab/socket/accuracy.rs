@@ -1,0 +1,219 @@
+//! How near estimates come.
+
+use dwell_lab::socket::{Outcome, Scenario, Setting, Watch, accuracy::Accuracy};
+use serde::Serialize;
+
+use super::{Bench, Check, SCHEMA, mean, millis, percent};
+use crate::exit::{Exit, Failure};
+
+/// What stands side by side, the first of which is to be near.
+const WAYS: [(&str, Watch); 3] = [
+    ("exact", watch("exact", false)),
+    ("paper", watch("paper", false)),
+    ("outside", watch("exact", true)),
+];
+
+const fn watch(estimator: &'static str, outside: bool) -> Watch {
+    Watch {
+        estimator,
+        outside,
+        interval_ms: 10,
+    }
+}
+
+/// What the estimator `exact` shall reach in each scenario.
+const NEAR: f64 = 0.95;
+/// Below that mean there is no delay to speak of.
+const SOME_NS: f64 = 1e6;
+
+/// Accuracy of one way in one run.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    schema: &'a str,
+    scenario: &'a str,
+    run: u32,
+    estimator: &'a str,
+    /// `null` if there was no look.
+    way: Option<&'a str>,
+    side: &'a str,
+    looks: usize,
+    truth_ns: Option<f64>,
+    estimate_ns: Option<f64>,
+    error_ns: Option<f64>,
+    error_p5_ns: Option<f64>,
+    error_p95_ns: Option<f64>,
+    accuracy: Option<f64>,
+}
+
+/// All runs of a scenario, by way.
+struct Row {
+    scenario: &'static str,
+    sender: Vec<Vec<Option<Accuracy>>>,
+    receiver: Vec<Vec<Option<Accuracy>>>,
+}
+
+pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Failure> {
+    let mut rows = Vec::new();
+    for scenario in scenarios {
+        let mut row = Row {
+            scenario: scenario.name,
+            sender: vec![Vec::new(); WAYS.len()],
+            receiver: vec![Vec::new(); WAYS.len()],
+        };
+        for run in 1..=bench.args.runs {
+            for (way, (name, watch)) in WAYS.into_iter().enumerate() {
+                let label = format!("{name}-{run}");
+                let outcome = bench.run(scenario, (Setting::Plain, watch), &label)?;
+                row.sender[way].push(outcome.sender_accuracy());
+                row.receiver[way].push(outcome.receiver_accuracy());
+                tell(bench, scenario.name, run, (name, watch), &outcome)?;
+            }
+        }
+        rows.push(row);
+    }
+    bench.say(&table(&rows))?;
+    let checks: Vec<Check> = rows.iter().flat_map(Row::checks).collect();
+    for check in &checks {
+        bench.say(&check.line())?;
+    }
+    Ok(Check::exit(&checks))
+}
+
+fn tell(
+    bench: &Bench<'_>,
+    scenario: &str,
+    run: u32,
+    (name, watch): (&str, Watch),
+    outcome: &Outcome,
+) -> Result<(), Failure> {
+    let sides = [
+        ("sender", &outcome.sender, outcome.sender_accuracy()),
+        ("receiver", &outcome.receiver, outcome.receiver_accuracy()),
+    ];
+    for (side, looks, accuracy) in sides {
+        let way = looks.last().map(|look| look.way.as_str());
+        let object = Object {
+            kind: "lab_accuracy",
+            schema: SCHEMA,
+            scenario,
+            run,
+            estimator: looks
+                .last()
+                .map_or(watch.estimator, |look| look.estimator.as_str()),
+            way,
+            side,
+            looks: accuracy.map_or(0, |accuracy| accuracy.looks),
+            truth_ns: accuracy.map(|accuracy| accuracy.truth_ns),
+            estimate_ns: accuracy.map(|accuracy| accuracy.estimate_ns),
+            error_ns: accuracy.map(|accuracy| accuracy.error_ns),
+            error_p5_ns: accuracy.map(|accuracy| accuracy.p5_ns),
+            error_p95_ns: accuracy.map(|accuracy| accuracy.p95_ns),
+            accuracy: accuracy.map(|accuracy| accuracy.share()),
+        };
+        bench.print(&object, || line(scenario, name, &object))?;
+    }
+    Ok(())
+}
+
+fn line(scenario: &str, name: &str, object: &Object<'_>) -> String {
+    format!(
+        "{scenario} {side}: {name} ({way}): {accuracy} % of {looks} looks; truth {truth} ms, estimate {estimate} ms, \
+         error {error} ms, from {p5} (p5) to {p95} ms (p95)",
+        side = object.side,
+        way = object.way.unwrap_or("no look"),
+        accuracy = percent(object.accuracy),
+        looks = object.looks,
+        truth = millis(object.truth_ns),
+        estimate = millis(object.estimate_ns),
+        error = millis(object.error_ns),
+        p5 = signed(object.error_p5_ns),
+        p95 = signed(object.error_p95_ns),
+    )
+}
+
+fn signed(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| format!("{:+.1}", ns / 1e6))
+}
+
+fn table(rows: &[Row]) -> String {
+    let heads = |side: &str| {
+        let ways = WAYS.map(|(name, _)| format!("{name:>9}"));
+        format!("{:>12}{}", format!("{side} ms"), ways.concat())
+    };
+    let mut text = format!(
+        "\naccuracy in %\n{:<14}{}{}\n",
+        "scenario",
+        heads("sender"),
+        heads("receiver")
+    );
+    for row in rows {
+        text += &format!("{:<14}", row.scenario);
+        for side in [&row.sender, &row.receiver] {
+            text += &format!("{:>12}", millis(truth(&side[0])));
+            for runs in side {
+                text += &format!("{:>9}", percent(share(runs)));
+            }
+        }
+        text.push('\n');
+    }
+    for (name, pick) in [("median", 0.5), ("least", 0.0)] {
+        text += &format!("{name:<14}");
+        let sides: [fn(&Row) -> &Vec<Vec<Option<Accuracy>>>; 2] =
+            [|row| &row.sender, |row| &row.receiver];
+        for side in sides {
+            text += &format!("{:>12}", "");
+            for way in 0..WAYS.len() {
+                let delayed = rows.iter().filter(|row| is_delayed(&side(row)[way]));
+                let shares = delayed.filter_map(|row| share(&side(row)[way]));
+                text += &format!("{:>9}", percent(rank(shares.collect(), pick)));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+impl Row {
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        for (side, runs) in [("sender", &self.sender[0]), ("receiver", &self.receiver[0])] {
+            let share = share(runs);
+            if share.is_some() && !is_delayed(runs) {
+                continue;
+            }
+            checks.push(Check {
+                holds: share.map(|share| share >= NEAR),
+                what: format!(
+                    "{}: {side} delay is known to {} %, wanted: {} %",
+                    self.scenario,
+                    percent(share),
+                    NEAR * 100.0
+                ),
+            });
+        }
+        checks
+    }
+}
+
+fn truth(runs: &[Option<Accuracy>]) -> Option<f64> {
+    mean(runs.iter().map(|run| run.map(|run| run.truth_ns)))
+}
+
+fn share(runs: &[Option<Accuracy>]) -> Option<f64> {
+    mean(runs.iter().map(|run| run.map(|run| run.share())))
+}
+
+fn is_delayed(runs: &[Option<Accuracy>]) -> bool {
+    truth(runs).is_some_and(|truth| truth >= SOME_NS)
+}
+
+/// The value with this part of the others below it.
+fn rank(mut values: Vec<f64>, part: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() as f64 * part) as usize;
+    values
+        .get(index.min(values.len().saturating_sub(1)))
+        .copied()
+}

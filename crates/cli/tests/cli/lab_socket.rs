@@ -1,0 +1,63 @@
+//! `dwell lab socket`: its truth is true, and what it says of a run follows from it.
+
+use std::time::Duration;
+
+use dwell_lab::socket::{Options, Outcome, Scenario, Setting, Watch};
+
+use crate::support::{DWELL, skipped};
+
+fn outcome(name: &str, watch: Option<Watch>, time: Duration) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        scenario: Scenario::find(name, None).unwrap(),
+        setting: Setting::Plain,
+        watch,
+        time,
+        exe: DWELL.into(),
+        folder: folder.path().to_owned(),
+    };
+    dwell_lab::socket::run(&options).unwrap()
+}
+
+/// While more is written than leaves, a byte waits until what is before it has left: it waits as long as the link
+/// takes for what was unsent as it was written.
+#[test]
+fn root_bytes_wait_as_long_as_the_link_takes_for_those_before_them() {
+    if skipped() {
+        return;
+    }
+    let outcome = outcome("10m-50ms", None, Duration::from_secs(5));
+    assert_eq!(outcome.truth.lost, 0);
+    assert!(outcome.sender.is_empty(), "nobody watched");
+    let flow = outcome.flow(0).unwrap();
+    // Of 10 Mbit/s, headers leave 9.65 for data.
+    let goodput = flow.goodput_bps(outcome.span).unwrap();
+    assert!((9e6..9.7e6).contains(&goodput), "{goodput}");
+    let (from, to) = outcome.span;
+    let within = |at: u64| (from..to).contains(&at);
+    let (mut waited, mut unsent_for) = (0.0, 0.0);
+    let mut bytes = 0;
+    for byte in flow.sent.iter().filter(|byte| within(byte.written_ns)) {
+        let left = flow
+            .sent
+            .partition_point(|other| other.left_ns <= byte.written_ns);
+        let Some(last) = left.checked_sub(1).map(|last| flow.sent[last]) else {
+            continue;
+        };
+        let unsent = byte.seq.wrapping_sub(last.seq);
+        waited += (byte.left_ns - byte.written_ns) as f64;
+        unsent_for += f64::from(unsent) * 8e9 / goodput;
+        bytes += 1;
+    }
+    assert!(bytes > 1000, "{bytes}");
+    let mean = waited / f64::from(bytes) / 1e6;
+    assert!(mean > 50.0, "a send buffer waits: {mean} ms");
+    let ratio = waited / unsent_for;
+    assert!(
+        (0.85..1.15).contains(&ratio),
+        "{mean} ms, {ratio} of what the link takes"
+    );
+    // And nothing arrives before it can.
+    let least = flow.end_to_end().points().iter().map(|(_, ns)| *ns).min();
+    assert!(least.is_some_and(|ns| ns >= 25_000_000), "{least:?}");
+}
