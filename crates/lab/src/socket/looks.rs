@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use jiff::Timestamp;
-use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 use super::accuracy::Estimate;
-use super::truth::{for_each_line, from_json};
-use crate::{Error, Result};
+use super::truth::{Ends, for_each_line, from_json};
+use crate::Result;
 
 /// One look at a socket. What is unknown, or did not happen since the look before, is `None`.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,9 +30,9 @@ pub struct Look {
 
 #[derive(Deserialize)]
 struct Line {
-    time: String,
-    src: SocketAddr,
-    dst: SocketAddr,
+    look_ns: u64,
+    #[serde(flatten)]
+    ends: Ends,
     sender_delay_ns: Option<u64>,
     receiver_delay_ns: Option<u64>,
     network_rtt_ns: Option<u64>,
@@ -51,20 +49,15 @@ const SOCKET: &str = r#"{"type":"socket","#;
 ///
 /// If it cannot be read, or a line of a socket is none.
 pub fn read(file: &Path) -> Result<Vec<Look>> {
-    let ahead = wall_clock_ahead_ns()?;
     let mut looks = Vec::new();
     for_each_line(file, |text| {
         if !text.starts_with(SOCKET) {
             return Ok(());
         }
         let line: Line = from_json(text, file)?;
-        let time: Timestamp = line
-            .time
-            .parse()
-            .map_err(|why: jiff::Error| Error::invalid(format!("time of {text}"), why))?;
         looks.push(Look {
-            at_ns: u64::try_from(time.as_nanosecond() - ahead).unwrap_or(0),
-            ends: (line.src, line.dst),
+            at_ns: line.look_ns,
+            ends: line.ends.addresses(),
             sender_ns: line.sender_delay_ns,
             receiver_ns: line.receiver_delay_ns,
             rtt_ns: line.network_rtt_ns,
@@ -93,15 +86,6 @@ pub fn receiver(looks: &[Look]) -> Vec<Estimate> {
         .collect()
 }
 
-/// How far the wall clock is ahead of CLOCK_MONOTONIC. Both are this host's, and nobody sets it meanwhile.
-fn wall_clock_ahead_ns() -> Result<i128> {
-    let now = |clock| -> Result<i128> {
-        let time = clock_gettime(clock).map_err(Error::os("read a clock"))?;
-        Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
-    };
-    Ok(now(ClockId::CLOCK_REALTIME)? - now(ClockId::CLOCK_MONOTONIC)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,20 +94,16 @@ mod tests {
     fn lines_of_sockets_are_looks_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("looks");
-        let wall: Timestamp = "2026-11-21T12:00:00.000001Z".parse().unwrap();
-        let lines = r#"{"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T12:00:00.000001Z","src":"10.0.0.1:9","dst":"10.0.0.2:7","sender_delay_ns":5,"receiver_delay_ns":null,"network_rtt_ns":6,"way":"inside","estimator":"exact","ended":false}
+        let lines = r#"{"type":"socket","schema":"dwell.socket/1","time":null,"look_ns":2000,"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP","sender_delay_ns":5,"receiver_delay_ns":null,"network_rtt_ns":6,"way":"inside","estimator":"exact","ended":false}
 {"type":"socket_summary","schema":"dwell.socket/1"}
-{"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T11:59:59Z","src":"10.0.0.1:9","dst":"10.0.0.2:7","sender_delay_ns":null,"receiver_delay_ns":8,"network_rtt_ns":null,"way":"outside","estimator":"paper","ended":true}
+{"type":"socket","schema":"dwell.socket/1","time":null,"look_ns":1000,"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP","sender_delay_ns":null,"receiver_delay_ns":8,"network_rtt_ns":null,"way":"outside","estimator":"paper","ended":true}
 "#;
         std::fs::write(&file, lines).unwrap();
         let looks = read(&file).unwrap();
         assert_eq!(looks.len(), 2);
-        assert_eq!(looks[1].at_ns - looks[0].at_ns, 1_000_001_000);
-        let ahead = wall.as_nanosecond() - i128::from(looks[1].at_ns);
-        let off = (ahead - wall_clock_ahead_ns().unwrap()).abs();
-        assert!(off < 1_000_000_000, "{off}");
-        assert_eq!(sender(&looks), [(looks[1].at_ns, 5)]);
-        assert_eq!(receiver(&looks), [(looks[0].at_ns, 8)]);
+        assert_eq!(looks[1].ends.1.to_string(), "10.0.0.2:7");
+        assert_eq!(sender(&looks), [(2000, 5)]);
+        assert_eq!(receiver(&looks), [(1000, 8)]);
         assert_eq!((looks[0].way.as_str(), looks[0].rtt_ns), ("outside", None));
     }
 }

@@ -86,12 +86,8 @@ impl Truth {
 
     fn add(&mut self, line: Byte) {
         let Byte { flow, seq, .. } = line;
-        let ends = (
-            SocketAddr::new(flow.src, flow.sport),
-            SocketAddr::new(flow.dst, flow.dport),
-        );
         let stamps = &line.stamp_ns;
-        let flow = self.flows.entry(ends).or_default();
+        let flow = self.flows.entry(flow.addresses()).or_default();
         if line.direction == "rx" {
             if let (Some(ready_ns), Some(read_ns)) = (stamps.ready, stamps.read) {
                 flow.read.push(Read {
@@ -193,12 +189,22 @@ struct Byte {
     stamp_ns: Stamps,
 }
 
+/// Of a connection, as records have them.
 #[derive(Deserialize)]
-struct Ends {
+pub(super) struct Ends {
     src: IpAddr,
     sport: u16,
     dst: IpAddr,
     dport: u16,
+}
+
+impl Ends {
+    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (
+            SocketAddr::new(self.src, self.sport),
+            SocketAddr::new(self.dst, self.dport),
+        )
+    }
 }
 
 #[derive(Deserialize)]

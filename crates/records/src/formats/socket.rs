@@ -21,6 +21,8 @@ struct Object<'a> {
     schema: &'a str,
     time: Option<&'a str>,
     interval_ns: u64,
+    /// Of the last look at the socket, on CLOCK_MONOTONIC.
+    look_ns: u64,
     pid: Option<u32>,
     fd: Option<i32>,
     cookie: u64,
@@ -66,6 +68,7 @@ pub(super) fn jsonl(
             schema: SCHEMA,
             time,
             interval_ns: interval.length_ns,
+            look_ns: account.reading.time_ns,
             pid: account.pid,
             fd: account.fd,
             cookie: account.cookie,
@@ -265,8 +268,8 @@ mod tests {
             0,
         );
         insta::assert_snapshot!(text, @r#"
-        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"sender_delay_least_ns":605000000,"sender_delay_most_ns":615000000,"sender_waiting_ns":640000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_min_rtt_ns":50000000,"network_one_way_ns":190000000,"throughput_bps":9600000,"receive_throughput_bps":0,"cwnd":320,"ssthresh":null,"retransmissions":3,"out_of_order":0,"notsent_bytes":750000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
-        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"sender_delay_least_ns":null,"sender_delay_most_ns":null,"sender_waiting_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_min_rtt_ns":null,"network_one_way_ns":null,"throughput_bps":null,"receive_throughput_bps":null,"cwnd":null,"ssthresh":null,"retransmissions":0,"out_of_order":null,"notsent_bytes":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}
+        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"look_ns":1000000000,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"sender_delay_least_ns":605000000,"sender_delay_most_ns":615000000,"sender_waiting_ns":640000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_min_rtt_ns":50000000,"network_one_way_ns":190000000,"throughput_bps":9600000,"receive_throughput_bps":0,"cwnd":320,"ssthresh":null,"retransmissions":3,"out_of_order":0,"notsent_bytes":750000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
+        {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"look_ns":0,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"sender_delay_least_ns":null,"sender_delay_most_ns":null,"sender_waiting_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_min_rtt_ns":null,"network_one_way_ns":null,"throughput_bps":null,"receive_throughput_bps":null,"cwnd":null,"ssthresh":null,"retransmissions":0,"out_of_order":null,"notsent_bytes":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}
         "#);
     }
 }
