@@ -40,6 +40,11 @@ fn lab_load_web_help() {
 }
 
 #[test]
+fn lab_socket_help() {
+    insta::assert_snapshot!(help(&["lab", "socket", "--help"]));
+}
+
+#[test]
 fn response_help() {
     insta::assert_snapshot!(help(&["response", "--help"]));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell_lab::socket::{Options, Outcome, Scenario, Setting, Watch};
 
-use crate::support::{DWELL, skipped};
+use crate::support::{DWELL, dwell, skipped};
 
 fn outcome(name: &str, watch: Option<Watch>, time: Duration) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
@@ -60,4 +60,21 @@ fn root_bytes_wait_as_long_as_the_link_takes_for_those_before_them() {
     // And nothing arrives before it can.
     let least = flow.end_to_end().points().iter().map(|(_, ns)| *ns).min();
     assert!(least.is_some_and(|ns| ns >= 25_000_000), "{least:?}");
+}
+
+#[test]
+fn a_scenario_that_cannot_be_run_is_refused_with_what_to_do() {
+    let unknown = dwell(&["lab", "socket", "nothing"]);
+    assert_eq!(unknown.status, Some(2), "{unknown}");
+    assert!(unknown.stderr.contains("nothing"), "{unknown}");
+    let untraced = dwell(&["lab", "socket", "10m-50ms", "lte"]);
+    assert_eq!(untraced.status, Some(2), "{untraced}");
+    assert!(untraced.stderr.contains("--trace FILE"), "{untraced}");
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    std::fs::write(&trace, "5\n3\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    let falling = dwell(&["lab", "socket", "lte", "--trace", trace]);
+    assert_eq!(falling.status, Some(2), "{falling}");
+    assert!(falling.stderr.contains("must not decrease"), "{falling}");
 }
