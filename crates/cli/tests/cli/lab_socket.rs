@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use dwell_lab::socket::{Options, Outcome, Scenario, Setting, Watch};
 
+use serde_json::Value;
+
 use crate::support::{DWELL, dwell, skipped};
 
 fn outcome(name: &str, watch: Option<Watch>, time: Duration) -> Outcome {
@@ -60,6 +62,33 @@ fn root_bytes_wait_as_long_as_the_link_takes_for_those_before_them() {
     // And nothing arrives before it can.
     let least = flow.end_to_end().points().iter().map(|(_, ns)| *ns).min();
     assert!(least.is_some_and(|ns| ns >= 25_000_000), "{least:?}");
+}
+
+/// Both sides of a flow whose receiver is slow have something to estimate. What is asked for is far below what a quiet
+/// machine gives.
+#[test]
+fn root_what_is_said_of_a_slow_reader_is_near_the_truth() {
+    if skipped() {
+        return;
+    }
+    let arguments = ["lab", "socket", "slow-reader", "--accuracy"];
+    let more = ["--time", "5s", "--format", "jsonl"];
+    let run = dwell(&[&arguments[..], &more].concat());
+    let lines: Vec<Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 6, "three ways, two sides: {run}");
+    for line in &lines {
+        assert_eq!(line["type"], "lab_accuracy", "{run}");
+        assert!(line["looks"].as_u64().unwrap() >= 20, "{run}");
+    }
+    for line in lines.iter().filter(|line| line["estimator"] == "exact") {
+        assert!(line["truth_ns"].as_f64().unwrap() > 20e6, "{run}");
+        assert!(line["accuracy"].as_f64().unwrap() >= 0.8, "{run}");
+    }
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Setting {
             Setting::Bbr => "bbr".to_owned(),
             Setting::Element => "element".to_owned(),
             Setting::Lowat => "lowat".to_owned(),
-            Setting::LowatBbr => "lowat, bbr".to_owned(),
+            Setting::LowatBbr => "lowat + bbr".to_owned(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Setting {
             Setting::NotsentLowat(kib) => options.notsent_lowat = Some(kib << 10),
             Setting::SendBuffer(kib) => options.send_buffer = Some(kib << 10),
             Setting::Bbr => options.congestion = Some("bbr".to_owned()),
-            // `dwell run` sets it, and the application leaves it.
+            // `dwell run` sets it.
             Setting::LowatBbr => options.congestion = None,
             Setting::Plain | Setting::Element | Setting::Lowat => {}
         }

@@ -15,6 +15,10 @@ pub(super) struct Net(Lab);
 /// With less, the receiver's window would limit what is on the way, and no queue would ever fill.
 const RECEIVE_BUFFER: &str = "4096 2097152 33554432";
 const RECEIVE_BUFFER_FILE: &str = "/proc/sys/net/ipv4/tcp_rmem";
+/// What sockets have that ask for nothing else, so that it can be seen whether they did: no other one may be the
+/// default of any namespace.
+const CONGESTION: &str = "reno";
+const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 impl Net {
     pub(super) fn start(scenario: &Scenario, exe: &Path) -> Result<Net> {
@@ -32,10 +36,9 @@ impl Net {
         })?;
         // A bottleneck counts packets, so let none be longer than the link's.
         lab.client().ip("link set vantage0 gso_max_segs 1\n")?;
+        write(lab.client(), CONGESTION_FILE, CONGESTION)?;
         if scenario.reads.are_at_once() {
-            lab.server()
-                .enter(|| fs::write(RECEIVE_BUFFER_FILE, RECEIVE_BUFFER))?
-                .map_err(Error::io(format!("write {RECEIVE_BUFFER_FILE}")))?;
+            write(lab.server(), RECEIVE_BUFFER_FILE, RECEIVE_BUFFER)?;
         }
         Ok(Net(lab))
     }
@@ -56,6 +59,13 @@ impl Net {
     pub(super) fn stop(self) -> Result<Option<Report>> {
         self.0.stop()
     }
+}
+
+/// `/proc/sys/net` is that of the thread's namespace.
+fn write(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
+    namespace
+        .enter(|| fs::write(file, value))?
+        .map_err(Error::io(format!("write {value} to {file}")))
 }
 
 pub(super) fn port(flow: usize) -> u16 {

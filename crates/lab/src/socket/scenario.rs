@@ -97,7 +97,7 @@ const ALL: [(&str, &str); 21] = [
     ),
     (
         "slow-reader",
-        "10 Mbit/s, 50 ms, a receiver that reads 64 KB each 100 ms",
+        "10 Mbit/s, 50 ms, a receiver that reads 16 KB each 50 ms",
     ),
     ("three-flows", "10 Mbit/s, 50 ms, three flows alike"),
     ("iperf3", "10 Mbit/s, 50 ms, iperf3"),
@@ -165,8 +165,8 @@ impl Scenario {
             "varying-rtt" => plain.changed(|link| link.phases = Some(varying())),
             "slow-reader" => Scenario {
                 reads: Reads {
-                    bytes: 64 << 10,
-                    every: Duration::from_millis(100),
+                    bytes: 16 << 10,
+                    every: Duration::from_millis(50),
                 },
                 ..plain
             },

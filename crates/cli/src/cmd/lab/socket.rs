@@ -141,7 +141,7 @@ impl Bench<'_> {
         (setting, watch): (Setting, Watch),
         label: &str,
     ) -> Result<Outcome, Failure> {
-        let name = format!("{}-{label}", scenario.name).replace([' ', ','], "-");
+        let name = format!("{}-{label}", scenario.name).replace(' ', "-");
         let folder = self.folder.join(name);
         fs::create_dir(&folder)
             .with_context(|| format!("make the folder {}", folder.display()))

@@ -194,7 +194,7 @@ impl Row {
 
 fn table(scenario: &Scenario, rows: &[Row]) -> String {
     let mut text = format!(
-        "\n{}: {}\n{:<18}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
+        "\n{}: {}\n{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
         scenario.name,
         scenario.about,
         "",
@@ -212,14 +212,14 @@ fn table(scenario: &Scenario, rows: &[Row]) -> String {
         text += "  others, of plain";
     }
     text += &format!(
-        "\n{:<18}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}\n",
+        "\n{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}\n",
         "", "Mbit/s", "%", "mean ms", "ms", "ms", "ms", "mean ms", "ms", "ms"
     );
     let plain = &rows[0];
     for row in rows {
         let of = |figure: fn(&Figures) -> Option<f64>| millis(row.mean(figure));
         text += &format!(
-            "{:<18}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
+            "{:<20}{:>10}{:>9}{:>12}{:>8}{:>8}{:>10}{:>12}{:>8}{:>8}",
             row.setting.name(),
             mbit(row.goodput()),
             percent(ratio(row.goodput(), plain.goodput())),
