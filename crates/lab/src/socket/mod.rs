@@ -104,6 +104,11 @@ impl Setting {
         matches!(self, Setting::NotsentLowat(_) | Setting::SendBuffer(_))
     }
 
+    /// True if `dwell run` does it.
+    pub fn is_dwells(self) -> bool {
+        !self.arguments().is_empty()
+    }
+
     /// Options of `dwell run`.
     fn arguments(self) -> &'static [&'static str] {
         match self {

@@ -21,6 +21,8 @@ const UNTOUCHED: Watch = Watch {
     outside: true,
     ..WATCH
 };
+/// How it calls that its library is in the program.
+const INSIDE: &str = "inside";
 /// Of the throughput, what shall be left.
 const KEPT: f64 = 0.97;
 /// Of the delay, what shall be left at most.
@@ -64,6 +66,8 @@ struct Figures {
     end_to_end: Option<Distribution>,
     rtt: Option<f64>,
     others: Vec<Option<f64>>,
+    /// `dwell run` could load its library.
+    inside: bool,
 }
 
 /// All runs with a setting.
@@ -87,9 +91,10 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
         for run in 1..=bench.args.runs {
             for row in &mut rows {
                 let name = row.setting.name();
-                let watch = match row.setting {
-                    Setting::Element | Setting::Lowat | Setting::LowatBbr => WATCH,
-                    _ => UNTOUCHED,
+                let watch = if row.setting.is_dwells() {
+                    WATCH
+                } else {
+                    UNTOUCHED
                 };
                 let outcome =
                     bench.run(scenario, (row.setting, watch), &format!("{name}-{run}"))?;
@@ -129,6 +134,7 @@ impl Figures {
             others: (1..=others)
                 .map(|number| outcome.flow(number)?.goodput_bps(outcome.span))
                 .collect(),
+            inside: outcome.sender.iter().any(|look| look.way == INSIDE),
         }
     }
 }
@@ -258,14 +264,26 @@ fn check(scenario: &Scenario, rows: &[Row]) -> Vec<Check> {
     let name = scenario.name;
     let kept = ratio(lowat.goodput(), plain.goodput());
     let left = ratio(lowat.sending(), plain.sending());
-    let mut checks = vec![Check {
+    let untouched = rows
+        .iter()
+        .filter(|row| row.setting.is_dwells() && row.runs.iter().any(|run| !run.inside));
+    let mut checks: Vec<Check> = untouched
+        .map(|row| Check {
+            holds: None,
+            what: format!(
+                "{name}: {} was not done, as dwell run could not load its library",
+                row.setting.name()
+            ),
+        })
+        .collect();
+    checks.push(Check {
         holds: kept.map(|kept| kept >= KEPT),
         what: format!(
             "{name}: with --minimize {} % of the throughput are left, wanted: {} %",
             percent(kept),
             KEPT * 100.0
         ),
-    }];
+    });
     if name == "10m-50ms" {
         checks.push(Check {
             holds: left.map(|left| left <= LEFT),
