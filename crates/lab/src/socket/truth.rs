@@ -281,7 +281,7 @@ mod tests {
             + &tx(24, 2000, 4000)
             + &line("tx", 2048, "2", r#""tx-socket":1,"tx-tcp":9"#)
             + r#"{"type":"stack-status","tx_displaced":1,"rx_displaced":0,"passages_lost":2}"#
-            + "\n{\"type\":\"stack-by";
+            + "\n{\"type\":\"stack-byte\",\"sch";
         let receiver = rx(1024, 7000, 7100) + &rx(u32::MAX - 999, 6000, 6050);
         let truth = truth(&sender, &receiver).unwrap();
         assert_eq!(truth.lost, 3);

@@ -219,3 +219,60 @@ fn rank(mut values: Vec<f64>, part: f64) -> Option<f64> {
         .get(index.min(values.len().saturating_sub(1)))
         .copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(truth_ns: f64, error_ns: f64) -> Option<Accuracy> {
+        Some(Accuracy {
+            looks: 9,
+            truth_ns,
+            estimate_ns: truth_ns,
+            error_ns,
+            p5_ns: 0.0,
+            p95_ns: 0.0,
+        })
+    }
+
+    fn row(scenario: &'static str, sender: Option<Accuracy>, receiver: Option<Accuracy>) -> Row {
+        Row {
+            scenario,
+            sender: vec![vec![sender]; WAYS.len()],
+            receiver: vec![vec![receiver]; WAYS.len()],
+        }
+    }
+
+    #[test]
+    fn what_nothing_waits_for_has_no_accuracy_and_no_check() {
+        let rows = [
+            row("near", run(100e6, 2e6), run(0.9e6, 0.5e6)),
+            row("far", run(100e6, 6e6), run(50e6, 1e6)),
+            row("unseen", None, run(0.1e6, 0.0)),
+        ];
+        let holds = |row: &Row| {
+            row.checks()
+                .iter()
+                .map(|check| check.holds)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(holds(&rows[0]), [Some(true)]);
+        assert_eq!(holds(&rows[1]), [Some(false), Some(true)]);
+        assert_eq!(holds(&rows[2]), [None]);
+        let table = table(&rows);
+        let words = |name: &str| -> Vec<&str> {
+            let line = table.lines().find(|line| line.starts_with(name));
+            line.unwrap().split_whitespace().skip(1).collect()
+        };
+        assert_eq!(
+            words("near"),
+            ["100", "98.0", "98.0", "98.0", "0.90", "-", "-", "-"]
+        );
+        assert_eq!(words("unseen")[..4], ["-"; 4]);
+        assert_eq!(
+            words("median"),
+            ["98.0", "98.0", "98.0", "98.0", "98.0", "98.0"]
+        );
+        assert_eq!(words("least")[..3], ["94.0"; 3]);
+    }
+}

@@ -318,3 +318,55 @@ fn mbit(bps: Option<f64>) -> String {
 fn ratio(value: Option<f64>, of: Option<f64>) -> Option<f64> {
     Some(value? / of.filter(|&of| of > 0.0)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(setting: Setting, mbit: f64, delay_ms: f64, other_mbit: f64) -> Row {
+        let delays = Distribution {
+            bytes: 1,
+            mean_ns: delay_ms * 1e6,
+            p50_ns: 0.0,
+            p95_ns: 0.0,
+        };
+        Row {
+            setting,
+            runs: vec![Figures {
+                goodput: Some(mbit * 1e6),
+                sending: Some(delays),
+                reading: None,
+                end_to_end: None,
+                rtt: None,
+                others: vec![Some(other_mbit * 1e6); 2],
+                inside: true,
+            }],
+        }
+    }
+
+    fn holds(scenario: &str, rows: &[Row]) -> Vec<Option<bool>> {
+        let scenario = Scenario::find(scenario, None).unwrap();
+        let checks = check(&scenario, rows);
+        checks.iter().map(|check| check.holds).collect()
+    }
+
+    #[test]
+    fn throughput_delay_and_the_others_are_beside_those_of_a_plain_flow() {
+        let plain = || row(Setting::Plain, 10.0, 500.0, 3.0);
+        let good = [plain(), row(Setting::Lowat, 9.8, 49.0, 3.1)];
+        assert_eq!(holds("10m-50ms", &good), [Some(true); 2]);
+        assert_eq!(holds("three-flows", &good), [Some(true); 3]);
+        assert_eq!(holds("reno", &good), [Some(true)]);
+        let bad = [plain(), row(Setting::Lowat, 9.6, 51.0, 2.8)];
+        assert_eq!(holds("10m-50ms", &bad), [Some(false); 2]);
+        assert_eq!(holds("three-flows", &bad), [Some(false); 3]);
+    }
+
+    #[test]
+    fn what_dwell_run_could_not_do_is_not_told_as_done() {
+        let mut lowat = row(Setting::Lowat, 10.0, 500.0, 3.0);
+        lowat.runs[0].inside = false;
+        let rows = [row(Setting::Plain, 10.0, 500.0, 3.0), lowat];
+        assert_eq!(holds("reno", &rows), [None, Some(true)]);
+    }
+}
