@@ -78,6 +78,7 @@ struct Row {
 
 pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Failure> {
     let mut checks = Vec::new();
+    let mut all = Vec::new();
     for scenario in scenarios {
         let settings = Setting::ALL.into_iter();
         let mut rows: Vec<Row> = settings
@@ -114,6 +115,10 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
             bench.say(&check.line())?;
         }
         checks.extend(own);
+        all.push((scenario.name, rows));
+    }
+    if all.len() > 1 {
+        bench.say(&summary(&all))?;
     }
     Ok(Check::exit(&checks))
 }
@@ -246,6 +251,42 @@ fn table(scenario: &Scenario, rows: &[Row]) -> String {
     text
 }
 
+/// A line a scenario: what `dwell run` does, beside the fixed setting that has bytes wait least and lets enough through.
+fn summary(all: &[(&str, Vec<Row>)]) -> String {
+    let mut text = format!(
+        "\nmean wait in the send buffer in ms, and throughput in % of that of a plain flow\n\
+         {:<14}{:>8}{:>10}{:>8}{:>12}{:>8}{:>12}{:>8}  best fixed that leaves {} %\n",
+        "scenario",
+        "plain",
+        "lowat",
+        "%",
+        "lowat + bbr",
+        "%",
+        "best fixed",
+        "%",
+        KEPT * 100.0
+    );
+    for (scenario, rows) in all {
+        let plain = rows[0].goodput();
+        let kept = |row: &Row| ratio(row.goodput(), plain);
+        let fixed = rows
+            .iter()
+            .filter(|row| row.setting.is_fixed() && kept(row).is_some_and(|kept| kept >= KEPT));
+        let wait = |row: &&Row| row.sending().unwrap_or(f64::INFINITY);
+        let best = fixed.min_by(|one, other| wait(one).total_cmp(&wait(other)));
+        let find = |setting| rows.iter().find(|row| row.setting == setting);
+        text += &format!("{scenario:<14}{:>8}", millis(rows[0].sending()));
+        let columns = [find(Setting::Lowat), find(Setting::LowatBbr), best];
+        for (row, width) in columns.into_iter().zip([10, 12, 12]) {
+            let (wait, kept) = (row.and_then(Row::sending), row.and_then(kept));
+            text += &format!("{:>width$}{:>8}", millis(wait), percent(kept));
+        }
+        let name = best.map_or_else(|| "-".to_owned(), |row| row.setting.name());
+        text += &format!("  {name}\n");
+    }
+    text
+}
+
 fn draw(
     bench: &Bench<'_>,
     scenario: &Scenario,
@@ -360,6 +401,24 @@ mod tests {
         let bad = [plain(), row(Setting::Lowat, 9.6, 51.0, 2.8)];
         assert_eq!(holds("10m-50ms", &bad), [Some(false); 2]);
         assert_eq!(holds("three-flows", &bad), [Some(false); 3]);
+    }
+
+    #[test]
+    fn the_best_fixed_setting_is_one_that_lets_enough_through() {
+        let fixed = |kib, mbit, ms| row(Setting::NotsentLowat(kib), mbit, ms, 0.0);
+        let rows = vec![
+            row(Setting::Plain, 10.0, 500.0, 0.0),
+            fixed(16, 9.0, 1.0),
+            fixed(64, 9.8, 30.0),
+            fixed(128, 10.0, 80.0),
+            row(Setting::Lowat, 9.9, 20.0, 0.0),
+        ];
+        let text = summary(&[("reno", rows)]);
+        let line = text.lines().last().unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        let figures = ["reno", "500", "20.0", "99.0", "-", "-", "30.0", "98.0"];
+        assert_eq!(words[..8], figures, "{text}");
+        assert_eq!(words[8..].join(" "), "NOTSENT_LOWAT 64 K");
     }
 
     #[test]
