@@ -48,12 +48,15 @@ struct Object<'a> {
     accuracy: Option<f64>,
 }
 
-/// All runs of a scenario, by way.
+/// All runs of a scenario.
 struct Row {
     scenario: &'static str,
-    sender: Vec<Vec<Option<Accuracy>>>,
-    receiver: Vec<Vec<Option<Accuracy>>>,
+    sender: Ways,
+    receiver: Ways,
 }
+
+/// Runs by way. `None`: there was nothing to compare.
+type Ways = Vec<Vec<Option<Accuracy>>>;
 
 pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
@@ -162,8 +165,7 @@ fn table(rows: &[Row]) -> String {
     }
     for (name, pick) in [("median", 0.5), ("least", 0.0)] {
         text += &format!("{name:<14}");
-        let sides: [fn(&Row) -> &Vec<Vec<Option<Accuracy>>>; 2] =
-            [|row| &row.sender, |row| &row.receiver];
+        let sides: [fn(&Row) -> &Ways; 2] = [|row| &row.sender, |row| &row.receiver];
         for side in sides {
             text += &format!("{:>12}", "");
             for way in 0..WAYS.len() {
