@@ -153,7 +153,9 @@ struct Direction {
     name: String,
     namespace: Option<String>,
     queue: Queue,
-    link: Link,
+    spec: LinkSpec,
+    /// From the first packet on, with which traces and phases begin.
+    link: Option<Link>,
     last_arrival: Nanos,
     due: Vec<Nanos>,
     tally: Tally,
@@ -179,7 +181,8 @@ impl Emulator {
                 name: config.name.clone(),
                 namespace: config.namespace.clone(),
                 queue,
-                link: Link::new(config.link.clone(), clock.elapsed().into()),
+                spec: config.link.clone(),
+                link: None,
                 last_arrival: Nanos::ZERO,
                 due: Vec::new(),
                 tally: Tally::default(),
@@ -267,7 +270,10 @@ impl Emulator {
             .since(age.since(Nanos::from_micros(1)))
             .max(direction.last_arrival);
         direction.last_arrival = arrival;
-        match direction.link.offer(arrival, packet.bytes) {
+        let link = direction
+            .link
+            .get_or_insert_with(|| Link::new(direction.spec.clone(), arrival));
+        match link.offer(arrival, packet.bytes) {
             Fate::Deliver(due) => {
                 self.packets += 1;
                 self.held.push(Reverse(Held {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BitsPerSecond, Bytes, Nanos};
 
-/// Stretches of time in which a link is another. They follow each other from the start of the emulation, and begin
-/// again after the last.
+/// Stretches of time in which a link is another. They follow each other from its first packet on, and begin again
+/// after the last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Phase>", into = "Vec<Phase>")]
 pub struct Phases(Arc<[Phase]>);

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Error, Nanos, Result};
 
-/// A delivery trace in the format of mahimahi: a line an opportunity, its time in whole milliseconds from the start,
-/// not decreasing. Each lets up to 1504 bytes pass, of one packet or of several; what is not used at its time is
+/// A delivery trace in the format of mahimahi: a line an opportunity, its time in whole milliseconds from the first
+/// packet, not decreasing. Each lets up to 1504 bytes pass, of one packet or of several; what is not used at its time is
 /// lost. After the last line the trace starts again, at the time of that line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u64>", into = "Vec<u64>")]

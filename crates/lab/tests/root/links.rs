@@ -8,7 +8,7 @@ use std::time::Duration;
 use dwell_lab::workload::{Bulk, Ends, Ping, PingPong};
 use dwell_lab::{
     BitsPerSecond, Bytes, DropReason, Emulation, Fate, Lab, LabOptions, Leg, Link, LinkSpec,
-    Namespace, Nanos, Probability, QueueLimit, Role, Topology,
+    Namespace, Nanos, Probability, QueueLimit, Role, Topology, Trace,
 };
 
 use crate::support::skipped;
@@ -228,5 +228,40 @@ fn root_the_vantage_point_of_a_triangle_sees_one_direction() {
     assert!(
         received < 10,
         "no answers, only what a new link says of itself: {received}"
+    );
+}
+
+/// However long a lab has been there, its runs are alike.
+#[test]
+fn root_a_trace_begins_with_the_first_packet() {
+    if skipped() {
+        return;
+    }
+    // All of the first 2 s at once, then nothing for an hour.
+    let lines: String = (0..200).map(|n| format!("{}\n", n * 10)).collect();
+    let mut leg = Leg::default();
+    leg.to_vantage.trace = Some(Trace::parse(&format!("{lines}3600000\n")).unwrap());
+    let topology = Topology::Line {
+        client: leg,
+        server: Leg::default(),
+    };
+    let lab = lab("test-trace", topology);
+    std::thread::sleep(Duration::from_millis(2500));
+    let ping = lab
+        .client()
+        .command("ping")
+        .args([
+            "-c",
+            "1",
+            "-W",
+            "5",
+            &Lab::address_v4(Role::Server).to_string(),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        ping.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ping.stdout)
     );
 }
