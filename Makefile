@@ -4,6 +4,8 @@ BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-
 LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
 BENCH_PACKAGES = tcptrace tshark
 VM_PACKAGES = binutils busybox-static cpio kmod qemu-system-x86 xz-utils zstd
+# A kernel for link boxes, whose tests skip without it.
+BOX_PACKAGES = kmod user-mode-linux
 
 # Loading BPF programs and making network namespaces takes root.
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
@@ -44,10 +46,11 @@ test: setup ## every test; those that need root run as root
 	cargo test --locked --manifest-path fuzz/Cargo.toml
 	tests/compat/run $${CARGO_TARGET_DIR:-target}/debug/dwell
 
-vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines
-	$(call install,$(VM_PACKAGES))
+vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines; links by another kernel
+	$(call install,$(VM_PACKAGES) $(BOX_PACKAGES))
 	tests/vm/kernels target/vm
 	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
+	$(AS_ROOT) cargo test --locked -p dwell-lab --test root -- link_box:: --test-threads=1
 	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
 	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test cli -- lab_stack::root_a_virtual
 
@@ -55,7 +58,7 @@ demo: build ## real traffic over links of known delay, and what dwell measures
 	$(SUDO) target/release/dwell lab demo
 
 bench: build ## what dwell costs, as ratios from one run
-	$(call install,$(BENCH_PACKAGES))
+	$(call install,$(BENCH_PACKAGES) $(BOX_PACKAGES))
 	cargo build --release --locked -p dwell-bench
 	$(SUDO) target/release/kernel
 	$(SUDO) target/release/replay

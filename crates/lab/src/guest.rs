@@ -4,16 +4,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::console::Console;
 use crate::error::{find_program, run};
 use crate::{Error, Guarded, Namespace, Result};
 
@@ -103,18 +102,6 @@ pub struct Guest {
     _files: Arc<TempDir>,
 }
 
-#[derive(Debug, Default)]
-struct Console {
-    written: Mutex<Written>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Written {
-    text: String,
-    is_over: bool,
-}
-
 impl Guest {
     /// What this host lacks for virtual machines: a sentence with its remedy, or nothing.
     pub fn missing_requirement() -> Option<String> {
@@ -191,14 +178,10 @@ impl Guest {
             }
             command.stdin(Stdio::null()).stdout(Stdio::piped());
         })?;
-        let console = Arc::new(Console::default());
-        if let Some(stdout) = emulator.stdout.take() {
-            let console = Arc::clone(&console);
-            thread::spawn(move || console.fill(stdout));
-        }
+        let console = emulator.stdout.take().map(Console::read);
         Ok(Self {
             emulator,
-            console,
+            console: console.unwrap_or_default(),
             _files: Arc::clone(files),
         })
     }
@@ -210,32 +193,32 @@ impl Guest {
 
     /// What its console showed so far.
     pub fn output(&self) -> String {
-        self.console.lock().text.clone()
+        self.console.text()
     }
 
     /// Whether it has ended, well or badly.
     pub fn is_over(&self) -> bool {
-        self.console.lock().is_over
+        self.console.is_over()
     }
 
     /// Waits until its console has shown one of these texts.
     pub fn wait_for(&self, texts: &[&str], patience: Duration) -> Result<()> {
-        let is_there = |written: &Written| texts.iter().any(|text| written.text.contains(text));
-        if self.console.wait(patience, is_there) {
+        let is_there = |shown: &str| texts.iter().any(|text| shown.contains(text)).then_some(());
+        if self.console.wait(patience, is_there).is_some() {
             return Ok(());
         }
         Err(Error::Timeout(format!(
             "{texts:?} on the console of a virtual machine, which shows: {}",
-            last_lines(&self.output())
+            self.console.last_lines()
         )))
     }
 
     /// Waits until it has ended. Gives what its console showed.
     pub fn wait(mut self, patience: Duration) -> Result<String> {
-        if !self.console.wait(patience, |written| written.is_over) {
+        if !self.console.wait_for_end(patience) {
             return Err(Error::Timeout(format!(
                 "the end of a virtual machine, whose console shows: {}",
-                last_lines(&self.output())
+                self.console.last_lines()
             )));
         }
         let status = self
@@ -246,53 +229,11 @@ impl Guest {
             return Err(Error::Command {
                 command: EMULATOR.to_owned(),
                 status: status.to_string(),
-                stderr: last_lines(&self.output()),
+                stderr: self.console.last_lines(),
             });
         }
         Ok(self.output())
     }
-}
-
-impl Console {
-    fn fill(&self, from: ChildStdout) {
-        for line in BufReader::new(from).split(b'\n') {
-            let Ok(line) = line else { break };
-            let line = String::from_utf8_lossy(&line);
-            let mut written = self.lock();
-            written.text.push_str(line.trim_end_matches('\r'));
-            written.text.push('\n');
-            self.changed.notify_all();
-        }
-        self.lock().is_over = true;
-        self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it came true within the time; of a machine that has ended, whether it had.
-    fn wait(&self, patience: Duration, is_so: impl Fn(&Written) -> bool) -> bool {
-        let deadline = Instant::now() + patience;
-        let mut written = self.lock();
-        while !is_so(&written) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if written.is_over || left.is_zero() {
-                return false;
-            }
-            written = self
-                .changed
-                .wait_timeout(written, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
-    }
-}
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 /// The initial root filesystem, which is all that the machine has.

@@ -9,12 +9,14 @@
 //! removes what a killed one left ([`list`]).
 
 mod chart;
+mod console;
 pub mod demo;
 mod emulator;
 mod error;
 mod guest;
 mod keep;
 mod link;
+mod link_box;
 mod namespace;
 mod nfqueue;
 mod pair;
@@ -34,6 +36,9 @@ pub use error::Error;
 pub use guest::{Guest, GuestOptions};
 pub use keep::{UpOptions, down, up};
 pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
+pub use link_box::{
+    BoxLink, BoxSpec, Discipline, LinkBox, QueueStatistics, Shaper, Statistics, Towards,
+};
 pub use namespace::{Guarded, Namespace};
 pub use pair::Pair;
 pub use phases::{Phase, Phases};

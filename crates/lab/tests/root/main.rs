@@ -4,6 +4,7 @@
 
 mod guest;
 mod lifetime;
+mod link_box;
 mod links;
 mod support;
 mod traffic;
