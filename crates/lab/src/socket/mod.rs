@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::error::find_program;
 use crate::part::{PATIENCE, Part};
 use crate::signals::Signals;
-use crate::{Error, Report, Result};
+use crate::{Error, Report, Result, Statistics};
 
 use accuracy::{Accuracy, Series, Span};
 pub use application::{End, Reads, SocketOptions, Writes, run_end};
@@ -160,6 +160,8 @@ pub struct Outcome {
     pub receiver: Vec<Look>,
     /// What the link emulator did.
     pub emulator: Option<Report>,
+    /// What the queues of a link box did.
+    pub queues: Option<Statistics>,
     /// What the programs said on standard error.
     pub said: Vec<String>,
 }
@@ -213,7 +215,11 @@ pub fn can(application: Application, setting: Setting) -> bool {
 /// If the network cannot be made, a program cannot be run or ends badly, or no byte was stamped.
 pub fn run(options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
-    let net = Net::start(&options.scenario, &options.exe)?;
+    let scenario = &options.scenario;
+    let net = Net::start(&scenario.bottleneck, scenario.back_ns, &options.exe)?;
+    if scenario.reads.are_at_once() {
+        net.widen_window()?;
+    }
     let stamps = [
         stamp("stack-sender", &net, options)?,
         stamp("stack-receiver", &net, options)?,
@@ -224,6 +230,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     for part in stamps {
         said.extend(part.end()?);
     }
+    let queues = net.statistics()?;
     let emulator = net.stop()?;
     let truth = Truth::read(&sender_stamps, &receiver_stamps)?;
     let Some((&(from, to), flow)) = truth.to_port(PORT) else {
@@ -247,6 +254,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         sender: of(&files.sender, (from, to))?,
         receiver: of(&files.receiver, (to, from))?,
         emulator,
+        queues,
         said,
         truth,
     })

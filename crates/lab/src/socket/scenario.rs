@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{Reads, Writes};
-use crate::{BitsPerSecond, LinkSpec, Nanos, Phase, Phases, Probability, QueueLimit, Trace};
+use crate::{
+    BitsPerSecond, BoxLink, LinkSpec, Nanos, Phase, Phases, Probability, QueueLimit, Trace,
+};
 
 /// A network and the flows through it. The first flow is the one that is looked at.
 #[derive(Debug, Clone)]
@@ -31,6 +33,8 @@ pub struct Scenario {
 pub enum Bottleneck {
     /// A link of the link emulator: what comes first leaves first.
     Fifo(LinkSpec),
+    /// A link box, with a queueing discipline of the kernel's.
+    Box(BoxLink),
 }
 
 /// What sends data on the first flow.
@@ -195,14 +199,19 @@ impl Scenario {
 
     /// What arrives at least so late after it left.
     pub fn one_way(&self) -> Nanos {
-        let Bottleneck::Fifo(link) = &self.bottleneck;
-        link.delay_ns
+        match &self.bottleneck {
+            Bottleneck::Fifo(link) => link.delay_ns,
+            Bottleneck::Box(link) => link.delay,
+        }
     }
 
     /// One byte in so many is stamped: each packet has one where packets are slow, and fewer have where they are not.
     pub fn sample_bytes(&self) -> u32 {
-        let Bottleneck::Fifo(link) = &self.bottleneck;
-        let rate = link.rate_bits_per_second.map_or(0, u64::from);
+        let rate = match &self.bottleneck {
+            Bottleneck::Fifo(link) => link.rate_bits_per_second,
+            Bottleneck::Box(link) => link.rate,
+        };
+        let rate = rate.map_or(0, u64::from);
         match rate {
             0..=20_000_000 => 1 << 10,
             20_000_001..=60_000_000 => 2 << 10,
@@ -239,8 +248,9 @@ impl Scenario {
     }
 
     fn changed(mut self, change: impl FnOnce(&mut LinkSpec)) -> Scenario {
-        let Bottleneck::Fifo(link) = &mut self.bottleneck;
-        change(link);
+        if let Bottleneck::Fifo(link) = &mut self.bottleneck {
+            change(link);
+        }
         self
     }
 }
