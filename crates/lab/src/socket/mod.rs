@@ -8,6 +8,7 @@ mod net;
 mod picture;
 mod scenario;
 mod truth;
+pub mod video;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

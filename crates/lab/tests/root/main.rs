@@ -8,6 +8,7 @@ mod link_box;
 mod links;
 mod support;
 mod traffic;
+mod video;
 
 /// Not a test: the process of a link emulator, started by [`support::Script::emulator`].
 #[test]
