@@ -1,7 +1,7 @@
 # The menu. `make demo` and `make test` work on a fresh Debian 12 with git, cargo and make.
 
 BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
-LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
+LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base hping3 httping iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
 BENCH_PACKAGES = tcptrace tshark
 VM_PACKAGES = binutils busybox-static cpio kmod qemu-system-x86 xz-utils zstd
 # A kernel for link boxes, whose tests skip without it.

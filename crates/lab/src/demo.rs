@@ -147,6 +147,7 @@ fn traffic<'a>(lab: &'a Lab, stop: &'a AtomicBool, seed: u64) -> Vec<(&'static s
         seconds: 2,
         rate: BitsPerSecond::new(20_000_000),
         download: false,
+        congestion: None,
     };
     let quic = Quic {
         connections: 8,

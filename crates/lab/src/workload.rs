@@ -73,7 +73,7 @@ impl RoundTrips {
 }
 
 /// Waits for a program and gives what it wrote to its standard output. `stop` ends it early.
-fn output(
+pub(crate) fn output(
     namespace: &Namespace,
     program: &'static str,
     arguments: &[String],
@@ -205,9 +205,11 @@ pub(crate) fn is_bound(table: &str, port: u16) -> bool {
 }
 
 /// The programs of the workloads, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("iperf3", "Install the package iperf3."),
     ("ping", "Install the package iputils-ping."),
+    ("hping3", "Install the package hping3."),
+    ("httping", "Install the package httping."),
     ("dnsmasq", "Install the package dnsmasq-base."),
     ("dig", "Install the package bind9-dnsutils."),
     ("memcached", "Install the package memcached."),

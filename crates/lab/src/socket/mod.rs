@@ -7,6 +7,7 @@ mod looks;
 mod net;
 mod picture;
 mod scenario;
+pub mod tools;
 mod truth;
 pub mod video;
 

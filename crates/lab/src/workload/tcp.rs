@@ -103,6 +103,8 @@ pub struct Bulk {
     pub rate: Option<BitsPerSecond>,
     /// From the server to the client.
     pub download: bool,
+    /// Congestion control; the kernel's own if absent.
+    pub congestion: Option<&'static str>,
 }
 
 /// What `iperf3` found.
@@ -135,6 +137,9 @@ impl Bulk {
         ]);
         if let Some(rate) = self.rate {
             arguments.extend(["-b".to_owned(), u64::from(rate).to_string()]);
+        }
+        if let Some(congestion) = self.congestion {
+            arguments.extend(["-C".to_owned(), congestion.to_owned()]);
         }
         if self.download {
             arguments.push("-R".to_owned());

@@ -176,6 +176,7 @@ fn root_a_rate_limits_a_bulk_transfer() {
         seconds: 3,
         rate: None,
         download: false,
+        congestion: None,
     }
     .run(Ends::v4(&lab), &GO_ON)
     .unwrap();

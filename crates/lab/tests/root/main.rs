@@ -7,6 +7,7 @@ mod lifetime;
 mod link_box;
 mod links;
 mod support;
+mod tools;
 mod traffic;
 mod video;
 

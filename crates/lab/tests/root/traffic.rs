@@ -82,6 +82,7 @@ fn root_no_workload_is_faster_than_the_network() {
             seconds: 1,
             rate: BitsPerSecond::new(5_000_000),
             download: true,
+            congestion: None,
         };
         if let Some(bulk) = unless_missing(bulk.run(ends, &stop)) {
             assert!((100_000..2_000_000).contains(&bulk.received.0), "{bulk:?}");
@@ -122,6 +123,7 @@ fn root_a_workload_ends_when_it_is_told_to() {
         seconds: 60,
         rate: None,
         download: false,
+        congestion: None,
     }
     .run(Ends::v4(&lab), &stop);
     assert!(
