@@ -21,12 +21,10 @@ use std::process::{ChildStdin, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
-use tempfile::TempDir;
-
 use crate::console::Console;
 use crate::error::find_program;
 use crate::{BitsPerSecond, Error, Guarded, Namespace, Nanos, Result};
+use serde_json::Value;
 
 const KERNEL: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
@@ -224,13 +222,12 @@ impl LinkBox {
 /// that made it.
 #[derive(Debug)]
 pub struct Shaper {
-    // It ends before its namespace and its files go.
+    // It ends before its namespace goes.
     machine: Guarded,
     console: Arc<Console>,
     commands: Mutex<Commands>,
     ends: [String; 2],
     _namespace: Namespace,
-    _files: TempDir,
 }
 
 #[derive(Debug)]
@@ -291,10 +288,11 @@ impl Shaper {
             commands: Mutex::new(Commands { input, given: 0 }),
             ends: [left, right].map(|end| end.name().to_owned()),
             _namespace: namespace,
-            _files: files,
         };
         let is_up = |shown: &str| shown.contains(UP).then_some(());
         shaper.wait("the start of a link box", is_up)?;
+        // It has read them, and where this process is killed nothing is to stay.
+        drop(files);
         // What the kernel sends to a tap whose other end is down blocks it for good, so they are up before it bridges.
         for (number, end) in [left, right].into_iter().enumerate() {
             shaper._namespace.ip(&format!(
