@@ -213,7 +213,7 @@ fn listening(host: &Namespace, wanted: usize, stop: &Stop) -> Result<()> {
     bail!("iperf3 does not listen")
 }
 
-/// This process has the sockets; another looks at them.
+/// One process has the sockets; another looks at them.
 fn outside(stop: &Stop) -> Result<()> {
     let host = Namespace::create("bench-sockets")?;
     let up = host
@@ -225,8 +225,26 @@ fn outside(stop: &Stop) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     let held = host.enter(connections)??;
     ensure!(held.len() == 2 * CONNECTIONS, "connections were lost");
+    // A process that has them, in their namespace: it does nothing else.
+    let mut holder = host.command("sleep");
+    holder.arg("600").stdin(Stdio::null());
+    for connection in &held {
+        nix::fcntl::fcntl(
+            connection,
+            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+        )?;
+    }
+    let mut holder = holder.spawn()?;
+    drop(held);
+    let watched = watch(&host, holder.id(), stop);
+    holder.kill()?;
+    holder.wait()?;
+    watched
+}
+
+fn watch(host: &Namespace, pid: u32, stop: &Stop) -> Result<()> {
     let dwell = dwell()?;
-    let pid = std::process::id().to_string();
+    let pid = pid.to_string();
     let seconds = 20.0;
     let time = format!("{seconds}s");
     let enter = ["netns", "exec", host.name()].map(OsStr::new);

@@ -7,9 +7,11 @@ pub mod control;
 mod curve;
 mod meter;
 mod reading;
+mod rhythm;
 
 pub use account::{Account, Peaks, Way};
 pub use calls::Calls;
 pub use curve::{Curve, When};
 pub use meter::{Delay, Estimator, Meter, Observed, Sum, Totals};
 pub use reading::{Reading, TcpInfo};
+pub use rhythm::Rhythm;

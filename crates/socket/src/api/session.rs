@@ -253,14 +253,16 @@ impl Shared {
         let mut budget = Budget::default();
         while !state.is_over {
             let began = Instant::now();
-            state.look(self.means(), sys::now_ns());
+            let began_ns = sys::now_ns();
+            let next_ns = state.look(self.means(), began_ns);
             self.looked.notify_all();
             if state.known.is_empty() {
                 let woken = self.bell.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let period = Duration::from_nanos(budget.period_ns(&self.orders));
+            let wanted_ns = self.orders.period_ns(began_ns, next_ns);
+            let period = Duration::from_nanos(budget.period_ns(self.orders.budget, wanted_ns));
             let left = period.saturating_sub(began.elapsed());
             let woken = self.bell.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
@@ -296,10 +298,10 @@ impl Drop for Shared {
 }
 
 impl State {
-    fn look(&mut self, means: Means<'_>, now_ns: u64) {
+    fn look(&mut self, means: Means<'_>, now_ns: u64) -> Option<u64> {
         let State { sockets, known, .. } = self;
         let sockets = sockets.get();
-        sockets.look(means, now_ns, &mut |account, state| {
+        let next_ns = sockets.look(means, now_ns, &mut |account, state| {
             let known = known.get_mut(&account.cookie)?;
             known.memory.take(account);
             known
@@ -310,5 +312,6 @@ impl State {
         sockets.give_up_lost(means, now_ns, &mut |cookie| {
             known.remove(&cookie);
         });
+        next_ns
     }
 }

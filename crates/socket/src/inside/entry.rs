@@ -1,7 +1,7 @@
 //! One socket of the process.
 
 use dwell_engine::socket::{
-    Account, Calls, Estimator, Meter, Observed, Peaks, Reading, Sum, Totals,
+    Account, Calls, Estimator, Meter, Observed, Peaks, Reading, Rhythm, Sum, Totals,
     control::{Setting, State},
 };
 
@@ -21,6 +21,7 @@ pub struct Entry {
     /// Looks since anything changed.
     quiet: u32,
     meter: Meter,
+    rhythm: Rhythm,
     /// What an earlier process has counted.
     base: Totals,
     account: Account,
@@ -99,6 +100,7 @@ impl Entry {
             phase,
             quiet: 0,
             meter: Meter::new(means.orders.estimator),
+            rhythm: Rhythm::default(),
             base: Totals::default(),
             account,
             adjuster: Adjuster::new(
@@ -135,6 +137,7 @@ impl Entry {
             self.begin_again(self.account.totals);
         }
         let observed = self.meter.observe_calls(&reading, self.calls.as_mut());
+        self.rhythm.observe(reading.time_ns, &observed);
         let waiting_ns = self.meter.waiting_ns(reading.time_ns);
         let state = State {
             reading: &reading,
@@ -146,7 +149,7 @@ impl Entry {
         self.adjuster.step(self.fd, &state, asked, means.table);
         self.account.setting = self.adjuster.setting();
         self.publish(means, now_ns);
-        self.due_ns = now_ns + self.pause_ns(means.orders);
+        self.due_ns = now_ns + self.pause_ns(now_ns, means.orders);
         Outcome::Kept
     }
 
@@ -278,7 +281,7 @@ impl Entry {
             return self.lose(means, now_ns);
         }
         self.quiet = self.quiet.saturating_add(1);
-        self.due_ns = now_ns + self.pause_ns(means.orders);
+        self.due_ns = now_ns + self.pause_ns(now_ns, means.orders);
         let claim = match seat {
             Some(seat) => means.table.claim_again(seat, self.cookie, means.me, now_ns),
             None => means.table.claim(self.cookie, means.me, now_ns),
@@ -309,10 +312,9 @@ impl Entry {
         Outcome::Lost
     }
 
-    fn pause_ns(&self, orders: &Orders) -> u64 {
+    fn pause_ns(&self, now_ns: u64, orders: &Orders) -> u64 {
         let less = QUIET.iter().find(|&&(looks, _)| self.quiet > looks);
-        // A little less than whole periods, so that a round that comes early is not a round too late.
-        orders.poll_ns * less.map_or(1, |&(_, less)| less) - orders.poll_ns / 4
+        self.rhythm.pause_ns(now_ns, orders.poll_ns) * less.map_or(1, |&(_, less)| less)
     }
 }
 

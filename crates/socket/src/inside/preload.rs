@@ -213,12 +213,13 @@ impl State {
                 }
             }
             let hooked = HOOKED.load(SeqCst);
-            let live = self.round(means, began_ns);
+            let (live, next_ns) = self.round(means, began_ns);
             LIVE.store(live as u32, Relaxed);
             KNOWN.store(hooked, Relaxed);
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
-                let period_ns = budget.period_ns(&orders);
+                let period_ns =
+                    budget.period_ns(table.share(&orders), orders.period_ns(began_ns, next_ns));
                 let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
                 sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
             } else {
@@ -230,7 +231,8 @@ impl State {
         unsafe { &mut *self.registry.get() }.release_blocks();
     }
 
-    fn round(&self, means: Means<'_>, now_ns: u64) -> usize {
+    /// Returns how many sockets there are, and when the next one is to be looked at.
+    fn round(&self, means: Means<'_>, now_ns: u64) -> (usize, Option<u64>) {
         // SAFETY: the registry is the poller's alone, and this is it.
         let registry = unsafe { &mut *self.registry.get() };
         self.pending.take(|fd| {
@@ -244,7 +246,7 @@ impl State {
         self.stamps
             .take(|stamp| registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes));
         let has_holds = means.orders.controller == Some(ControllerKind::Element);
-        registry.look(means, now_ns, &mut |account, _| {
+        let next_ns = registry.look(means, now_ns, &mut |account, _| {
             let mark = account.fd.and_then(|fd| self.mark_of(fd));
             if let Some(mark) = mark.filter(|_| has_holds) {
                 mark.store(Mark::with(account.setting.hold_above).0, Relaxed);
@@ -254,7 +256,7 @@ impl State {
             None
         });
         registry.scan(means, now_ns, self.pending.end());
-        registry.live()
+        (registry.live(), next_ns)
     }
 
     /// Until a connection is made, and no longer than this.

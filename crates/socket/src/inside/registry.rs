@@ -103,21 +103,26 @@ impl Registry {
         is_kept
     }
 
-    /// Looks at each socket whose time has come.
-    pub fn look(&mut self, means: Means<'_>, now_ns: u64, looked: Looked<'_>) {
+    /// Looks at each socket whose time has come. Returns when the next one's comes, if there is one.
+    pub fn look(&mut self, means: Means<'_>, now_ns: u64, looked: Looked<'_>) -> Option<u64> {
+        // A round for several whose times are near each other.
+        let near_ns = now_ns + means.orders.poll_ns / 10;
+        let mut next_ns = None;
         for place in 0..self.used {
             let Some(entry) = self.entry(place) else {
                 continue;
             };
-            if entry.due_ns > now_ns {
-                continue;
-            }
-            let fd = entry.fd;
-            if entry.look(means, now_ns, looked) == Outcome::Lost {
+            let is_due = entry.due_ns <= near_ns;
+            if is_due && entry.look(means, now_ns, looked) == Outcome::Lost {
+                let fd = entry.fd;
                 self.forget_fd(fd, place);
                 self.lost += 1;
+            } else if !entry.is_lost() {
+                let due_ns = entry.due_ns;
+                next_ns = Some(next_ns.map_or(due_ns, |next_ns: u64| next_ns.min(due_ns)));
             }
         }
+        next_ns
     }
 
     /// Looks through all descriptors, if it is time: for sockets that came without a hook, and those whose

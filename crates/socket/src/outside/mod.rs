@@ -15,7 +15,9 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    socket::{Account, Estimator, Meter, Observed, Peaks, Reading, TcpInfo, Way, control::Setting},
+    socket::{
+        Account, Estimator, Meter, Observed, Peaks, Reading, Rhythm, TcpInfo, Way, control::Setting,
+    },
 };
 use nix::time::{ClockId, clock_gettime};
 
@@ -131,6 +133,9 @@ struct Watched {
     owner: Owner,
     ends: Ends,
     meter: Meter,
+    rhythm: Rhythm,
+    /// When it is to be looked at next.
+    due_ns: u64,
     reading: Reading,
     observed: Observed,
     /// Since the reading that the meter has, nothing has changed.
@@ -192,7 +197,8 @@ impl Outside {
             }
             if self.looks.is_due(now_ns) {
                 let begun = cpu_ns();
-                self.look()?;
+                let next_ns = self.look(now_ns)?;
+                self.looks.want(next_ns.saturating_sub(now_ns));
                 self.looks.took(now_ns, cpu_ns() - begun);
             }
         }
@@ -201,6 +207,9 @@ impl Outside {
 
     /// The next [`poll`](Outside::poll) looks at all, whatever the budget says.
     pub fn hurry(&mut self) {
+        for watched in self.sockets.values_mut() {
+            watched.due_ns = 0;
+        }
         self.looks.hurry();
         self.discovery.hurry();
     }
@@ -303,11 +312,23 @@ impl Outside {
         self.ask(&unseen)
     }
 
-    /// Looks at each socket that is watched.
-    fn look(&mut self) -> Result<(), Error> {
+    /// Looks at each socket whose time has come. Returns when the next one's comes.
+    fn look(&mut self, now_ns: u64) -> Result<u64, Error> {
+        let poll_ns = nanos(self.config.poll);
+        // A round for several whose times are near each other.
+        let near_ns = now_ns + poll_ns / 10;
         let living = self.sockets.values().filter(|watched| !watched.ended);
-        let living: Vec<Key> = living.map(|watched| watched.key).collect();
-        self.ask(&living)
+        let due = living.filter(|watched| watched.due_ns <= near_ns);
+        let due: Vec<Key> = due.map(|watched| watched.key).collect();
+        self.ask(&due)?;
+        let living = self.sockets.values_mut().filter(|watched| !watched.ended);
+        let next_ns = living.map(|watched| {
+            if watched.due_ns <= near_ns {
+                watched.due_ns = now_ns + watched.rhythm.pause_ns(now_ns, poll_ns);
+            }
+            watched.due_ns
+        });
+        Ok(next_ns.min().unwrap_or(now_ns + poll_ns))
     }
 
     fn ask(&mut self, keys: &[Key]) -> Result<(), Error> {
@@ -332,6 +353,8 @@ impl Watched {
             owner,
             ends: key.ends(),
             meter: Meter::new(estimator),
+            rhythm: Rhythm::default(),
+            due_ns: 0,
             reading: Reading::default(),
             observed: Observed::default(),
             rested: false,
@@ -363,6 +386,7 @@ impl Watched {
     fn observe(&mut self, reading: &Reading) {
         let waited = self.meter.waiting_ns(self.reading.time_ns);
         let observed = self.meter.observe(reading);
+        self.rhythm.observe(reading.time_ns, &observed);
         if let Some(delay) = observed.sender {
             // The oldest byte of the last look has left too, if any has.
             let longest = waited.max(Some(delay.ns));
@@ -454,6 +478,10 @@ impl Watch for Outside {
 
 fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What this thread has used of a processor.

@@ -26,6 +26,11 @@ impl Pace {
         }
     }
 
+    /// From now on at this interval.
+    pub(super) fn want(&mut self, wanted_ns: u64) {
+        self.wanted_ns = wanted_ns;
+    }
+
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }

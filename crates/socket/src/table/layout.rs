@@ -14,7 +14,7 @@ use super::{orders, record};
 pub const SLOTS: usize = 16_384;
 
 /// Whoever changes what stands where changes this.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The first word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"dwelltbl");
@@ -39,6 +39,8 @@ pub(super) struct Header {
     pub orders: [AtomicU64; orders::WORDS],
     /// The process that reads the table; 0: none that may end before the others.
     pub reader: AtomicU64,
+    /// Processes that look at sockets, as the reader has counted them.
+    pub pollers: AtomicU64,
     /// No slot is farther than this from where it would be if it were alone.
     pub farthest: AtomicU64,
     pub counts: [AtomicU64; 8],

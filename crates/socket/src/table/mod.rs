@@ -30,7 +30,7 @@ pub const VARIABLE: &str = "DWELL_TABLE";
 pub struct Config {
     /// How often each socket is looked at.
     pub poll: Duration,
-    /// What share of a core a process' poller may take; it looks less often rather than take more.
+    /// What share of a core the pollers of all processes may take; they look less often rather than take more.
     pub budget: f64,
     /// How delays are estimated.
     pub estimator: Estimator,

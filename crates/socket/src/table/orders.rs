@@ -11,7 +11,7 @@ use super::{Config, ControllerKind, Error};
 pub struct Orders {
     /// How often each socket is looked at, in nanoseconds; at least [`Orders::SHORTEST_POLL_NS`].
     pub poll_ns: u64,
-    /// What share of a core the poller may take.
+    /// What share of a core pollers may take, all together.
     pub budget: f64,
     /// How delays are estimated.
     pub estimator: Estimator,
@@ -51,6 +51,12 @@ impl Orders {
             wireless: config.wireless,
             congestion,
         })
+    }
+
+    /// How long after a round the next is to begin, if a socket is to be looked at then.
+    pub fn period_ns(&self, began_ns: u64, next_ns: Option<u64>) -> u64 {
+        let wanted_ns = next_ns.map_or(self.poll_ns, |next_ns| next_ns.saturating_sub(began_ns));
+        wanted_ns.max(self.poll_ns / 5)
     }
 
     pub(super) fn words(&self) -> [u64; WORDS] {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::{
+    collections::HashSet,
     convert::Infallible,
     ffi::c_void,
     fmt, io,
@@ -100,7 +101,23 @@ impl Table {
         }
     }
 
-    /// The same at a time that the caller gives.
+    /// Counts the processes that look at sockets, so that each knows what it may take. To be called now and then.
+    pub fn share_out(&self) {
+        let layout = self.layout();
+        let used = layout.keys.iter().zip(&layout.slots);
+        let used = used.filter(|(key, _)| key.load(Relaxed) != 0);
+        let pollers =
+            used.filter_map(
+                |(_, slot)| match Owner::from_word(slot.owner.load(Relaxed)) {
+                    Owner::Poller(poller) => Some(poller.thread),
+                    _ => None,
+                },
+            );
+        let pollers: HashSet<u32> = pollers.collect();
+        layout.header.pollers.store(pollers.len() as u64, Relaxed);
+    }
+
+    /// [`Watch::visit`] at a time that the caller gives.
     pub(super) fn visit_at(&mut self, now_ns: u64, each: &mut dyn FnMut(&Account)) {
         let layout = self.layout();
         for (key, slot) in layout.keys.iter().zip(&layout.slots) {

@@ -144,6 +144,12 @@ impl Writer {
         reader == 0 || sys::is_thread(reader as u32)
     }
 
+    /// What share of a core one poller may take: they share what they all may.
+    pub fn share(&self, orders: &Orders) -> f64 {
+        let pollers = self.layout.header.pollers.load(Relaxed);
+        orders.budget / pollers.max(1) as f64
+    }
+
     /// Counts one.
     pub fn count(&self, count: Count) {
         if let Some(place) = self.layout.header.counts.get(count as usize) {

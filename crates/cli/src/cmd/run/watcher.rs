@@ -35,6 +35,9 @@ impl Watcher {
 
     /// Looks at what is due. Returns after what time it wants to be called again.
     pub fn poll(&mut self) -> Result<Duration, Failure> {
+        if let Some(table) = &self.table {
+            table.share_out();
+        }
         let Some(outside) = &mut self.outside else {
             return Ok(LONGEST);
         };

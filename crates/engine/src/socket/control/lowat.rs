@@ -9,14 +9,19 @@ use crate::abi;
 #[derive(Debug, Clone)]
 pub struct Lowat {
     target_us: u32,
+    next_ns: u64,
     core: abi::dwell_lowat,
 }
+
+/// A step is not sooner after another, however often the socket is looked at.
+const STEP_NS: u64 = 9_000_000;
 
 impl Lowat {
     /// For a socket of which nothing is known yet, whose bytes should not wait longer than the target.
     pub fn new(target_ns: u64) -> Lowat {
         Lowat {
             target_us: u32::try_from(target_ns / 1000).unwrap_or(u32::MAX),
+            next_ns: 0,
             core: abi::dwell_lowat::default(),
         }
     }
@@ -24,6 +29,10 @@ impl Lowat {
 
 impl Controller for Lowat {
     fn update(&mut self, state: &State<'_>) -> Setting {
+        if state.reading.time_ns < self.next_ns {
+            return Setting::default();
+        }
+        self.next_ns = state.reading.time_ns.saturating_add(STEP_NS);
         let info = &state.reading.info;
         let look = abi::dwell_lowat_look {
             rate: info.delivery_rate.unwrap_or_default(),
