@@ -37,9 +37,9 @@ impl Calls {
     pub(super) fn observe(&mut self, reading: &Reading, looks: Observed) -> Observed {
         let now_ns = reading.time_ns;
         let sender = paper_left(reading).and_then(|left| {
+            let (written_ns, _) = self.writes.take_through(left)?;
             let before = self.left;
             self.left = left.max(before);
-            let (written_ns, _) = self.writes.take_through(left)?;
             Some(exactly(
                 now_ns.saturating_sub(written_ns),
                 left.saturating_sub(before),

@@ -21,6 +21,7 @@ struct Sender {
     lost: u64,
     starved: bool,
     room_since: Option<u64>,
+    now_us: u64,
 }
 
 impl Sender {
@@ -35,11 +36,14 @@ impl Sender {
             lost: 0,
             starved: false,
             room_since: None,
+            now_us: 0,
         }
     }
 
     /// A tenth of a millisecond.
-    fn tick(&mut self, now_us: u64) {
+    fn tick(&mut self) {
+        self.now_us += 100;
+        let now_us = self.now_us;
         let unsent = self.written - self.left;
         // As the kernel does: woken at half, written until full.
         if 2 * unsent < self.lowat.min(self.buffer) {
@@ -85,10 +89,9 @@ fn run(sender: &mut Sender, controller: &mut dyn Controller, seconds: u64) -> (f
     let ticks = seconds * 10_000;
     let mut half = (*meter.totals(), 0, 0);
     for tick in 1..=ticks {
-        let now_us = tick * 100;
-        sender.tick(now_us);
+        sender.tick();
         if tick % 100 == 0 {
-            let reading = sender.reading(now_us);
+            let reading = sender.reading(sender.now_us);
             let delay = meter.observe(&reading).sender;
             let Setting { notsent_lowat, .. } = controller.update(&State {
                 reading: &reading,

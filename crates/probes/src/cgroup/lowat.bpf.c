@@ -97,7 +97,8 @@ static void begin(struct bpf_sock_ops *ops)
 	if (!program.lowat || !sk)
 		return;
 	connection = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!connection || bpf_sock_ops_cb_flags_set(ops, BPF_SOCK_OPS_RTT_CB_FLAG))
+	if (!connection ||
+	    bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG))
 		count(DWELL_LOWAT_REFUSED);
 	look(ops);
 }
