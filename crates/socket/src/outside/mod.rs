@@ -1,5 +1,6 @@
 //! Sockets of other processes, watched by sock_diag: without privilege, and whatever they are written in.
 
+mod cgroup;
 mod diag;
 mod message;
 mod pace;
@@ -10,6 +11,7 @@ use std::{
     collections::{HashMap, HashSet},
     convert::Infallible,
     io,
+    path::PathBuf,
     time::Duration,
 };
 
@@ -21,6 +23,7 @@ use dwell_engine::{
 };
 use nix::time::{ClockId, clock_gettime};
 
+pub use self::cgroup::Cgroup;
 pub use self::trial::{TrialError, trial};
 use self::{
     diag::Diag,
@@ -97,6 +100,17 @@ pub enum Error {
         /// What the system said.
         io: io::Error,
     },
+    /// A cgroup could not be used.
+    #[error(
+        "cannot use '{}' as a cgroup: {io}; name a directory of the cgroup v2 hierarchy, as in \
+         /sys/fs/cgroup/system.slice/nginx.service", path.display()
+    )]
+    Cgroup {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        io: io::Error,
+    },
     /// Its sockets are not among those that are told here.
     #[error(
         "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell run --attach {pid}`"
@@ -153,10 +167,14 @@ impl Outside {
     ///
     /// If the kernel tells nothing of sockets.
     pub fn start(whose: Whose, config: Config) -> Result<Outside, Error> {
+        Outside::of(Processes::new(whose), config)
+    }
+
+    fn of(processes: Processes, config: Config) -> Result<Outside, Error> {
         let half = config.budget / 2.0;
         let mut outside = Outside {
             diag: Diag::open()?,
-            processes: Processes::new(whose),
+            processes,
             config,
             sockets: HashMap::new(),
             strangers: HashSet::new(),

@@ -7,7 +7,10 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Error, Whose};
+use super::{
+    Error, Whose,
+    cgroup::{members, namespace},
+};
 
 /// A process that has a socket, and its descriptor there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +21,19 @@ pub(super) struct Owner {
 
 /// The processes whose sockets are wanted. One that was seen once stays, also when its parent ends.
 pub(super) struct Processes {
-    whose: Whose,
+    scope: Scope,
     /// With the time of their start, as numbers of processes come again.
     known: BTreeMap<u32, u64>,
     denied: Vec<u32>,
+}
+
+enum Scope {
+    Whose(Whose),
+    /// Those of a cgroup that are in the network namespace of this number.
+    Cgroup {
+        path: PathBuf,
+        namespace: u64,
+    },
 }
 
 impl Whose {
@@ -58,8 +70,16 @@ impl Processes {
     pub(super) fn new(whose: Whose) -> Processes {
         let pid = whose.pid();
         Processes {
-            whose,
+            scope: Scope::Whose(whose),
             known: started(pid).map(|began| (pid, began)).into_iter().collect(),
+            denied: Vec::new(),
+        }
+    }
+
+    pub(super) fn of_cgroup(path: PathBuf, namespace: u64) -> Processes {
+        Processes {
+            scope: Scope::Cgroup { path, namespace },
+            known: BTreeMap::new(),
             denied: Vec::new(),
         }
     }
@@ -81,7 +101,10 @@ impl Processes {
 
     /// The process itself has ended; its descendants may go on.
     pub(super) fn has_ended(&self) -> bool {
-        let pid = self.whose.pid();
+        let Scope::Whose(whose) = &self.scope else {
+            return self.known.is_empty();
+        };
+        let pid = whose.pid();
         let began = self.known.get(&pid).copied();
         began.is_none() || started(pid) != began
     }
@@ -94,8 +117,21 @@ impl Processes {
     fn refresh(&mut self) {
         self.known
             .retain(|&pid, &mut began| started(pid) == Some(began));
-        if matches!(self.whose, Whose::Process(_)) {
-            return;
+        match &self.scope {
+            Scope::Whose(Whose::Process(_)) => return,
+            Scope::Whose(Whose::Tree(_)) => {}
+            Scope::Cgroup {
+                path,
+                namespace: wanted,
+            } => {
+                let members = members(path).unwrap_or_default().into_iter();
+                let members =
+                    members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
+                self.known = members
+                    .filter_map(|pid| Some((pid, started(pid)?)))
+                    .collect();
+                return;
+            }
         }
         let mut parents: Vec<u32> = self.known.keys().copied().collect();
         while let Some(parent) = parents.pop() {
