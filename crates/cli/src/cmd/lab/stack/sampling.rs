@@ -1,6 +1,7 @@
 //! What sampling costs, by how many bytes are left out.
 
 use std::{
+    convert::Infallible,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     sync::{
@@ -18,10 +19,16 @@ use dwell_probes::{
     count_run_times,
     stack::{Options, PROFILES, Probe, own_namespace},
 };
+use dwell_socket::{
+    Watch,
+    outside::{self, Outside, Whose},
+};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::{
     cmd::lab::say,
     exit::{Exit, Failure},
+    source::monotonic_ns,
     tell::tell,
 };
 
@@ -113,7 +120,43 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
             cost(&receiver)
         ))?;
     }
+    let [(sent, sender), (read, receiver)] = [
+        pair.left.enter(|| looks(time))??,
+        pair.right.enter(|| looks(time))??,
+    ];
+    say(&format!(
+        "{:>10}{sent:>16.0}{read:>16.0}{sender:>14.2} %{receiver:>14.2} %",
+        "dwell run"
+    ))?;
     Ok(Exit::Done)
+}
+
+/// Delays a second that looks at the sockets give, as `dwell run` takes them from outside, and what share of a
+/// processor that takes.
+fn looks(time: Duration) -> Result<(f64, f64), Failure> {
+    let host = |error: outside::Error| Failure::new(Exit::Host, error);
+    let own = Whose::Process(std::process::id());
+    let mut outside = Outside::start(own, outside::Config::default()).map_err(host)?;
+    let (begun, begun_cpu) = (Instant::now(), own_cpu());
+    while begun.elapsed() < time {
+        let due_ns = outside.poll().map_err(host)?;
+        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()?)));
+    }
+    let cpu = own_cpu().saturating_sub(begun_cpu).as_secs_f64() / begun.elapsed().as_secs_f64();
+    let mut delays = 0;
+    let Ok::<_, Infallible>(()) = outside.visit(&mut |account| {
+        delays += account
+            .totals
+            .sender
+            .samples
+            .max(account.totals.receiver.samples);
+    });
+    Ok((delays as f64 / begun.elapsed().as_secs_f64(), 100.0 * cpu))
+}
+
+/// What this thread has used of a processor.
+fn own_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 fn side(
