@@ -246,7 +246,7 @@ impl Shaper {
     pub fn missing_requirement() -> Option<String> {
         if find_program(KERNEL).is_none() || !Path::new(MODULES).exists() {
             return Some(format!(
-                "there is no program {KERNEL}, or no {MODULES}. Install the package user-mode-linux."
+                "there is no program {KERNEL}, or no {MODULES}: apt-get install user-mode-linux"
             ));
         }
         let programs = [
@@ -258,7 +258,7 @@ impl Shaper {
             .iter()
             .find(|(program, _)| find_program(program).is_none());
         missing.map(|(program, package)| {
-            format!("there is no program {program}. Install the package {package}.")
+            format!("there is no program {program}: apt-get install {package}")
         })
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Reads, Writes};
 use crate::{
-    BitsPerSecond, BoxLink, LinkSpec, Nanos, Phase, Phases, Probability, QueueLimit, Trace,
+    BitsPerSecond, BoxLink, Discipline, LinkBox, LinkSpec, Nanos, Phase, Phases, Probability,
+    QueueLimit, Trace,
 };
 
 /// A network and the flows through it. The first flow is the one that is looked at.
@@ -70,7 +71,7 @@ const CHANGES: Nanos = Nanos::from_millis(5000);
 const TRACE_MBIT: u64 = 10;
 
 /// The names and what they are, in the order in which they are run.
-const ALL: [(&str, &str); 21] = [
+const ALL: [(&str, &str); 25] = [
     (
         "10m-50ms",
         "10 Mbit/s, round trips of 50 ms, writes of 128 KB that wait",
@@ -110,6 +111,16 @@ const ALL: [(&str, &str); 21] = [
         "10 Mbit/s, 50 ms, writes of 8 KB that do not wait, each when the socket takes more",
     ),
     ("frames", "10 Mbit/s, 50 ms, 30 frames of 36 KB each second"),
+    (
+        "codel",
+        "10 Mbit/s, 50 ms, a bottleneck with the kernel's CoDel in place of a FIFO",
+    ),
+    ("fq-codel", "the same with FQ-CoDel"),
+    ("pie", "the same with PIE"),
+    (
+        "codel-ecn",
+        "the same with CoDel that marks packets (ECN) in place of dropping them",
+    ),
 ];
 
 impl Scenario {
@@ -193,6 +204,10 @@ impl Scenario {
                 }),
                 ..plain
             },
+            "codel" => plain.queued(Discipline::Codel, false),
+            "fq-codel" => plain.queued(Discipline::FqCodel, false),
+            "pie" => plain.queued(Discipline::Pie, false),
+            "codel-ecn" => plain.queued(Discipline::Codel, true),
             _ => plain,
         })
     }
@@ -247,11 +262,34 @@ impl Scenario {
         }
     }
 
+    /// The same rate and delay in a link box.
+    fn queued(mut self, discipline: Discipline, ecn: bool) -> Scenario {
+        if let Bottleneck::Fifo(link) = &self.bottleneck {
+            self.bottleneck = Bottleneck::Box(BoxLink {
+                rate: link.rate_bits_per_second,
+                delay: link.delay_ns,
+                discipline,
+                ecn,
+            });
+        }
+        self
+    }
+
     fn changed(mut self, change: impl FnOnce(&mut LinkSpec)) -> Scenario {
         if let Bottleneck::Fifo(link) = &mut self.bottleneck {
             change(link);
         }
         self
+    }
+}
+
+impl Bottleneck {
+    /// What this host lacks for it: a sentence with its remedy, or nothing. What every lab needs is not part of it.
+    pub fn missing_requirement(&self) -> Option<String> {
+        match self {
+            Bottleneck::Fifo(_) => None,
+            Bottleneck::Box(_) => LinkBox::missing_requirement(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod accuracy;
 mod minimize;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use dwell_lab::{
-    Trace,
+    QueueStatistics, Statistics, Trace,
     socket::{Options, Outcome, Scenario, Setting, Watch},
 };
 use serde::Serialize;
@@ -102,28 +103,61 @@ pub fn run(args: &Socket) -> Result<Exit, Failure> {
 impl Socket {
     fn scenarios(&self) -> Result<Vec<Scenario>, Failure> {
         let trace = self.trace.as_deref().map(Trace::read).transpose()?;
-        let asked: Vec<&str> = match self.scenarios.as_slice() {
-            [] => Scenario::names().map(|(name, _)| name).collect(),
-            some => some.iter().map(String::as_str).collect(),
-        };
-        let mut found = Vec::new();
-        for name in asked {
-            match Scenario::find(name, trace.as_ref()) {
-                Some(scenario) => found.push(scenario),
-                None if self.scenarios.is_empty() => {
-                    tell(format_args!(
-                        "{name}: left out: no --trace FILE names a trace"
-                    ));
-                }
-                None => {
-                    return Err(Failure::usage(anyhow!(
-                        "cannot run {name}: it needs a trace: name one with --trace FILE"
-                    )));
-                }
-            }
+        let choice = choose(&self.scenarios, trace.as_ref(), |scenario| {
+            scenario.bottleneck.missing_requirement()
+        })?;
+        for (why, names) in choice.left_out {
+            tell(format_args!("{}: left out: {why}", names.join(", ")));
         }
-        Ok(found)
+        Ok(choice.scenarios)
     }
+}
+
+/// What is run, and why the rest is not.
+struct Choice {
+    scenarios: Vec<Scenario>,
+    left_out: BTreeMap<String, Vec<String>>,
+}
+
+/// Those that are asked for, all of which must be possible here; or of all those that are. `lack` tells what this host
+/// lacks for one.
+fn choose(
+    asked: &[String],
+    trace: Option<&Trace>,
+    lack: impl Fn(&Scenario) -> Option<String>,
+) -> Result<Choice, Failure> {
+    let mut choice = Choice {
+        scenarios: Vec::new(),
+        left_out: BTreeMap::new(),
+    };
+    let names: Vec<&str> = match asked {
+        [] => Scenario::names().map(|(name, _)| name).collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    for name in names {
+        let (why, exit) = match Scenario::find(name, trace) {
+            None => (
+                "it needs a trace: name one with --trace FILE".to_owned(),
+                Exit::Usage,
+            ),
+            Some(scenario) => match lack(&scenario) {
+                Some(lack) => (lack, Exit::Host),
+                None => {
+                    choice.scenarios.push(scenario);
+                    continue;
+                }
+            },
+        };
+        if !asked.is_empty() {
+            return Err(Failure::new(exit, anyhow!("cannot run {name}: {why}")));
+        }
+        choice
+            .left_out
+            .entry(why)
+            .or_default()
+            .push(name.to_owned());
+    }
+    Ok(choice)
 }
 
 /// Where runs are made.
@@ -160,6 +194,9 @@ impl Bench<'_> {
         })?;
         for line in &outcome.said {
             tell(line);
+        }
+        if let Some(queues) = &outcome.queues {
+            tell(told(queues));
         }
         if outcome.truth.lost > 0 {
             tell(format_args!(
@@ -204,6 +241,31 @@ impl Bench<'_> {
             Format::Jsonl => Ok(()),
         }
     }
+}
+
+/// What the bottleneck of a link box did.
+fn told(queues: &Statistics) -> String {
+    let mut text = queues
+        .to_right
+        .as_ref()
+        .map_or_else(|| "the queue told nothing".to_owned(), queue);
+    if queues.lost_elsewhere > 0 {
+        text += &format!(
+            "; {} were lost elsewhere, which the link was not asked for",
+            queues.lost_elsewhere
+        );
+    }
+    text
+}
+
+fn queue(queue: &QueueStatistics) -> String {
+    let marked = queue
+        .marked
+        .map_or_else(|| "-".to_owned(), |marked| marked.to_string());
+    format!(
+        "the queue passed {} packets, dropped {}, marked {marked}",
+        queue.packets, queue.dropped
+    )
 }
 
 /// What must hold, and whether it does. `None`: that is not known.
@@ -257,6 +319,8 @@ fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_lab::socket::Bottleneck;
+
     use super::*;
 
     #[test]
@@ -272,6 +336,32 @@ mod tests {
         );
         assert_eq!(mean([Some(1.0), None, Some(3.0)]), Some(2.0));
         assert_eq!(mean([None]), None);
+    }
+
+    #[test]
+    fn what_this_host_cannot_is_left_out_of_all_and_refused_by_name() {
+        let lack = |scenario: &Scenario| {
+            matches!(scenario.bottleneck, Bottleneck::Box(_))
+                .then(|| "there is no box: apt-get install box".to_owned())
+        };
+        let all = choose(&[], None, lack).unwrap();
+        let boxed = ["codel", "fq-codel", "pie", "codel-ecn"];
+        assert_eq!(all.scenarios.len(), Scenario::names().count() - 5);
+        assert_eq!(all.left_out.len(), 2, "each reason is told once");
+        assert!(all.left_out.values().any(|names| names[..] == boxed));
+        let refused = |name: &str, lack: fn(&Scenario) -> Option<String>| {
+            let failure = choose(&[name.to_owned()], None, lack).err()?;
+            Some((failure.exit, failure.error?.to_string()))
+        };
+        let (exit, error) = refused("pie", lack).unwrap();
+        assert_eq!(exit, Exit::Host);
+        assert_eq!(
+            error,
+            "cannot run pie: there is no box: apt-get install box"
+        );
+        assert_eq!(refused("lte", lack).unwrap().0, Exit::Usage);
+        assert!(refused("reno", lack).is_none());
+        assert!(refused("pie", |_| None).is_none());
     }
 
     #[test]
