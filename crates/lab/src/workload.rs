@@ -223,7 +223,8 @@ const PROGRAMS: [(&str, &str); 15] = [
     ("wg", "Install the package wireguard-tools."),
 ];
 
-fn require(program: &'static str) -> Result<()> {
+/// That the program is there.
+pub(crate) fn require(program: &'static str) -> Result<()> {
     let remedy = PROGRAMS
         .iter()
         .find(|(name, _)| *name == program)

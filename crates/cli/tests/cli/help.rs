@@ -45,6 +45,16 @@ fn lab_socket_help() {
 }
 
 #[test]
+fn lab_socket_video_help() {
+    insta::assert_snapshot!(help(&["lab", "socket", "video", "--help"]));
+}
+
+#[test]
+fn lab_socket_tools_help() {
+    insta::assert_snapshot!(help(&["lab", "socket", "tools", "--help"]));
+}
+
+#[test]
 fn response_help() {
     insta::assert_snapshot!(help(&["response", "--help"]));
 }

@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use dwell_lab::socket::{Options, Outcome, Scenario, Setting, Watch};
+use dwell_lab::{
+    LinkBox,
+    socket::{Options, Outcome, Scenario, Setting, Watch},
+};
 
 use serde_json::Value;
 
-use crate::support::{DWELL, dwell, skipped};
+use crate::support::{DWELL, Run, dwell, skipped};
 
 const TIME: Duration = Duration::from_secs(5);
 
@@ -21,6 +24,22 @@ fn outcome(name: &str, setting: Setting, watch: Option<Watch>, time: Duration) -
         folder: folder.path().to_owned(),
     };
     dwell_lab::socket::run(&options).unwrap()
+}
+
+fn objects(run: &Run) -> Vec<Value> {
+    let lines = run.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Tells that this host has no link box; false where it has.
+fn without_box() -> bool {
+    let lack = LinkBox::missing_requirement();
+    if let Some(lack) = &lack {
+        eprintln!("skipped: {lack}");
+    }
+    lack.is_some()
 }
 
 /// While more is written than leaves, a byte waits until what is before it has left: it waits as long as the link
@@ -76,11 +95,7 @@ fn root_what_is_said_of_a_slow_reader_is_near_the_truth() {
     let arguments = ["lab", "socket", "slow-reader", "--accuracy"];
     let more = ["--time", "5s", "--format", "jsonl"];
     let run = dwell(&[&arguments[..], &more].concat());
-    let lines: Vec<Value> = run
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = objects(&run);
     assert_eq!(lines.len(), 6, "three ways, two sides: {run}");
     for line in &lines {
         assert_eq!(line["type"], "lab_accuracy", "{run}");
@@ -123,6 +138,94 @@ fn root_what_is_minimised_waits_less_and_gets_through() {
     });
     assert!(short.0 < plain.0 / 2.0, "delays: {plain:?}, {short:?}");
     assert!(short.1 > plain.1 * 0.8, "goodput: {plain:?}, {short:?}");
+}
+
+#[test]
+fn root_a_bottleneck_that_marks_drops_nothing() {
+    if skipped() || without_box() {
+        return;
+    }
+    let outcome = outcome("codel-ecn", Setting::Plain, None, Duration::from_secs(4));
+    let queue = outcome.queues.unwrap().to_right.unwrap();
+    assert!(queue.packets > 1000, "{queue:?}");
+    assert!(queue.marked.is_some_and(|marked| marked > 0), "{queue:?}");
+    assert_eq!(queue.dropped, 0, "{queue:?}");
+    assert!(outcome.flow(0).is_some_and(|flow| !flow.sent.is_empty()));
+}
+
+/// Each frame that was sent arrives, and by none of the servers before it can.
+fn film(bottleneck: &str) {
+    let arguments = ["lab", "socket", "video", bottleneck];
+    let run = dwell(&[&arguments[..], &["--time", "2s", "--format", "jsonl"]].concat());
+    let lines = objects(&run);
+    let servers: Vec<_> = lines.iter().map(|line| &line["server"]).collect();
+    assert_eq!(
+        servers,
+        ["by throughput", "by waits", "by libdwell"],
+        "{run}"
+    );
+    for line in &lines {
+        assert_eq!(line["type"], "lab_video", "{run}");
+        assert_eq!(line["bottleneck"], bottleneck, "{run}");
+        let number = |key: &str| line[key].as_u64().unwrap();
+        assert_eq!(number("captured"), 60, "{run}");
+        assert_eq!(number("sent") + number("skipped"), 60, "{run}");
+        assert!(number("bytes") > 100_000, "{run}");
+        assert!(number("delay_p50_ns") > 25_000_000, "{run}");
+    }
+    // By libdwell too many may be late on a busy machine.
+    let late = lines[2]["late_share"].as_f64().unwrap() >= 0.01;
+    assert_eq!(run.status, Some(i32::from(late)), "{run}");
+}
+
+#[test]
+fn root_a_video_goes_through_a_fifo() {
+    if !skipped() {
+        film("fifo");
+    }
+}
+
+#[test]
+fn root_a_video_goes_through_codel() {
+    if !skipped() && !without_box() {
+        film("codel");
+    }
+}
+
+#[test]
+fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
+    if skipped() {
+        return;
+    }
+    let run = dwell(&[
+        "lab", "socket", "tools", "--time", "4s", "--format", "jsonl",
+    ]);
+    if run.status == Some(3) && run.stderr.contains("there is no program") {
+        eprintln!("skipped: {}", run.stderr.trim());
+        return;
+    }
+    assert_eq!(run.status, Some(0), "{run}");
+    let lines = objects(&run);
+    assert_eq!(lines.len(), 7, "{run}");
+    for line in &lines {
+        assert_eq!(line["type"], "lab_tools", "{run}");
+        let share = line["share"].as_f64().unwrap();
+        match line["tool"].as_str().unwrap() {
+            "dwell run" | "libdwell" => assert!((0.6..1.4).contains(&share), "{run}"),
+            // Each of its requests is two round trips.
+            "httping" => assert!(share < 1.6, "{run}"),
+            _ => assert!(share < 0.8, "{run}"),
+        }
+    }
+}
+
+#[test]
+fn a_video_behind_an_unknown_bottleneck_or_without_a_frame_is_refused() {
+    let unknown = dwell(&["lab", "socket", "video", "nothing"]);
+    assert_eq!(unknown.status, Some(2), "{unknown}");
+    let short = dwell(&["lab", "socket", "video", "--time", "1ms"]);
+    assert_eq!(short.status, Some(2), "{short}");
+    assert!(short.stderr.contains("too short"), "{short}");
 }
 
 #[test]

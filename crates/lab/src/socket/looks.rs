@@ -22,6 +22,8 @@ pub struct Look {
     pub receiver_ns: Option<u64>,
     /// Smoothed round trips.
     pub rtt_ns: Option<u64>,
+    /// The least round trip.
+    pub min_rtt_ns: Option<u64>,
     /// inside or outside.
     pub way: String,
     /// exact or paper.
@@ -36,6 +38,7 @@ struct Line {
     sender_delay_ns: Option<u64>,
     receiver_delay_ns: Option<u64>,
     network_rtt_ns: Option<u64>,
+    network_min_rtt_ns: Option<u64>,
     way: String,
     estimator: String,
 }
@@ -61,6 +64,7 @@ pub fn read(file: &Path) -> Result<Vec<Look>> {
             sender_ns: line.sender_delay_ns,
             receiver_ns: line.receiver_delay_ns,
             rtt_ns: line.network_rtt_ns,
+            min_rtt_ns: line.network_min_rtt_ns,
             way: line.way,
             estimator: line.estimator,
         });
@@ -94,7 +98,7 @@ mod tests {
     fn lines_of_sockets_are_looks_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("looks");
-        let lines = r#"{"type":"socket","schema":"dwell.socket/1","time":null,"look_ns":2000,"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP","sender_delay_ns":5,"receiver_delay_ns":null,"network_rtt_ns":6,"way":"inside","estimator":"exact","ended":false}
+        let lines = r#"{"type":"socket","schema":"dwell.socket/1","time":null,"look_ns":2000,"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP","sender_delay_ns":5,"receiver_delay_ns":null,"network_rtt_ns":6,"network_min_rtt_ns":4,"way":"inside","estimator":"exact","ended":false}
 {"type":"socket_summary","schema":"dwell.socket/1"}
 {"type":"socket","schema":"dwell.socket/1","time":null,"look_ns":1000,"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP","sender_delay_ns":null,"receiver_delay_ns":8,"network_rtt_ns":null,"way":"outside","estimator":"paper","ended":true}
 "#;
@@ -104,6 +108,7 @@ mod tests {
         assert_eq!(looks[1].ends.1.to_string(), "10.0.0.2:7");
         assert_eq!(sender(&looks), [(2000, 5)]);
         assert_eq!(receiver(&looks), [(1000, 8)]);
+        assert_eq!((looks[1].rtt_ns, looks[1].min_rtt_ns), (Some(6), Some(4)));
         assert_eq!((looks[0].way.as_str(), looks[0].rtt_ns), ("outside", None));
     }
 }

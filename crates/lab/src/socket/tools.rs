@@ -1,7 +1,9 @@
 //! What tools of today say of a path while an application fills its send buffer there, beside what its bytes take.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,14 +11,18 @@ use std::time::{Duration, Instant};
 
 use dwell_socket::Socket;
 use nix::sys::socket::{setsockopt, sockopt};
+use tempfile::TempDir;
 
+use super::accuracy::Span;
+use super::looks;
 use super::net::Net;
 use super::scenario::Bottleneck;
 use super::video::figures::{figures, now_ns};
 use super::video::{libdwell, watch_sockets};
-use crate::part::PATIENCE;
-use crate::workload::{Bulk, Ends, Ping, output};
-use crate::{BitsPerSecond, Error, LinkSpec, Nanos, QueueLimit, Result};
+use crate::part::{PATIENCE, Part};
+use crate::signals::Signals;
+use crate::workload::{Bulk, Ends, Ping, output, require};
+use crate::{BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result};
 
 /// One tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,14 +59,21 @@ const BLOCK: usize = 16 << 10;
 /// Between two questions of a tool.
 const EVERY: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(10);
+/// Where `dwell run` writes.
+const LOOKS: &str = "looks.jsonl";
 
 /// Runs all tools for that long over 10 Mbit/s, round trips of 50 ms and 400 ms of FIFO that a bulk flow by cubic fills.
-/// Then iperf3 by itself, which is such a flow; beside it stands what the other one's bytes took.
+/// Then iperf3 by itself, which is such a flow; beside it stands what the other one's bytes took. `exe` is the `dwell`
+/// that is compared. SIGINT and SIGTERM end it early.
 ///
 /// # Errors
 ///
 /// If the network cannot be made, or a tool is not there or fails.
 pub fn compare(time: Duration, exe: &Path) -> Result<Vec<ToolRow>> {
+    for tool in ["ping", "hping3", "httping", "ss", "iperf3"] {
+        require(tool)?;
+    }
+    let signals = Signals::watch()?;
     let link = LinkSpec {
         rate_bits_per_second: BitsPerSecond::new(RATE),
         queue: Some(QueueLimit::Packets(QUEUE_PACKETS)),
@@ -68,14 +81,14 @@ pub fn compare(time: Duration, exe: &Path) -> Result<Vec<ToolRow>> {
     };
     let net = Net::start(&Bottleneck::Fifo(link), ONE_WAY, exe)?;
     net.widen_window()?;
-    let mut rows = beside_a_flow(&net, time)?;
+    let mut rows = beside_a_flow(&net, time, exe, &signals)?;
     let truth = rows.first().and_then(|row| row.truth);
-    rows.push(iperf3(&net, time, truth)?);
+    rows.push(iperf3(&net, time, truth, &signals.stop)?);
     net.stop()?;
     Ok(rows)
 }
 
-fn beside_a_flow(net: &Net, time: Duration) -> Result<Vec<ToolRow>> {
+fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Result<Vec<ToolRow>> {
     let (to, web, silent) = (net.address(0), net.address(1), net.address(2));
     let io = |what: &str, address: SocketAddr| Error::io(format!("{what} {address}"));
     let listen = |address| {
@@ -107,10 +120,11 @@ fn beside_a_flow(net: &Net, time: Duration) -> Result<Vec<ToolRow>> {
         scope.spawn(|| send(&sender, &blocks_end));
         let reader = scope.spawn(|| receive(receiver, &blocks_end));
         scope.spawn(|| answer(&web_listener, &blocks_end));
-        thread::sleep(FILLING);
+        signals.pause(FILLING)?;
+        let run = Run::start(net, &sender, exe)?;
         let begun = now_ns();
         let watcher = scope.spawn(|| watch(&watched, &over));
-        let tools = ask(net, [to, web, silent], time);
+        let tools = ask(net, [to, web, silent], time, &signals.stop);
         over.store(true, Ordering::Relaxed);
         let ended = now_ns();
         blocks_end.store(true, Ordering::Relaxed);
@@ -124,9 +138,17 @@ fn beside_a_flow(net: &Net, time: Duration) -> Result<Vec<ToolRow>> {
         let meanwhile = blocks.iter().filter(|(at, _)| (begun..=ended).contains(at));
         let truth = mean(&meanwhile.map(|(_, delay)| *delay).collect::<Vec<_>>());
         let mut rows = tools?;
+        let looks = run.end(to, (begun, ended))?;
+        rows.push(ToolRow {
+            tool: "dwell run",
+            tells: "send buffer, and the network there",
+            samples: Some(looks.len()),
+            says: mean(&looks),
+            truth: None,
+        });
         rows.push(ToolRow {
             tool: "libdwell",
-            tells: "send buffer, and the network there",
+            tells: "the same, asked by the application",
             samples: Some(watched.len()),
             says: mean(&watched),
             truth: None,
@@ -149,13 +171,72 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
+/// `dwell run --attach`. As this process is in no network namespace of the lab's, it is attached to one that is in the
+/// sender's, and does nothing but have the flow's socket.
+struct Run {
+    part: Part,
+    folder: TempDir,
+    _holder: Guarded,
+}
+
+impl Run {
+    fn start(net: &Net, sender: &TcpStream, exe: &Path) -> Result<Run> {
+        let folder = tempfile::Builder::new()
+            .prefix("dwell-tools-")
+            .tempdir()
+            .map_err(Error::io("make a folder for what dwell run says"))?;
+        let socket = sender.try_clone().map_err(Error::io("share a socket"))?;
+        let holder = net.sender().spawn("sleep", |command| {
+            command.arg("infinity").stdin(OwnedFd::from(socket));
+        })?;
+        let (output, pid) = (folder.path().join(LOOKS), holder.id().to_string());
+        let arguments = [
+            "run",
+            "--attach",
+            &pid,
+            "--format",
+            "jsonl",
+            "--interval",
+            "100ms",
+            "--output",
+        ];
+        let arguments: Vec<&OsStr> = arguments
+            .iter()
+            .map(OsStr::new)
+            .chain([output.as_os_str()])
+            .collect();
+        let part = Part::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
+        Ok(Run {
+            part,
+            folder,
+            _holder: holder,
+        })
+    }
+
+    /// What it said meanwhile of the connection to there.
+    fn end(self, to: SocketAddr, (from, until): Span) -> Result<Vec<Nanos>> {
+        self.part.end()?;
+        let looks = looks::read(&self.folder.path().join(LOOKS))?;
+        let looks = looks
+            .iter()
+            .filter(|look| look.ends.1 == to && (from..=until).contains(&look.at_ns));
+        Ok(looks
+            .filter_map(|look| way_there(look.sender_ns, look.rtt_ns, look.min_rtt_ns))
+            .collect())
+    }
+}
+
 /// All tools at once, each of a few small packets a second.
-fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration) -> Result<Vec<ToolRow>> {
+fn ask(
+    net: &Net,
+    [to, web, silent]: [SocketAddr; 3],
+    time: Duration,
+    stop: &AtomicBool,
+) -> Result<Vec<ToolRow>> {
     let count = (time.as_secs_f64() / EVERY.as_secs_f64()).ceil() as u32;
-    let never = AtomicBool::new(false);
     let run = |program, arguments: &[&str]| {
         let arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
-        output(net.sender(), program, &arguments, &never)
+        output(net.sender(), program, &arguments, stop)
     };
     let row = |tool, tells, trips: Vec<Nanos>| ToolRow {
         tool,
@@ -177,7 +258,7 @@ fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration) -> Result<
                 count,
                 interval: EVERY,
             };
-            let trips = ping.run(ends, &never)?.round_trips.0;
+            let trips = ping.run(ends, stop)?.round_trips.0;
             Ok(row("ping", "round trip of an ICMP echo", trips))
         });
         let hping3 = scope.spawn(|| {
@@ -216,7 +297,7 @@ fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration) -> Result<
     })
 }
 
-fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>) -> Result<ToolRow> {
+fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>, stop: &AtomicBool) -> Result<ToolRow> {
     let ends = Ends {
         client: net.sender(),
         server: net.receiver(),
@@ -228,7 +309,7 @@ fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>) -> Result<ToolRow> {
         download: false,
         congestion: Some(CONGESTION),
     };
-    let report = bulk.run(ends, &AtomicBool::new(false))?;
+    let report = bulk.run(ends, stop)?;
     Ok(ToolRow {
         tool: "iperf3",
         tells: "its own smoothed round trips, without others",
@@ -279,19 +360,24 @@ fn answer(listener: &TcpListener, over: &AtomicBool) {
     }
 }
 
-/// What libdwell says of a byte's way from write to receiver: the queue is on the way there, so of a round trip all is but
-/// half of the least.
+/// What libdwell says of a byte's way from write to receiver, look by look.
 fn watch(socket: &Socket<'_>, over: &AtomicBool) -> Vec<Nanos> {
     let mut all = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let figures = figures(&socket.info());
-        let there = || Some(figures.rtt_ns?.saturating_sub(figures.min_rtt_ns? / 2));
-        if let (Some(delay), Some(there)) = (figures.sender_delay_ns, there()) {
-            all.push(Nanos(delay + there));
-        }
+        all.extend(way_there(
+            figures.sender_delay_ns,
+            figures.rtt_ns,
+            figures.min_rtt_ns,
+        ));
         thread::sleep(LOOK);
     }
     all
+}
+
+/// From write to receiver: the queue is on the way there, so of a round trip all is but half of the least.
+fn way_there(sender: Option<u64>, rtt: Option<u64>, least: Option<u64>) -> Option<Nanos> {
+    Some(Nanos(sender? + rtt?.saturating_sub(least? / 2)))
 }
 
 fn mean(times: &[Nanos]) -> Option<Nanos> {

@@ -8,6 +8,7 @@ pub mod policy;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::net::Net;
 use super::scenario::Bottleneck;
 use crate::part::PATIENCE;
+use crate::signals::Signals;
 use crate::{
-    BitsPerSecond, BoxLink, Discipline, Error, LinkBox, LinkSpec, Nanos, QueueLimit,
-    QueueStatistics, Result,
+    BitsPerSecond, BoxLink, Discipline, Error, LinkSpec, Nanos, QueueLimit, QueueStatistics, Result,
 };
 use figures::{figures, now_ns};
 use policy::{Cautious, DEADLINE_NS, Decision, FRAME_NS, Informed, Naive, Policy};
@@ -119,78 +120,72 @@ impl Outcome {
     }
 }
 
-/// One run of a comparison.
-#[derive(Debug, Clone)]
-pub struct Row {
-    /// The discipline of the bottleneck.
-    pub discipline: &'static str,
-    /// Who decided.
-    pub server: Server,
-    /// What came of it; or why this host cannot.
-    pub outcome: std::result::Result<Outcome, String>,
+/// What stands before a bottleneck of 10 Mbit/s, with round trips of 50 ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// 400 ms, first in, first out.
+    Fifo,
+    /// The kernel's CoDel, in a link box.
+    Codel,
 }
 
-/// All servers over FIFO and over CoDel, at 10 Mbit/s and round trips of 50 ms, by cubic.
-///
-/// # Errors
-///
-/// If a network cannot be made or a connection breaks. That there is no kernel with CoDel is no error.
-pub fn compare(time: Duration, exe: &Path) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for (discipline, bottleneck) in bottlenecks() {
-        for server in Server::ALL {
-            let lack =
-                LinkBox::missing_requirement().filter(|_| matches!(bottleneck, Bottleneck::Box(_)));
-            let outcome = match lack {
-                Some(lack) => Err(lack),
-                None => Ok(run(&Options {
-                    bottleneck: bottleneck.clone(),
-                    back: ONE_WAY,
-                    server,
-                    congestion: "cubic".to_owned(),
-                    time,
-                    exe: exe.to_owned(),
-                })?),
-            };
-            rows.push(Row {
-                discipline,
-                server,
-                outcome,
-            });
-        }
-    }
-    Ok(rows)
-}
-
+const RATE: u64 = 10_000_000;
 const ONE_WAY: Nanos = Nanos::from_millis(25);
-/// 400 ms at 10 Mbit/s.
+/// 400 ms at that rate.
 const QUEUE_PACKETS: usize = 333;
 
-fn bottlenecks() -> [(&'static str, Bottleneck); 2] {
-    let rate = BitsPerSecond::new(10_000_000);
-    let fifo = LinkSpec {
-        rate_bits_per_second: rate,
-        queue: Some(QueueLimit::Packets(QUEUE_PACKETS)),
-        ..LinkSpec::delay(ONE_WAY)
-    };
-    let codel = BoxLink {
-        rate,
-        delay: ONE_WAY,
-        discipline: Discipline::Codel,
-        ecn: false,
-    };
-    [
-        ("fifo", Bottleneck::Fifo(fifo)),
-        (Discipline::Codel.name(), Bottleneck::Box(codel)),
-    ]
+impl Queue {
+    /// All.
+    pub const ALL: [Queue; 2] = [Queue::Fifo, Queue::Codel];
+
+    /// Its name as an argument, and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queue::Fifo => "fifo",
+            Queue::Codel => Discipline::Codel.name(),
+        }
+    }
+
+    /// The way there.
+    pub fn bottleneck(self) -> Bottleneck {
+        let rate = BitsPerSecond::new(RATE);
+        match self {
+            Queue::Fifo => Bottleneck::Fifo(LinkSpec {
+                rate_bits_per_second: rate,
+                queue: Some(QueueLimit::Packets(QUEUE_PACKETS)),
+                ..LinkSpec::delay(ONE_WAY)
+            }),
+            Queue::Codel => Bottleneck::Box(BoxLink {
+                rate,
+                delay: ONE_WAY,
+                discipline: Discipline::Codel,
+                ecn: false,
+            }),
+        }
+    }
 }
 
-/// Films, sends and watches for a time.
+impl Options {
+    /// A connection of cubic's behind a queue.
+    pub fn behind(queue: Queue, server: Server, time: Duration, exe: &Path) -> Options {
+        Options {
+            bottleneck: queue.bottleneck(),
+            back: ONE_WAY,
+            server,
+            congestion: "cubic".to_owned(),
+            time,
+            exe: exe.to_owned(),
+        }
+    }
+}
+
+/// Films, sends and watches for a time. SIGINT and SIGTERM end it early.
 ///
 /// # Errors
 ///
 /// If the network cannot be made or the connection breaks.
 pub fn run(options: &Options) -> Result<Outcome> {
+    let signals = Signals::watch()?;
     let net = Net::start(&options.bottleneck, options.back, &options.exe)?;
     net.widen_window()?;
     let address = net.address(0);
@@ -224,11 +219,13 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Server::Cautious => Box::new(Cautious::default()),
         Server::Informed => Box::new(Informed::default()),
     };
-    let sent = serve(&server, &watched, policy, options.time);
+    let sent = serve(&server, &watched, policy, options.time, &signals.stop);
+    // The client has seen all when nothing more can come, however this ended.
+    server.shutdown(Shutdown::Write).map_err(io("close"))?;
     let delays = client
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let mut outcome = sent.map_err(io("send to"))?;
+    let mut outcome = sent?;
     outcome.delays = delays.map_err(io("read at"))?;
     outcome.delays.sort_unstable();
     outcome.queue = net.statistics()?.and_then(|queues| queues.to_right);
@@ -253,12 +250,16 @@ fn serve(
     watched: &Socket<'_>,
     mut policy: Box<dyn Policy>,
     time: Duration,
-) -> std::io::Result<Outcome> {
+    stop: &AtomicBool,
+) -> Result<Outcome> {
     let begun = now_ns();
     let mut outcome = Outcome::default();
     let frames = time.as_nanos() as u64 / FRAME_NS;
     let mut next = 0;
     while next < frames {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         let now = now_ns();
         let due = begun + next * FRAME_NS;
         if now < due {
@@ -276,14 +277,15 @@ fn serve(
         frame[..8].copy_from_slice(&captured.to_ne_bytes());
         frame[8..HEAD].copy_from_slice(&bytes.0.to_ne_bytes());
         let writes = now_ns();
-        socket.write_all(&frame)?;
+        socket
+            .write_all(&frame)
+            .map_err(Error::io("send a frame"))?;
         policy.wrote(writes, now_ns(), bytes);
         outcome.sent += 1;
         outcome.bytes += bytes.0;
     }
     outcome.captured = frames;
     outcome.lasted = Nanos(frames * FRAME_NS);
-    socket.shutdown(Shutdown::Write)?;
     Ok(outcome)
 }
 
@@ -317,12 +319,26 @@ mod tests {
         let session = watch_sockets().unwrap();
         let watched = session.watch(&server).unwrap();
         let policy = Box::new(Informed::default());
-        let outcome = serve(&server, &watched, policy, Duration::from_millis(500)).unwrap();
+        let (time, stop) = (Duration::from_millis(500), AtomicBool::new(false));
+        let outcome = serve(&server, &watched, policy, time, &stop).unwrap();
+        server.shutdown(Shutdown::Write).unwrap();
         let delays = client.join().unwrap().unwrap();
         assert_eq!(outcome.captured, 15);
         assert_eq!(delays.len() as u64, outcome.sent);
         assert_eq!(outcome.skipped() + outcome.sent, 15);
         assert!(outcome.bytes >= outcome.sent * policy::Level::LOWEST.frame().0);
+    }
+
+    #[test]
+    fn a_signal_ends_it_before_the_next_frame() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let session = watch_sockets().unwrap();
+        let watched = session.watch(&server).unwrap();
+        let policy = Box::new(Naive::default());
+        let (time, stop) = (Duration::from_secs(3600), AtomicBool::new(true));
+        let ended = serve(&server, &watched, policy, time, &stop);
+        assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     }
 
     #[test]

@@ -7,7 +7,6 @@ mod lifetime;
 mod link_box;
 mod links;
 mod support;
-mod tools;
 mod traffic;
 mod video;
 

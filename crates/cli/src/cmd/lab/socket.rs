@@ -2,6 +2,8 @@
 
 mod accuracy;
 mod minimize;
+mod tools;
+mod video;
 
 use std::{
     collections::BTreeMap,
@@ -31,8 +33,10 @@ use crate::{
 /// what each stamped byte waited. Without a scenario, runs all; without --accuracy and --minimize, does
 /// both.
 #[derive(Debug, clap::Args)]
-#[command(after_help = scenarios())]
+#[command(after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub struct Socket {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// Which to run, see below
     #[arg(value_name = "SCENARIO", hide_possible_values = true, value_parser = PossibleValuesParser::new(Scenario::names().map(|(name, _)| name)))]
     scenarios: Vec<String>,
@@ -59,6 +63,13 @@ pub struct Socket {
     format: Format,
 }
 
+/// What is no scenario.
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Video(video::Video),
+    Tools(tools::Tools),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,
@@ -68,12 +79,28 @@ enum Format {
 /// Name and version of the objects' schema.
 const SCHEMA: &str = "dwell.lab_socket/1";
 
-fn scenarios() -> String {
+const EXAMPLES: &str = "\
+Examples:
+  sudo dwell lab socket 10m-50ms --minimize   throughput and delays, beside what else could be done
+  sudo dwell lab socket codel --accuracy      how near estimates come behind CoDel
+  sudo dwell lab socket video                 a video whose frames have deadlines
+  sudo dwell lab socket tools                 what ping and others say of the same path";
+
+fn after_help() -> String {
     let lines = Scenario::names().map(|(name, about)| format!("  {name:<14}{about}"));
-    format!("Scenarios:\n{}", lines.collect::<Vec<_>>().join("\n"))
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    format!("Scenarios:\n{lines}\n\n{EXAMPLES}")
 }
 
 pub fn run(args: &Socket) -> Result<Exit, Failure> {
+    match &args.verb {
+        None => compare(args),
+        Some(Verb::Video(args)) => video::run(args),
+        Some(Verb::Tools(args)) => tools::run(args),
+    }
+}
+
+fn compare(args: &Socket) -> Result<Exit, Failure> {
     let folder = tempfile::Builder::new()
         .prefix("dwell-socket-")
         .tempdir()
@@ -224,9 +251,19 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// An object in jsonl, the text else.
     fn print(&self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        let line = match self.args.format {
+        self.args.format.print(object, text)
+    }
+
+    fn say(&self, text: &str) -> Result<(), Failure> {
+        self.args.format.say(text)
+    }
+}
+
+impl Format {
+    /// An object in jsonl, the text else.
+    fn print(self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let line = match self {
             Format::Text => text(),
             Format::Jsonl => serde_json::to_string(object)
                 .map_err(|error| Failure::new(Exit::Incomplete, error))?,
@@ -235,8 +272,8 @@ impl Bench<'_> {
     }
 
     /// Only in text.
-    fn say(&self, text: &str) -> Result<(), Failure> {
-        match self.args.format {
+    fn say(self, text: &str) -> Result<(), Failure> {
+        match self {
             Format::Text => say(text).map(drop),
             Format::Jsonl => Ok(()),
         }
