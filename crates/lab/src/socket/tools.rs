@@ -386,9 +386,11 @@ fn mean(times: &[Nanos]) -> Option<Nanos> {
     u64::try_from(mean).ok().map(Nanos)
 }
 
-/// The round trips of `hping3 -S`, of answers to SYN only: a port that refuses has the flags RA.
+/// The round trips of `hping3 -S`, of the first answer to each SYN only: a port that refuses has the flags RA, and an
+/// answer that is sent again, as the reset after it was lost, is no round trip.
 fn parse_hping3(text: &str) -> Vec<Nanos> {
-    let answers = text.lines().filter(|line| line.contains("flags=SA"));
+    let lines = text.lines();
+    let answers = lines.filter(|line| line.contains("flags=SA") && !line.starts_with("DUP!"));
     answers
         .filter_map(|line| millis(line.split_once("rtt=")?.1))
         .collect()
@@ -424,6 +426,7 @@ mod tests {
         let text = "HPING 10.77.4.2 (eth0 10.77.4.2): S set, 40 headers + 0 data bytes\n\
             len=44 ip=10.77.4.2 ttl=61 DF id=0 sport=5402 flags=SA seq=0 win=65495 rtt=350.3 ms\n\
             DUP! len=44 ip=10.77.4.2 ttl=61 DF id=0 sport=5402 flags=RA seq=0 win=0 rtt=1350.3 ms\n\
+            DUP! len=44 ip=10.77.4.2 ttl=61 DF id=0 sport=5402 flags=SA seq=0 win=65495 rtt=1390.3 ms\n\
             len=44 ip=10.77.4.2 ttl=61 DF id=0 sport=5402 flags=SA seq=1 win=65495 rtt=51.1 ms\n";
         let expected = [350_300_000, 51_100_000].map(Nanos);
         assert_eq!(parse_hping3(text), expected);
