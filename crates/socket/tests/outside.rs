@@ -136,6 +136,23 @@ fn a_socket_that_is_watched_elsewhere_is_left() {
 }
 
 #[test]
+fn a_young_socket_is_withheld_and_told_at_its_end_all_the_same() {
+    let Pair { client, server } = pair();
+    let name = client.local_addr().unwrap().to_string();
+    let mut outside = outside();
+    outside.withhold(Duration::from_secs(3600));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(200) {
+        outside.poll().unwrap();
+        let told = outside.visit(&mut |account| assert_ne!(account.ends.src.to_string(), name));
+        told.unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop((server, client));
+    until(&mut outside, &name, |account| account.ended);
+}
+
+#[test]
 fn many_sockets_are_dumped_and_none_is_missed() {
     let pairs: Vec<Pair> = (0..100).map(|_| pair()).collect();
     let mut outside = outside();

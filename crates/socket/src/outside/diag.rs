@@ -52,24 +52,21 @@ impl Diag {
             self.requests.clear();
             ask_all(family, info, &mut self.requests);
             self.socket.send(&self.requests, 0).map_err(Error::Ask)?;
-            while !self.part(each)? {}
+            while !self.part(family, each)? {}
         }
         Ok(())
     }
 
     /// Takes a part of a dump. True if it was the last.
-    fn part(&mut self, each: &mut dyn FnMut(u64, &Found)) -> Result<bool, Error> {
+    fn part(&mut self, family: Family, each: &mut dyn FnMut(u64, &Found)) -> Result<bool, Error> {
         // The kernel gathers a part while the one before is taken.
         let time_ns = monotonic_ns();
         let length = self.receive(0).map_err(Error::Ask)?;
         for answer in answers(self.answer.get(..length).unwrap_or_default()) {
             match answer {
                 Answer::Socket(found) => each(time_ns, &found),
-                Answer::Done(0) => return Ok(true),
-                // A kernel without IPv6 knows no such family.
-                Answer::Refused(_, ENOENT) | Answer::Done(ENOENT) => return Ok(true),
                 Answer::Done(errno) | Answer::Refused(_, errno) => {
-                    return Err(Error::Ask(io::Error::from_raw_os_error(errno)));
+                    return end_of(family, errno).map(|()| true);
                 }
             }
         }
@@ -133,5 +130,27 @@ impl Diag {
                 received => return received,
             }
         }
+    }
+}
+
+/// What a dump means that ended with this errno, or 0. A kernel without IPv6 knows no such family; without IPv4 it is
+/// the module that is missing.
+fn end_of(family: Family, errno: i32) -> Result<(), Error> {
+    match (family, errno) {
+        (_, 0) | (Family::V6, ENOENT) => Ok(()),
+        _ => Err(Error::Ask(io::Error::from_raw_os_error(errno))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_may_lack_ipv6_and_not_the_modules_that_tell() {
+        assert!(end_of(Family::V4, 0).is_ok() && end_of(Family::V6, ENOENT).is_ok());
+        let error = end_of(Family::V4, ENOENT).unwrap_err().to_string();
+        assert!(error.contains("modprobe"), "{error}");
+        assert!(end_of(Family::V6, ENOBUFS).is_err());
     }
 }

@@ -138,13 +138,17 @@ pub struct Outside {
     dumped_ns: Option<u64>,
     /// Connections that it told of.
     told: usize,
+    births: Pace,
     discovery: Pace,
     looks: Pace,
+    /// Sockets that were found later than so long ago are not told yet.
+    withheld_ns: u64,
 }
 
 struct Watched {
     key: Key,
     owner: Owner,
+    found_ns: u64,
     ends: Ends,
     meter: Meter,
     rhythm: Rhythm,
@@ -183,8 +187,10 @@ impl Outside {
             others: HashSet::new(),
             dumped_ns: None,
             told: 0,
-            discovery: Pace::new(config.discovery, half),
+            births: Pace::new(config.discovery, half * 0.2),
+            discovery: Pace::new(config.discovery, half * 0.8),
             looks: Pace::new(config.poll, half),
+            withheld_ns: 0,
         };
         outside.poll()?;
         Ok(outside)
@@ -198,6 +204,9 @@ impl Outside {
     /// If the kernel does not answer any more.
     pub fn poll(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
+        if self.births.is_due(now_ns) {
+            self.look_for_processes(now_ns);
+        }
         if self.many() {
             if self.looks.is_due(now_ns) {
                 let begun = cpu_ns();
@@ -238,6 +247,12 @@ impl Outside {
         self.elsewhere.extend(elsewhere);
         let elsewhere = &self.elsewhere;
         self.sockets.retain(|cookie, _| !elsewhere.contains(cookie));
+    }
+
+    /// A socket is told only so long after it was found, unless it has ended: until then it may turn out to be
+    /// watched inside its process.
+    pub fn withhold(&mut self, time: Duration) {
+        self.withheld_ns = nanos(time);
     }
 
     /// Time between two looks at a socket, as the budget allows it now.
@@ -290,6 +305,17 @@ impl Outside {
         self.ask_for_the_unseen()
     }
 
+    /// Where a process ends before its children were seen, nobody knows any more whose they are.
+    fn look_for_processes(&mut self, now_ns: u64) {
+        let begun = cpu_ns();
+        self.processes.refresh();
+        if self.processes.has_grown() {
+            // What they have may have been told of before they were known.
+            self.strangers.clear();
+        }
+        self.births.took(now_ns, cpu_ns() - begun);
+    }
+
     /// Finds whose they are, and watches those that are wanted. Those that were not there `before` have begun since.
     fn admit(&mut self, new: &[(u64, Found)], before: &HashSet<u64>) {
         let now_ns = monotonic_ns();
@@ -307,7 +333,7 @@ impl Outside {
                 continue;
             };
             let cookie = found.key.cookie();
-            let mut watched = Watched::new(found.key, *owner, self.config.estimator);
+            let mut watched = Watched::new(found.key, *owner, now_ns, self.config.estimator);
             if let Some(dumped_ns) = self.dumped_ns.filter(|_| !before.contains(&cookie)) {
                 watched.meter.observe(&unbegun(dumped_ns));
             }
@@ -365,10 +391,11 @@ impl Outside {
 }
 
 impl Watched {
-    fn new(key: Key, owner: Owner, estimator: Estimator) -> Watched {
+    fn new(key: Key, owner: Owner, found_ns: u64, estimator: Estimator) -> Watched {
         Watched {
             key,
             owner,
+            found_ns,
             ends: key.ends(),
             meter: Meter::new(estimator),
             rhythm: Rhythm::default(),
@@ -483,9 +510,11 @@ impl Watch for Outside {
     type Error = Infallible;
 
     fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Infallible> {
+        let now_ns = monotonic_ns();
         for watched in self.sockets.values_mut() {
+            let is_withheld = now_ns.saturating_sub(watched.found_ns) < self.withheld_ns;
             // One that was found and not looked at yet has nothing to tell.
-            if watched.reading.time_ns > 0 {
+            if watched.reading.time_ns > 0 && (watched.ended || !is_withheld) {
                 each(&watched.account());
             }
         }

@@ -25,6 +25,7 @@ pub(super) struct Processes {
     /// With the time of their start, as numbers of processes come again.
     known: BTreeMap<u32, u64>,
     denied: Vec<u32>,
+    has_grown: bool,
 }
 
 enum Scope {
@@ -73,6 +74,7 @@ impl Processes {
             scope: Scope::Whose(whose),
             known: started(pid).map(|began| (pid, began)).into_iter().collect(),
             denied: Vec::new(),
+            has_grown: false,
         }
     }
 
@@ -81,6 +83,7 @@ impl Processes {
             scope: Scope::Cgroup { path, namespace },
             known: BTreeMap::new(),
             denied: Vec::new(),
+            has_grown: false,
         }
     }
 
@@ -109,12 +112,18 @@ impl Processes {
         began.is_none() || started(pid) != began
     }
 
+    /// True if some have come since this was asked last.
+    pub(super) fn has_grown(&mut self) -> bool {
+        std::mem::take(&mut self.has_grown)
+    }
+
     /// Processes whose descriptors may not be read.
     pub(super) fn denied(&self) -> &[u32] {
         &self.denied
     }
 
-    fn refresh(&mut self) {
+    /// Looks which there are.
+    pub(super) fn refresh(&mut self) {
         self.known
             .retain(|&pid, &mut began| started(pid) == Some(began));
         match &self.scope {
@@ -139,6 +148,7 @@ impl Processes {
                 if let (Entry::Vacant(place), Some(began)) = (self.known.entry(pid), started(pid)) {
                     place.insert(began);
                     parents.push(pid);
+                    self.has_grown = true;
                 }
             }
         }
@@ -255,6 +265,7 @@ mod tests {
         child.wait().unwrap();
         assert!(listed.contains(&child.id()) && among_all.contains(&child.id()));
         assert!(tree.known.contains_key(&child.id()));
+        assert!(tree.has_grown() && !tree.has_grown());
         tree.refresh();
         assert!(!tree.known.contains_key(&child.id()), "it has ended");
     }
