@@ -1,6 +1,9 @@
 //! Connections of `dwell run`: in an interval, and in a run.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use dwell_engine::socket::{Account, Sum, Totals};
 
@@ -15,6 +18,8 @@ pub struct Sockets<'a> {
     pub sockets: &'a [Socket],
     /// Of text: connections that have lines of their own.
     pub limit: usize,
+    /// Of text: times have tenths of seconds, as there is more than one interval in a second.
+    pub has_tenths: bool,
 }
 
 /// A connection in an interval.
@@ -136,6 +141,10 @@ pub struct SocketEnd<'a> {
     pub summary: &'a SocketSummary,
     /// Delays were shortened already.
     pub is_minimized: bool,
+    /// Connections were only looked at from outside.
+    pub is_outside: bool,
+    /// Time between two looks at a connection. Shorter waits are not known well enough for a judgement.
+    pub look_ns: u64,
 }
 
 /// Collects the connections of a run in bounded memory.
@@ -143,7 +152,11 @@ pub struct SocketEnd<'a> {
 pub struct SocketSummary {
     limit: usize,
     lines: HashMap<u64, SocketLine>,
-    /// Those beyond the limit.
+    /// Lines of connections that have ended.
+    ended: usize,
+    /// By cookie: living connections that there was no place for.
+    beyond: HashSet<u64>,
+    /// Connections that have no line, or none any more.
     other: u64,
     all: SocketTotal,
 }
@@ -198,11 +211,14 @@ pub struct Shares {
 }
 
 impl SocketSummary {
-    /// Keeps at most `limit` connections apart; each takes about 600 bytes.
+    /// Keeps at most `limit` connections apart; each takes about 600 bytes. Beyond that, those that have ended and
+    /// carried least make place.
     pub fn new(limit: usize) -> SocketSummary {
         SocketSummary {
             limit,
             lines: HashMap::new(),
+            ended: 0,
+            beyond: HashSet::new(),
             other: 0,
             all: SocketTotal::default(),
         }
@@ -212,10 +228,14 @@ impl SocketSummary {
     pub fn add(&mut self, end_ns: u64, length_ns: u64, socket: &Socket) {
         self.all.add(0, socket);
         let cookie = socket.account.cookie;
-        if !self.lines.contains_key(&cookie) && self.lines.len() >= self.limit {
-            self.other += u64::from(socket.account.ended);
+        if !self.lines.contains_key(&cookie) && !self.has_place(cookie) {
+            self.other += u64::from(self.beyond.insert(cookie));
+            if socket.account.ended {
+                self.beyond.remove(&cookie);
+            }
             return;
         }
+        self.ended += usize::from(socket.account.ended);
         let line = self.lines.entry(cookie).or_insert_with(|| SocketLine {
             last: socket.account,
             end_ns,
@@ -224,6 +244,30 @@ impl SocketSummary {
         line.last = socket.account;
         line.end_ns = end_ns;
         line.total.add(length_ns, socket);
+    }
+
+    fn has_place(&mut self, cookie: u64) -> bool {
+        if self.beyond.contains(&cookie) {
+            return false;
+        }
+        // Not for each one, as all are looked at for it.
+        if self.lines.len() >= self.limit && self.ended > self.limit / 4 {
+            self.drop_some();
+        }
+        self.lines.len() < self.limit
+    }
+
+    /// Half of those that have ended: those that carried least.
+    fn drop_some(&mut self) {
+        let ended = self.lines.iter().filter(|(_, line)| line.last.ended);
+        let mut ended: Vec<_> = ended.map(|(&it, line)| (line.total.bytes(), it)).collect();
+        ended.sort_unstable();
+        let dropped = ended.len().div_ceil(2);
+        for (_, cookie) in &ended[..dropped] {
+            self.lines.remove(cookie);
+        }
+        self.ended = ended.len() - dropped;
+        self.other += dropped as u64;
     }
 
     /// The run was so long.
@@ -248,7 +292,7 @@ impl SocketSummary {
         self.lines.len() as u64 + self.other
     }
 
-    /// Connections beyond the limit, which have ended.
+    /// Those of them that have no line.
     pub fn untold(&self) -> u64 {
         self.other
     }
@@ -349,6 +393,39 @@ mod tests {
         assert_eq!(summary.lines().len(), 2);
         assert_eq!((summary.connections(), summary.untold()), (5, 3));
         assert_eq!(summary.all().acked_bytes, Some(5 * 1_200_000));
+    }
+
+    #[test]
+    fn a_living_connection_beyond_the_limit_is_counted_once() {
+        let mut summary = SocketSummary::new(2);
+        for _ in 0..3 {
+            for cookie in 1..=5 {
+                let mut socket = socket();
+                socket.account.cookie = cookie;
+                summary.add(1_000_000_000, 1_000_000_000, &socket);
+            }
+        }
+        assert_eq!(summary.lines().len(), 2);
+        assert_eq!((summary.connections(), summary.untold()), (5, 3));
+    }
+
+    #[test]
+    fn the_busiest_keep_their_lines() {
+        let mut summary = SocketSummary::new(8);
+        for cookie in 1..=100 {
+            let mut socket = socket();
+            socket.account.cookie = cookie;
+            socket.account.totals.acked_bytes = if cookie == 3 { 1 << 30 } else { cookie };
+            socket.account.ended = true;
+            summary.add(1_000_000_000, 1_000_000_000, &socket);
+        }
+        let lines: Vec<u64> = summary
+            .lines()
+            .iter()
+            .map(|line| line.last.cookie)
+            .collect();
+        assert_eq!((lines[0], lines[1]), (3, 100), "{lines:?}");
+        assert_eq!(summary.connections(), 100);
     }
 
     #[test]

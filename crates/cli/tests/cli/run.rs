@@ -56,7 +56,10 @@ fn without_connections_it_says_so_and_nothing_else() {
     assert_eq!(run.status, Some(0));
     assert_eq!(
         (run.stdout.as_str(), run.stderr.as_str()),
-        ("", "No TCP connections.\n")
+        (
+            "",
+            "No TCP connections were seen; those shorter than 50 ms may be missed.\n"
+        )
     );
 }
 
@@ -84,6 +87,7 @@ fn what_cannot_be_run_is_named_and_nothing_starts() {
         ("/no/such/program".to_owned(), "No such file"),
         (folder_name, "it is a folder"),
         (file("plain", b"#!/bin/sh\n", 0o644), "chmod +x"),
+        (file("letter", b"Dear", 0o644), "it is not a program"),
         (
             file("noise", b"\x00\x01\x02", 0o755),
             "neither a program of this host",
@@ -457,7 +461,10 @@ fn an_attached_run_ends_after_its_time() {
     let run = dwell(&["run", "--attach", &pid, "--duration", "200ms"]);
     assert_eq!(
         (run.status, run.stderr.as_str()),
-        (Some(0), "No TCP connections.\n")
+        (
+            Some(0),
+            "No TCP connections were seen; those shorter than 50 ms may be missed.\n"
+        )
     );
     process.signal(Signal::SIGKILL);
     process.end();

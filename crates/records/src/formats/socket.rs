@@ -119,10 +119,16 @@ impl Lines {
         let mut active: Vec<&Socket> = active.collect();
         active.sort_by_key(|socket| (Reverse(socket.bytes()), socket.account.cookie));
         let time = times.time_of_day(source.clock.unix_ns(interval.end_ns));
-        let time = time.and_then(|time| time.get(..8)).unwrap_or("-");
+        // HH:MM:SS, and a tenth.
+        let (length, width) = if interval.has_tenths {
+            (10, 11)
+        } else {
+            (8, 9)
+        };
+        let time = time.and_then(|time| time.get(..length)).unwrap_or("-");
         for socket in active.iter().take(interval.limit) {
-            self.header(out);
-            put(out, format_args!("{time:<9}"));
+            self.header(width, out);
+            put(out, format_args!("{time:<width$}"));
             line(socket, interval.length_ns, out);
         }
         if let Some(rest) = active.get(interval.limit..).filter(|rest| !rest.is_empty()) {
@@ -131,18 +137,18 @@ impl Lines {
             let rate = rate_bps(bytes, interval.length_ns).map_or("-".into(), rate);
             put(
                 out,
-                format_args!("{time:<9}and {connections} more, with {rate}\n"),
+                format_args!("{time:<width$}and {connections} more, with {rate}\n"),
             );
         }
     }
 
-    fn header(&mut self, out: &mut Vec<u8>) {
+    fn header(&mut self, width: usize, out: &mut Vec<u8>) {
         let lines = self.since_header.unwrap_or(HEADER_EVERY);
         self.since_header = Some(if lines >= HEADER_EVERY {
             put(
                 out,
                 format_args!(
-                    "{:<9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>6}{:>6}  connection\n",
+                    "{:<width$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>6}{:>6}  connection\n",
                     "UTC",
                     "send buf",
                     "longest",
@@ -219,6 +225,7 @@ mod tests {
             length_ns: 1_000_000_000,
             sockets,
             limit,
+            has_tenths: false,
         };
         format.sockets(&interval, &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
@@ -238,6 +245,25 @@ mod tests {
     }
 
     #[test]
+    fn intervals_below_a_second_have_tenths_in_their_times() {
+        let interval = Sockets {
+            end_ns: 1_250_000_000,
+            length_ns: 250_000_000,
+            sockets: &[samples::socket()],
+            limit: 16,
+            has_tenths: true,
+        };
+        let mut out = Vec::new();
+        Text::default().sockets(&interval, &samples::source(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| &line[..19]).collect();
+        assert_eq!(
+            lines,
+            ["UTC         send buf", "05:10:01.2    600 ms"].map(|it| &it[..19])
+        );
+    }
+
+    #[test]
     fn those_that_have_no_line_are_counted_with_what_they_carry() {
         let text = written(Text::default(), &[samples::socket(); 3], 1);
         insta::assert_snapshot!(text.lines().last().unwrap(), @r#"05:10:01 and 2 connections more, with 19.2 Mbit/s"#);
@@ -252,6 +278,7 @@ mod tests {
                 length_ns: 1_000_000_000,
                 sockets: &[samples::socket()],
                 limit: 16,
+                has_tenths: false,
             };
             format.sockets(&interval, &samples::source(), &mut out);
         }

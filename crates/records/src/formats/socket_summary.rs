@@ -15,6 +15,10 @@ use crate::{Shares, SocketEnd, SocketLine, SocketTotal, Source, Timestamps, sock
 const SHOWN: usize = 20;
 /// A byte that is there sooner is not worth a remark.
 const SHORT_NS: u64 = 1_000_000;
+/// A shorter wait in this host is not worth an advice.
+const LATE_NS: u64 = 30_000_000;
+/// Fewer waits say nothing.
+const FEW: u64 = 5;
 
 /// `type` "socket_summary": a connection in a run, or all of them, whose ends are null.
 #[derive(Serialize)]
@@ -162,7 +166,11 @@ pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
     let summary = end.summary;
     let lines = summary.lines();
     if lines.is_empty() {
-        put(out, format_args!("No TCP connections.\n"));
+        let missed = match end.is_outside {
+            true => "; those shorter than 50 ms may be missed",
+            false => "",
+        };
+        put(out, format_args!("No TCP connections were seen{missed}.\n"));
         return;
     }
     put(
@@ -198,7 +206,7 @@ pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
             }
         ),
     );
-    if let Some(sentence) = sentence(summary.all(), end.is_minimized) {
+    if let Some(sentence) = sentence(summary.all(), end) {
         put(out, format_args!("{sentence}\n"));
     }
 }
@@ -249,34 +257,52 @@ fn size(bytes: u64) -> String {
     format!("{value:.decimals$} {shown}")
 }
 
-/// Where the time of a byte goes, and what may be done about it.
-fn sentence(total: &SocketTotal, is_minimized: bool) -> Option<String> {
+/// Where the time of a byte goes, and what may be done about it; `None` where too little is known.
+fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     let shares = total.shares()?;
-    let whole = latency(Some(shares.whole_ns));
-    if shares.whole_ns < SHORT_NS {
-        return Some(format!("Nothing waits long: a byte takes {whole}."));
+    let short_ns = end.look_ns.max(SHORT_NS);
+    if shares.whole_ns < short_ns {
+        let short = latency(Some(short_ns));
+        return Some(format!(
+            "Nothing waits long: a byte takes less than {short}."
+        ));
     }
+    let whole = latency(Some(shares.whole_ns));
+    let minimize = match end.is_minimized {
+        true => "",
+        false => ": try --minimize",
+    };
     let percent = |share: f64| (share * 100.0).round();
     let places = [
         (
             shares.sender,
             "in this host's send buffer",
-            if is_minimized { "" } else { ": try --minimize" },
+            Some((&total.sender, minimize)),
         ),
         (
             shares.network,
             "in the network, taken as half of the round trip",
-            "",
+            None,
         ),
         (
             shares.receiver,
             "in this host's receive buffer",
-            ": the program reads late",
+            Some((&total.receiver, ": the program reads late")),
         ),
     ];
-    let (share, place, advice) = places
+    let (share, place, buffer) = places
         .into_iter()
         .max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let advice = match buffer {
+        None => "",
+        Some((wait, advice)) => {
+            let mean_ns = wait.mean_ns()?;
+            if mean_ns < end.look_ns || wait.samples < FEW {
+                return None;
+            }
+            if mean_ns < LATE_NS { "" } else { advice }
+        }
+    };
     Some(format!(
         "{} % of the {whole} that a byte takes it waits {place}{advice}.",
         percent(share)
@@ -303,6 +329,8 @@ mod tests {
             end_ns: 2_000_000_000,
             summary: &summary,
             is_minimized,
+            is_outside: false,
+            look_ns: 10_000_000,
         };
         let mut out = Vec::new();
         format.socket_end(&end, &samples::source(), &mut out);
@@ -354,8 +382,58 @@ mod tests {
     fn a_run_without_connections_says_so() {
         assert_eq!(
             written(Text::default(), &[], false),
-            "No TCP connections.\n"
+            "No TCP connections were seen.\n"
         );
+        let end = SocketEnd {
+            end_ns: 0,
+            summary: &SocketSummary::new(1),
+            is_minimized: false,
+            is_outside: true,
+            look_ns: 10_000_000,
+        };
+        let mut out = Vec::new();
+        text(&end, &mut out);
+        let missed = "No TCP connections were seen; those shorter than 50 ms may be missed.\n";
+        assert_eq!(String::from_utf8(out).unwrap(), missed);
+    }
+
+    /// An upload of which 100 looks found that bytes waited so long.
+    fn waiting(ns: u64) -> Socket {
+        let mut socket = samples::socket();
+        let sender = &mut socket.account.totals.sender;
+        sender.ns_bytes = (ns * sender.bytes) as f64;
+        socket.account.reading.info.rtt_us = 1_000;
+        socket
+    }
+
+    #[test]
+    fn waits_that_looks_cannot_tell_are_not_judged() {
+        let said = |socket: Socket| {
+            let text = written(Text::default(), &[socket], false);
+            text.lines().skip(3).collect::<String>()
+        };
+        assert_eq!(
+            said(waiting(4_000_000)),
+            "Nothing waits long: a byte takes less than 10.0 ms."
+        );
+        assert_eq!(said(waiting(9_900_000)), "");
+        let words = said(waiting(20_000_000));
+        assert!(words.ends_with("in this host's send buffer."), "{words}");
+        assert!(said(waiting(40_000_000)).ends_with("try --minimize."));
+        let mut few = waiting(40_000_000);
+        few.account.totals.sender.samples = 4;
+        assert_eq!(said(few), "");
+    }
+
+    #[test]
+    fn a_program_is_said_to_read_late_when_it_does() {
+        for (wait_ns, is_late) in [(15_000_000, false), (60_000_000, true)] {
+            let mut socket = waiting(0);
+            socket.account.totals.receiver = waiting(wait_ns).account.totals.sender;
+            let text = written(Text::default(), &[socket], false);
+            assert!(text.contains("in this host's receive buffer"), "{text}");
+            assert_eq!(text.contains("reads late"), is_late, "{text}");
+        }
     }
 
     #[test]

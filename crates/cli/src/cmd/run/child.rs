@@ -16,7 +16,10 @@ use dwell_socket::{
 };
 use nix::{
     errno::Errno,
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill, raise},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    },
     unistd::Pid,
 };
 use signal_hook::{
@@ -77,10 +80,13 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     );
     let outside = look_on(outside, inside.is_some(), &printer)?;
     let notes = Notes::new(args, inside.is_some());
+    if inside.is_none() {
+        printer.is_outside();
+    }
     let events = listen()?;
     let mut child = command.spawn().map_err(|error| not_started(name, &error))?;
     let mut run = Run {
-        watcher: Watcher::new(inside, outside),
+        watcher: Watcher::new(inside, outside, args.poll),
         notes,
         printer: &mut printer,
         interval: args.interval,
@@ -103,11 +109,12 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
         Failure::new(exit, error)
     })?;
     let mut printer = Printer::open(args)?;
+    printer.is_outside();
     let stop = Stop::listen(args.duration)?;
     let outside = Outside::start(whose, watcher::config(args, false));
     let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
     let mut run = Run {
-        watcher: Watcher::new(None, Some(outside)),
+        watcher: Watcher::new(None, Some(outside), args.poll),
         notes: Notes::new(args, false),
         printer: &mut printer,
         interval: args.interval,
@@ -116,7 +123,10 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
     // What they counted before is not of this run.
     run.watcher.take();
     run.until_stopped(&stop)?;
-    Ok(Exit::Done)
+    Ok(match run.watcher.is_blind() {
+        true => Exit::Incomplete,
+        false => Exit::Done,
+    })
 }
 
 fn no_table(error: table::Error) -> Failure {
@@ -236,6 +246,7 @@ impl Run<'_> {
                 false => self.interval,
             };
             match events.recv_timeout(wait) {
+                Ok(origin) if origin.signal == SIGCHLD => stop_with(child),
                 Ok(origin) => forward(child, &origin),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
@@ -259,6 +270,7 @@ impl Run<'_> {
     /// Does what is due. Returns how long there is nothing to do.
     fn step(&mut self, next: &mut Instant) -> Result<Duration, Failure> {
         let wait = self.watcher.poll()?;
+        self.tell_lost();
         let now = Instant::now();
         if now >= *next {
             self.tell_interval()?;
@@ -266,6 +278,12 @@ impl Run<'_> {
             *next = (*next + self.interval).max(now);
         }
         Ok(wait.min(next.saturating_duration_since(Instant::now())))
+    }
+
+    fn tell_lost(&mut self) {
+        if let Some(why) = self.watcher.lost() {
+            self.printer.note(&why);
+        }
     }
 
     fn tell_interval(&mut self) -> Result<(), Failure> {
@@ -276,6 +294,7 @@ impl Run<'_> {
 
     fn end(&mut self) -> Result<(), Failure> {
         self.watcher.poll_last()?;
+        self.tell_lost();
         self.tell_interval()?;
         self.printer.end()?;
         if let Some(table) = &self.watcher.table {
@@ -287,12 +306,51 @@ impl Run<'_> {
 
 /// Hands on a signal that somebody sent to dwell. What a terminal sends, the program gets from it too.
 fn forward(child: &Child, origin: &Origin) {
-    if origin.signal == SIGCHLD || origin.process.is_none() {
+    if origin.process.is_none() {
         return;
     }
-    let pid = i32::try_from(child.id()).map(Pid::from_raw);
-    if let (Ok(pid), Ok(signal)) = (pid, Signal::try_from(origin.signal)) {
+    if let (Some(pid), Ok(signal)) = (pid_of(child), Signal::try_from(origin.signal)) {
         // Not collected yet, so the number is still that of the program.
         let _ = kill(pid, signal);
     }
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).map(Pid::from_raw).ok()
+}
+
+/// Where the program has stopped, dwell stops too, so that a shell takes its terminal back; and where dwell goes on, so
+/// does the program. In the background nobody waits for that, and who stopped it may let it alone go on.
+fn stop_with(child: &Child) {
+    let Some(pid) = pid_of(child) else { return };
+    if !is_in_foreground() || !has_stopped(pid, WaitPidFlag::WNOWAIT) {
+        return;
+    }
+    // Ctrl-Z has stopped dwell by then, and its end has let both go on.
+    thread::sleep(Duration::from_millis(20));
+    if has_stopped(pid, WaitPidFlag::empty()) {
+        let _ = raise(Signal::SIGSTOP);
+        let _ = kill(pid, Signal::SIGCONT);
+    }
+}
+
+fn has_stopped(pid: Pid, more: WaitPidFlag) -> bool {
+    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | more;
+    matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::Stopped(..)))
+}
+
+/// A shell with a terminal waits for dwell.
+fn is_in_foreground() -> bool {
+    let groups = || {
+        let status = fs::read_to_string("/proc/self/stat").ok()?;
+        // The name may have anything in it.
+        let (_, rest) = status.rsplit_once(')')?;
+        let fields: Vec<i32> = rest
+            .split_ascii_whitespace()
+            .skip(2)
+            .map_while(|field| field.parse().ok())
+            .collect();
+        Some((*fields.first()?, *fields.get(3)?))
+    };
+    groups().is_some_and(|(own, of_terminal)| own == of_terminal)
 }

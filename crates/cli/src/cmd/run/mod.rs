@@ -51,7 +51,7 @@ pub struct Args {
     )]
     command: Vec<OsString>,
 
-    /// Look at this process and its descendants, which run already; until they end or Ctrl-C
+    /// Look at this process and its descendants, which run already; until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "minimize", "congestion", "library"], value_parser = clap::value_parser!(u32).range(1..))]
     attach: Option<u32>,
 
@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = EstimatorName::Exact)]
     estimator: EstimatorName,
 
-    /// Time between two looks at a connection
+    /// Time between two looks at a connection; a fifth to four times of it, as bytes wait
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = look)]
     poll: Duration,
 

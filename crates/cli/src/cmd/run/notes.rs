@@ -1,6 +1,9 @@
 //! What a reader has to know of the measurement itself, each thing once.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs,
+};
 
 use dwell_engine::socket::{Estimator, Way};
 use dwell_records::{Socket, counted};
@@ -8,7 +11,7 @@ use dwell_socket::table::{Counts, Wish};
 
 use super::{Args, print::Printer, watcher::Watcher};
 
-/// Programs that are named as being watched from outside.
+/// Programs that are named at most, of each thing.
 const NAMED: usize = 8;
 
 /// Remembers what was told.
@@ -16,9 +19,17 @@ pub struct Notes {
     wants_exact: bool,
     wants_inside: bool,
     falls_back: bool,
-    outside: BTreeSet<String>,
-    outside_pids: BTreeSet<u32>,
-    denied: BTreeSet<u32>,
+    outside: Told,
+    /// By cookie: connections that were watched from outside at the last look.
+    were_outside: HashSet<u64>,
+    denied: Told,
+}
+
+/// Programs that something was told of.
+#[derive(Default)]
+struct Told {
+    names: BTreeSet<String>,
+    pids: HashSet<u32>,
 }
 
 impl Notes {
@@ -28,9 +39,9 @@ impl Notes {
             wants_exact: args.estimator() == Estimator::Exact,
             wants_inside: is_inside,
             falls_back: false,
-            outside: BTreeSet::new(),
-            outside_pids: BTreeSet::new(),
-            denied: BTreeSet::new(),
+            outside: Told::default(),
+            were_outside: HashSet::new(),
+            denied: Told::default(),
         }
     }
 
@@ -45,35 +56,35 @@ impl Notes {
                      4.6): delays are estimated from segments, as with --estimator paper",
                 );
             }
-            if self.wants_inside && account.way == Way::Outside {
-                self.outside(account.pid, printer);
-            }
         }
-        for pid in watcher.denied() {
-            if self.denied.insert(*pid) {
+        if self.wants_inside {
+            self.outside(sockets, printer);
+        }
+        for &pid in watcher.denied() {
+            if let Some(name) = self.denied.name(pid) {
                 printer.note(&format!(
-                    "cannot see which connections process {pid} has, as it is of another user or \
-                     setuid: they are not measured; run dwell as root to see them"
+                    "cannot see which connections {name} (process {pid}) has, as it is of another \
+                     user or setuid: they are not measured; run dwell as root to see them"
                 ));
             }
         }
     }
 
-    fn outside(&mut self, pid: Option<u32>, printer: &Printer) {
-        let Some(pid) = pid.filter(|_| self.outside.len() < NAMED) else {
-            return;
-        };
-        if !self.outside_pids.insert(pid) {
-            return;
-        }
-        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        let name = name.map_or_else(|_| "a program".into(), |name| printable(name.trim()));
-        if self.outside.insert(name.clone()) {
-            printer.note(&format!(
-                "connections of {name} (process {pid}) are measured from outside, as they were not \
-                 made through libdwell: it is linked statically, setuid, or does not call the C \
-                 library"
-            ));
+    /// One that the library has only not looked at yet is no longer outside at the next look.
+    fn outside(&mut self, sockets: &[Socket], printer: &Printer) {
+        let accounts = sockets.iter().map(|socket| &socket.account);
+        let outside: Vec<_> = accounts.filter(|it| it.way == Way::Outside).collect();
+        let were = outside.iter().map(|account| account.cookie).collect();
+        let were = std::mem::replace(&mut self.were_outside, were);
+        let again = outside.iter().filter(|it| were.contains(&it.cookie));
+        for pid in again.filter_map(|account| account.pid) {
+            if let Some(name) = self.outside.name(pid) {
+                printer.note(&format!(
+                    "connections of {name} (process {pid}) are measured from outside, as they were \
+                     not made through libdwell: it is linked statically, setuid, or does not call \
+                     the C library"
+                ));
+            }
         }
     }
 
@@ -118,6 +129,18 @@ impl Notes {
             };
             printer.note(&format!("the kernel refused {wish} {times}: {error}"));
         }
+    }
+}
+
+impl Told {
+    /// The name of this program, if it is to be told: the first process of its name is, of some names.
+    fn name(&mut self, pid: u32) -> Option<String> {
+        if self.names.len() >= NAMED || !self.pids.insert(pid) {
+            return None;
+        }
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        let name = name.map_or_else(|_| "a program".into(), |name| printable(name.trim()));
+        self.names.insert(name.clone()).then_some(name)
     }
 }
 

@@ -1,10 +1,20 @@
 //! Where figures go: to standard error or a file, interval by interval or at the end.
 
-use std::{fs::File, io::stderr, os::fd::AsFd, path::Path};
+use std::{
+    fs::File,
+    io::{self, ErrorKind, Write, stderr},
+    os::fd::AsFd,
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::anyhow;
 use dwell_records::{
     Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry,
+};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
 use super::{Args, Format, live_line::LiveLine};
@@ -27,6 +37,9 @@ pub struct Printer {
     summary: SocketSummary,
     only_summary: bool,
     is_minimized: bool,
+    is_outside: bool,
+    poll: Duration,
+    has_tenths: bool,
     begun_ns: u64,
     /// When the interval began.
     since_ns: u64,
@@ -57,9 +70,17 @@ impl Printer {
             summary: SocketSummary::new(KEPT),
             only_summary: args.summary,
             is_minimized: args.minimize,
+            is_outside: false,
+            poll: args.poll,
+            has_tenths: args.interval < Duration::from_secs(1),
             begun_ns: now_ns,
             since_ns: now_ns,
         })
+    }
+
+    /// Connections are only looked at from outside.
+    pub fn is_outside(&mut self) {
+        self.is_outside = true;
     }
 
     /// Tells an interval that is over.
@@ -74,7 +95,7 @@ impl Printer {
         if self.only_summary {
             return Ok(());
         }
-        let clock = clock()?;
+        let (clock, has_tenths) = (clock()?, self.has_tenths);
         self.write(|output| {
             output.source_mut().clock = clock;
             output.sockets(&Sockets {
@@ -82,6 +103,7 @@ impl Printer {
                 length_ns,
                 sockets,
                 limit: LINES,
+                has_tenths,
             })?;
             output.flush()
         });
@@ -94,13 +116,16 @@ impl Printer {
         self.summary
             .set_length(end_ns.saturating_sub(self.begun_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
-        let is_minimized = self.is_minimized;
+        let (is_minimized, is_outside) = (self.is_minimized, self.is_outside);
+        let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
         self.live.clear();
         self.write(|output| {
             output.socket_end(&SocketEnd {
                 end_ns,
                 summary: &summary,
                 is_minimized,
+                is_outside,
+                look_ns,
             })?;
             output.flush()
         });
@@ -138,6 +163,58 @@ fn file(path: &Path) -> Result<Sink, Failure> {
 fn standard_error() -> Result<Sink, Failure> {
     let own = stderr().as_fd().try_clone_to_owned();
     let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
-    let write = Box::new(File::from(own));
+    let write = Box::new(Patient(File::from(own)));
     Ok(Sink::new("standard error", write, Flush::Full))
+}
+
+/// A file that the program has too, and may have set not to block: then it is waited for here.
+struct Patient(File);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
+                    match poll(&mut wanted, PollTimeout::NONE) {
+                        Ok(_) | Err(Errno::EINTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, pipe},
+        os::fd::OwnedFd,
+        thread,
+    };
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_that_does_not_block_is_waited_for() {
+        let (mut reader, writer) = pipe().unwrap();
+        fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        let sent = vec![7; 1 << 20];
+        let reading = thread::spawn(move || {
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).map(|_| read)
+        });
+        let mut patient = Patient(File::from(OwnedFd::from(writer)));
+        patient.write_all(&sent).unwrap();
+        drop(patient);
+        assert_eq!(reading.join().unwrap().unwrap(), sent);
+    }
 }

@@ -48,9 +48,12 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
         return match fs::metadata(&path) {
             Err(error) => Err(anyhow!("cannot run {shown}: {error}; check its name")),
             Ok(data) if data.is_dir() => Err(anyhow!("cannot run {shown}: it is a folder")),
-            Ok(_) if !may_run(&path) => Err(anyhow!(
-                "cannot run {shown}: it may not be executed; `chmod +x {shown}` allows it"
-            )),
+            Ok(_) if !may_run(&path) => Err(match is_program(&path) {
+                true => anyhow!(
+                    "cannot run {shown}: it may not be executed; `chmod +x {shown}` allows it"
+                ),
+                false => anyhow!("cannot run {shown}: it is not a program"),
+            }),
             Ok(_) => Ok(path),
         }
         .map_err(Failure::usage);
@@ -63,6 +66,11 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
             "cannot run {shown}: there is no such program in PATH; check its name, or give its path"
         ))
     })
+}
+
+/// By how it begins, if that can be read.
+fn is_program(path: &Path) -> bool {
+    head(path).is_none_or(|head| head.starts_with(b"\x7fELF") || head.starts_with(b"#!"))
 }
 
 fn may_run(path: &Path) -> bool {
