@@ -1,11 +1,12 @@
 //! What a reader has to know of the measurement itself, each thing once.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     fs,
+    time::{Duration, Instant},
 };
 
-use dwell_engine::socket::{Estimator, Way};
+use dwell_engine::socket::{Account, Estimator, Way};
 use dwell_records::{Socket, counted};
 use dwell_socket::table::{Counts, Wish};
 
@@ -14,14 +15,19 @@ use super::{Args, print::Printer, watcher::Watcher};
 /// Programs that are named at most, of each thing.
 const NAMED: usize = 8;
 
+/// A library in a process that is busy looks at a connection later than it should, and not so late.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Remembers what was told.
 pub struct Notes {
     wants_exact: bool,
     wants_inside: bool,
     falls_back: bool,
     outside: Told,
-    /// By cookie: connections that were watched from outside at the last look.
-    were_outside: HashSet<u64>,
+    /// By cookie: connections that were watched from outside at the last look, and since when.
+    were_outside: HashMap<u64, Instant>,
+    /// Processes with connections that are watched inside.
+    inside: HashSet<u32>,
     denied: Told,
 }
 
@@ -40,7 +46,8 @@ impl Notes {
             wants_inside: is_inside,
             falls_back: false,
             outside: Told::default(),
-            were_outside: HashSet::new(),
+            were_outside: HashMap::new(),
+            inside: HashSet::new(),
             denied: Told::default(),
         }
     }
@@ -70,14 +77,25 @@ impl Notes {
         }
     }
 
-    /// One that the library has only not looked at yet is no longer outside at the next look.
+    /// One that the library has only not looked at yet is no longer outside at a later look.
     fn outside(&mut self, sockets: &[Socket], printer: &Printer) {
+        let now = Instant::now();
         let accounts = sockets.iter().map(|socket| &socket.account);
-        let outside: Vec<_> = accounts.filter(|it| it.way == Way::Outside).collect();
-        let were = outside.iter().map(|account| account.cookie).collect();
-        let were = std::mem::replace(&mut self.were_outside, were);
-        let again = outside.iter().filter(|it| were.contains(&it.cookie));
-        for pid in again.filter_map(|account| account.pid) {
+        let (inside, outside): (Vec<&Account>, Vec<&Account>) =
+            accounts.partition(|it| it.way == Way::Inside);
+        self.inside.extend(inside.iter().filter_map(|it| it.pid));
+        let before = std::mem::take(&mut self.were_outside);
+        for account in outside {
+            let since = before.get(&account.cookie).copied();
+            let first = since.unwrap_or(now);
+            self.were_outside.insert(account.cookie, first);
+            let Some(pid) = account.pid.filter(|_| since.is_some()) else {
+                continue;
+            };
+            let is_late = now.duration_since(first) < LATE && has_library(pid);
+            if is_late || self.inside.contains(&pid) {
+                continue;
+            }
             if let Some(name) = self.outside.name(pid) {
                 printer.note(&format!(
                     "connections of {name} (process {pid}) are measured from outside, as they were \
@@ -142,6 +160,11 @@ impl Told {
         let name = name.map_or_else(|_| "a program".into(), |name| printable(name.trim()));
         self.names.insert(name.clone()).then_some(name)
     }
+}
+
+fn has_library(pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
+    maps.is_ok_and(|maps| maps.contains("/libdwell"))
 }
 
 /// Any process may call itself anything.
