@@ -98,37 +98,6 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     Ok(exit_status(status))
 }
 
-/// Looks at a process that runs already.
-pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
-    let whose = Whose::Tree(pid);
-    whose.check().map_err(|error| {
-        let exit = match error {
-            outside::Error::NoProcess { .. } => Exit::Usage,
-            _ => Exit::Host,
-        };
-        Failure::new(exit, error)
-    })?;
-    let mut printer = Printer::open(args)?;
-    printer.is_outside();
-    let stop = Stop::listen(args.duration)?;
-    let outside = Outside::start(whose, watcher::config(args, false));
-    let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
-    let mut run = Run {
-        watcher: Watcher::new(None, Some(outside), args.poll),
-        notes: Notes::new(args, false),
-        printer: &mut printer,
-        interval: args.interval,
-        until: None,
-    };
-    // What they counted before is not of this run.
-    run.watcher.take();
-    run.until_stopped(&stop)?;
-    Ok(match run.watcher.is_blind() {
-        true => Exit::Incomplete,
-        false => Exit::Done,
-    })
-}
-
 fn no_table(error: table::Error) -> Failure {
     let exit = match error {
         table::Error::Congestion { .. } => Exit::Usage,
@@ -214,12 +183,13 @@ fn ignored() -> io::Result<u64> {
     Ok(mask.unwrap_or(0))
 }
 
-struct Run<'a> {
-    watcher: Watcher,
-    notes: Notes,
-    printer: &'a mut Printer,
-    interval: Duration,
-    until: Option<Instant>,
+/// What goes on while somebody runs.
+pub(super) struct Run<'a> {
+    pub(super) watcher: Watcher,
+    pub(super) notes: Notes,
+    pub(super) printer: &'a mut Printer,
+    pub(super) interval: Duration,
+    pub(super) until: Option<Instant>,
 }
 
 impl Run<'_> {
@@ -254,13 +224,9 @@ impl Run<'_> {
         }
     }
 
-    fn until_stopped(&mut self, stop: &Stop) -> Result<(), Failure> {
+    pub(super) fn until_stopped(&mut self, stop: &Stop) -> Result<(), Failure> {
         let mut next = Instant::now() + self.interval;
-        let has_ended = |watcher: &Watcher| match &watcher.outside {
-            Some(outside) => outside.has_ended(),
-            None => true,
-        };
-        while !stop.is_asked() && !has_ended(&self.watcher) {
+        while !stop.is_asked() && !self.watcher.has_ended() {
             let wait = self.step(&mut next)?;
             thread::sleep(wait);
         }

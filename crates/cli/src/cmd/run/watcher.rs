@@ -6,7 +6,7 @@ use dwell_engine::socket::{Account, Totals, Way};
 use dwell_records::{Socket, SocketCounts};
 use dwell_socket::{
     Watch,
-    outside::{self, Outside},
+    outside::{self, Cgroup, Outside},
     table::Table,
 };
 
@@ -23,6 +23,8 @@ const YOUNG: Duration = Duration::from_millis(150);
 pub struct Watcher {
     pub table: Option<Table>,
     pub outside: Option<Outside>,
+    /// Of a cgroup, in place of both.
+    cgroup: Option<Cgroup>,
     seen: HashMap<u64, Seen>,
     lost: Option<String>,
 }
@@ -44,8 +46,16 @@ impl Watcher {
         Watcher {
             table,
             outside,
+            cgroup: None,
             seen: HashMap::new(),
             lost: None,
+        }
+    }
+
+    pub fn of_cgroup(cgroup: Cgroup, poll: Duration) -> Watcher {
+        Watcher {
+            cgroup: Some(cgroup),
+            ..Watcher::new(None, None, poll)
         }
     }
 
@@ -54,10 +64,12 @@ impl Watcher {
         if let Some(table) = &self.table {
             table.share_out();
         }
-        let Some(outside) = &mut self.outside else {
-            return Ok(LONGEST);
+        let polled = match (&mut self.outside, &mut self.cgroup) {
+            (Some(outside), _) => outside.poll(),
+            (None, Some(cgroup)) => cgroup.poll(),
+            (None, None) => return Ok(LONGEST),
         };
-        match outside.poll() {
+        match polled {
             Ok(due_ns) => {
                 let left_ns = due_ns.saturating_sub(monotonic_ns()?);
                 Ok(Duration::from_nanos(left_ns).clamp(SHORTEST, LONGEST))
@@ -75,11 +87,15 @@ impl Watcher {
             outside.hurry();
             outside.withhold(Duration::ZERO);
         }
+        if let Some(cgroup) = &mut self.cgroup {
+            cgroup.hurry();
+        }
         self.poll().map(drop)
     }
 
     fn give_up(&mut self, error: &outside::Error) {
         self.outside = None;
+        self.cgroup = None;
         let left = match self.table {
             Some(_) => "only connections of programs with libdwell are watched from here on",
             None => "no connection is watched from here on",
@@ -94,7 +110,21 @@ impl Watcher {
 
     /// No connection is watched any more.
     pub fn is_blind(&self) -> bool {
-        self.table.is_none() && self.outside.is_none()
+        self.table.is_none() && self.outside.is_none() && self.cgroup.is_none()
+    }
+
+    /// Who was to be watched has ended.
+    pub fn has_ended(&self) -> bool {
+        match (&self.outside, &self.cgroup) {
+            (Some(outside), _) => outside.has_ended(),
+            (None, Some(cgroup)) => cgroup.has_ended(),
+            (None, None) => true,
+        }
+    }
+
+    /// Why connections in other network namespaces are not seen, if there are such.
+    pub fn closed(&self) -> impl Iterator<Item = &outside::Error> {
+        self.cgroup.iter().flat_map(Cgroup::closed)
     }
 
     /// Processes whose connections cannot be known.
@@ -111,6 +141,9 @@ impl Watcher {
         if let Some(outside) = &mut self.outside {
             outside.leave(accounts.iter().map(|account| account.cookie));
             let Ok::<_, Infallible>(()) = outside.visit(&mut |account| accounts.push(*account));
+        }
+        if let Some(cgroup) = &mut self.cgroup {
+            let Ok::<_, Infallible>(()) = cgroup.visit(&mut |account| accounts.push(*account));
         }
         let sockets = accounts.into_iter().map(|account| self.compare(account));
         sockets.collect()
