@@ -26,6 +26,7 @@ mod report;
 mod response;
 mod response_live;
 mod run;
+mod run_cgroup;
 mod stack;
 mod stack_baseline;
 mod stack_choice;
