@@ -31,3 +31,11 @@ fn nothing_is_looked_up_while_the_poller_runs() {
         );
     }
 }
+
+#[test]
+fn a_program_cannot_unload_what_has_a_thread() {
+    for name in ["libdwell.so", "libdwell_calls.so"] {
+        let dynamic = tool("readelf", &["-dW", &library(name).display().to_string()]);
+        assert!(dynamic.contains("NODELETE"), "{dynamic}");
+    }
+}

@@ -335,6 +335,11 @@ fn table() -> Writer {
     unsafe { Writer::from_raw(TABLE.load(Relaxed)) }
 }
 
+unsafe extern "C" {
+    /// getenv(3), but NULL where the program has more rights than who runs it.
+    fn secure_getenv(name: *const libc::c_char) -> *mut libc::c_char;
+}
+
 /// The path of the table.
 ///
 /// # Safety
@@ -345,7 +350,7 @@ unsafe fn variable() -> Option<&'static CStr> {
         *place = byte;
     }
     // SAFETY: the name ends with a NUL.
-    let value = unsafe { libc::getenv(name.as_ptr().cast()) };
+    let value = unsafe { secure_getenv(name.as_ptr().cast()) };
     // SAFETY: it is NULL, or points to a string.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
