@@ -39,7 +39,7 @@ extern "C" {
 
 /* What is to be done. Zeroes are defaults. */
 struct dwell_config {
-	size_t size;              /* sizeof(struct dwell_config) */
+	size_t size;              /* sizeof(struct dwell_config): what is beyond is 0 */
 	uint64_t poll_ns;         /* how often connections are looked at; 10 ms */
 	uint64_t target_ns;       /* delay in the send buffer that a controller aims at; 25 ms */
 	const char *congestion;   /* congestion control that connections get; NULL: as they are */
@@ -104,7 +104,10 @@ struct dwell_info {
  */
 int dwell_init(const struct dwell_config *config);
 
-/* Ends: the thread goes. What was set of connections stays. */
+/*
+ * Ends: the thread goes. What was set of connections stays. dwell_wait() ends with ENOTCONN where it is under way. In a
+ * forked child it forgets what the parent began, whatever the parent's threads did meanwhile.
+ */
 void dwell_close(void);
 
 /*
@@ -130,7 +133,7 @@ int dwell_get(int fd, struct dwell_info *info);
 
 /*
  * Waits until the sender delay of a connection, or for how long its oldest byte has been waiting, or the jitter of
- * either passes threshold_ns; at most timeout_ms milliseconds, for ever if that is negative.
+ * either passes threshold_ns, of bytes that leave after the call or wait; at most timeout_ms milliseconds, for ever if that is negative.
  *
  * 1 if it has passed, 0 after the timeout, or -1 and errno as dwell_get(): ENOTCONN too when the connection ends.
  */

@@ -1,20 +1,18 @@
 //! `include/dwell.h`.
 #![allow(unsafe_code)]
 
+mod place;
 mod types;
 
-use std::{
-    ffi::CStr,
-    sync::{PoisonError, RwLock},
-    time::Duration,
-};
+use std::{ffi::CStr, sync::Arc, time::Duration};
 
 use dwell_socket::{Bound, Error, Session, table};
 use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
 
+use place::Place;
 use types::{Config, Controller, Info};
 
-static SESSION: RwLock<Option<Session>> = RwLock::new(None);
+static SESSION: Place = Place::EMPTY;
 
 /// Begins.
 ///
@@ -27,14 +25,17 @@ pub unsafe extern "C" fn dwell_init(config: *const Config) -> c_int {
         Some(config) => config,
         None => return failed(libc::EINVAL),
     };
-    let mut session = SESSION.write().unwrap_or_else(PoisonError::into_inner);
-    if session.is_some() {
+    if SESSION.get().is_some() {
         return failed(libc::EALREADY);
     }
     match Session::start(&config) {
         Ok(started) => {
-            *session = Some(started);
-            0
+            // Another thread may have been quicker.
+            if SESSION.put(Arc::new(started)) {
+                0
+            } else {
+                failed(libc::EALREADY)
+            }
         }
         Err(error) => failed(number(&error)),
     }
@@ -43,11 +44,26 @@ pub unsafe extern "C" fn dwell_init(config: *const Config) -> c_int {
 /// Ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_close() {
-    let session = SESSION
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    drop(session);
+    // Who waits in another thread has it too, and lets go of it once it is woken.
+    if let Some(session) = SESSION.take() {
+        session.end();
+    }
+}
+
+/// The calls as libc has them: a thread may be cancelled in each, which unwinds it.
+mod libc_calls {
+    use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
+
+    unsafe extern "C-unwind" {
+        pub fn send(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int) -> ssize_t;
+        pub fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+        pub fn write(fd: c_int, bytes: *const c_void, count: size_t) -> ssize_t;
+        pub fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+        pub fn recv(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int) -> ssize_t;
+        pub fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+        pub fn read(fd: c_int, bytes: *mut c_void, count: size_t) -> ssize_t;
+        pub fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    }
 }
 
 macro_rules! calls {
@@ -57,7 +73,7 @@ macro_rules! calls {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $type,)* info: *mut Info) -> ssize_t {
             // SAFETY: the caller's promise.
-            let result = unsafe { libc::$call(fd, $($argument),*) };
+            let result = unsafe { libc_calls::$call(fd, $($argument),*) };
             // SAFETY: the caller's promise.
             unsafe { after(fd, $writes && result > 0, info) };
             result
@@ -124,24 +140,21 @@ pub unsafe extern "C" fn dwell_control(
 unsafe fn after(fd: c_int, has_written: bool, info: *mut Info) {
     // SAFETY: it points to the errno of this thread.
     let errno = unsafe { *libc::__errno_location() };
-    if has_written {
-        let _ = with(|session| {
+    let known = with(|session| {
+        if has_written {
             session.hold_raw(fd);
-            Ok(())
-        });
-    }
-    if !info.is_null() {
-        let known = with(|session| session.info_raw(fd));
-        // SAFETY: the caller's promise.
-        unsafe { Info::give(known.as_ref().ok(), info) };
-    }
+        }
+        // What is watched is what somebody wants to know of.
+        (!info.is_null()).then(|| session.info_raw(fd)).transpose()
+    });
+    // SAFETY: the caller's promise.
+    unsafe { Info::give(known.ok().flatten().as_ref(), info) };
     set_errno(errno);
 }
 
 fn with<T>(call: impl FnOnce(&Session) -> Result<T, Error>) -> Result<T, c_int> {
-    let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
-    let session = session.as_ref().ok_or(libc::EINVAL)?;
-    call(session).map_err(|error| number(&error))
+    let session = SESSION.get().ok_or(libc::EINVAL)?;
+    call(&session).map_err(|error| number(&error))
 }
 
 fn number(error: &Error) -> c_int {

@@ -1,6 +1,9 @@
 //! The structs of `include/dwell.h`.
 
-use std::{mem::size_of, time::Duration};
+use std::{
+    mem::{MaybeUninit, size_of},
+    time::Duration,
+};
 
 use dwell_engine::socket::{
     Estimator,
@@ -66,11 +69,21 @@ pub unsafe fn config(config: *const Config) -> Option<table::Config> {
     }
     // SAFETY: the first field of the caller's struct.
     let size = unsafe { (*config).size };
-    if size < size_of::<Config>() {
+    if size < size_of::<size_t>() {
         return None;
     }
-    // SAFETY: the caller's struct has all of them.
-    let config = unsafe { *config };
+    // What a caller does not know of, as it was compiled against an older header, is as by default.
+    let mut wanted = MaybeUninit::<Config>::zeroed();
+    // SAFETY: both have so many bytes, and are apart.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            config.cast::<u8>(),
+            wanted.as_mut_ptr().cast::<u8>(),
+            size.min(size_of::<Config>()),
+        );
+    }
+    // SAFETY: numbers, and a pointer that may be null.
+    let config = unsafe { wanted.assume_init() };
     let or = |ns: u64, default: Duration| match ns {
         0 => default,
         ns => Duration::from_nanos(ns),

@@ -18,20 +18,39 @@ fn flags(warnings: &[&str]) -> Vec<String> {
     flags
 }
 
-#[test]
-fn each_call_of_the_c_interface_does_what_the_header_says() {
+/// Compiles a program with the library, and gives how to run it.
+fn linked(name: &str) -> Command {
     let flags = flags(&[]);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let program = compile("api", &format!("api-{}", std::process::id()), &flags);
+    let program = compile(name, &format!("{name}-{}", std::process::id()), &flags);
     // cargo puts a folder first where an earlier build may have left another library.
     let mut command = Command::new(program);
-    let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    command.env_remove("LD_LIBRARY_PATH");
+    command
+}
+
+fn must_do_well(mut command: Command) {
+    let output = command.output().unwrap();
     assert!(
         output.status.success(),
         "{} {}",
         output.status,
         text(&output.stdout)
     );
+}
+
+#[test]
+fn each_call_of_the_c_interface_does_what_the_header_says() {
+    must_do_well(linked("api"));
+}
+
+#[test]
+fn an_end_waits_for_nobody_that_waits_itself() {
+    for part in ["close", "fork", "reset", "cancel", "shorter"] {
+        let mut command = linked("ends");
+        command.arg(part);
+        must_do_well(command);
+    }
 }
 
 #[test]

@@ -75,6 +75,8 @@ impl Info {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     info: Info,
+    /// When bytes left last.
+    left_ns: Option<u64>,
     mean_ns: Option<f64>,
     deviation_ns: f64,
     since: Option<Window>,
@@ -96,8 +98,21 @@ impl Memory {
         self.info
     }
 
+    /// The same, without what bytes waited that had left before `time_ns`.
+    pub(super) fn since(&self, time_ns: u64) -> Info {
+        let is_since = self.left_ns >= Some(time_ns);
+        Info {
+            sender_delay: self.info.sender_delay.filter(|_| is_since),
+            jitter: self.info.jitter.filter(|_| is_since),
+            ..self.info
+        }
+    }
+
     /// After a look.
     pub(super) fn take(&mut self, account: &Account) {
+        if account.peaks.sender_ns.is_some() {
+            self.left_ns = Some(account.reading.time_ns);
+        }
         self.info = Info {
             jitter: self.jitter(account.peaks),
             throughput_bps: self.info.throughput_bps,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::control::Controller;
+use dwell_engine::socket::{Account, control::Controller};
 
 use super::{Error, Info, Socket, info::Memory, socket::Bound};
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 /// Watches sockets of this process, until it is dropped. It has a thread of its own, on which controllers are asked.
 pub struct Session {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread and those that ask share.
@@ -46,6 +46,8 @@ struct State {
 #[derive(Default)]
 struct Known {
     memory: Memory,
+    /// At the last look it was no connection any more.
+    has_ended: bool,
     controller: Option<Box<dyn Controller + Send>>,
 }
 
@@ -78,7 +80,7 @@ impl Session {
             .map_err(|source| Error::Poller { source })?;
         Ok(Session {
             shared,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -116,7 +118,10 @@ impl Session {
         let cookie = self.shared.adopt(fd)?;
         let mut state = self.shared.lock()?;
         let known = state.known.get_mut(&cookie).ok_or(Error::Ended)?;
-        known.controller = Some(controller);
+        let before = known.controller.replace(controller);
+        // Its end is its owner's code, which may ask this session.
+        drop(state);
+        drop(before);
         Ok(())
     }
 
@@ -148,19 +153,33 @@ impl Session {
     pub fn hold_raw(&self, fd: i32) {
         self.shared.hold(fd);
     }
+
+    /// Ends it, though others may have it: those that wait are told that it has ended, and the thread is gone
+    /// afterwards. In a forked child there is nothing to end.
+    pub fn end(&self) {
+        let Ok(mut state) = self.shared.lock() else {
+            return;
+        };
+        state.is_over = true;
+        drop(state);
+        self.shared.bell.notify_all();
+        self.shared.looked.notify_all();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Ok(mut state) = self.shared.lock() {
-            state.is_over = true;
-            drop(state);
-            self.shared.bell.notify_all();
-            self.shared.looked.notify_all();
-            if let Some(thread) = self.thread.take() {
-                let _ = thread.join();
-            }
-        }
+        self.end();
+        let thread = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        // In a forked child: the thread is not there, and libc must not be asked to let go of it.
+        std::mem::forget(thread.take());
     }
 }
 
@@ -185,11 +204,16 @@ impl Shared {
         timeout: Option<Duration>,
     ) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let began_ns = sys::now_ns();
         let mut state = self.lock()?;
         loop {
             let known = state.known.get(&cookie).filter(|_| !state.is_over);
-            if bound.is_passed(&known.ok_or(Error::Ended)?.memory.info()) {
+            let known = known.ok_or(Error::Ended)?;
+            if bound.is_passed(&known.memory.since(began_ns)) {
                 return Ok(true);
+            }
+            if known.has_ended {
+                return Err(Error::Ended);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
@@ -241,7 +265,14 @@ impl Shared {
             return Err(not_tcp);
         }
         state.known.insert(cookie, Known::default());
-        state.look(self.means(), now_ns);
+        // Only at this one, which has no controller of the program's own: those are asked on the thread.
+        let State { sockets, known, .. } = state;
+        sockets
+            .get()
+            .look_at(cookie, self.means(), now_ns, &mut |account, _| {
+                known.get_mut(&account.cookie)?.take(account);
+                None
+            });
         self.bell.notify_one();
         Ok(cookie)
     }
@@ -303,7 +334,7 @@ impl State {
         let sockets = sockets.get();
         let next_ns = sockets.look(means, now_ns, &mut |account, state| {
             let known = known.get_mut(&account.cookie)?;
-            known.memory.take(account);
+            known.take(account);
             known
                 .controller
                 .as_mut()
@@ -313,5 +344,13 @@ impl State {
             known.remove(&cookie);
         });
         next_ns
+    }
+}
+
+impl Known {
+    fn take(&mut self, account: &Account) {
+        const CLOSE: u8 = 7;
+        self.memory.take(account);
+        self.has_ended = account.reading.info.state == CLOSE;
     }
 }

@@ -122,6 +122,71 @@ fn who_waits_is_woken_by_the_end() {
 }
 
 #[test]
+fn who_waits_for_ever_is_woken_by_a_reset() {
+    let (client, server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    let bound = Bound {
+        sender_delay: Some(PATIENCE),
+        jitter: None,
+    };
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| socket.wait(bound, None));
+        std::thread::sleep(Duration::from_millis(30));
+        // With bytes that are not read, it ends by a reset.
+        (&client).write_all(b"abc").unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        drop(server);
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Ended)));
+    });
+}
+
+#[test]
+fn what_was_before_a_wait_does_not_end_it() {
+    let (client, mut server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    let delay = Duration::from_millis(100);
+    let total = fill(&client);
+    std::thread::sleep(2 * delay);
+    server.read_exact(&mut vec![0; total]).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while socket.info().notsent_bytes != Some(0) || socket.info().sender_delay < Some(delay) {
+        assert!(Instant::now() < deadline, "{:?}", socket.info());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let bound = Bound {
+        sender_delay: Some(delay / 2),
+        jitter: Some(Duration::ZERO),
+    };
+    assert!(!socket.wait(bound, Some(delay)).unwrap());
+}
+
+#[test]
+fn a_controller_is_asked_on_the_thread_alone() {
+    struct Own(mpsc::Sender<std::thread::ThreadId>);
+    impl Controller for Own {
+        fn update(&mut self, _: &State<'_>) -> Setting {
+            let _ = self.0.send(std::thread::current().id());
+            Setting::default()
+        }
+    }
+    let (client, _server) = pair();
+    let session = session();
+    let socket = session.watch(&client).unwrap();
+    let (told, asked) = mpsc::channel();
+    session.control(&socket, Box::new(Own(told))).unwrap();
+    asked.recv_timeout(PATIENCE).unwrap();
+    for pause in 0..30 {
+        let (one, _other) = pair();
+        session.watch(&one).unwrap();
+        std::thread::sleep(Duration::from_millis(3 + pause % 17));
+    }
+    let me = std::thread::current().id();
+    assert!(asked.try_iter().all(|thread| thread != me));
+}
+
+#[test]
 fn many_sessions_come_and_go() {
     let (client, _server) = pair();
     for _ in 0..20 {

@@ -125,6 +125,20 @@ impl Registry {
         next_ns
     }
 
+    /// Looks at one, whether its time has come or not.
+    pub fn look_at(&mut self, cookie: u64, means: Means<'_>, now_ns: u64, looked: Looked<'_>) {
+        let Some(place) = self.find(cookie) else {
+            return;
+        };
+        if let Some(entry) = self.entry(place)
+            && entry.look(means, now_ns, looked) == Outcome::Lost
+        {
+            let fd = entry.fd;
+            self.forget_fd(fd, place);
+            self.lost += 1;
+        }
+    }
+
     /// Looks through all descriptors, if it is time: for sockets that came without a hook, and those whose
     /// descriptor was lost. Such as are not found are given up.
     pub fn scan(&mut self, means: Means<'_>, now_ns: u64, hooked_end: i32) {
