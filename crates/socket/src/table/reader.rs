@@ -120,12 +120,13 @@ impl Table {
     /// [`Watch::visit`] at a time that the caller gives.
     pub(super) fn visit_at(&mut self, now_ns: u64, each: &mut dyn FnMut(&Account)) {
         let layout = self.layout();
+        let poll_ns = layout.poll_ns();
         for (key, slot) in layout.keys.iter().zip(&layout.slots) {
             let cookie = key.load(Acquire);
             if cookie == 0 {
                 continue;
             }
-            let has_ended = slot.end(now_ns);
+            let has_ended = slot.end(now_ns, poll_ns);
             let account = slot.read().filter(|account| account.cookie == cookie);
             if let Some(mut account) = account {
                 account.peaks = slot.take_peaks();
@@ -169,11 +170,14 @@ impl fmt::Debug for Table {
 
 impl Slot {
     /// Takes the slot from all others, if nobody writes it any more.
-    fn end(&self, now_ns: u64) -> bool {
+    fn end(&self, now_ns: u64, poll_ns: u64) -> bool {
         let word = self.owner.load(Acquire);
         let is_over = match Owner::from_word(word) {
-            Owner::Nobody => now_ns.saturating_sub(self.beat_ns.load(Relaxed)) > GRACE_NS,
-            Owner::Poller(owner) => self.is_abandoned(owner, now_ns),
+            Owner::Nobody => {
+                let silent_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
+                silent_ns > grace_ns(poll_ns)
+            }
+            Owner::Poller(owner) => self.is_abandoned(owner, now_ns, poll_ns),
             Owner::Reader => true,
         };
         let reader = Owner::Reader.word();
@@ -183,6 +187,12 @@ impl Slot {
                 .compare_exchange(word, reader, AcqRel, Relaxed)
                 .is_ok()
     }
+}
+
+/// Another process that has a socket has looked at it by then, even if nothing happens in it.
+fn grace_ns(poll_ns: u64) -> u64 {
+    let longest_ns = (2 * GRACE_NS).max(poll_ns).saturating_mul(2);
+    poll_ns.saturating_mul(20).clamp(GRACE_NS, longest_ns)
 }
 
 impl Wish {

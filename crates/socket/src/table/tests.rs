@@ -381,3 +381,27 @@ fn a_table_is_watched_as_any_source() {
     let Ok(()) = table.visit(&mut |account| cookies.push(account.cookie));
     assert_eq!(cookies, [4]);
 }
+
+#[test]
+fn who_is_asked_to_look_rarely_is_not_taken_for_dead() {
+    let config = Config {
+        poll: Duration::from_secs(60),
+        ..Config::default()
+    };
+    let mut table = Table::create(&config).unwrap();
+    let writer = open(&table);
+    let now_ns = sys::now_ns();
+    // Of a number that no process has here, as one in a container may be.
+    let other = Poller {
+        pid: 4_194_303,
+        thread: 4_194_303,
+    };
+    let Claim::Mine(seat) = writer.claim(9, other, now_ns) else {
+        panic!("it is free");
+    };
+    let mut told = account(9);
+    told.reading.time_ns = now_ns;
+    assert!(writer.publish(seat, other, &told));
+    assert!(!visit_at(&mut table, now_ns + 100_000_000_000)[&9].ended);
+    assert!(visit_at(&mut table, now_ns + 200_000_000_000)[&9].ended);
+}

@@ -67,11 +67,14 @@ pub enum Wish {
 }
 
 /// A poller is taken for dead if its number is free, and it has written nothing for so long: in a container it has
-/// another number, which may be free here.
+/// another number, which may be free here. It looks at a socket in which nothing happens twice a second, or as often
+/// as it is asked to where that is rarer.
 const GONE_NS: u64 = 1_500_000_000;
+const GONE_POLLS: u64 = 3;
 
 /// And whatever its number tells, as it may be another's here, after this.
 const SILENT_NS: u64 = 30_000_000_000;
+const SILENT_POLLS: u64 = 20;
 
 impl Writer {
     /// Maps the table at `path`. It holds no descriptor afterwards.
@@ -222,7 +225,9 @@ impl Writer {
         let is_free = match Owner::from_word(word) {
             Owner::Nobody => true,
             // A process runs another program, or begins to watch again.
-            Owner::Poller(owner) => owner.pid == me.pid || slot.is_abandoned(owner, now_ns),
+            Owner::Poller(owner) => {
+                owner.pid == me.pid || slot.is_abandoned(owner, now_ns, self.layout.poll_ns())
+            }
             Owner::Reader => false,
         };
         let mine = Owner::Poller(me).word();
@@ -322,9 +327,11 @@ impl Writer {
 
 impl Slot {
     /// True if the process that wrote it does so no more.
-    pub(super) fn is_abandoned(&self, owner: Poller, now_ns: u64) -> bool {
-        let silent_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
-        silent_ns > SILENT_NS || silent_ns > GONE_NS && !sys::is_thread(owner.thread)
+    pub(super) fn is_abandoned(&self, owner: Poller, now_ns: u64, poll_ns: u64) -> bool {
+        let beat_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
+        let is_silent_for = |ns: u64, polls: u64| beat_ns > ns.max(poll_ns.saturating_mul(polls));
+        is_silent_for(SILENT_NS, SILENT_POLLS)
+            || is_silent_for(GONE_NS, GONE_POLLS) && !sys::is_thread(owner.thread)
     }
 }
 
@@ -336,6 +343,11 @@ impl Layout {
         self.header.size.store(size_of::<Layout>() as u64, Relaxed);
         self.header.version.store(VERSION, Relaxed);
         self.header.magic.store(MAGIC, Release);
+    }
+
+    /// How often sockets are looked at.
+    pub(super) fn poll_ns(&self) -> u64 {
+        self.orders().poll_ns
     }
 
     pub(super) fn orders(&self) -> Orders {
