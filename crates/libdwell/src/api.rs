@@ -12,7 +12,7 @@ use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
 use place::Place;
 use types::{Config, Controller, Info};
 
-static SESSION: Place = Place::EMPTY;
+static SESSION: Place = Place::empty();
 
 /// Begins.
 ///

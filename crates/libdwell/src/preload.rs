@@ -14,6 +14,11 @@ extern "C" fn begin() {
     preload::begin();
 }
 
+/// Stands for the library: see `preload::MARKER`.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "named as what C has")]
+pub static dwell_library: u8 = 0;
+
 /// connect(2).
 ///
 /// # Safety

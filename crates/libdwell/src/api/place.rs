@@ -25,10 +25,12 @@ pub struct Place {
 
 impl Place {
     /// Without one.
-    pub const EMPTY: Place = Place {
-        session: AtomicPtr::new(null_mut()),
-        holder: AtomicU32::new(0),
-    };
+    pub const fn empty() -> Place {
+        Place {
+            session: AtomicPtr::new(null_mut()),
+            holder: AtomicU32::new(0),
+        }
+    }
 
     /// The session.
     pub fn get(&self) -> Option<Arc<Session>> {

@@ -1,8 +1,13 @@
 //! `include/dwell.h`.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use super::harness::{compile, library, text};
+use dwell_socket::table::Config;
+
+use super::harness::{compile, library, run_with, text};
 
 fn flags(warnings: &[&str]) -> Vec<String> {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
@@ -18,13 +23,17 @@ fn flags(warnings: &[&str]) -> Vec<String> {
     flags
 }
 
-/// Compiles a program with the library, and gives how to run it.
-fn linked(name: &str) -> Command {
+/// Compiles a program with the library.
+fn linked(name: &str) -> PathBuf {
     let flags = flags(&[]);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let program = compile(name, &format!("{name}-{}", std::process::id()), &flags);
+    compile(name, &format!("{name}-{}", std::process::id()), &flags)
+}
+
+/// How to run it.
+fn command(name: &str) -> Command {
     // cargo puts a folder first where an earlier build may have left another library.
-    let mut command = Command::new(program);
+    let mut command = Command::new(linked(name));
     command.env_remove("LD_LIBRARY_PATH");
     command
 }
@@ -41,15 +50,27 @@ fn must_do_well(mut command: Command) {
 
 #[test]
 fn each_call_of_the_c_interface_does_what_the_header_says() {
-    must_do_well(linked("api"));
+    must_do_well(command("api"));
 }
 
 #[test]
 fn an_end_waits_for_nobody_that_waits_itself() {
     for part in ["close", "fork", "reset", "cancel", "shorter"] {
-        let mut command = linked("ends");
+        let mut command = command("ends");
         command.arg(part);
         must_do_well(command);
+    }
+}
+
+#[test]
+fn a_program_that_has_the_library_twice_has_one_poller() {
+    let program = linked("linked");
+    for name in ["libdwell_calls.so", "libdwell.so"] {
+        let preload = library(name).display().to_string();
+        let told = run_with(&program, &[], &Config::default(), &preload).well();
+        assert_eq!(told.numbers("threads"), [2], "{name}");
+        assert_eq!(told.counts.processes, 1);
+        assert_eq!(told.socket("sender").totals.written_bytes, 20_000);
     }
 }
 

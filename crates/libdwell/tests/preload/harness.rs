@@ -88,6 +88,7 @@ pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &s
         .args(arguments)
         .env(VARIABLE, table.path())
         .env("LD_PRELOAD", preload)
+        .env_remove("LD_LIBRARY_PATH")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -19,6 +19,42 @@ fn bytes_count_whatever_call_wrote_them() {
 }
 
 #[test]
+fn what_is_written_before_the_first_look_counts() {
+    let config = Config {
+        poll: std::time::Duration::from_millis(100),
+        ..Config::default()
+    };
+    let told = run("at_once", &[], &config).well();
+    let (sender, silent) = (told.socket("sender"), told.socket("silent"));
+    assert_eq!(sender.totals.written_bytes, 40_000);
+    assert_eq!(sender.totals.acked_bytes, 40_000);
+    assert_eq!(told.socket("receiver").totals.received_bytes, 40_000);
+    assert_eq!(told.socket("receiver").totals.written_bytes, 0);
+    assert_eq!(silent.totals.written_bytes, 0);
+    assert_eq!(silent.totals.acked_bytes, 0);
+    assert_eq!(told.socket("twice").totals.written_bytes, 3000);
+    assert_eq!(told.counts.too_short, 0, "a call again is no connection");
+}
+
+#[test]
+fn what_shuts_itself_in_is_left_alone() {
+    let told = run("shut_in", &[], &Config::default()).well();
+    assert_eq!(told.counts.no_poller, 1);
+    assert!(told.accounts.is_empty());
+}
+
+#[test]
+fn a_poller_does_not_outlive_the_user_that_it_was_begun_by() {
+    let told = run("user", &[], &Config::default()).well();
+    if told.output.starts_with("unavailable") {
+        eprintln!("skipped: another user takes root");
+        return;
+    }
+    assert_eq!(left(told.socket("before")), 2000);
+    assert_eq!(left(told.socket("after")), 2000);
+}
+
+#[test]
 fn bytes_that_go_by_io_uring_count() {
     let told = run("uring", &[], &Config::default()).well();
     if told.output.starts_with("unavailable") {

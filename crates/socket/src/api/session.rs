@@ -10,11 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::{Account, control::Controller};
+use dwell_engine::socket::{
+    Account,
+    control::{self, Controller},
+};
 
 use super::{Error, Info, Socket, info::Memory, socket::Bound};
 use crate::{
-    inside::{Budget, Means, Watched},
+    inside::{Begun, Budget, Means, Watched},
     sys,
     table::{Config, Orders, Poller, Writer},
 };
@@ -261,7 +264,11 @@ impl Shared {
             return Err(Error::Full);
         }
         let now_ns = sys::now_ns();
-        if !state.sockets.get().adopt(fd, false, self.means(), now_ns) {
+        if !state
+            .sockets
+            .get()
+            .adopt(fd, Begun::Before, self.means(), now_ns)
+        {
             return Err(not_tcp);
         }
         state.known.insert(cookie, Known::default());
@@ -332,14 +339,13 @@ impl State {
     fn look(&mut self, means: Means<'_>, now_ns: u64) -> Option<u64> {
         let State { sockets, known, .. } = self;
         let sockets = sockets.get();
-        let next_ns = sockets.look(means, now_ns, &mut |account, state| {
+        let mut looked = |account: &Account, state: &control::State<'_>| {
             let known = known.get_mut(&account.cookie)?;
             known.take(account);
-            known
-                .controller
-                .as_mut()
-                .map(|controller| controller.update(state))
-        });
+            let controller = known.controller.as_mut();
+            controller.map(|controller| controller.update(state))
+        };
+        let next_ns = sockets.look(means, now_ns, &mut looked, &mut |_| ());
         sockets.give_up_lost(means, now_ns, &mut |cookie| {
             known.remove(&cookie);
         });

@@ -1,7 +1,7 @@
 //! One socket of the process.
 
 use dwell_engine::socket::{
-    Account, Calls, Estimator, Meter, Observed, Peaks, Reading, Rhythm, Sum, Totals,
+    Account, Calls, Estimator, Meter, Observed, Peaks, Reading, Rhythm, Sum, TcpInfo, Totals,
     control::{Setting, State},
 };
 
@@ -53,6 +53,17 @@ impl Phase {
     }
 }
 
+/// How a connection came to be watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// It was there before: nobody knows what it has written.
+    Before,
+    /// It was just accepted.
+    Accepted,
+    /// It was just asked for at the other end.
+    Dialed,
+}
+
 /// What all looks share.
 #[derive(Clone, Copy)]
 pub struct Means<'a> {
@@ -73,14 +84,20 @@ pub enum Outcome {
 /// Looks without a change after which it is looked at less often, and how much less.
 const QUIET: [(u32, u64); 2] = [(500, 16), (10, 4)];
 
+/// And never less often than this, or than is asked for.
+const LONGEST_PAUSE_NS: u64 = 500_000_000;
+
+/// States of a socket, as TCP_INFO has them.
+const SYN_SENT: u8 = 2;
+const CLOSE: u8 = 7;
+const LISTEN: u8 = 10;
+
 impl Entry {
-    /// Of a connection that is open at `fd`. `None` if it is none, or the table has no place.
-    pub fn open(cookie: u64, fd: i32, is_fresh: bool, means: Means<'_>, now_ns: u64) -> New {
+    /// Of a connection that is open at `fd`, if it is one, and the table has a place.
+    pub fn open(cookie: u64, fd: i32, begun: Begun, means: Means<'_>, now_ns: u64) -> New {
         let Ok(info) = sys::info(fd) else {
             return New::NotOne;
         };
-        const LISTEN: u8 = 10;
-        const CLOSE: u8 = 7;
         if matches!(info.state, LISTEN | CLOSE) || sys::cookie(fd) != Ok(cookie) {
             return New::NotOne;
         }
@@ -88,6 +105,12 @@ impl Entry {
             Claim::Full => return New::NoPlace,
             Claim::Others(seat) => (Phase::Theirs(Some(seat)), None),
             Claim::Mine(seat) => (Phase::Ours(seat), means.table.last(seat, cookie)),
+        };
+        // What is being made has written nothing, whoever began to make it.
+        let begun = if info.state == SYN_SENT {
+            Begun::Dialed
+        } else {
+            begun
         };
         let mut account = blank();
         account.cookie = cookie;
@@ -103,17 +126,18 @@ impl Entry {
             rhythm: Rhythm::default(),
             base: Totals::default(),
             account,
-            adjuster: Adjuster::new(
-                fd,
-                means.orders,
-                before.map_or_else(Setting::default, |last| last.setting),
-                means.table,
-            ),
+            adjuster: Adjuster::new(fd, means.orders, means.table),
             is_told: before.is_some(),
             calls: (means.orders.estimator == Estimator::Paper).then(Calls::default),
-            called_bytes: if is_fresh { 0 } else { written },
+            called_bytes: if begun == Begun::Before { written } else { 0 },
         };
-        entry.continue_from(before.as_ref());
+        match &before {
+            Some(last) => entry.continue_from(last),
+            None => {
+                entry.begin_again(Totals::default());
+                entry.begin_at(now_ns.saturating_sub(means.orders.poll_ns), begun, &info);
+            }
+        }
         New::Entry(entry)
     }
 
@@ -133,8 +157,11 @@ impl Entry {
             return self.lose(means, now_ns);
         };
         if reading.info.bytes_sent < self.account.reading.info.bytes_sent {
-            // It was disconnected, and connected again.
+            // It was disconnected, and connected again, maybe to another end.
+            let last_ns = self.account.reading.time_ns;
             self.begin_again(self.account.totals);
+            self.begin_at(last_ns, Begun::Dialed, &reading.info);
+            self.account.ends = blank().ends;
         }
         let observed = self.meter.observe_calls(&reading, self.calls.as_mut());
         self.rhythm.observe(reading.time_ns, &observed);
@@ -158,7 +185,14 @@ impl Entry {
         self.fd = fd;
         self.quiet = 0;
         self.due_ns = now_ns;
-        self.phase = Phase::of(means.table.claim(self.cookie, means.me, now_ns));
+        let claim = means.table.claim(self.cookie, means.me, now_ns);
+        self.phase = Phase::of(claim);
+        // Another process may have had it meanwhile.
+        if let Claim::Mine(seat) = claim
+            && let Some(last) = means.table.last(seat, self.cookie)
+        {
+            self.adjuster.resume(last.setting);
+        }
     }
 
     /// True if its descriptor is another's now.
@@ -260,12 +294,11 @@ impl Entry {
     }
 
     fn publish(&mut self, means: Means<'_>, now_ns: u64) {
-        const LISTEN: u8 = 10;
-        const SYN_SENT: u8 = 2;
         let Phase::Ours(seat) = self.phase else {
             return;
         };
-        let is_connection = !matches!(self.account.reading.info.state, LISTEN | SYN_SENT);
+        let is_connection = !matches!(self.account.reading.info.state, LISTEN | SYN_SENT)
+            && self.account.ends.dst.port != 0;
         if !is_connection {
             return;
         }
@@ -289,15 +322,27 @@ impl Entry {
         self.phase = Phase::of(claim);
         if let Claim::Mine(seat) = claim {
             self.quiet = 0;
-            let last = means.table.last(seat, self.cookie);
-            self.continue_from(last.as_ref());
+            match means.table.last(seat, self.cookie) {
+                Some(last) => self.continue_from(&last),
+                None => self.begin_again(Totals::default()),
+            }
         }
         Outcome::Kept
     }
 
     /// Goes on where another process has ended.
-    fn continue_from(&mut self, last: Option<&Account>) {
-        self.begin_again(last.map_or_else(Totals::default, |last| last.totals));
+    fn continue_from(&mut self, last: &Account) {
+        self.begin_again(last.totals);
+        self.account.ends = last.ends;
+        self.adjuster.resume(last.setting);
+    }
+
+    /// A connection that has just been made had written nothing at `time_ns`, whatever it has by the first look.
+    fn begin_at(&mut self, time_ns: u64, begun: Begun, like: &TcpInfo) {
+        if begun != Begun::Before {
+            let unbegun = unbegun(time_ns, begun, like);
+            self.meter.observe_calls(&unbegun, self.calls.as_mut());
+        }
     }
 
     fn begin_again(&mut self, base: Totals) {
@@ -314,7 +359,28 @@ impl Entry {
 
     fn pause_ns(&self, now_ns: u64, orders: &Orders) -> u64 {
         let less = QUIET.iter().find(|&&(looks, _)| self.quiet > looks);
-        self.rhythm.pause_ns(now_ns, orders.poll_ns) * less.map_or(1, |&(_, less)| less)
+        let pause_ns = self.rhythm.pause_ns(now_ns, orders.poll_ns);
+        let pause_ns = pause_ns.saturating_mul(less.map_or(1, |&(_, less)| less));
+        pause_ns.min(orders.poll_ns.max(LONGEST_PAUSE_NS))
+    }
+}
+
+/// A connection before anything was written. What came before the first look came at times that nobody knows.
+/// `like` is one of this kernel: what it does not count is not counted here.
+fn unbegun(time_ns: u64, begun: Begun, like: &TcpInfo) -> Reading {
+    let info = TcpInfo {
+        // The kernel counts the SYN of the end that asked.
+        bytes_acked: like.bytes_acked.map(|_| u64::from(begun == Begun::Dialed)),
+        notsent_bytes: like.notsent_bytes.map(|_| 0),
+        bytes_sent: like.bytes_sent.map(|_| 0),
+        bytes_retransmitted: like.bytes_retransmitted.map(|_| 0),
+        ..TcpInfo::default()
+    };
+    Reading {
+        time_ns,
+        info,
+        unacknowledged: Some(0),
+        readable: None,
     }
 }
 

@@ -19,6 +19,6 @@ mod registry;
 mod stamps;
 
 pub(crate) use budget::Budget;
-pub(crate) use entry::Means;
+pub(crate) use entry::{Begun, Means};
 pub(crate) use hooks::hold;
 pub(crate) use registry::Watched;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Relaxed, SeqCst},
 };
 
 /// Descriptors from here on are found by looking through all.
@@ -34,7 +34,8 @@ impl Pending {
         };
         let bit = 1 << (fd % 64);
         let before = place.fetch_or(bit, AcqRel);
-        summary.fetch_or(1 << (word % 64), AcqRel);
+        // Who puts looks whether the poller sleeps, and that, before it does, whether there is anything.
+        summary.fetch_or(1 << (word % 64), SeqCst);
         before & bit != 0
     }
 
@@ -58,7 +59,14 @@ impl Pending {
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.summary.iter().all(|word| word.load(Acquire) == 0)
+        self.summary.iter().all(|word| word.load(SeqCst) == 0)
+    }
+
+    /// True if this one is there.
+    pub fn has(&self, fd: i32) -> bool {
+        let fd = usize::try_from(fd).unwrap_or(usize::MAX);
+        let word = self.words.get(fd / 64);
+        word.is_some_and(|word| word.load(SeqCst) >> (fd % 64) & 1 == 1)
     }
 
     /// One more than the greatest that was ever put.
@@ -91,6 +99,7 @@ mod tests {
             assert!(!pending.put(fd));
         }
         assert!(pending.put(64), "it was there");
+        assert!(pending.has(64) && !pending.has(65) && !pending.has(-1));
         pending.put(-1);
         pending.put(i32::MAX);
         assert_eq!(pending.end(), i32::MAX);

@@ -6,7 +6,8 @@
 
 use std::{
     cell::UnsafeCell,
-    ffi::CStr,
+    ffi::{CStr, c_void},
+    mem::MaybeUninit,
     ptr::null_mut,
     sync::atomic::{
         AtomicPtr, AtomicU32, AtomicU64,
@@ -14,11 +15,14 @@ use std::{
     },
 };
 
-use dwell_engine::socket::{Estimator, control::Hold};
+use dwell_engine::socket::{
+    Account, Estimator,
+    control::{self, Hold},
+};
 
 use super::{
     budget::Budget,
-    entry::Means,
+    entry::{Begun, Means},
     memory::{Forked, Zeroes, zeroed},
     pending::{DESCRIPTORS, Pending},
     registry::Registry,
@@ -42,6 +46,10 @@ pub struct State {
     has_failed: AtomicU32,
     /// 1: the first look is to be later, as the process may be about to run another program.
     is_patient: AtomicU32,
+    /// The effective user of the poller.
+    uid: AtomicU32,
+    /// 1: the poller is to end.
+    is_dismissed: AtomicU32,
     pending: Pending,
     /// For hooks of calls that write, of each descriptor: see [`Mark`].
     marks: [AtomicU64; DESCRIPTORS],
@@ -66,6 +74,9 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 static HOOKED: AtomicU32 = AtomicU32::new(0);
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
+/// The process' seccomp(2) mode when the library was loaded.
+static SECCOMP: AtomicU32 = AtomicU32::new(0);
+
 /// 1: nobody reads the table any more.
 static IS_OVER: AtomicU32 = AtomicU32::new(0);
 
@@ -82,8 +93,15 @@ const READER_NS: u64 = 1_000_000_000;
 /// Descriptors that are looked at for connections that were there before the program.
 const INHERITED: i32 = 64;
 
-/// Opens the table that the environment names, if it does. For the library's constructor.
+/// The symbol by which libraries of dwell in one process find the first of them.
+pub const MARKER: &CStr = c"dwell_library";
+
+/// Opens the table that the environment names, if it does. For the library's constructor. Of several libraries, as
+/// where one is preloaded to a program that another is linked with, the first alone goes on.
 pub fn begin() {
+    if !is_first() {
+        return;
+    }
     // SAFETY: nobody changes the environment before main.
     let Some(path) = (unsafe { variable() }) else {
         return;
@@ -91,6 +109,7 @@ pub fn begin() {
     let (Ok(table), Ok(state)) = (Writer::open(path), zeroed::<State>(Forked::Zeroes)) else {
         return;
     };
+    SECCOMP.store(sys::seccomp_mode(), Relaxed);
     table.count(Count::Process);
     TABLE.store(table.into_raw(), Relaxed);
     STATE.store(state, Release);
@@ -101,6 +120,24 @@ pub fn begin() {
     if (0..INHERITED).any(sys::is_tcp) {
         state.wake();
     }
+}
+
+/// True if no other library of dwell comes before this one.
+fn is_first() -> bool {
+    // SAFETY: the name ends with a NUL.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, MARKER.as_ptr()) };
+    first.is_null() || object(first) == object((&raw const STATE).cast())
+}
+
+/// Where the library begins that has this address.
+fn object(address: *const c_void) -> *mut c_void {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: it writes one `Dl_info`, or nothing; of zeroes that is valid too.
+    let found = unsafe {
+        libc::dladdr(address, found.as_mut_ptr());
+        found.assume_init()
+    };
+    found.dli_fbase
 }
 
 /// What is known of the process. `None` if nobody wants to know.
@@ -125,16 +162,20 @@ unsafe extern "C" fn forked() {
 
 impl State {
     /// A connection was made, or is being made.
-    pub fn connected(&'static self, fd: i32) {
+    pub fn connected(&'static self, fd: i32, how: How) {
         if !sys::is_tcp(fd) {
             return;
         }
-        if let Some(mark) = self.mark_of(fd) {
-            mark.store(Mark::WATCHED, Relaxed);
-        }
+        let mark = self.mark_of(fd);
+        let before = mark.map_or(0, |mark| mark.swap(how.mark(), Relaxed));
+        // A program that was told that its connection goes on asks again to learn what became of it.
+        let is_same = how == How::Dialed && before & Mark::GOES_ON != 0;
         HOOKED.fetch_add(1, SeqCst);
-        if self.pending.put(fd) {
+        if self.pending.put(fd) && !is_same {
             table().count(Count::TooShort);
+        }
+        if self.uid.load(Relaxed) != sys::effective_user() {
+            self.dismiss();
         }
         self.wake();
     }
@@ -168,18 +209,40 @@ impl State {
         }
     }
 
+    /// The process has another effective user than the poller, which libc does not tell: it is to end. Another begins
+    /// with the next connection.
+    fn dismiss(&self) {
+        if !matches!(self.poller.load(SeqCst), 0 | STARTING) {
+            self.is_dismissed.store(1, SeqCst);
+            self.bell.fetch_add(1, SeqCst);
+            sys::wake(&self.bell);
+        }
+    }
+
     fn start(&'static self) {
         let is_mine = self.poller.compare_exchange(0, STARTING, SeqCst, Relaxed);
         if is_mine.is_err() {
             return;
         }
+        // What has shut itself in since it began would be killed for the poller's system calls.
+        if sys::seccomp_mode() != SECCOMP.load(Relaxed) {
+            self.poller.store(0, SeqCst);
+            self.count_failed();
+            return;
+        }
+        self.uid.store(sys::effective_user(), Relaxed);
+        self.is_dismissed.store(0, SeqCst);
         let argument = std::ptr::from_ref(self) as usize;
         // SAFETY: `poll` ends by `leave`, calls the kernel alone, and what it is given stays.
         if unsafe { sys::spawn(poll, argument, &self.poller) }.is_err() {
             self.poller.store(0, SeqCst);
-            if self.has_failed.swap(1, Relaxed) == 0 {
-                table().count(Count::NoPoller);
-            }
+            self.count_failed();
+        }
+    }
+
+    fn count_failed(&self) {
+        if self.has_failed.swap(1, Relaxed) == 0 {
+            table().count(Count::NoPoller);
         }
     }
 
@@ -204,6 +267,9 @@ impl State {
         let knows_reader = table.is_read();
         let mut checked_ns = sys::now_ns();
         while idle < IDLE_ROUNDS {
+            if self.is_dismissed.load(SeqCst) == 1 {
+                return;
+            }
             let began_ns = sys::now_ns();
             if knows_reader && began_ns.saturating_sub(checked_ns) > READER_NS {
                 checked_ns = began_ns;
@@ -238,7 +304,12 @@ impl State {
         self.pending.take(|fd| {
             let is_new =
                 registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
-            let is_watched = registry.adopt(fd, true, means, now_ns);
+            let begun = if self.mark(fd).is_dialed() {
+                Begun::Dialed
+            } else {
+                Begun::Accepted
+            };
+            let is_watched = registry.adopt(fd, begun, means, now_ns);
             if is_new && !is_watched && sys::cookie(fd).is_err() {
                 means.table.count(Count::TooShort);
             }
@@ -246,16 +317,21 @@ impl State {
         self.stamps
             .take(|stamp| registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes));
         let has_holds = means.orders.controller == Some(ControllerKind::Element);
-        let next_ns = registry.look(means, now_ns, &mut |account, _| {
-            let mark = account.fd.and_then(|fd| self.mark_of(fd));
-            if let Some(mark) = mark.filter(|_| has_holds) {
-                mark.store(Mark::with(account.setting.hold_above).0, Relaxed);
-            } else if let Some(mark) = mark {
-                mark.store(Mark::WATCHED, Relaxed);
+        let mut looked = |account: &Account, _: &control::State<'_>| {
+            if let Some(mark) = account.fd.and_then(|fd| self.mark_of(fd)) {
+                let hold = account.setting.hold_above.filter(|_| has_holds);
+                mark.store(Mark::with(hold).0, Relaxed);
             }
             None
-        });
-        registry.scan(means, now_ns, self.pending.end());
+        };
+        let mut lost = |fd| {
+            // Unless it is another connection's already.
+            if let Some(mark) = self.mark_of(fd).filter(|_| !self.pending.has(fd)) {
+                mark.store(0, Relaxed);
+            }
+        };
+        let next_ns = registry.look(means, now_ns, &mut looked, &mut lost);
+        registry.scan(means, now_ns, &self.pending);
         (registry.live(), next_ns)
     }
 
@@ -283,6 +359,7 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
         state.poller.store(0, SeqCst);
         let is_wanted = !state.pending.is_empty()
             && IS_OVER.load(Relaxed) == 0
+            && state.is_dismissed.load(SeqCst) == 0
             && state
                 .poller
                 .compare_exchange(0, number, SeqCst, Relaxed)
@@ -295,12 +372,37 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
     }
 }
 
+/// What a call has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// A connection that the other end asked for.
+    Accepted,
+    /// One that this end asked for.
+    Dialed,
+    /// The same, and it is not there yet.
+    GoesOn,
+}
+
+impl How {
+    fn mark(self) -> u64 {
+        match self {
+            How::Accepted => Mark::WATCHED,
+            How::Dialed => Mark::WATCHED | Mark::DIALED,
+            How::GoesOn => Mark::WATCHED | Mark::DIALED | Mark::GOES_ON,
+        }
+    }
+}
+
 /// What a hook of a call that writes is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Mark {
     const WATCHED: u64 = 1 << 63;
+    /// This end asked for the connection.
+    const DIALED: u64 = 1 << 55;
+    /// And it was not there yet when the call returned.
+    const GOES_ON: u64 = 1 << 54;
     const BYTES: u32 = 36;
 
     fn with(hold: Option<Hold>) -> Mark {
@@ -316,6 +418,10 @@ impl Mark {
     /// True if it is a connection.
     pub fn is_watched(self) -> bool {
         self.0 & Mark::WATCHED != 0
+    }
+
+    fn is_dialed(self) -> bool {
+        self.0 & Mark::DIALED != 0
     }
 
     /// How the call is held back.

@@ -7,9 +7,9 @@ use dwell_engine::socket::{
 };
 
 use super::{
-    entry::{Entry, Means, New, Outcome},
+    entry::{Begun, Entry, Means, New, Outcome},
     memory::{Forked, Zeroes, release, zeroed},
-    pending::DESCRIPTORS,
+    pending::{DESCRIPTORS, Pending},
 };
 use crate::{
     sys::{self, Errno},
@@ -75,9 +75,8 @@ impl Registry {
         self.live
     }
 
-    /// Watches the socket at a descriptor, if it is a connection. `is_fresh`: it was just made, and nothing is
-    /// written yet. False if it is none, or there is no place.
-    pub fn adopt(&mut self, fd: i32, is_fresh: bool, means: Means<'_>, now_ns: u64) -> bool {
+    /// Watches the socket at a descriptor, if it is a connection. False if it is none, or there is no place.
+    pub fn adopt(&mut self, fd: i32, begun: Begun, means: Means<'_>, now_ns: u64) -> bool {
         let Ok(cookie) = sys::cookie(fd) else {
             return false;
         };
@@ -92,19 +91,26 @@ impl Registry {
         if !sys::is_tcp(fd) {
             return false;
         }
-        let is_kept = match Entry::open(cookie, fd, is_fresh, means, now_ns) {
+        let is_kept = match Entry::open(cookie, fd, begun, means, now_ns) {
             New::Entry(entry) => self.keep(entry),
             New::NotOne => return false,
             New::NoPlace => false,
         };
-        if !is_kept && is_fresh {
+        if !is_kept && begun != Begun::Before {
             means.table.count(Count::NoPlace);
         }
         is_kept
     }
 
-    /// Looks at each socket whose time has come. Returns when the next one's comes, if there is one.
-    pub fn look(&mut self, means: Means<'_>, now_ns: u64, looked: Looked<'_>) -> Option<u64> {
+    /// Looks at each socket whose time has come, and tells the descriptors that have another now. Returns when the
+    /// next one's comes, if there is one.
+    pub fn look(
+        &mut self,
+        means: Means<'_>,
+        now_ns: u64,
+        looked: Looked<'_>,
+        lost: &mut dyn FnMut(i32),
+    ) -> Option<u64> {
         // A round for several whose times are near each other.
         let near_ns = now_ns + means.orders.poll_ns / 10;
         let mut next_ns = None;
@@ -117,6 +123,7 @@ impl Registry {
                 let fd = entry.fd;
                 self.forget_fd(fd, place);
                 self.lost += 1;
+                lost(fd);
             } else if !entry.is_lost() {
                 let due_ns = entry.due_ns;
                 next_ns = Some(next_ns.map_or(due_ns, |next_ns: u64| next_ns.min(due_ns)));
@@ -141,14 +148,14 @@ impl Registry {
 
     /// Looks through all descriptors, if it is time: for sockets that came without a hook, and those whose
     /// descriptor was lost. Such as are not found are given up.
-    pub fn scan(&mut self, means: Means<'_>, now_ns: u64, hooked_end: i32) {
+    pub fn scan(&mut self, means: Means<'_>, now_ns: u64, pending: &Pending) {
         let is_due = now_ns >= self.next_scan_ns;
         let is_wanted = self.lost > 0 && now_ns >= self.scanned_ns;
         if !is_due && !is_wanted {
             return;
         }
         let began = sys::cpu_ns();
-        self.end_fd = self.end_fd.max(hooked_end);
+        self.end_fd = self.end_fd.max(pending.end());
         let mut end = self.end_fd.saturating_add(GAP);
         let mut last = 0;
         let mut fd = 0;
@@ -158,8 +165,9 @@ impl Registry {
                 Err(_) => last = fd,
                 Ok(cookie) => {
                     last = fd;
-                    if self.place_at(fd, cookie).is_none() {
-                        self.adopt(fd, false, means, now_ns);
+                    // Of those that are pending it is known how they began.
+                    if self.place_at(fd, cookie).is_none() && !pending.has(fd) {
+                        self.adopt(fd, Begun::Before, means, now_ns);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Calls that wrote and read, on their way from the hooks to the poller.
+//! Calls that wrote, on their way from the hooks to the poller.
 #![allow(unsafe_code)]
 
 use std::{

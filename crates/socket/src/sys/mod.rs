@@ -80,6 +80,24 @@ pub fn set_slack(time_ns: u64) {
     let _ = unsafe { call(libc::SYS_prctl, to) };
 }
 
+/// The calling thread's effective user.
+pub fn effective_user() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or_default() as u32
+}
+
+/// How seccomp(2) has shut in the calling thread; 0: not at all.
+pub fn seccomp_mode() -> u32 {
+    // SAFETY: it takes no pointer.
+    unsafe {
+        call(
+            libc::SYS_prctl,
+            [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0],
+        )
+    }
+    .unwrap_or_default() as u32
+}
+
 /// This process.
 pub fn pid() -> u32 {
     // SAFETY: it takes nothing.

@@ -9,7 +9,7 @@ use libc::{
 
 use super::{
     super::{
-        preload::{self, State},
+        preload::{self, How, State},
         stamps::Stamp,
     },
     real,
@@ -147,6 +147,6 @@ fn opened(fd: c_int, flags: c_int, sent: ssize_t) {
         && (sent >= 0 || super::goes_on())
         && let Some(state) = preload::state()
     {
-        state.connected(fd);
+        state.connected(fd, How::GoesOn);
     }
 }

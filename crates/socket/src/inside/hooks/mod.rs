@@ -12,7 +12,7 @@ pub(crate) use calls::hold;
 pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 pub use real::resolve;
 
-use super::preload;
+use super::preload::{self, How};
 
 /// connect(2).
 ///
@@ -21,10 +21,12 @@ use super::preload;
 pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the caller's promise.
     let result = unsafe { real::connect(fd, address, length) };
-    if let Some(state) = preload::state()
-        && (result == 0 || goes_on())
-    {
-        state.connected(fd);
+    if let Some(state) = preload::state() {
+        if result == 0 {
+            state.connected(fd, How::Dialed);
+        } else if goes_on() {
+            state.connected(fd, How::GoesOn);
+        }
     }
     result
 }
@@ -56,7 +58,7 @@ fn accepted(fd: c_int) -> c_int {
     if fd >= 0
         && let Some(state) = preload::state()
     {
-        state.connected(fd);
+        state.connected(fd, How::Accepted);
     }
     fd
 }
