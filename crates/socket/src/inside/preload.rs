@@ -167,7 +167,7 @@ impl State {
             return;
         }
         let mark = self.mark_of(fd);
-        let before = mark.map_or(0, |mark| mark.swap(how.mark(), Relaxed));
+        let before = mark.map_or(0, |mark| Mark::begin(mark, how));
         // A program that was told that its connection goes on asks again to learn what became of it.
         let is_same = how == How::Dialed && before & Mark::GOES_ON != 0;
         HOOKED.fetch_add(1, SeqCst);
@@ -301,38 +301,51 @@ impl State {
     fn round(&self, means: Means<'_>, now_ns: u64) -> (usize, Option<u64>) {
         // SAFETY: the registry is the poller's alone, and this is it.
         let registry = unsafe { &mut *self.registry.get() };
-        self.pending.take(|fd| {
-            let is_new =
-                registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
-            let begun = if self.mark(fd).is_dialed() {
-                Begun::Dialed
-            } else {
-                Begun::Accepted
-            };
-            let is_watched = registry.adopt(fd, begun, means, now_ns);
-            if is_new && !is_watched && sys::cookie(fd).is_err() {
-                means.table.count(Count::TooShort);
+        self.pending
+            .take(|fd| self.adopt(registry, fd, means, now_ns));
+        self.stamps.take(|stamp| {
+            // What is of a connection that the descriptor was before is nobody's.
+            if stamp.generation != self.mark(stamp.fd).generation() {
+                return;
             }
+            if self.pending.has(stamp.fd) {
+                self.adopt(registry, stamp.fd, means, now_ns);
+            }
+            registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes);
         });
-        self.stamps
-            .take(|stamp| registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes));
         let has_holds = means.orders.controller == Some(ControllerKind::Element);
+        // Unless the descriptor is another connection's already.
+        let known = |fd| self.mark_of(fd).filter(|_| !self.pending.has(fd));
         let mut looked = |account: &Account, _: &control::State<'_>| {
-            if let Some(mark) = account.fd.and_then(|fd| self.mark_of(fd)) {
+            if let Some(place) = account.fd.and_then(known) {
                 let hold = account.setting.hold_above.filter(|_| has_holds);
-                mark.store(Mark::with(hold).0, Relaxed);
+                Mark::with(hold).put(place);
             }
             None
         };
         let mut lost = |fd| {
-            // Unless it is another connection's already.
-            if let Some(mark) = self.mark_of(fd).filter(|_| !self.pending.has(fd)) {
-                mark.store(0, Relaxed);
+            if let Some(place) = known(fd) {
+                Mark(0).put(place);
             }
         };
         let next_ns = registry.look(means, now_ns, &mut looked, &mut lost);
         registry.scan(means, now_ns, &self.pending);
         (registry.live(), next_ns)
+    }
+
+    /// Watches what a hook has seen.
+    fn adopt(&self, registry: &mut Registry, fd: i32, means: Means<'_>, now_ns: u64) {
+        let is_new =
+            registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
+        let begun = if self.mark(fd).is_dialed() {
+            Begun::Dialed
+        } else {
+            Begun::Accepted
+        };
+        let is_watched = registry.adopt(fd, begun, means, now_ns);
+        if is_new && !is_watched && sys::cookie(fd).is_err() {
+            means.table.count(Count::TooShort);
+        }
     }
 
     /// Until a connection is made, and no longer than this.
@@ -403,7 +416,27 @@ impl Mark {
     const DIALED: u64 = 1 << 55;
     /// And it was not there yet when the call returned.
     const GOES_ON: u64 = 1 << 54;
-    const BYTES: u32 = 36;
+    /// Which of the connections that the descriptor has been it is: they are counted, and begin anew after 64.
+    const GENERATION: u64 = 0x3f << Mark::BYTES;
+    /// No send buffer has more.
+    const BYTES: u32 = 32;
+
+    /// Marks a descriptor as a new connection. Returns what it was.
+    fn begin(place: &AtomicU64, how: How) -> u64 {
+        let new = |before: u64| {
+            let generation = (before & Mark::GENERATION).wrapping_add(1 << Mark::BYTES);
+            Some(how.mark() | generation & Mark::GENERATION)
+        };
+        place
+            .fetch_update(Relaxed, Relaxed, new)
+            .unwrap_or_default()
+    }
+
+    /// Puts it, of the connection that the descriptor is.
+    fn put(self, place: &AtomicU64) {
+        let new = |before: u64| Some(before & Mark::GENERATION | self.0);
+        let _ = place.fetch_update(Relaxed, Relaxed, new);
+    }
 
     fn with(hold: Option<Hold>) -> Mark {
         let Some(hold) = hold else {
@@ -418,6 +451,11 @@ impl Mark {
     /// True if it is a connection.
     pub fn is_watched(self) -> bool {
         self.0 & Mark::WATCHED != 0
+    }
+
+    /// Which of the connections that the descriptor has been.
+    pub fn generation(self) -> u8 {
+        ((self.0 & Mark::GENERATION) >> Mark::BYTES) as u8
     }
 
     fn is_dialed(self) -> bool {
@@ -475,7 +513,7 @@ mod tests {
                 factor_permille: 1500,
             }),
             Some(Hold {
-                unsent_bytes: 10_000_000_000,
+                unsent_bytes: 4_000_000_000,
                 times: 127,
                 factor_permille: 65_535,
             }),
@@ -485,5 +523,29 @@ mod tests {
             assert_eq!(mark.hold(), hold);
         }
         assert!(!Mark(0).is_watched());
+    }
+
+    #[test]
+    fn each_connection_that_a_descriptor_is_has_its_generation() {
+        let place = AtomicU64::new(0);
+        let mut last = Mark(0).generation();
+        for how in [How::Accepted, How::Dialed, How::GoesOn].repeat(50) {
+            Mark::begin(&place, how);
+            let mark = Mark(place.load(Relaxed));
+            assert!(mark.is_watched() && mark.hold().is_none());
+            assert_eq!(mark.is_dialed(), how != How::Accepted);
+            assert_ne!(mark.generation(), last);
+            last = mark.generation();
+            Mark::with(Some(Hold {
+                unsent_bytes: u64::MAX,
+                times: 127,
+                factor_permille: 65_535,
+            }))
+            .put(&place);
+            assert_eq!(Mark(place.load(Relaxed)).generation(), last);
+            Mark(0).put(&place);
+            let mark = Mark(place.load(Relaxed));
+            assert!(mark.generation() == last && !mark.is_watched());
+        }
     }
 }

@@ -21,6 +21,8 @@ pub struct Stamp {
     pub bytes: u64,
     /// Where.
     pub fd: i32,
+    /// Which of the connections that the descriptor has been.
+    pub generation: u8,
 }
 
 /// A queue that many put into and one takes from. Nobody waits: what does not fit is lost. Zeroes are an empty one.
@@ -104,6 +106,7 @@ mod tests {
                             time_ns: bytes,
                             bytes,
                             fd,
+                            generation: 0,
                         })
                     });
                     put.count()

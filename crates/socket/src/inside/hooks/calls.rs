@@ -9,7 +9,7 @@ use libc::{
 
 use super::{
     super::{
-        preload::{self, How, State},
+        preload::{self, How, Mark, State},
         stamps::Stamp,
     },
     real,
@@ -113,14 +113,19 @@ fn around(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let time_ns = (began.is_watched() && state.wants_stamps()).then(sys::now_ns);
     let sent = call();
     if sent > 0 && began.is_watched() {
-        after(state, fd, time_ns, sent as u64);
+        after(state, fd, began, time_ns, sent as u64);
     }
     sent
 }
 
-fn after(state: &State, fd: c_int, time_ns: Option<u64>, bytes: u64) {
+fn after(state: &State, fd: c_int, began: Mark, time_ns: Option<u64>, bytes: u64) {
     if let Some(time_ns) = time_ns {
-        state.wrote(Stamp { time_ns, bytes, fd });
+        state.wrote(Stamp {
+            time_ns,
+            bytes,
+            fd,
+            generation: began.generation(),
+        });
     }
     if let Some(wanted) = state.mark(fd).hold() {
         hold(fd, wanted);
