@@ -19,17 +19,23 @@ const ROUNDS: u32 = 16;
 impl Budget {
     /// After a round: how long after its begin the next begins. `share` is of a core; `wanted_ns` if that allows it.
     pub fn period_ns(&mut self, share: f64, wanted_ns: u64) -> u64 {
+        if self.cpu_ns == 0 {
+            // What it took to begin is not what rounds take.
+            self.cpu_ns = sys::cpu_ns();
+            return wanted_ns;
+        }
         self.rounds += 1;
-        let known = self
-            .least_ns
-            .filter(|&least_ns| self.rounds < ROUNDS && least_ns <= wanted_ns);
-        let least_ns = known.unwrap_or_else(|| self.count(share));
+        let is_known = self.rounds < ROUNDS;
+        let least_ns = match self.least_ns {
+            None if is_known => 0,
+            Some(least_ns) if is_known && least_ns <= wanted_ns => least_ns,
+            _ => self.count(share),
+        };
         least_ns.max(wanted_ns)
     }
 
     fn count(&mut self, share: f64) -> u64 {
         let cpu_ns = sys::cpu_ns();
-        // A thread is new when it counts first.
         let spent_ns = cpu_ns.saturating_sub(self.cpu_ns) / u64::from(self.rounds.max(1));
         self.cpu_ns = cpu_ns;
         self.rounds = 0;

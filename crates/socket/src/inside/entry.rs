@@ -81,6 +81,9 @@ pub enum Outcome {
     Lost,
 }
 
+/// What a look takes at most where nothing comes between.
+const INTERRUPTED_NS: u64 = 500_000;
+
 /// Looks without a change after which it is looked at less often, and how much less.
 const QUIET: [(u32, u64); 2] = [(500, 16), (10, 4)];
 
@@ -224,8 +227,13 @@ impl Entry {
     }
 
     fn read(&mut self) -> Result<Reading, Errno> {
-        let time_ns = sys::now_ns();
-        let info = sys::info(self.fd)?;
+        let mut time_ns = sys::now_ns();
+        let mut info = sys::info(self.fd)?;
+        if sys::now_ns().saturating_sub(time_ns) > INTERRUPTED_NS {
+            // Another thread ran between the two.
+            time_ns = sys::now_ns();
+            info = sys::info(self.fd)?;
+        }
         let last = &self.account.reading;
         // Nothing came since all was read: nothing is there.
         let has_none = last.readable == Some(0)
