@@ -67,6 +67,9 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/accuracy
 	$(SUDO) target/release/stack
 	$(SUDO) target/release/clock
+	$(SUDO) target/release/socket
+	$(SUDO) target/release/dwell lab socket --time 6s
+	$(SUDO) target/release/dwell lab socket video
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check
