@@ -51,12 +51,15 @@ fn root_rare_samples_cost_less() {
         .lines()
         .skip(1)
         .map(|line| {
+            // Of looks at the sockets in place of stamps.
+            let line = line.trim_start().trim_start_matches("dwell run");
             let words = line.split_whitespace().filter(|word| *word != "%");
             words.map(|word| word.parse().unwrap()).collect()
         })
         .collect();
-    assert_eq!(rows.len(), 7, "{run}");
-    let [dense, rare] = [&rows[0], &rows[6]];
+    assert_eq!(rows.len(), 8, "{run}");
+    let [dense, rare, looks] = [&rows[0], &rows[6], &rows[7]];
+    assert!(looks[0] > 0.0 && looks[1] > 0.0, "delays a second: {run}");
     assert!(
         dense[1] > 50.0 * rare[1].max(1.0),
         "samples of the sender: {run}"
