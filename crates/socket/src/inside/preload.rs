@@ -261,7 +261,8 @@ impl State {
         if self.is_patient.swap(0, Relaxed) == 1 {
             sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
         }
-        sys::set_slack(orders.poll_ns / 10);
+        // A tenth of the shortest time between two looks.
+        sys::set_slack(orders.poll_ns / 50);
         let mut budget = Budget::default();
         let mut idle = 0;
         let knows_reader = table.is_read();
