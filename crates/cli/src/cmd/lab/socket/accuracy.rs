@@ -17,8 +17,8 @@ const fn watch(estimator: &'static str, outside: bool) -> Watch {
     Watch {
         estimator,
         outside,
-        // Half of the time between two looks, so that no line is of two.
-        interval_ms: 5,
+        // Looks are 2 ms apart at least, so that no line is of two.
+        interval_ms: 1,
     }
 }
 
