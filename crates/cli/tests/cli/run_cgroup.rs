@@ -1,44 +1,10 @@
 //! `dwell run --cgroup`: connections of a service, in whatever network namespace.
 
-use std::{
-    fs,
-    io::Read,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-};
+use std::{fs, io::Read, net::TcpListener, path::Path, process::Command, thread};
 
 use serde_json::Value;
 
-use crate::support::{DWELL, Pair, dwell, eventually, run, skipped, start};
-
-/// Goes when it is dropped; the processes in it have to be gone before.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new(name: &str) -> Option<Cgroup> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let root = mounts.lines().find_map(|line| {
-            let mut words = line.split(' ');
-            let (path, kind) = (words.nth(1)?, words.next()?);
-            (kind == "cgroup2").then(|| PathBuf::from(path))
-        });
-        let Some(root) = root else {
-            eprintln!("skipped: there is no cgroup v2 here");
-            return None;
-        };
-        let path = root.join(format!("dwell-test-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Some(Cgroup(path))
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
+use crate::support::{Cgroup, DWELL, Pair, dwell, eventually, run, skipped, start};
 
 /// A process of the cgroup that sends for as long as it lives, and another that reads all.
 fn sender(cgroup: &Path, pair: &Pair) -> Command {

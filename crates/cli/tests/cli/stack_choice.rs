@@ -1,11 +1,11 @@
 //! Which connections and bytes `dwell stack` follows, and how many.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::records::number;
 use crate::stack::{connect, listen, objects, objects_of, stamp};
-use crate::support::{Pair, Process, Run, dwell, eventually, links, skipped};
+use crate::support::{Cgroup, Pair, Process, Run, dwell, eventually, links, skipped};
 
 /// Messages from the client, and what each run has of them; then it ends.
 fn totals_of_messages(pair: &Pair, processes: Vec<Process>, messages: usize) -> Vec<(u64, Run)> {
@@ -55,25 +55,17 @@ fn root_only_connections_of_a_cgroup_can_be_followed() {
     if skipped() {
         return;
     }
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let Some(root) = mounts.lines().find_map(|line| {
-        let mut words = line.split(' ');
-        let (path, kind) = (words.nth(1)?, words.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(path))
-    }) else {
-        eprintln!("skipped: there is no cgroup v2 here");
+    let Some(empty) = Cgroup::new("stack") else {
         return;
     };
-    let empty = root.join(format!("dwell-test-{}", std::process::id()));
-    std::fs::create_dir(&empty).unwrap();
+    let root = empty.0.parent().unwrap();
     let pair = Pair::start("stack-cgroup");
     let of = |path: &Path| {
         let path = path.to_str().unwrap();
         let arguments = ["--interval", "1h", "--sample-bytes", "64", "--cgroup", path];
         stamp(&pair.left, &arguments)
     };
-    let runs = vec![of(&root), of(&empty)];
-    std::fs::remove_dir(&empty).unwrap();
+    let runs = vec![of(root), of(&empty.0)];
     let runs = totals_of_messages(&pair, runs, 20);
     assert!((100..=200).contains(&runs[0].0), "{}", runs[0].1);
     assert_eq!(runs[1].0, 0, "{}", runs[1].1);

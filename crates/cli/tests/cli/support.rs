@@ -351,6 +351,34 @@ pub fn skipped() -> bool {
     reason.is_some()
 }
 
+/// A cgroup of its own. It goes when this is dropped; the processes in it have to be gone before.
+pub struct Cgroup(pub std::path::PathBuf);
+
+impl Cgroup {
+    /// `None`, with a word, where there is no cgroup v2.
+    pub fn new(name: &str) -> Option<Cgroup> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (path, kind) = (words.nth(1)?, words.next()?);
+            (kind == "cgroup2").then(|| std::path::PathBuf::from(path))
+        });
+        let Some(root) = root else {
+            eprintln!("skipped: there is no cgroup v2 here");
+            return None;
+        };
+        let path = root.join(format!("dwell-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Some(Cgroup(path))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
 /// Waits until something holds, for ten seconds at most.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::nanos;
+
 /// The longest that anything is put off for the sake of a budget.
 const LONGEST_NS: u64 = 10_000_000_000;
 
@@ -19,7 +21,7 @@ impl Pace {
     /// At `wanted`, or as much later as the budget asks for.
     pub(super) fn new(wanted: Duration, budget: f64) -> Pace {
         Pace {
-            wanted_ns: u64::try_from(wanted.as_nanos()).unwrap_or(u64::MAX),
+            wanted_ns: nanos(wanted),
             budget,
             cost_ns: None,
             due_ns: 0,
