@@ -339,10 +339,9 @@ fn root_the_distribution_of_others_is_beside_the_estimates() {
                 .unwrap_or_else(|| panic!("{key}: {line}"))
         };
         assert!(batches.contains(&(number("batches") as i32)), "{line}");
-        assert_eq!(
-            line["load"]["requests"].as_u64().unwrap() / 4,
-            number("batches") as u64
-        );
+        // Each of the two connections may end in a batch that is not whole.
+        let left_over = line["load"]["requests"].as_u64().unwrap() - 4 * number("batches") as u64;
+        assert!(left_over <= 2 * 3, "{line}");
         assert!(number("mean_ns") >= 20e6, "{line}");
         assert!(
             number("p50_ns") >= 20e6 && number("p99_ns") <= number("max_ns"),

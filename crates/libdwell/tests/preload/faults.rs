@@ -59,7 +59,7 @@ fn a_program_that_outlives_dwell_is_left_alone() {
     use std::io::{BufRead, BufReader, Read, Write};
     // Whoever reads the table is a process of its own, which can be ended before the program.
     let mut reader = Command::new("sleep").arg("600").spawn().unwrap();
-    let table = dwell_socket::table::Table::create(&Config::default()).unwrap();
+    let mut table = dwell_socket::table::Table::create(&Config::default()).unwrap();
     table.read_by(reader.id());
     let mut child = Command::new(program("orphan"))
         .env("LD_PRELOAD", library("libdwell.so"))
@@ -72,6 +72,16 @@ fn a_program_that_outlives_dwell_is_left_alone() {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "watched 1\n");
+    // A poller that has told of a socket has seen its reader, and so can miss it.
+    let mut sockets = 0;
+    for _ in 0..1000 {
+        let Ok(()) = dwell_socket::Watch::visit(&mut table, &mut |_| sockets += 1);
+        if sockets > 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(sockets > 0, "no socket was told");
     reader.kill().unwrap();
     reader.wait().unwrap();
     child.stdin.take().unwrap().write_all(b"x").unwrap();
