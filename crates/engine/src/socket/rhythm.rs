@@ -14,8 +14,6 @@ pub struct Rhythm {
 
 /// Looks in the time that bytes wait: the mean error is then below 2 %.
 const LOOKS: u64 = 20;
-/// At least this part of what is asked for.
-const SHORTEST: u64 = 5;
 /// At most so many times that.
 const LONGEST: u64 = 4;
 /// Shorter waits are nothing to look at closely.
@@ -24,6 +22,9 @@ const NEAR_NS: u64 = 1_000_000;
 const MEMORY_NS: u64 = 1_000_000_000;
 
 impl Rhythm {
+    /// The time between two looks is at least what is asked for, divided by this.
+    pub const SHORTEST: u64 = 10;
+
     /// A look has shown this.
     pub fn observe(&mut self, now_ns: u64, observed: &Observed) {
         let waits = [observed.sender, observed.receiver];
@@ -45,7 +46,7 @@ impl Rhythm {
             return poll_ns;
         }
         (self.wait_ns / LOOKS)
-            .max(poll_ns / SHORTEST)
+            .max(poll_ns / Self::SHORTEST)
             .min(poll_ns.saturating_mul(LONGEST))
     }
 
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_longer_bytes_wait_the_rarer_are_looks() {
-        for (wait_ms, pause_ms) in [(0, 10), (7, 2), (100, 5), (500, 25), (5_000, 40)] {
+        for (wait_ms, pause_ms) in [(0, 10), (7, 1), (40, 2), (100, 5), (500, 25), (5_000, 40)] {
             let mut rhythm = Rhythm::default();
             rhythm.observe(MS, &sent(wait_ms));
             assert_eq!(rhythm.pause_ns(MS, 10 * MS), pause_ms * MS, "{wait_ms} ms");
@@ -98,7 +99,7 @@ mod tests {
     fn what_was_long_ago_is_forgotten() {
         let mut rhythm = Rhythm::default();
         rhythm.observe(MS, &sent(7));
-        assert_eq!(rhythm.pause_ns(900 * MS, 10 * MS), 2 * MS);
+        assert_eq!(rhythm.pause_ns(900 * MS, 10 * MS), MS);
         assert_eq!(rhythm.pause_ns(1_100 * MS, 10 * MS), 10 * MS);
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use dwell_engine::socket::{
-    Account, Estimator,
+    Account, Estimator, Rhythm,
     control::{self, Hold},
 };
 
@@ -261,8 +261,7 @@ impl State {
         if self.is_patient.swap(0, Relaxed) == 1 {
             sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
         }
-        // A tenth of the shortest time between two looks.
-        sys::set_slack(orders.poll_ns / 50);
+        sys::set_slack(orders.poll_ns / Rhythm::SHORTEST / 5);
         let mut budget = Budget::default();
         let mut idle = 0;
         let knows_reader = table.is_read();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::socket::Estimator;
+use dwell_engine::socket::{Estimator, Rhythm};
 
 use super::{Config, ControllerKind, Error};
 
@@ -56,7 +56,7 @@ impl Orders {
     /// How long after a round the next is to begin, if a socket is to be looked at then.
     pub fn period_ns(&self, began_ns: u64, next_ns: Option<u64>) -> u64 {
         let wanted_ns = next_ns.map_or(self.poll_ns, |next_ns| next_ns.saturating_sub(began_ns));
-        wanted_ns.max(self.poll_ns / 5)
+        wanted_ns.max(self.poll_ns / Rhythm::SHORTEST)
     }
 
     pub(super) fn words(&self) -> [u64; WORDS] {

@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = EstimatorName::Exact)]
     estimator: EstimatorName,
 
-    /// Time between two looks at a connection; a fifth to four times of it, as bytes wait
+    /// Time between two looks at a connection; a tenth to four times of it, as bytes wait
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = look)]
     poll: Duration,
 
