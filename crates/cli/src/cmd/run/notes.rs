@@ -116,7 +116,7 @@ impl Notes {
             );
         }
         let lines = [
-            (counts.too_short, "connections too short to be looked at"),
+            (counts.too_short, "connections that failed, or were too short to be looked at"),
             (
                 counts.no_place,
                 "connections without a free place in the table, measured from outside",
