@@ -1,17 +1,12 @@
 //! What fuzzing starts from: small inputs that reach each part by hand.
 
-use std::{io::Write, num::NonZeroU64};
+mod captures;
+mod fleet;
+mod packets;
 
-use dwell_capture::{LinkType, Writer};
 use dwell_engine::{
     clock::{Stamper, answer, request},
-    histogram::Histogram,
-    layers::{Direction, Ends, Layer, Passage, Segment},
     measure::Endpoint,
-};
-use dwell_fleet::wire::{
-    self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages,
-    Row, Trip,
 };
 
 use crate::{
@@ -22,122 +17,22 @@ use crate::{
 /// A target's seeds by name.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     match target {
-        "capture" => captures(),
+        "capture" => captures::seeds(),
         "clock" => clocks(),
         "dns" => dns(),
         "filter" => filters(),
-        "fleet" => fleet(),
+        "fleet" => fleet::seeds(),
         "icmp" => icmp(),
-        "packet" => packets(),
+        "packet" => packets::seeds(),
         "quic" => quic(),
         "response" => responses(),
-        "replay" | "response_replay" => captures()
+        "replay" | "response_replay" => captures::seeds()
             .into_iter()
             .map(|(name, file)| (name, [&[0, 5, 0][..], &file].concat()))
             .collect(),
         "socket" => sockets(),
         "tcp" => tcp(),
         _ => panic!("no target {target}"),
-    }
-}
-
-/// A hello; a byte that two hosts tell of, in a batch with an interval; what a collector says.
-fn fleet() -> Vec<(&'static str, Vec<u8>)> {
-    let frame = |message: &dyn Fn() -> Option<Vec<u8>>| {
-        let mut bytes = Vec::new();
-        let content = message().expect("it is short");
-        wire::write(&mut bytes, &content).expect("memory takes all");
-        bytes
-    };
-    let hello = FromAgent::Hello(Hello {
-        name: String::from("web-1").try_into().expect("a name"),
-        run: [7; 16],
-        boot: String::from("a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1"),
-        sync_port: Some(4790),
-    });
-    let batch = |number, passages| {
-        let mut took = Histogram::default();
-        took.record(1_000);
-        let row = Row {
-            segment: Segment::Queueing,
-            histogram: took.clone(),
-            again: Histogram::default(),
-            hook_from: Some("hook".into()),
-            hook_to: None,
-            missing: Some(Layer::TxTcp),
-        };
-        let segment = FlowSegment {
-            segment: Segment::Application,
-            histogram: took,
-        };
-        let flow = Flow {
-            ends: ends(),
-            segments: vec![segment],
-        };
-        let interval = Interval {
-            end_ns: 5_000,
-            end_unix_ns: -1,
-            length_ns: 1_000,
-            sample_bytes: 1 << 16,
-            rows: vec![row],
-            flows: vec![flow],
-            trips: vec![Trip {
-                ends: ends(),
-                is_received: true,
-                least_ns: 1_000,
-                smoothed_ns: 2_000,
-            }],
-        };
-        FromAgent::Batch(Box::new(Batch {
-            number,
-            content: Content {
-                intervals: vec![interval],
-                passages: Passages(passages),
-                counters: vec![("lost".into(), 1)],
-            },
-        }))
-    };
-    let both = batch(9, vec![passed(Direction::Tx), passed(Direction::Rx)]);
-    let [down, up] = [Direction::Tx, Direction::Rx].map(|way| batch(9, vec![passed(way)]));
-    let refused = FromCollector::Refused("no".into());
-    let stored = FromCollector::Stored { through: 300 };
-    let [hello, alive, both, down, up] =
-        [hello, FromAgent::Alive, both, down, up].map(|message| frame(&|| wire::encode(&message)));
-    let [refused, stored] = [refused, stored].map(|message| frame(&|| wire::encode(&message)));
-    vec![
-        ("hello", [hello.clone(), alive].concat()),
-        ("batch", both),
-        ("batches", [hello, down, up].concat()),
-        ("answers", [refused, stored].concat()),
-    ]
-}
-
-fn ends() -> Ends {
-    let end = |last, port| Endpoint {
-        address: [192, 0, 2, last].into(),
-        port,
-    };
-    Ends {
-        src: end(1, 40_000),
-        dst: end(2, 443),
-    }
-}
-
-/// A byte that was at each layer of a side, a microsecond after the one before.
-fn passed(direction: Direction) -> Passage {
-    let mut stamps = [None; Layer::ALL.len()];
-    for (layer, number) in Layer::ALL.into_iter().zip(1..) {
-        if layer.direction() == direction {
-            stamps[layer as usize] = NonZeroU64::new(number * 1_000);
-        }
-    }
-    Passage {
-        ends: ends(),
-        seq: 1 << 16,
-        direction,
-        sent: 1,
-        again: false,
-        stamps,
     }
 }
 
@@ -480,240 +375,4 @@ fn query() -> Vec<u8> {
         (5353, 53),
         b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x01\0\x01",
     )
-}
-
-fn packets() -> Vec<(&'static str, Vec<u8>)> {
-    let seed = |link: u8, data: &[u8]| [&[0, 0, 0, link, 0, 1][..], data].concat();
-    let (ethernet, raw) = (Link::Ethernet, Link::Raw);
-    let tcp4 = framed(raw, 6, false, &segment(false)).data;
-    let dns6 = framed(raw, 17, true, &query()).data;
-    // Places in LINK_TYPES: NULL, Ethernet, raw, SLL, SLL2.
-    let (null, eth, bare, sll, sll2) = (0, 1, 4, 6, 9);
-    let typed = |ethertype: [u8; 2], rest: &[u8]| [&[2; 12][..], &ethertype, rest].concat();
-    // What an outer header of IPv4 or IPv6 brings before `inner`.
-    let within = |proto, v6, inner: &[u8]| framed(ethernet, proto, v6, inner).data;
-    let echo = [8, 0, 0, 0, 0, 7, 0, 1];
-    let quic = frame::udp((50_000, 443), &[0xc0, 0, 0, 0, 1, 8, 0]);
-    let mut options = tcp4.clone();
-    options[0] = 0x46;
-    options.splice(20..20, [1, 1, 1, 0]);
-    vec![
-        ("tcp4", seed(eth, &within(6, false, &segment(false)))),
-        ("tcp6", seed(eth, &within(6, true, &segment(false)))),
-        ("raw", seed(bare, &tcp4)),
-        ("options", seed(bare, &options)),
-        ("null", seed(null, &[&[2, 0, 0, 0][..], &tcp4].concat())),
-        ("sll", seed(sll, &[&[0; 14][..], &[8, 0], &tcp4].concat())),
-        (
-            "sll2",
-            seed(sll2, &[&[0x86, 0xdd][..], &[0; 18], &dns6].concat()),
-        ),
-        ("unknown-link", seed(200, &tcp4)),
-        ("arp", seed(eth, &typed([8, 6], &[0; 28]))),
-        ("icmp4", seed(eth, &within(1, false, &echo))),
-        (
-            "icmp6",
-            seed(eth, &within(58, true, &[128, 0, 0, 0, 0, 7, 0, 1])),
-        ),
-        ("dns4", seed(eth, &within(17, false, &query()))),
-        ("dns6", seed(bare, &dns6)),
-        ("quic", seed(eth, &within(17, false, &quic))),
-        (
-            "vlans",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0xa8],
-                    &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &tcp4].concat(),
-                ),
-            ),
-        ),
-        (
-            "pppoe",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x64],
-                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x57][..], &dns6].concat(),
-                ),
-            ),
-        ),
-        (
-            "mpls",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x47],
-                    &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat(),
-                ),
-            ),
-        ),
-        (
-            "pppoe4",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x64],
-                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x21][..], &tcp4].concat(),
-                ),
-            ),
-        ),
-        (
-            // An inner header farther away than is looked.
-            "far",
-            seed(
-                eth,
-                &within(60, true, &[&[4, 140][..], &[0; 1126], &tcp4].concat()),
-            ),
-        ),
-        ("4in4", seed(eth, &within(4, false, &tcp4))),
-        ("6in4", seed(eth, &within(41, false, &dns6))),
-        (
-            "gre",
-            seed(
-                eth,
-                &within(47, false, &[&[0xb0, 0, 8, 0][..], &[0; 12], &tcp4].concat()),
-            ),
-        ),
-        (
-            "gre-bridged",
-            seed(
-                eth,
-                &within(
-                    47,
-                    false,
-                    &[&[0, 0, 0x65, 0x58][..], &typed([8, 0], &tcp4)].concat(),
-                ),
-            ),
-        ),
-        (
-            "extensions",
-            seed(
-                eth,
-                &within(
-                    0,
-                    true,
-                    &[
-                        &[43, 0, 0, 0, 0, 0, 0, 0][..],
-                        &[60, 0, 0, 0, 0, 0, 0, 0],
-                        &[51, 0, 0, 0, 0, 0, 0, 0],
-                        &[44, 1, 0, 0, 0, 0, 0, 0],
-                        &[17, 0, 0, 0, 0, 0, 0, 0],
-                        &query(),
-                    ]
-                    .concat(),
-                ),
-            ),
-        ),
-        (
-            "fragment",
-            seed(
-                eth,
-                &within(
-                    44,
-                    true,
-                    &[&[17, 0, 0, 9, 0, 0, 0, 0][..], &query()].concat(),
-                ),
-            ),
-        ),
-    ]
-}
-
-/// Small files of each format, and broken ones.
-fn captures() -> Vec<(&'static str, Vec<u8>)> {
-    let (client, server) = endpoints(false, (0, 0));
-    let asked = frame::ip(Link::Ethernet, 6, client, server, &segment(false), 82).data;
-    let reply = segment(true);
-    let reply = [&reply[..24], &[0, 0, 0, 9, 0, 0, 0, 7], &reply[32..]].concat();
-    let told = frame::ip(Link::Ethernet, 6, server, client, &reply, 82).data;
-    let question = framed(Link::Ethernet, 17, true, &query()).data;
-    let all = [&asked, &told, &question];
-
-    let mut writer = Writer::new(Vec::new(), LinkType(1)).expect("memory");
-    for (at_ms, data) in (0..).zip(all) {
-        let time_ns = 1_600_000_000_000_000_000 + at_ms * 20_000_000;
-        writer
-            .write(time_ns, data, data.len() as u32 + 50)
-            .expect("memory");
-    }
-    let classic = writer.finish().expect("memory");
-    // The same in the other byte order and with microseconds.
-    let mut swapped: Vec<u8> = [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1]
-        .iter()
-        .flat_map(|word| word.to_be_bytes())
-        .collect();
-    for data in all {
-        let len = data.len() as u32;
-        swapped.extend([5, 6, len, len].iter().flat_map(|word| word.to_be_bytes()));
-        swapped.extend(data);
-    }
-
-    let section = block(
-        0x0a0d_0d0a,
-        &[
-            0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
-        ],
-    );
-    let interface = |link: u8, tsresol: u8| {
-        let head = [link, 0, 0, 0, 0, 0, 4, 0];
-        block(
-            1,
-            &[&head[..], &[9, 0, 1, 0, tsresol, 0, 0, 0, 0, 0, 0, 0]].concat(),
-        )
-    };
-    let packet = |kind: u32, number: u8, time: u32, data: &[u8]| {
-        let len = (data.len() as u32).to_le_bytes();
-        let head = [
-            [number, 0, 0, 0],
-            0x57f5_0000u32.to_le_bytes(),
-            time.to_le_bytes(),
-            len,
-            len,
-        ];
-        let mut body = [head.as_flattened(), data].concat();
-        body.resize(body.len().next_multiple_of(4), 0);
-        block(kind, &body)
-    };
-    let mut simple = [&(asked.len() as u32).to_le_bytes()[..], &asked].concat();
-    simple.resize(simple.len().next_multiple_of(4), 0);
-    let blocks = [
-        section.clone(),
-        interface(1, 9),
-        packet(6, 0, 1_000_000, &asked),
-        interface(101, 0x94),
-        packet(6, 0, 21_000_000, &told),
-        packet(2, 1, 3, &asked[14..]),
-        block(5, &[0; 12]),
-        block(3, &simple),
-        section,
-        interface(1, 6),
-        packet(6, 0, 9, &question),
-    ]
-    .concat();
-    let cut = |file: &[u8]| file[..file.len() - 9].to_vec();
-    vec![
-        ("empty", Vec::new()),
-        ("text", b"GET / HTTP/1.1\r\n".to_vec()),
-        ("classic-cut", cut(&classic)),
-        ("blocks-cut", cut(&blocks)),
-        ("classic-gzip", gzip(&classic)),
-        (
-            "blocks-gzip",
-            [gzip(&blocks[..100]), gzip(&blocks[100..])].concat(),
-        ),
-        ("classic", classic),
-        ("classic-swapped", swapped),
-        ("blocks", blocks),
-    ]
-}
-
-fn block(kind: u32, body: &[u8]) -> Vec<u8> {
-    let len = (12 + body.len() as u32).to_le_bytes();
-    [&kind.to_le_bytes()[..], &len, body, &len].concat()
-}
-
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
-    packer.write_all(content).expect("memory");
-    packer.finish().expect("memory")
 }
