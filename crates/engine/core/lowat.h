@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The least TCP_NOTSENT_LOWAT that does not starve a connection. It falls slowly while the
  * connection always had something to send, and doubles once it had not, up to what leaves in
- * the target's time. An application that has little to send raises it too, which does no
- * harm: there is nothing that would wait.
+ * the target's time. The kernel says so for a round trip, which counts as once. An application
+ * that has little to send raises it too, which does no harm: there is nothing that would wait.
+ * While the bottleneck has a queue it stays busy, even if the application is late.
  */
 #ifndef DWELL_LOWAT_H
 #define DWELL_LOWAT_H
@@ -11,6 +12,8 @@
 
 /* With less than this unsent the application could not keep up with acknowledgements. */
 #define DWELL_LOWAT_SEGMENTS 4
+/* A queue in the network that lasts until an application comes. */
+#define DWELL_LOWAT_COVER_US 5000
 /* It gets this long to write more, whatever it costs in delay. */
 #define DWELL_LOWAT_LEAST_US 500
 #define DWELL_LOWAT_MOST (1U << 30)
@@ -39,10 +42,13 @@ static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat,
 	most = dwell_lowat_in(rate, look->target_us);
 	if (most < least)
 		most = least;
-	if (look->app_limited)
-		bytes *= 2;
-	else
+	if (!look->app_limited || look->queue_us >= DWELL_LOWAT_COVER_US) {
 		bytes -= bytes / 16;
+	} else if (!lowat->raised || look->now_us - lowat->raised_us >= look->rtt_us) {
+		bytes *= 2;
+		lowat->raised = 1;
+		lowat->raised_us = look->now_us;
+	}
 	if (bytes < least)
 		bytes = least;
 	if (bytes > most)

@@ -10,6 +10,8 @@ struct dwell_lowat {
 	__u64 rate;  /* bytes a second, the highest of late */
 	__u32 bytes; /* what TCP_NOTSENT_LOWAT should be */
 	__u32 set;   /* what it is; 0: not set yet */
+	__u32 raised_us;
+	__u32 raised; /* 1: it was, and raised_us says when */
 };
 
 /* What a look shows. */
@@ -18,7 +20,9 @@ struct dwell_lowat_look {
 	__u32 mss;         /* bytes */
 	__u32 app_limited; /* the buffer was empty while more could have left */
 	__u32 target_us;
-	__u32 reserved;
+	__u32 rtt_us;   /* smoothed */
+	__u32 queue_us; /* of that beyond the least: in the network's queues; 0: none, or not known */
+	__u32 now_us;   /* modulo 2^32 */
 };
 
 /* What the program of a cgroup does. */

@@ -7,6 +7,7 @@ use dwell_engine::socket::{
 
 const MS: u64 = 1_000_000;
 const MSS: u32 = 1448;
+const RTT_US: u32 = 50_000;
 
 /// A sender whose bytes leave at a rate, and an application that comes late.
 struct Sender {
@@ -19,7 +20,8 @@ struct Sender {
     left: u64,
     /// What could leave and was not there.
     lost: u64,
-    starved: bool,
+    /// The kernel says for a round trip that the application was late.
+    limited_until_us: u64,
     room_since: Option<u64>,
     now_us: u64,
 }
@@ -34,7 +36,7 @@ impl Sender {
             written: 0,
             left: 0,
             lost: 0,
-            starved: false,
+            limited_until_us: 0,
             room_since: None,
             now_us: 0,
         }
@@ -54,7 +56,9 @@ impl Sender {
             .is_some_and(|since| now_us >= since + self.late_us)
         {
             self.room_since = None;
-            self.starved = unsent < u64::from(MSS);
+            if unsent < u64::from(MSS) {
+                self.limited_until_us = now_us + u64::from(RTT_US);
+            }
             self.written += self.lowat.min(self.buffer).saturating_sub(unsent) + u64::from(MSS);
         }
         let could = self.rate / 10_000;
@@ -70,8 +74,8 @@ impl Sender {
                 state: 1,
                 send_mss: MSS,
                 cwnd: 100,
-                rtt_us: 50_000,
-                app_limited: self.starved,
+                rtt_us: RTT_US,
+                app_limited: now_us < self.limited_until_us,
                 delivery_rate: Some(self.rate),
                 bytes_sent: Some(self.left),
                 bytes_retransmitted: Some(0),
@@ -138,6 +142,62 @@ fn an_application_that_comes_late_gets_more_room_and_loses_little() {
     fixed.lowat = 16 << 10;
     let (_, without) = run(&mut fixed, &mut Nothing, 10);
     assert!(without > 0.5, "{without}");
+}
+
+#[test]
+fn an_application_that_was_late_once_gets_twice_the_room() {
+    let mut controller = Lowat::new(25 * MS);
+    let mut sender = Sender::new(100_000_000, 0);
+    let mut set = Vec::new();
+    for look in 0..10 {
+        // Four looks in the round trip after it, of which the kernel says the same.
+        sender.limited_until_us = if (1..5).contains(&look) { u64::MAX } else { 0 };
+        let reading = sender.reading(1 + look * 10_000);
+        let delay = None;
+        let waiting_ns = None;
+        let state = State {
+            reading: &reading,
+            delay,
+            waiting_ns,
+        };
+        set.extend(controller.update(&state).notsent_lowat);
+    }
+    // Half a millisecond of 100 Mbit/s: it begins there, and is doubled at once.
+    assert_eq!(set.iter().max(), Some(&(2 * set[0])), "{set:?}");
+}
+
+#[test]
+fn while_the_network_has_a_queue_nobody_is_late() {
+    let mut controller = Lowat::new(25 * MS);
+    let mut sender = Sender::new(100_000_000, 0);
+    let mut set = Vec::new();
+    for (look, queue_us) in (0..6).zip([0, 0, 0, 20_000, 20_000, 20_000]) {
+        sender.limited_until_us = u64::MAX;
+        let mut reading = sender.reading(1 + look * 60_000);
+        reading.info.min_rtt_us = Some(RTT_US);
+        reading.info.rtt_us = RTT_US + queue_us;
+        let delay = None;
+        let waiting_ns = None;
+        let state = State {
+            reading: &reading,
+            delay,
+            waiting_ns,
+        };
+        set.push(controller.update(&state).notsent_lowat);
+    }
+    let [
+        Some(first),
+        Some(second),
+        Some(third),
+        None,
+        None,
+        Some(last),
+    ] = set[..]
+    else {
+        panic!("{set:?}");
+    };
+    assert_eq!((second, third), (2 * first, 4 * first));
+    assert!(last < third, "{set:?}");
 }
 
 #[test]

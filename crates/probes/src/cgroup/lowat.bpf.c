@@ -73,7 +73,11 @@ static void look(struct bpf_sock_ops *ops)
 		.mss = ops->mss_cache,
 		.app_limited = BPF_CORE_READ_BITFIELD(tcp, rate_app_limited),
 		.target_us = program.target_us,
+		.rtt_us = ops->srtt_us >> 3,
+		.now_us = now_ns / 1000,
 	};
+	if (look.rtt_us > ops->rtt_min)
+		look.queue_us = look.rtt_us - ops->rtt_min;
 	if (ops->rate_interval_us)
 		look.rate = (__u64)ops->rate_delivered * ops->mss_cache * 1000000 /
 			    ops->rate_interval_us;

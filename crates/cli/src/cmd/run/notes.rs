@@ -116,7 +116,10 @@ impl Notes {
             );
         }
         let lines = [
-            (counts.too_short, "connections that failed, or were too short to be looked at"),
+            (
+                counts.too_short,
+                "connections that failed, or were too short to be looked at",
+            ),
             (
                 counts.no_place,
                 "connections without a free place in the table, measured from outside",

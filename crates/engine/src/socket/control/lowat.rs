@@ -39,6 +39,11 @@ impl Controller for Lowat {
             mss: info.send_mss,
             app_limited: info.app_limited.into(),
             target_us: self.target_us,
+            rtt_us: info.rtt_us,
+            queue_us: info
+                .min_rtt_us
+                .map_or(0, |least| info.rtt_us.saturating_sub(least)),
+            now_us: (state.reading.time_ns / 1000) as u32,
             ..Default::default()
         };
         // SAFETY: both are whole and aligned; the core keeps no pointer.
