@@ -1,4 +1,4 @@
-//! Compiles the driver of the kernel benchmark.
+//! Compiles the drivers of the kernel benchmarks.
 
 use std::{env, path::PathBuf};
 
@@ -10,11 +10,14 @@ fn main() {
     // The BPF target has no multiarch include path of its own.
     let multiarch = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
     println!("cargo::rerun-if-changed={core}");
-    println!("cargo::rerun-if-changed=src/driver.bpf.c");
-    SkeletonBuilder::new()
-        .source("src/driver.bpf.c")
-        .obj(out.join("driver.bpf.o"))
-        .clang_args(["-mcpu=v3", "-Wall", "-Werror", &multiarch, "-I", &core])
-        .build()
-        .unwrap_or_else(|error| panic!("cannot compile src/driver.bpf.c: {error:#}"));
+    for name in ["driver", "forward"] {
+        let source = format!("src/{name}.bpf.c");
+        println!("cargo::rerun-if-changed={source}");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(out.join(format!("{name}.bpf.o")))
+            .clang_args(["-mcpu=v3", "-Wall", "-Werror", &multiarch, "-I", &core])
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
+    }
 }

@@ -6,6 +6,13 @@ use std::{env, path::PathBuf};
 const SHARED: &[&str] = &[
     "dwell_address",
     "dwell_arrival",
+    "dwell_balance_config",
+    "dwell_balance_counters",
+    "dwell_balance_layout",
+    "dwell_chunk",
+    "dwell_decap_counters",
+    "dwell_decap_program",
+    "dwell_decision",
     "dwell_epoch",
     "dwell_epoch_mode",
     "dwell_response_config",
@@ -17,8 +24,11 @@ const SHARED: &[&str] = &[
     "dwell_group_key",
     "dwell_flow_event",
     "dwell_histogram",
+    "dwell_load",
     "dwell_lowat_counters",
     "dwell_lowat_program",
+    "dwell_maybe",
+    "dwell_real",
     "dwell_rtt_config",
     "dwell_rtt_program",
     "dwell_rtt_sample",
@@ -39,6 +49,8 @@ const SHARED: &[&str] = &[
     "dwell_sync_program",
     "dwell_sync_session",
     "dwell_table_config",
+    "dwell_vip",
+    "dwell_vip_key",
 ];
 
 /// Beside AddressSanitizer, which cc adds where rustc has it: what the C core
@@ -77,6 +89,7 @@ fn main() {
 
     cc::Build::new()
         .compiler(env::var("CC").unwrap_or_else(|_| "clang".into()))
+        .file(core.join("balance_native.c"))
         .file(core.join("layers_native.c"))
         .file(core.join("lowat_native.c"))
         .file(core.join("native.c"))
@@ -94,15 +107,19 @@ fn main() {
         .compile("dwell_core");
 
     bindgen::Builder::default()
+        .header(core.join("balance_native.h").display().to_string())
         .header(core.join("native.h").display().to_string())
         .header(core.join("layers_native.h").display().to_string())
         .header(core.join("lowat_native.h").display().to_string())
         .header(core.join("response_native.h").display().to_string())
         .header(core.join("seat_native.h").display().to_string())
         .header(core.join("sync_native.h").display().to_string())
-        .allowlist_function("dwell_(native|seats|layers|lowat|sync)_.*")
+        .allowlist_function("dwell_(balance|native|seats|layers|lowat|sync)_.*")
         .allowlist_type(
             "dwell_(native|seats|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+        )
+        .allowlist_type(
+            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|maybe|real|verdict|vip|vip_key|why)",
         )
         .allowlist_type("dwell_lowat_(counter|counters|program)")
         .allowlist_type(

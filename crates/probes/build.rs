@@ -9,6 +9,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("src/rtt/xdp.bpf.c", "rtt_xdp.bpf.o"),
     ("src/response/tc.bpf.c", "response_tc.bpf.o"),
     ("src/response/xdp.bpf.c", "response_xdp.bpf.o"),
+    ("src/balancer/decap.bpf.c", "balancer_decap.bpf.o"),
+    ("src/balancer/xdp.bpf.c", "balancer_xdp.bpf.o"),
     ("src/stack/devices.bpf.c", "devices_typed.bpf.o"),
     ("src/stack/devices.bpf.c", "devices_probed.bpf.o"),
     ("src/stack/tracepoint.bpf.c", "stack_typed.bpf.o"),

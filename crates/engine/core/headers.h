@@ -7,6 +7,16 @@
 
 #define DWELL_PACKED __attribute__((packed))
 
+/* Of headers that are read a word at a time. Nothing is aligned on the wire, but
+ * the machines that the BPF programs are built for load such words as well as any,
+ * and without this the compiler would put each together from its bytes.
+ */
+#if defined(__bpf__)
+#define DWELL_WORDS(bytes) __attribute__((packed, aligned(bytes)))
+#else
+#define DWELL_WORDS(bytes) DWELL_PACKED
+#endif
+
 /* Values as they lie in memory on a little-endian machine. */
 #define DWELL_ETH_IPV4 0x0008
 #define DWELL_ETH_IPV6 0xdd86
@@ -39,7 +49,7 @@
 struct dwell_ethernet {
 	__u8 addresses[12];
 	__u16 type;
-} DWELL_PACKED;
+} DWELL_WORDS(2);
 
 struct dwell_vlan {
 	__u16 tag;
@@ -75,7 +85,7 @@ struct dwell_ipv4 {
 	__u16 checksum;
 	__u32 src;
 	__u32 dst;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 
 struct dwell_ipv6 {
 	__u32 version_class_flow;
@@ -86,14 +96,14 @@ struct dwell_ipv6 {
 	__u64 src_low;
 	__u64 dst_high;
 	__u64 dst_low;
-} DWELL_PACKED;
+} DWELL_WORDS(8);
 
 struct dwell_ipv6_fragment {
 	__u8 next;
 	__u8 reserved;
 	__u16 offset_more;
 	__u32 id;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 
 struct dwell_tcp {
 	__u16 src_port;
@@ -105,7 +115,7 @@ struct dwell_tcp {
 	__u16 window;
 	__u16 checksum;
 	__u16 urgent;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 #define DWELL_TCP_FIN 1
 #define DWELL_TCP_SYN 2
 #define DWELL_TCP_RST 4
@@ -115,7 +125,7 @@ struct dwell_tcp_ts_option {
 	__u32 head; /* 01 01 08 0a as every common stack sends it */
 	__u32 value;
 	__u32 echo;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 #define DWELL_TCP_TS_HEAD 0x0a080101
 
 struct dwell_udp {
@@ -123,7 +133,7 @@ struct dwell_udp {
 	__u16 dst_port;
 	__u16 length;
 	__u16 checksum;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 
 struct dwell_icmp_echo {
 	__u8 type;
@@ -131,7 +141,7 @@ struct dwell_icmp_echo {
 	__u16 checksum;
 	__u16 id;
 	__u16 seq;
-} DWELL_PACKED;
+} DWELL_WORDS(4);
 
 struct dwell_dns_header {
 	__u16 id;

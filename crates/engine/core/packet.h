@@ -35,6 +35,7 @@ struct dwell_packet {
 	__u8 may_open;   /* a flow may begin with this packet */
 	__u8 key_kind;   /* enum dwell_key_kind */
 	__u8 has_id;     /* where the key has its ports there is an identifier */
+	__u8 measured;   /* at a balancer: the latency of what it opens is estimated */
 	__u16 window;
 	__u32 seq; /* TCP; ICMP: echo sequence */
 	__u32 ack;
@@ -44,6 +45,8 @@ struct dwell_packet {
 	__u16 a_port;   /* with an identifier; see dwell_a_port() */
 	__u16 b_port;
 	__u32 quic_version; /* 0 with a short header or version negotiation */
+	__u32 real;         /* at a balancer: where what it opens goes */
+	__u32 vip;
 };
 
 /* One TCP option: its kind, and the offset of the next one (0 after the last,

@@ -17,7 +17,9 @@ struct dwell_response_event {
 	struct dwell_address dst;
 	__u16 src_port; /* 0 where the key has no ports */
 	__u16 dst_port;
-	__u32 id; /* SPI, receiver index, connection; 0 where the key has none */
+	__u32 id;   /* SPI, receiver index, connection; 0 where the key has none */
+	__u32 real; /* at a balancer: the backend, and what it is one of */
+	__u32 vip;
 	struct dwell_epoch epoch;
 };
 

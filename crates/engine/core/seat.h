@@ -18,11 +18,13 @@ struct dwell_seat {
 	__u32 lock;
 	__u8 client; /* direction of the client's packets */
 	__u8 key_kind;
-	__u8 reserved;
+	__u8 measured;    /* at a balancer: its latency is estimated */
 	__u8 packets;     /* of the client, up to DWELL_SEAT_SETTLED */
 	__u64 token;      /* QUIC: dwell_cid_token() by which an alias leads here; 0: none */
 	__u32 token_next; /* of the newest packet, if it is another */
 	__u32 id;         /* QUIC: of the connection, the same whatever its ends are */
+	__u32 real;       /* at a balancer: the backend, and what it is one of */
+	__u32 vip;
 	union dwell_response_state state; /* the last: of the estimator's size */
 };
 
@@ -75,6 +77,9 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	    has_id = seat->key_kind == DWELL_KEY_ESP || seat->key_kind == DWELL_KEY_WIREGUARD;
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
+	/* at a balancer a flood's flows would fill the ring buffer */
+	if (seat->vip && !record->epoch.requests && !record->epoch.handshake_ns)
+		return;
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = seat->head.proto;
 	record->key_kind = seat->key_kind;
@@ -84,6 +89,8 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
 	record->dst_port = has_id ? 0 : from_b ? key->a_port : key->b_port;
 	record->id = seat->key_kind == DWELL_KEY_QUIC_CID ? seat->id : id;
+	record->real = seat->real;
+	record->vip = seat->vip;
 	dwell_table_count(table, DWELL_SAMPLES);
 	dwell_seat_emit(table, record);
 }
@@ -136,9 +143,15 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 		return 0;
 	__builtin_memset(&seat->head, 0, sizeof(seat->head));
 	__builtin_memset(&seat->state, 0, sizeof(seat->state));
-	seat->client = dwell_client_direction(&dwell_seat_program(table)->servers, packet);
+	/* only clients' packets come to a balancer */
+	seat->client =
+		packet->vip ? packet->direction & 1
+			    : dwell_client_direction(&dwell_seat_program(table)->servers, packet);
 	seat->key_kind = packet->key_kind;
+	seat->measured = packet->measured;
 	seat->packets = 0;
+	seat->real = packet->real;
+	seat->vip = packet->vip;
 	seat->token = 0;
 	seat->token_next = 0;
 	seat->id = packet->hash;

@@ -26,6 +26,13 @@ struct dwell_head {
 #define DWELL_HEAD_OPENER 1  /* direction of the first packet seen */
 #define DWELL_HEAD_SETTLED 2 /* has shown that it is no flood's */
 #define DWELL_HEAD_SPENT 4   /* has all that it wanted, may make room for others */
+#define DWELL_HEAD_CLOSING 8 /* one side says that it is over */
+#define DWELL_HEAD_ESTABLISHED 16
+
+/* The place of a flow that one side says is over may go to another after 10 s of
+ * silence: anybody can forge such an end, and after half of one answers go on.
+ */
+#define DWELL_CLOSING_COARSE (10000000000ULL >> 20)
 
 /* What a table works with. */
 struct dwell_table {
@@ -117,14 +124,21 @@ static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 in
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
 	struct dwell_found none = {}, found = {};
+	__u64 tag = dwell_tag(packet->hash), tags;
 	__u32 way;
 
 	if (!bucket)
 		return none;
-	way = dwell_way_of(bucket->tags, dwell_tag(packet->hash));
-	if (way >= DWELL_WAYS)
-		return none;
-	found.place = index * DWELL_WAYS + way;
+	tags = *(volatile __u64 *)&bucket->tags;
+	/* a branch that is mostly foretold: flow and bucket are fetched at once then */
+	if (dwell_likely((tags & 0xffff) == tag)) {
+		found.place = index * DWELL_WAYS;
+	} else {
+		way = dwell_way_of(tags, tag);
+		if (way >= DWELL_WAYS)
+			return none;
+		found.place = index * DWELL_WAYS + way;
+	}
 	found.head = dwell_head_at(embedder, found.place);
 	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) ||
 	    found.head->proto != packet->proto)
@@ -162,6 +176,11 @@ static __always_inline int dwell_is_future(__u32 idle)
 	return idle >= 0xf0000000;
 }
 
+static __always_inline int dwell_is_closed(const struct dwell_head *head, __u32 idle)
+{
+	return head->flags & DWELL_HEAD_CLOSING && idle > DWELL_CLOSING_COARSE;
+}
+
 static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now_coarse,
 					__u32 timeout_coarse)
 {
@@ -174,9 +193,10 @@ static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now
 		return DWELL_RANK_NONE;
 	if (head->close_reason || head->flags & DWELL_HEAD_SPENT)
 		return DWELL_RANK_OVER;
-	if (idle > timeout_coarse)
+	if (idle > timeout_coarse || dwell_is_closed(head, idle))
 		return DWELL_RANK_IDLE;
-	if (!(head->flags & DWELL_HEAD_SETTLED) && idle > 953)
+	if (!(head->flags & DWELL_HEAD_SETTLED) &&
+	    idle > (head->flags & DWELL_HEAD_ESTABLISHED ? 30 * 953 : 953))
 		return DWELL_RANK_UNSETTLED;
 	return DWELL_RANK_NONE;
 }
@@ -209,6 +229,17 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
 	       dwell_bucket_used(two) < dwell_bucket_used(one);
+	/* a free place is told by the tags alone: no flow has to be looked at */
+	for (__u32 i = 0; i < 2; i++) {
+		const struct dwell_bucket *bucket = i ^ swap ? two : one;
+		__u32 way;
+
+		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+			continue;
+		way = dwell_way_of(bucket->tags, 0);
+		if (way < DWELL_WAYS)
+			return DWELL_VACANCY(i ^ swap, way, DWELL_RANK_FREE);
+	}
 	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
 		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
 		const struct dwell_bucket *bucket = other ? two : one;
@@ -216,11 +247,8 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
-		if (!(bucket->tags >> 16 * way & 0xffff))
-			rank = DWELL_RANK_FREE;
-		else
-			rank = dwell_rank(dwell_head_at(embedder, index * DWELL_WAYS + way),
-					  now_coarse, timeout_coarse);
+		rank = dwell_rank(dwell_head_at(embedder, index * DWELL_WAYS + way), now_coarse,
+				  timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}

@@ -6,6 +6,7 @@
 //! same numbers from the same input.
 
 pub mod abi;
+pub mod balance;
 pub mod clock;
 pub mod histogram;
 pub mod layers;
@@ -14,4 +15,5 @@ pub mod observe;
 pub mod response;
 pub mod rtt;
 pub mod socket;
+pub mod steer;
 mod table;

@@ -89,6 +89,14 @@ impl Chain {
         Ok(Slot { map, key, entry })
     }
 
+    /// Puts a program in the place of one of ours, at once.
+    pub(crate) fn replace(&self, program: &ProgramMut<'_>) -> Result<(), Error> {
+        let fd = program.as_fd().as_raw_fd().to_ne_bytes();
+        self.open()?
+            .update(&self.slot.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(|error| self.failure(io_error(&error), "is the array as it was?"))
+    }
+
     fn failure(&self, io: io::Error, remedy: &'static str) -> Error {
         Error::Chain {
             chain: self.to_string(),

@@ -1,6 +1,6 @@
 //! What can go wrong between user space and the kernel.
 
-use std::{error, io, iter, path::PathBuf};
+use std::{error, io, iter, net::IpAddr, path::PathBuf};
 
 use nix::libc;
 use thiserror::Error;
@@ -104,6 +104,40 @@ pub enum Error {
         /// The kernel's answer.
         io: io::Error,
     },
+    /// The way to an address could not be found.
+    #[error(
+        "cannot find the way to {to}: {io}; it needs a route and, in the neighbour table, the MAC address of the next hop (`ip route get {to}`, `ip neigh`)"
+    )]
+    NextHop {
+        /// Which address.
+        to: IpAddr,
+        /// What the kernel says.
+        io: io::Error,
+    },
+    /// A number is beyond what a balancer was loaded for.
+    #[error(
+        "{what} {number} is beyond the {most} that this balancer has room for: raise the limit, or take a number from 1 to {most}"
+    )]
+    NoNumber {
+        /// Of what: a VIP, a backend, a VIP's table.
+        what: &'static str,
+        /// The number.
+        number: u32,
+        /// The largest that there is room for.
+        most: u32,
+    },
+    /// Something in bpffs could not be used.
+    #[error("cannot {operation} '{}': {io}; {remedy}", path.display())]
+    Pin {
+        /// What was to be done, a verb.
+        operation: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The kernel's answer.
+        io: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A map could not be used.
     #[error("cannot {operation} the map '{map}': {io}")]
     Map {
@@ -123,6 +157,7 @@ impl Error {
             self,
             Error::NoInterface { .. }
                 | Error::Chain { .. }
+                | Error::NoNumber { .. }
                 | Error::NoProcess(_)
                 | Error::Cgroup { .. }
         )

@@ -2,13 +2,16 @@
 //! what a host can do. The only crate that links libbpf.
 
 mod attach;
+pub mod balancer;
 pub mod cgroup;
 mod chain;
 pub mod clock;
 mod error;
+mod events;
 pub mod host;
 mod interface;
 mod load;
+mod next_hop;
 pub mod response;
 pub mod rtt;
 pub mod stack;

@@ -1,11 +1,9 @@
 //! A vantage point: programs with a flow table, loaded, attached, and read.
 
-use std::{cell::RefCell, os::fd::AsFd, rc::Rc};
+use std::os::fd::AsFd;
 
 use dwell_engine::{abi, rtt::Counters};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapMut, Object, ProgramInput, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, Object};
 use nix::time::{ClockId, clock_getres};
 use zerocopy::FromBytes;
 
@@ -14,16 +12,13 @@ use crate::{
     attach::{Attachment, attach},
     chain::{Chain, Slot},
     error::io_error,
+    events::{self, Events, SK_BUFF_BYTES},
     load,
 };
 
 /// The XDP program that another calls.
 const CHAINED: &str = "observe_xdp_chained";
 
-/// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
-const SK_BUFF_BYTES: usize = 192;
-const SK_BUFF_MARK: usize = 8;
-const SK_BUFF_CB: usize = 48;
 const SK_BUFF_TSTAMP: usize = 152;
 
 /// What to load: an object a hook, with the programs `observe_tc`,
@@ -58,9 +53,7 @@ pub(crate) struct Spec<'a> {
 pub(crate) struct Vantage<E> {
     attachments: Vec<Attachment>,
     slot: Option<Slot>,
-    ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<E>>>,
-    unreadable: Rc<RefCell<u64>>,
+    events: Events<E>,
     tc: Object,
     xdp: Option<Object>,
     kind: TcHookKind,
@@ -79,31 +72,15 @@ impl<E: 'static> Vantage<E> {
         let xdp = (spec.ingress == Hook::Xdp)
             .then(|| load_object(spec, spec.xdp, Some(&mut tc)))
             .transpose()?;
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let unreadable = Rc::new(RefCell::new(0));
-        let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
         let slot = match (spec.chain, &xdp) {
             (Some(chain), Some(xdp)) => Some(chain.enter(&load::program(xdp, CHAINED))?),
             _ => None,
         };
-        let events = load::map(&mut tc, "events");
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&events, move |bytes| {
-                match decode(bytes) {
-                    Some(event) => queue.borrow_mut().push(event),
-                    None => *strange.borrow_mut() += 1,
-                }
-                0
-            })
-            .map_err(failed("read", "events"))?;
-        let ring = builder.build().map_err(failed("read", "events"))?;
+        let events = Events::of(&load::map(&mut tc, "events"), decode)?;
         Ok(Vantage {
             attachments: Vec::new(),
             slot,
-            ring,
-            arrived,
-            unreadable,
+            events,
             tc,
             xdp,
             kind: spec.kind,
@@ -144,14 +121,8 @@ impl<E: 'static> Vantage<E> {
 
     /// Hands on the events that have arrived, in the order of the kernel's
     /// ring buffer.
-    pub fn drain(&mut self, mut emit: impl FnMut(E)) -> Result<(), Error> {
-        self.consume()?;
-        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
-        Ok(())
-    }
-
-    fn consume(&self) -> Result<(), Error> {
-        self.ring.consume().map_err(failed("read", "events"))
+    pub fn drain(&mut self, emit: impl FnMut(E)) -> Result<(), Error> {
+        self.events.drain(emit)
     }
 
     /// What was counted so far, over all CPUs.
@@ -192,17 +163,9 @@ impl<E: 'static> Vantage<E> {
     /// Runs `sweep` over the whole table, with this reason.
     pub fn sweep(&mut self, reason: u32) -> Result<(), Error> {
         for first in (0..self.buckets).step_by(self.swept_at_once as usize) {
-            self.consume()?;
+            self.events.consume()?;
             let buckets = self.swept_at_once.min(self.buckets - first);
-            let mut context = [0; SK_BUFF_BYTES];
-            for (at, word) in [
-                (SK_BUFF_MARK, reason),
-                (SK_BUFF_CB, first),
-                (SK_BUFF_CB + 4, buckets),
-            ] {
-                context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-            }
-            self.run("sweep", &[0; 64], &mut context)?;
+            events::sweep(&load::program(&self.tc, "sweep"), first, buckets, reason)?;
         }
         Ok(())
     }
@@ -210,7 +173,7 @@ impl<E: 'static> Vantage<E> {
     /// Events that could not be read: always 0 unless kernel and user space
     /// come from different builds.
     pub fn unreadable_events(&self) -> u64 {
-        *self.unreadable.borrow()
+        self.events.unreadable()
     }
 
     /// Runs the program over one packet as if it had passed at `time_ns`
@@ -218,18 +181,7 @@ impl<E: 'static> Vantage<E> {
     pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
         let mut context = [0; SK_BUFF_BYTES];
         context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
-        self.run("observe_tc", data, &mut context)
-    }
-
-    fn run(&mut self, name: &str, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
-        load::program(&self.tc, name)
-            .test_run(ProgramInput {
-                data_in: Some(data),
-                context_in: Some(context),
-                ..Default::default()
-            })
-            .map(drop)
-            .map_err(|error| Error::Run(io_error(&error)))
+        events::run(&load::program(&self.tc, "observe_tc"), data, &mut context)
     }
 }
 

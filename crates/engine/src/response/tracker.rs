@@ -142,6 +142,10 @@ pub struct Record {
     pub id: Option<u32>,
     /// The source's number for the interface.
     pub interface: u32,
+    /// At a balancer, the number of the backend; else 0.
+    pub real: u32,
+    /// At a balancer, the number of the VIP; else 0.
+    pub vip: u32,
     /// What was seen.
     pub epoch: Box<Epoch>,
 }
@@ -174,6 +178,8 @@ impl Record {
             key,
             id: matches!(key, Key::Esp | Key::WireGuard | Key::QuicCid).then_some(raw.id),
             interface: raw.interface,
+            real: raw.real,
+            vip: raw.vip,
             epoch: Box::new(raw.epoch),
         })
     }

@@ -16,34 +16,4 @@ int observe_tc_raw(struct __sk_buff *skb)
 	return -1;
 }
 
-struct sweep {
-	__u32 first;
-	__u32 reason;
-};
-
-static long sweep_one(__u32 index, void *context)
-{
-	struct sweep *sweep = context;
-	struct dwell_clock clock = {};
-	struct dwell_table table = {&DWELL_TABLE, 0, &clock, DWELL_SWEEPS};
-	__u32 zero = 0;
-
-	table.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (table.counters)
-		sweep_bucket(&table, sweep->first + index, sweep->reason);
-	return 0;
-}
-
-/* Run by user space now and then, to end what nobody says is over; at the end
- * of a run, with DWELL_CLOSE_END in the mark, all. It looks at no packet. The
- * buckets from cb[0] on, as many as cb[1] says: what they report must fit into
- * the ring buffer.
- */
-SEC("tc")
-int sweep(struct __sk_buff *skb)
-{
-	struct sweep sweep = {skb->cb[0], skb->mark};
-
-	bpf_loop(skb->cb[1], sweep_one, &sweep, 0);
-	return 0;
-}
+#include "sweep.bpf.h"

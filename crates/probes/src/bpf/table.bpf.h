@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What every program with a flow table has: its license, buckets, counters, the
  * ring buffer, the clock. Included after `program`, whose `jiffy_ns` and
- * `replay` the clock reads, and DWELL_TABLE, its table's configuration.
+ * `replay` the clock reads, DWELL_TABLE, its table's configuration, and
+ * DWELL_COUNTED, if it counts more than the table does: a struct that begins with
+ * `struct dwell_counters`.
  */
+#ifndef DWELL_COUNTED
+#define DWELL_COUNTED struct dwell_counters
+#endif
 
 /* From kernels newer than the build machine's headers may be. */
 #ifndef BPF_F_MMAPABLE
@@ -22,7 +27,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, struct dwell_counters);
+	__type(value, DWELL_COUNTED);
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 

@@ -6,7 +6,6 @@
 //! XDP on the collector's takes that. Where there is no XDP, sockets do the same
 //! with times of the kernel, and what queues before them widens the bound.
 
-mod next_hop;
 mod place;
 mod prober;
 mod reflector;

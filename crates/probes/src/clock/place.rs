@@ -17,8 +17,10 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 
-use super::next_hop::{self, Device};
-use crate::host::native_xdp;
+use crate::{
+    host::native_xdp,
+    next_hop::{self, Device},
+};
 
 /// Who runs a program at XDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

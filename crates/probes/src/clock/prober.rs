@@ -10,6 +10,7 @@ use std::{
 
 use dwell_engine::{
     abi,
+    balance::Mac,
     clock::{Exchange, Experiment, MESSAGE_BYTES, Reply, Session, Stamper, read_reply, request},
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -17,11 +18,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     Mode, cannot, descriptor, handle, load_programs,
-    next_hop::{self, Mac, Route},
     place::{self, Place, Places, mode_for},
     socket::{StampedSocket, looped, monotonic_ns},
 };
-use crate::{Error, vantage::failed};
+use crate::{
+    Error,
+    next_hop::{self, Route},
+    vantage::failed,
+};
 
 /// Between two requests: the next meets other queues.
 const GAP: Duration = Duration::from_micros(300);
@@ -267,7 +271,7 @@ impl Prober {
         let own = self.socket.inner().local_addr();
         let own = own.map_err(|error| format!("no address to reach {agent} from: {error}"))?;
         let loop_port = looped.local_addr().map_or(0, |address| address.port());
-        let route = next_hop::route(agent, own.ip())
+        let route = next_hop::route(agent, Some(own.ip()))
             .map_err(|error| format!("no way out to {agent}: {error}"))?;
         let device = next_hop::device(route.interface).map_err(|error| error.to_string())?;
         let dst_mac = self.resolve(&route)?;

@@ -20,13 +20,14 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    Mode, cannot, descriptor, handle, load_programs, next_hop,
+    Mode, cannot, descriptor, handle, load_programs,
     place::{self, Places, mode_for},
     socket::{Arrival, StampedSocket, monotonic_ns},
 };
 use crate::{
     Error, Interface,
     error::io_error,
+    next_hop,
     vantage::{failed, read_percpu},
 };
 

@@ -3,6 +3,7 @@
 
 use std::{io, net::IpAddr};
 
+use dwell_engine::balance::{Mac, NextHop};
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
@@ -12,12 +13,9 @@ use netlink_packet_route::{
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// A MAC address.
-pub(super) type Mac = [u8; 6];
-
 /// Where packets to an address leave this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Route {
+pub(crate) struct Route {
     /// The interface's number.
     pub interface: u32,
     /// Who takes them on: the address itself, or a gateway.
@@ -26,25 +24,47 @@ pub(super) struct Route {
 
 /// An interface as an Ethernet frame's sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Device {
+pub(crate) struct Device {
     /// Its name.
     pub name: String,
     /// Its address.
     pub mac: Mac,
     /// Packets cross it by being handed to another interface of this machine.
     pub is_veth: bool,
+    /// Its largest IP packet, in bytes.
+    pub mtu: u32,
 }
 
-/// The route to an address. An error where there is none, or it is this host.
-pub(super) fn route(to: IpAddr, from: IpAddr) -> io::Result<Route> {
+/// All that a frame to an address needs. An error where there is no route, or the
+/// neighbour is not known: it becomes known as this host sends something there.
+pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
+    let route = route(to, None)?;
+    let device = device(route.interface)?;
+    let destination = neighbour(&route)?.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("the MAC address of {} is not known", route.next),
+        )
+    })?;
+    Ok(NextHop {
+        interface: route.interface,
+        destination,
+        source: device.mac,
+        mtu: device.mtu.try_into().unwrap_or(u16::MAX),
+    })
+}
+
+/// The route to an address, as packets of an address of ours take it. An error
+/// where there is none, or it is this host.
+pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     let mut message = RouteMessage::default();
     message.header.address_family = family(to);
     message.header.destination_prefix_length = bits(to);
-    message.header.source_prefix_length = bits(from);
-    message.attributes = vec![
-        RouteAttribute::Destination(to.into()),
-        RouteAttribute::Source(from.into()),
-    ];
+    message.attributes = vec![RouteAttribute::Destination(to.into())];
+    if let Some(from) = from {
+        message.header.source_prefix_length = bits(from);
+        message.attributes.push(RouteAttribute::Source(from.into()));
+    }
     let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(message))? else {
         return Err(unexpected());
     };
@@ -72,16 +92,17 @@ pub(super) fn route(to: IpAddr, from: IpAddr) -> io::Result<Route> {
 }
 
 /// What Ethernet frames of an interface need; an error where it has none.
-pub(super) fn device(index: u32) -> io::Result<Device> {
+pub(crate) fn device(index: u32) -> io::Result<Device> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     let RouteNetlinkMessage::NewLink(link) = ask(RouteNetlinkMessage::GetLink(message))? else {
         return Err(unexpected());
     };
-    let (mut name, mut mac, mut is_veth) = (String::new(), None, false);
+    let (mut name, mut mac, mut is_veth, mut mtu) = (String::new(), None, false, 0);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = text,
+            LinkAttribute::Mtu(bytes) => mtu = bytes,
             LinkAttribute::Address(bytes) => mac = Mac::try_from(bytes).ok(),
             LinkAttribute::LinkInfo(infos) => {
                 is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));
@@ -90,15 +111,18 @@ pub(super) fn device(index: u32) -> io::Result<Device> {
         }
     }
     match mac {
-        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => {
-            Ok(Device { name, mac, is_veth })
-        }
+        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device {
+            name,
+            mac,
+            is_veth,
+            mtu,
+        }),
         _ => Err(io::Error::other(format!("'{name}' has no Ethernet frames"))),
     }
 }
 
 /// The Ethernet address of the next hop; none while it is not known.
-pub(super) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
+pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
     let mut message = NeighbourMessage::default();
     message.header.family = family(route.next);
     message.header.ifindex = route.interface;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets of many connections for a balancer. BPF_PROG_TEST_RUN hands each run
+ * the frame that the last one left: it is made a client's again before the
+ * balancer is called. What the helper that takes outer headers off costs counts
+ * as the balancer's.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "headers.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* The same as in balancer.rs. */
+SEC(".data.state") struct {
+	__u32 flows;
+	__u32 grown;   /* bytes that each run adds in front */
+	__u32 begun;   /* a run came before, in this call */
+	__u32 scatter; /* an odd number: flows come in no order */
+	__u64 count;
+} state = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} target SEC(".maps");
+
+SEC("xdp")
+int drive(struct xdp_md *xdp)
+{
+	struct dwell_ethernet *eth;
+	struct dwell_ipv4 *ip;
+	struct dwell_ipv6 *ip6;
+	__u32 flow;
+	void *end;
+
+	if (state.begun && state.grown && bpf_xdp_adjust_head(xdp, state.grown))
+		return XDP_ABORTED;
+	state.begun = 1;
+	eth = (void *)(long)xdp->data;
+	ip = (void *)(eth + 1);
+	ip6 = (void *)(eth + 1);
+	end = (void *)(long)xdp->data_end;
+	if ((void *)(ip6 + 1) > end)
+		return XDP_ABORTED;
+	flow = state.flows ? (__u32)(state.count++ * state.scatter) % state.flows : 0;
+	if (ip->version_length == 0x45) {
+		eth->type = DWELL_ETH_IPV4;
+		ip->ttl = 64;
+		ip->src = __builtin_bswap32(0x0a000000 | flow);
+	} else {
+		eth->type = DWELL_ETH_IPV6;
+		ip6->hop_limit = 64;
+		ip6->src_low = (__u64)__builtin_bswap32(flow) << 32;
+	}
+	bpf_tail_call(xdp, &target, 0);
+	return XDP_ABORTED;
+}
+
+/* Instead of the balancer: the driver's own cost. */
+SEC("xdp")
+int nothing(struct xdp_md *xdp)
+{
+	return XDP_PASS;
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* `dwell lb`, a packet at a time: where its connection is, or where the Maglev
+ * table of its VIP puts it; and what it becomes on its way there.
+ *
+ * The connection table is the flow table: one look-up finds the real and what
+ * the estimator of response latency remembers. A connection stays at its real
+ * whatever becomes of the Maglev table.
+ */
+#ifndef DWELL_BALANCE_H
+#define DWELL_BALANCE_H
+
+#include "outer.h"
+#include "reply.h"
+#include "seat.h"
+
+/* What the embedding program knows; null and 0 for what there is not. */
+static __always_inline const struct dwell_balance_config *dwell_balance_config_of(void *embedder);
+static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder,
+							    const struct dwell_vip_key *key);
+static __always_inline const struct dwell_maybe *dwell_maybe_of(void *embedder);
+static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number);
+static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index);
+static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number);
+static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number);
+/* The frame: its first bytes, its end, and so many bytes left of it. */
+static __always_inline int dwell_frame_cut(DWELL_FRAME *frame, __u32 bytes);
+static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
+static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
+
+/* What was chosen is in the packet: real, vip, measured. This says why, and where
+ * the connection's place is if the estimator is to see the packet; packed so that
+ * a verified-apart BPF function can return it.
+ */
+typedef __u64 dwell_choice;
+#define DWELL_CHOICE(why, place) ((__u64)(why) | 1ULL << 31 | (__u64)(place) << 32)
+#define DWELL_CHOICE_ALONE(why) ((__u64)(why))
+#define dwell_choice_why(c) ((__u32)(c)&0xff)
+#define dwell_choice_measures(c) ((c)&1ULL << 31)
+#define dwell_choice_place(c) ((__u32)((c) >> 32))
+
+/* dwell_visit_odd(), dwell_choose(), dwell_choose_first(), dwell_choose_again(),
+ * dwell_balance_send(), dwell_reply_ping() and dwell_too_big(), or calls of them.
+ */
+static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_packet *packet);
+static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet);
+static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table,
+							struct dwell_packet *packet, int asks);
+static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table,
+							struct dwell_packet *packet, __u32 place,
+							int asks);
+static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
+						   const struct dwell_packet *packet, __u32 ingress,
+						   struct dwell_decision *decision);
+static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);
+static __always_inline int dwell_balance_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu);
+
+/* Reals that are down are passed over so often at most. */
+#define DWELL_CHOICE_TRIES 4
+
+static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder,
+							    const struct dwell_address *address,
+							    __u8 proto, __u16 port)
+{
+	struct dwell_vip_key key = {*address, port, proto, {}};
+	const struct dwell_vip *vip = dwell_vip_at(embedder, &key);
+
+	if (vip || !port)
+		return vip;
+	key.port = 0;
+	return dwell_vip_at(embedder, &key);
+}
+
+/* False for most packets that are to no VIP. */
+static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_packet *packet)
+{
+	const struct dwell_maybe *maybe = dwell_maybe_of(embedder);
+	__u32 bit = dwell_maybe_bit(dwell_visit_vip(packet));
+
+	return maybe && maybe->word[bit / 64 & (DWELL_MAYBE_BITS / 64 - 1)] >> bit % 64 & 1;
+}
+
+/* True if the packet is to an address of a VIP, whatever else it is. */
+static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packet *packet)
+{
+	const struct dwell_address *vip = dwell_visit_vip(packet);
+
+	return !!dwell_vip_of(embedder, vip,
+			      dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
+}
+
+/* The hash that Maglev's table is entered by. The client's address alone keeps
+ * all its connections together.
+ */
+static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet, __u64 seed,
+					       __u32 flags)
+{
+	const struct dwell_address *client =
+		packet->direction & 1 ? &packet->key.b : &packet->key.a;
+
+	if (flags & DWELL_VIP_SOURCE)
+		return dwell_mix(dwell_mix(dwell_mix(seed, client->high), client->low), seed);
+	return dwell_key_hash(&packet->key, packet->proto, seed);
+}
+
+/* By the Maglev table alone. Returns DWELL_WHY_NEW, unless it led nowhere. */
+static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *packet)
+{
+	const struct dwell_vip *vip = dwell_vip_of(embedder, dwell_visit_vip(packet), packet->proto,
+						   dwell_visit_port(packet));
+	__u32 first = 0;
+	__u64 hash;
+
+	packet->real = 0;
+	packet->vip = 0;
+	if (!vip || !vip->number)
+		return DWELL_WHY_NOT_VIP;
+	packet->vip = vip->number;
+	packet->measured = !!(vip->flags & DWELL_VIP_MEASURE);
+	if (!vip->size)
+		return DWELL_WHY_NO_BACKEND;
+	hash = dwell_choice_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_CHOICE_TRIES; i++) {
+		__u32 number =
+			dwell_entry_at(embedder, vip->number, (hash >> 32) * vip->size >> 32);
+		const struct dwell_real *real = dwell_real_at(embedder, number);
+
+		if (!first)
+			first = number;
+		if (real && number && real->interface && !(real->flags & DWELL_REAL_DOWN)) {
+			first = number;
+			break;
+		}
+		hash = dwell_mix(hash, i + 1);
+	}
+	/* where all that were tried are down, they are kept: none is better */
+	packet->real = first;
+	return first ? DWELL_WHY_NEW : DWELL_WHY_NO_BACKEND;
+}
+
+/* What a client's packet says of its connection. */
+static __always_inline void dwell_seat_mark(struct dwell_seat *seat,
+					    const struct dwell_packet *packet)
+{
+	__u8 flags = seat->head.flags, next = flags;
+
+	if (packet->kind == DWELL_KIND_TCP) {
+		if (!(packet->tcp_flags & DWELL_TCP_SYN))
+			next |= DWELL_HEAD_ESTABLISHED;
+		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST))
+			next |= DWELL_HEAD_CLOSING;
+		else if (packet->payload_bytes) /* it was not over: a forged end */
+			next &= ~DWELL_HEAD_CLOSING;
+	}
+	/* a flood can send each SYN several times */
+	if (!(packet->tcp_flags & DWELL_TCP_SYN) && seat->packets < DWELL_SEAT_SETTLED &&
+	    ++seat->packets == DWELL_SEAT_SETTLED)
+		next |= DWELL_HEAD_SETTLED;
+	if (next != flags)
+		seat->head.flags = next;
+}
+
+/* Steps the estimator. */
+static __always_inline void dwell_seat_measure(struct dwell_table *table, struct dwell_seat *seat,
+					       const struct dwell_packet *packet)
+{
+	struct dwell_response_event *record = dwell_seat_record(table);
+	struct dwell_arrival arrival = {};
+
+	if (!record || !dwell_seat_lock(seat)) {
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+		return;
+	}
+	if (dwell_same_key(&seat->head.key, &packet->key)) {
+		dwell_arrival_of(&arrival, packet, DWELL_KEY_5TUPLE, dwell_now(table->clock));
+		if (dwell_seat_advance(table, seat, &arrival, record))
+			dwell_seat_tell(table, seat, record);
+	} else { /* the place is another's by now */
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+	}
+	dwell_seat_unlock(seat);
+}
+
+static __always_inline void dwell_balance_opened(void *embedder, const struct dwell_packet *packet)
+{
+	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->vip);
+	struct dwell_load *real = dwell_real_load_at(embedder, packet->real);
+
+	if (vip)
+		vip->opened++;
+	if (real)
+		real->opened++;
+}
+
+/* A packet of no known connection. */
+static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table,
+						       struct dwell_packet *packet, int asks)
+{
+	__u32 why = dwell_balance_choose(table->embedder, packet),
+	      mask = table->config->bucket_mask;
+	struct dwell_found found;
+
+	if (!packet->real)
+		return DWELL_CHOICE_ALONE(why);
+	if (packet->kind == DWELL_KIND_TCP &&
+	    (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
+		why = DWELL_WHY_FALLBACK;
+	if (!packet->may_open || asks)
+		return DWELL_CHOICE_ALONE(why);
+	found = dwell_flow_admit(table, packet, dwell_bucket_first(packet->hash, mask),
+				 dwell_bucket_second(packet->hash, mask));
+	if (!found.head)
+		return DWELL_CHOICE_ALONE(DWELL_WHY_FULL);
+	dwell_balance_opened(table->embedder, packet);
+	dwell_seat_mark((struct dwell_seat *)found.head, packet);
+	return packet->measured ? DWELL_CHOICE(why, found.place) : DWELL_CHOICE_ALONE(why);
+}
+
+/* True if a packet of this connection must not go on to its real: that is gone,
+ * or nothing is established there and it is down or out of reach. All else stays,
+ * where the real is well even a SYN after an end: that may have been forged.
+ */
+static __always_inline int dwell_must_leave(const struct dwell_seat *seat,
+					    const struct dwell_packet *packet,
+					    const struct dwell_real *real)
+{
+	__u8 flags = seat->head.flags;
+
+	if (!real || real->forward == DWELL_FORWARD_NONE)
+		return 1;
+	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
+		return 0;
+	if (packet->kind == DWELL_KIND_TCP)
+		return packet->tcp_flags & DWELL_TCP_SYN &&
+		       (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_CLOSING);
+	return real->flags & DWELL_REAL_DOWN || !(flags & DWELL_HEAD_SETTLED);
+}
+
+/* Under the seat's lock. */
+static __always_inline void dwell_seat_move(struct dwell_table *table, struct dwell_seat *seat,
+					    const struct dwell_packet *packet,
+					    struct dwell_response_event *record)
+{
+	if (dwell_seat_close(table, seat, ~0ULL, record))
+		dwell_seat_tell(table, seat, record);
+	__builtin_memset(&seat->state, 0, sizeof(seat->state));
+	seat->real = packet->real;
+	seat->vip = packet->vip;
+	seat->measured = packet->measured;
+	seat->packets = 0;
+	seat->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
+	dwell_balance_opened(table->embedder, packet);
+}
+
+/* A packet of a connection that may not stay where it is. Where another CPU is at
+ * the connection it stays for this packet: two of them must not choose apart.
+ */
+static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table,
+						       struct dwell_packet *packet, __u32 place,
+						       int asks)
+{
+	__u32 why = dwell_balance_choose(table->embedder, packet);
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+	struct dwell_response_event *record = dwell_seat_record(table);
+
+	if (!packet->real || !seat || !record)
+		return DWELL_CHOICE_ALONE(why);
+	why = seat->real == packet->real ? DWELL_WHY_CONNECTION : DWELL_WHY_MOVED;
+	if (asks)
+		return DWELL_CHOICE_ALONE(why);
+	if (!dwell_seat_lock(seat)) {
+		packet->real = seat->real;
+		return DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+	}
+	if (dwell_same_key(&seat->head.key, &packet->key)) {
+		seat->head.seen = dwell_now_coarse(table->clock);
+		if (!dwell_must_leave(seat, packet, dwell_real_at(table->embedder, seat->real))) {
+			packet->real = seat->real;
+			why = DWELL_WHY_CONNECTION;
+		} else if (why == DWELL_WHY_MOVED) {
+			dwell_seat_move(table, seat, packet, record);
+		}
+		dwell_seat_mark(seat, packet);
+	}
+	dwell_seat_unlock(seat);
+	return seat->measured ? DWELL_CHOICE(why, place) : DWELL_CHOICE_ALONE(why);
+}
+
+/* What a packet of a connection that stays does to it. */
+static __always_inline dwell_choice dwell_balance_known(struct dwell_table *table,
+							struct dwell_packet *packet,
+							struct dwell_seat *seat, __u32 place)
+{
+	__u32 now_coarse = dwell_now_coarse(table->clock);
+
+	if (seat->head.seen != now_coarse)
+		seat->head.seen = now_coarse;
+	dwell_seat_mark(seat, packet);
+	return seat->measured ? DWELL_CHOICE(DWELL_WHY_CONNECTION, place)
+			      : DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+}
+
+/* Where the packet's connection is, or goes. Returns why. */
+static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
+						struct dwell_packet *packet, int asks)
+{
+	__u32 mask = table->config->bucket_mask;
+	struct dwell_found found =
+		dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+				dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_seat *seat = (struct dwell_seat *)found.head;
+	dwell_choice choice = DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+
+	if (dwell_likely(seat)) {
+		packet->real = seat->real;
+		packet->vip = seat->vip;
+		DWELL_BARRIER();
+		/* the place may be another's by now: a look-up more would find nothing */
+		if (dwell_unlikely(!dwell_same_key(&seat->head.key, &packet->key)))
+			choice = dwell_balance_first(table, packet, 1);
+		else if (dwell_unlikely(dwell_must_leave(
+				 seat, packet, dwell_real_at(table->embedder, packet->real))))
+			choice = dwell_balance_again(table, packet, found.place, asks);
+		else if (!asks)
+			choice = dwell_balance_known(table, packet, seat, found.place);
+	} else {
+		choice = dwell_balance_first(table, packet, asks);
+		if (dwell_choice_measures(choice))
+			seat = dwell_seat_at(table->embedder, dwell_choice_place(choice));
+	}
+	if (!asks && dwell_choice_measures(choice) && seat)
+		dwell_seat_measure(table, seat, packet);
+	return dwell_choice_why(choice);
+}
+
+/* The connection of what an ICMP error quotes. It is not refreshed: anybody can
+ * send such.
+ */
+static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table,
+						  struct dwell_packet *packet)
+{
+	__u32 mask = table->config->bucket_mask, why;
+	struct dwell_found found =
+		dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+				dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_seat *seat = (struct dwell_seat *)found.head;
+
+	if (seat) {
+		packet->real = seat->real;
+		packet->vip = seat->vip;
+		return DWELL_WHY_QUOTED;
+	}
+	why = dwell_choice_why(dwell_balance_first(table, packet, 1));
+	return packet->real ? DWELL_WHY_QUOTED : why;
+}
+
+/* Sum of the inner packet without a look at its payload: the transport's checksum
+ * makes up for that. 0 if it cannot be known: of UDP without a checksum, and
+ * behind options.
+ */
+static __always_inline __u64 dwell_inner_sum(const void *data, const void *end,
+					     const struct dwell_packet *packet)
+{
+	__u32 proto = packet->proto, l4_bytes;
+	__u64 pseudo, sum = 0;
+
+	if (packet->kind != DWELL_KIND_TCP && packet->kind != DWELL_KIND_UDP)
+		return 0;
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, 0);
+	pseudo = dwell_sum_address(&packet->key.a) + dwell_sum_address(&packet->key.b);
+	if (ip->version_length == 0x45) {
+		DWELL_PEEK(struct dwell_udp, udp, DWELL_VISIT_IP + sizeof(*ip), 0);
+		l4_bytes = packet->ip_bytes - sizeof(*ip);
+		if (proto == DWELL_PROTO_UDP &&
+		    (!udp->checksum || dwell_ntohs(udp->length) != l4_bytes))
+			return 0;
+		/* the header's own sum is 0, and ::ffff: is 0xffff, which is 0 too */
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
+		DWELL_PEEK(struct dwell_udp, udp, DWELL_VISIT_IP + sizeof(*ip6), 0);
+		if (ip->version_length >> 4 != 6 || ip6->next != proto)
+			return 0;
+		l4_bytes = packet->ip_bytes - sizeof(*ip6);
+		if (proto == DWELL_PROTO_UDP && dwell_ntohs(udp->length) != l4_bytes)
+			return 0;
+		DWELL_SUM(sum, ip6, sizeof(*ip6));
+	}
+	pseudo += (__u64)(proto << 8) + dwell_ntohs(l4_bytes);
+	sum += (__u16)~dwell_fold(pseudo);
+	return sum ? sum : 0xffff;
+}
+
+static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision, __u32 why)
+{
+	decision->why = why;
+	decision->size = 0;
+	decision->interface = 0;
+	return decision->verdict = DWELL_VERDICT_DROP;
+}
+
+/* Sends the packet on its way to the real that was decided. */
+static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder,
+						const struct dwell_packet *packet, __u32 ingress,
+						struct dwell_decision *decision)
+{
+	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
+	const struct dwell_real *real = dwell_real_at(embedder, decision->real);
+	struct dwell_inner inner = {.bytes = packet->ip_bytes, .spread = packet->hash >> 16};
+	__u32 outer_bytes, version;
+	struct dwell_ipv4 *ip;
+	void *data;
+
+	if (!real || !real->interface || real->forward == DWELL_FORWARD_NONE)
+		return dwell_balance_drop(decision, DWELL_WHY_NO_ROUTE);
+	outer_bytes = dwell_outer_bytes(real);
+	data = dwell_frame_data(frame);
+	if (dwell_unlikely(real->mtu && packet->ip_bytes + outer_bytes > real->mtu)) {
+		ip = data + DWELL_VISIT_IP;
+		if ((const void *)(ip + 1) > dwell_frame_end(frame))
+			return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
+		version = ip->version_length >> 4;
+		/* an error is not answered by another (RFC 1122 section 3.2.2) */
+		if (decision->why == DWELL_WHY_QUOTED)
+			return dwell_balance_drop(decision, DWELL_WHY_TOO_BIG);
+		if (real->mtu <= outer_bytes ||
+		    !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
+			return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
+		decision->why = DWELL_WHY_TOO_BIG;
+		decision->size = version == 4 ? DWELL_TOO_BIG_4 : DWELL_TOO_BIG_6;
+		decision->interface = ingress;
+		return decision->verdict = DWELL_VERDICT_SEND;
+	}
+	if (!dwell_hop_off(data, dwell_frame_end(frame), &inner))
+		return dwell_balance_drop(decision, DWELL_WHY_TTL);
+	if (real->forward == DWELL_FORWARD_GUE && !dwell_is_v4(&real->address))
+		inner.checksum = dwell_inner_sum(data, dwell_frame_end(frame), packet);
+	if (outer_bytes && !dwell_frame_grow(frame, outer_bytes))
+		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
+	if (!dwell_outer_write(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner,
+			       config))
+		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
+	decision->size = packet->ip_bytes + outer_bytes;
+	decision->interface = real->interface;
+	return decision->verdict =
+		       real->interface == ingress ? DWELL_VERDICT_SEND : DWELL_VERDICT_REDIRECT;
+}
+
+static __always_inline void dwell_balance_load(void *embedder, const struct dwell_packet *packet)
+{
+	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->vip);
+	struct dwell_load *real = dwell_real_load_at(embedder, packet->real);
+
+	if (vip) {
+		vip->packets++;
+		vip->bytes += packet->ip_bytes;
+	}
+	if (real) {
+		real->packets++;
+		real->bytes += packet->ip_bytes;
+	}
+}
+
+/* What is neither a flow's nor a quote of one's. */
+static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwell_table *table,
+						 const struct dwell_packet *packet, __u32 reading,
+						 __u32 ingress, struct dwell_decision *decision)
+{
+	__u32 kind = dwell_reading_of(reading);
+
+	decision->why = DWELL_WHY_NOT_VIP;
+	if (kind == DWELL_READ_NOT_IP)
+		decision->why = DWELL_WHY_NOT_IP;
+	else if (kind == DWELL_READ_FRAGMENT && dwell_is_vip(table->embedder, packet))
+		return dwell_balance_drop(decision, DWELL_WHY_FRAGMENT);
+	else if (kind == DWELL_READ_MALFORMED && dwell_is_vip(table->embedder, packet))
+		return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
+	else if (kind == DWELL_READ_PING && dwell_is_vip(table->embedder, packet)) {
+		if (!dwell_balance_ping(frame, dwell_reading_l4(reading)))
+			return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
+		decision->why = DWELL_WHY_PING;
+		decision->size = packet->ip_bytes;
+		decision->interface = ingress;
+		return decision->verdict = DWELL_VERDICT_SEND;
+	}
+	return decision->verdict = DWELL_VERDICT_PASS;
+}
+
+/* One packet. Returns enum dwell_verdict, and fills the decision, which is zeros
+ * before; the frame is what goes out. With `asks` no table and no count changes.
+ * `wire_bytes` and `segments` are the caller's to set before.
+ */
+static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_table *table,
+					   struct dwell_packet *packet, __u32 ingress, int asks,
+					   struct dwell_decision *decision)
+{
+	__u32 reading = dwell_visit_plain(dwell_frame_data(frame), dwell_frame_end(frame), packet);
+
+	if (dwell_unlikely(reading == DWELL_READ_ODD))
+		reading = dwell_balance_odd(frame, packet);
+	if (dwell_unlikely(dwell_reading_of(reading) != DWELL_READ_PLAIN &&
+			   dwell_reading_of(reading) != DWELL_READ_QUOTE))
+		return dwell_balance_other(frame, table, packet, reading, ingress, decision);
+	if (!dwell_may_be_vip(table->embedder, packet)) {
+		decision->why = DWELL_WHY_NOT_VIP;
+		return decision->verdict = DWELL_VERDICT_PASS;
+	}
+	packet->hash = dwell_key_hash(&packet->key, packet->proto, table->config->seed);
+	if (dwell_likely(dwell_reading_of(reading) == DWELL_READ_PLAIN))
+		decision->why = dwell_balance_flow(table, packet, asks);
+	else
+		decision->why = dwell_balance_quoted(table, packet);
+	decision->real = packet->real;
+	decision->vip = packet->vip;
+	if (!packet->vip)
+		return decision->verdict = DWELL_VERDICT_PASS;
+	if (!packet->real)
+		return dwell_balance_drop(decision, DWELL_WHY_NO_BACKEND);
+	dwell_balance_forward(frame, table, packet, ingress, decision);
+	if (!asks && decision->verdict != DWELL_VERDICT_DROP)
+		dwell_balance_load(table->embedder, packet);
+	return decision->verdict;
+}
+
+/* Cuts and turns round what is too big, and says how big it may be. */
+static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu)
+{
+	const int head_4 = sizeof(struct dwell_ipv4) + sizeof(struct dwell_icmp_error);
+	const int head_6 = sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error);
+
+	if (version == 4)
+		return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_4) &&
+		       dwell_frame_grow(frame, head_4) &&
+		       dwell_too_big_4_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
+	return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_6) &&
+	       dwell_frame_grow(frame, head_6) &&
+	       dwell_too_big_6_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
+}
+
+/* True if a packet came of the connection of late, and its client has not said
+ * that it is over.
+ */
+static __always_inline int dwell_is_active(struct dwell_table *table, const struct dwell_seat *seat)
+{
+	__u32 limit = dwell_balance_config_of(table->embedder)->active_coarse, idle;
+
+	if (seat->head.close_reason || seat->head.flags & DWELL_HEAD_CLOSING)
+		return 0;
+	idle = dwell_now_coarse(table->clock) - seat->head.seen;
+	return dwell_is_future(idle) || idle <= limit;
+}
+
+#endif

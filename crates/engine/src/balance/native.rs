@@ -1,0 +1,144 @@
+//! The balancer's core run in user space.
+#![allow(unsafe_code)]
+
+use std::{net::IpAddr, ptr};
+
+use zerocopy::IntoBytes;
+
+use crate::{
+    abi,
+    balance::{Decision, Real, Vip, VipKey, to_core},
+    response::{Record, Watch},
+    table,
+};
+
+/// Bytes that a connection takes in the table, its share of a bucket left out.
+pub fn seat_bytes() -> u32 {
+    // SAFETY: a pure function.
+    unsafe { abi::dwell_seats_stride() }
+}
+
+/// Which bit of a [`abi::dwell_maybe`] says that an address may be a VIP.
+pub fn maybe_bit(address: IpAddr) -> usize {
+    // SAFETY: a pure function of its argument.
+    unsafe { abi::dwell_balance_maybe_bit(to_core(address)) as usize }
+}
+
+/// A balancer without a network: frames in, frames out. The same C steps run in
+/// the kernel. What VIPs and backends were sent is not counted.
+pub struct Balancer {
+    core: Box<abi::dwell_balancer>,
+    vips: Vec<abi::dwell_named_vip>,
+    reals: Vec<abi::dwell_real>,
+    tables: Vec<Vec<u32>>,
+    pointers: Vec<*const u32>,
+    /// Owned here, used through the pointers in `core`.
+    _memory: [Vec<u64>; 3],
+}
+
+impl Balancer {
+    /// Measures as `watch` says; its `max_flows` are the connections.
+    pub fn new(watch: &Watch, config: abi::dwell_balance_config) -> Balancer {
+        // SAFETY: a pure function.
+        let alias_stride = unsafe { abi::dwell_seats_alias_stride() as usize };
+        let program = watch.to_core();
+        let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
+        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_bucket>());
+        let places = watch.buckets() * abi::DWELL_WAYS;
+        let mut seats = table::zeroed(places, seat_bytes() as usize);
+        let core = Box::new(abi::dwell_balancer {
+            seats: abi::dwell_seats {
+                program,
+                aliases: aliases.as_mut_ptr().cast(),
+                buckets: buckets.as_mut_ptr().cast(),
+                seats: seats.as_mut_ptr().cast(),
+                ..Default::default()
+            },
+            config,
+            vips: ptr::null(),
+            reals: ptr::null(),
+            tables: ptr::null(),
+            ..Default::default()
+        });
+        Balancer {
+            core,
+            vips: Vec::new(),
+            reals: Vec::new(),
+            tables: Vec::new(),
+            pointers: Vec::new(),
+            _memory: [aliases, buckets, seats],
+        }
+    }
+
+    /// Sets a backend, by its number.
+    pub fn set_real(&mut self, number: u32, real: &Real) {
+        let at = number as usize;
+        self.reals
+            .resize(self.reals.len().max(at + 1), abi::dwell_real::default());
+        self.reals[at] = real.to_core();
+    }
+
+    /// Sets a VIP with its Maglev table: numbers of backends.
+    pub fn set_vip(&mut self, key: &VipKey, vip: &Vip, entries: &[u32]) {
+        let at = vip.number as usize;
+        self.tables
+            .resize(self.tables.len().max(at + 1), Vec::new());
+        self.tables[at] = entries.to_vec();
+        for (key, vip) in [
+            (key.to_core(), vip.to_core(entries.len() as u32)),
+            (key.to_core_icmp(), abi::dwell_vip::default()),
+        ] {
+            let named = abi::dwell_named_vip { key, vip };
+            match self
+                .vips
+                .iter_mut()
+                .find(|named| named.key.as_bytes() == key.as_bytes())
+            {
+                Some(known) => *known = named,
+                None => self.vips.push(named),
+            }
+        }
+    }
+
+    /// One frame that comes in at an interface; what was decided, and the frame as
+    /// it goes out or on. With `asks` nothing is remembered.
+    pub fn packet(
+        &mut self,
+        frame: &[u8],
+        ingress: u32,
+        time_ns: u64,
+        asks: bool,
+        mut emit: impl FnMut(Record),
+    ) -> (Decision, Vec<u8>) {
+        const HEADROOM: usize = abi::DWELL_BALANCE_HEADROOM as usize;
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend_from_slice(frame);
+        let (mut bytes, mut decision) = (frame.len() as u32, abi::dwell_decision::default());
+        self.pointers = self.tables.iter().map(|table| table.as_ptr()).collect();
+        self.core.vips = self.vips.as_ptr();
+        self.core.vip_count = self.vips.len() as u32;
+        self.core.reals = self.reals.as_ptr();
+        self.core.real_count = self.reals.len() as u32;
+        self.core.tables = self.pointers.as_ptr();
+        self.core.table_count = self.pointers.len() as u32;
+        // SAFETY: the frame has headroom before it and `bytes` behind that; each
+        // array is as long as its count, a table as its VIP says.
+        let begin = unsafe {
+            abi::dwell_balance_packet(
+                &mut *self.core,
+                buffer.as_mut_ptr().add(HEADROOM).cast(),
+                &mut bytes,
+                ingress,
+                time_ns,
+                asks.into(),
+                &mut decision,
+            )
+        } as usize;
+        for event in &self.core.seats.event[..self.core.seats.events as usize] {
+            let bytes = event.as_bytes();
+            emit(Record::from_kernel(bytes).expect("the core writes only its own events"));
+        }
+        let decision = Decision::from_core(&decision).expect("the core knows its own reasons");
+        (decision, buffer[begin..begin + bytes as usize].to_vec())
+    }
+}

@@ -1,0 +1,145 @@
+//! What became of packets, and why.
+
+use crate::{abi, rtt};
+
+macro_rules! whys {
+    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
+        /// Why a packet went where it went. Each packet has one.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum Why { $($(#[$doc])* $name = abi::$core,)* }
+
+        impl Why {
+            /// All of them.
+            pub const ALL: [Why; abi::DWELL_WHYS as usize] = [$(Why::$name,)*];
+
+            /// Its name in output.
+            pub fn name(self) -> &'static str {
+                match self { $(Why::$name => $label,)* }
+            }
+        }
+    };
+}
+
+whys! {
+    /// It is no IP, and passed on.
+    NotIp = DWELL_WHY_NOT_IP, "not-ip";
+    /// It is to nothing that is balanced, and passed on.
+    NotVip = DWELL_WHY_NOT_VIP, "not-vip";
+    /// Its connection is at this backend.
+    Connection = DWELL_WHY_CONNECTION, "connection";
+    /// The Maglev table chose; the connection is known from now on.
+    New = DWELL_WHY_NEW, "new";
+    /// The Maglev table chose for a connection that is not new, but not known.
+    Fallback = DWELL_WHY_FALLBACK, "fallback";
+    /// The Maglev table chose; the connection table has no place.
+    Full = DWELL_WHY_FULL, "table-full";
+    /// The Maglev table chose again, as the backend is down or gone.
+    Moved = DWELL_WHY_MOVED, "moved";
+    /// An ICMP error went where the packet that it quotes belongs.
+    Quoted = DWELL_WHY_QUOTED, "icmp-error";
+    /// A ping was answered.
+    Ping = DWELL_WHY_PING, "ping";
+    /// Too big for the way to the backend: the client was told so.
+    TooBig = DWELL_WHY_TOO_BIG, "too-big";
+    /// Dropped: its VIP has no backend.
+    NoBackend = DWELL_WHY_NO_BACKEND, "no-backend";
+    /// Dropped: the way to the backend is not known.
+    NoRoute = DWELL_WHY_NO_ROUTE, "no-route";
+    /// Dropped: it had no hop left.
+    Ttl = DWELL_WHY_TTL, "ttl";
+    /// Dropped: a fragment.
+    Fragment = DWELL_WHY_FRAGMENT, "fragment";
+    /// Dropped: cut off, or a length contradicts itself.
+    Malformed = DWELL_WHY_MALFORMED, "malformed";
+    /// Dropped: the driver left no room for outer headers.
+    NoRoom = DWELL_WHY_NO_ROOM, "no-room";
+}
+
+impl Why {
+    /// The reason of the core's number.
+    pub fn from_number(number: u32) -> Option<Why> {
+        Self::ALL.get(number as usize).copied()
+    }
+}
+
+/// What a packet met with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It goes on to the next program, or to this host.
+    Pass,
+    /// It is dropped.
+    Drop,
+    /// It goes out where it came in.
+    Send,
+    /// It goes out at another interface.
+    Redirect,
+}
+
+/// What was decided about a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// The backend's number, if one was chosen.
+    pub real: Option<u32>,
+    /// The VIP's number, if it is to one that is balanced.
+    pub vip: Option<u32>,
+    /// Why.
+    pub why: Why,
+    /// What it met with.
+    pub verdict: Verdict,
+    /// Where it goes out, if it does.
+    pub interface: Option<u32>,
+    /// Bytes of IP as it goes out.
+    pub size: u32,
+}
+
+impl Decision {
+    /// None if it is not of this build's core.
+    pub fn from_core(decision: &abi::dwell_decision) -> Option<Decision> {
+        let known = |number: u32| (number != 0).then_some(number);
+        Some(Decision {
+            real: known(decision.real),
+            vip: known(decision.vip),
+            why: Why::from_number(decision.why)?,
+            verdict: match decision.verdict {
+                abi::DWELL_VERDICT_PASS => Verdict::Pass,
+                abi::DWELL_VERDICT_DROP => Verdict::Drop,
+                abi::DWELL_VERDICT_SEND => Verdict::Send,
+                abi::DWELL_VERDICT_REDIRECT => Verdict::Redirect,
+                _ => return None,
+            },
+            interface: known(decision.interface),
+            size: decision.size,
+        })
+    }
+}
+
+/// What a balancer has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Of the connection table, and of measuring.
+    pub table: rtt::Counters,
+    whys: [u64; abi::DWELL_WHYS as usize],
+}
+
+impl Counters {
+    /// The counters of several CPUs as one.
+    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_balance_counters>) -> Counters {
+        let cpus: Vec<_> = cpus.into_iter().collect();
+        let mut whys = [0u64; abi::DWELL_WHYS as usize];
+        for cpu in &cpus {
+            for (sum, value) in whys.iter_mut().zip(cpu.why) {
+                *sum += value;
+            }
+        }
+        Counters {
+            table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)),
+            whys,
+        }
+    }
+
+    /// Packets that met with this.
+    pub fn get(&self, why: Why) -> u64 {
+        self.whys[why as usize]
+    }
+}

@@ -1,0 +1,14 @@
+//! Which backend gets how much: Maglev tables, and the policies that set weights.
+//!
+//! Definitions and formulas are in `docs/method/steering.md`. Time is in
+//! intervals, whose length the caller chooses: a [`Policy`] is told what was
+//! [`Seen`] of each backend in one, and sets the [`Share`]s for the next.
+
+mod intervals;
+mod latency;
+pub mod maglev;
+mod share;
+
+pub use intervals::{Backend, Intervals, IntervalsConfig};
+pub use latency::{LatencyConfig, LatencySteering};
+pub use share::{Latency, Maglev, Manual, OutOfRange, Policy, Seen, Share, Why};

@@ -1,0 +1,195 @@
+//! What is seen of a backend in an interval.
+
+use dwell_engine::{
+    response::{Estimate, Method, Reason, Truth},
+    steer::{Backend, Intervals, IntervalsConfig, Latency, Seen},
+};
+
+use crate::queues::record;
+
+fn estimate(response_ns: u64, batches: u64) -> Estimate {
+    Estimate {
+        method: Method::AckRuns,
+        truth: Truth::All,
+        response_ns: Some(response_ns),
+        ibg_ns: None,
+        batches,
+        confidence: 0.9,
+        reason: None,
+    }
+}
+
+fn backend(real: u32) -> Backend {
+    Backend {
+        real,
+        configured: 1.0,
+        active: 4,
+        is_usable: true,
+    }
+}
+
+fn intervals(min_connections: u32) -> Intervals {
+    let config = IntervalsConfig {
+        min_connections,
+        look_back: 3,
+        ..IntervalsConfig::default()
+    };
+    Intervals::new(config).unwrap()
+}
+
+#[test]
+fn a_connection_counts_by_its_responses_up_to_a_limit() {
+    let mut intervals = intervals(2);
+    // two epochs of one connection: 2 of 1000 ns and 2 of 3000 ns; and 1000 of
+    // 10000 ns on another, which count as 16
+    intervals.add(1, &record(1, 2), &estimate(1_000, 2));
+    intervals.add(1, &record(1, 2), &estimate(3_000, 2));
+    intervals.add(1, &record(2, 1_000), &estimate(10_000, 1_000));
+    let seen = intervals.end(&[backend(1)]);
+    // (4 · 2000 + 16 · 10000) / 20 = 8400; errors 4 · 6400 and 16 · 1600, both
+    // 25600: sqrt(2 · 25600² · 2/1) / 20
+    let latency = Latency {
+        mean_ns: 8_400,
+        error_ns: 2_560.0,
+        connections: 2,
+        samples: 3,
+        intervals: 1,
+    };
+    let expected = Seen {
+        real: 1,
+        configured: 1.0,
+        latency: Some(latency),
+        requests: 1_004,
+        active: 4,
+        is_usable: true,
+    };
+    assert_eq!(seen, [expected]);
+    assert_eq!(seen[0].freshness(), 251.0);
+}
+
+#[test]
+fn too_few_connections_are_no_latency_and_earlier_intervals_are_looked_back_on() {
+    let mut intervals = intervals(3);
+    let mut end = |add: &[(u32, u64)]| {
+        for (connection, ns) in add {
+            intervals.add(1, &record(*connection, 2), &estimate(*ns, 2));
+        }
+        let seen = intervals.end(&[backend(1)]);
+        seen[0]
+            .latency
+            .map(|l| (l.mean_ns, l.connections, l.intervals))
+    };
+    assert_eq!(end(&[(1, 100), (2, 200)]), None);
+    // the same connection again is no other one
+    assert_eq!(end(&[(2, 400)]), None);
+    // 100, (200 + 400) / 2 with twice as many responses, 900
+    assert_eq!(end(&[(3, 900)]), Some((400, 3, 3)));
+    // the first interval is out of sight
+    assert_eq!(end(&[]), None);
+    // enough by themselves: what was before does not count
+    assert_eq!(end(&[(4, 10), (5, 20), (6, 30), (7, 40)]), Some((25, 4, 1)));
+}
+
+#[test]
+fn what_is_not_to_be_believed_counts_as_requests_only() {
+    let mut intervals = intervals(2);
+    let doubted = Estimate {
+        reason: Some(Reason::ThinkTime),
+        ..estimate(5, 7)
+    };
+    for connection in 0..5 {
+        intervals.add(1, &record(connection, 3), &doubted);
+    }
+    let seen = intervals.end(&[backend(1)]);
+    assert_eq!((seen[0].latency, seen[0].requests), (None, 15));
+    // and requests are of one interval
+    assert_eq!(intervals.end(&[backend(1)])[0].requests, 0);
+}
+
+#[test]
+fn a_single_response_counts_unless_the_client_waits() {
+    let single = Estimate {
+        reason: Some(Reason::TooFew),
+        ..estimate(700, 1)
+    };
+    let mut intervals = intervals(2);
+    let mut end = |change: fn(&mut dwell_engine::abi::dwell_epoch), estimate: &Estimate| {
+        for connection in 0..3 {
+            let mut record = record(connection, 1);
+            change(&mut record.epoch);
+            intervals.add(1, &record, estimate);
+        }
+        let seen = intervals.end(&[backend(1)]);
+        // nothing of this interval is looked back on
+        for _ in 0..3 {
+            intervals.end(&[backend(1)]);
+        }
+        seen[0].latency.map(|latency| latency.mean_ns)
+    };
+    assert_eq!(end(|_| {}, &single), Some(700));
+    assert_eq!(end(|epoch| epoch.slow = 1, &single), None);
+    assert_eq!(end(|epoch| epoch.surplus = 1, &single), None);
+    let causal = Estimate {
+        truth: Truth::Causal,
+        ..single
+    };
+    assert_eq!(end(|_| {}, &causal), None);
+    let none = Estimate {
+        batches: 0,
+        response_ns: None,
+        ..single
+    };
+    assert_eq!(end(|_| {}, &none), None);
+}
+
+#[test]
+fn backends_are_told_apart_and_forgotten() {
+    let mut intervals = intervals(2);
+    for connection in 0..2 {
+        intervals.add(1, &record(connection, 2), &estimate(10, 2));
+        intervals.add(2, &record(connection, 2), &estimate(20, 2));
+    }
+    let seen = intervals.end(&[backend(2), backend(3)]);
+    let mean = |seen: &Seen| seen.latency.map(|latency| latency.mean_ns);
+    assert_eq!((seen[0].real, mean(&seen[0])), (2, Some(20)));
+    assert_eq!((seen[1].real, mean(&seen[1])), (3, None));
+    // 1 was not asked for
+    assert_eq!(mean(&intervals.end(&[backend(1)])[0]), None);
+    let idle = Backend {
+        active: 0,
+        ..backend(2)
+    };
+    assert_eq!(intervals.end(&[idle])[0].freshness(), 0.0);
+}
+
+#[test]
+fn numbers_have_ranges() {
+    let default = IntervalsConfig::default();
+    let wrong = [
+        (
+            "min_connections",
+            IntervalsConfig {
+                min_connections: 1,
+                ..default
+            },
+        ),
+        (
+            "look_back",
+            IntervalsConfig {
+                look_back: 0,
+                ..default
+            },
+        ),
+        (
+            "most_responses",
+            IntervalsConfig {
+                most_responses: 0,
+                ..default
+            },
+        ),
+    ];
+    for (name, config) in wrong {
+        assert_eq!(Intervals::new(config).err().unwrap().name, name);
+    }
+    assert!(Intervals::new(default).is_ok());
+}

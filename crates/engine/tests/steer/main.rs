@@ -1,0 +1,10 @@
+//! Maglev tables, latency steering in the open and in a closed loop, and what is
+//! seen of backends in an interval.
+
+#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+
+mod closed_loop;
+mod intervals;
+mod latency;
+mod maglev;
+mod queues;

@@ -1,0 +1,160 @@
+//! Maps of a balancer, as user space reads and writes them.
+
+use std::{
+    io::ErrorKind,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use dwell_engine::abi;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramInput, ProgramMut, libbpf_sys};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    Error,
+    error::io_error,
+    vantage::{failed, read_percpu},
+};
+
+/// What a map has under a key.
+pub(super) fn read<V: FromBytes + KnownLayout + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    key: &[u8],
+) -> Result<Option<V>, Error> {
+    let found = map
+        .lookup(key, MapFlags::ANY)
+        .map_err(failed("read", name))?;
+    Ok(found.and_then(|bytes| V::read_from_bytes(&bytes).ok()))
+}
+
+/// Writes it there.
+pub(super) fn write<V: IntoBytes + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    key: &[u8],
+    value: &V,
+) -> Result<(), Error> {
+    map.update(key, value.as_bytes(), MapFlags::ANY)
+        .map_err(failed("write", name))
+}
+
+/// Has nothing under a key, if there was something.
+pub(super) fn forget(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Result<(), Error> {
+    let gone = map.delete(key).map_err(failed("write", name));
+    match gone {
+        Err(Error::Map { io, .. }) if io.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Has all CPUs count from 0 again under an index.
+pub(super) fn zero_cpus(map: &dyn MapCore, name: &'static str, index: u32) -> Result<(), Error> {
+    let mut cpus = read_percpu(map, name, index)?;
+    cpus.iter_mut().for_each(|cpu| cpu.fill(0));
+    map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY)
+        .map_err(failed("write", name))
+}
+
+/// What all CPUs have under an index.
+pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    index: u32,
+) -> Result<Vec<V>, Error> {
+    let cpus = read_percpu(map, name, index)?;
+    Ok(cpus
+        .iter()
+        .filter_map(|bytes| V::read_from_prefix(bytes).ok())
+        .map(|(value, _)| value)
+        .collect())
+}
+
+/// Keys and values of the map of VIPs, those for ICMP too.
+pub(super) fn vips(map: &dyn MapCore) -> Result<Vec<(abi::dwell_vip_key, abi::dwell_vip)>, Error> {
+    let mut found = Vec::new();
+    for key in map.keys() {
+        let Some(vip) = read(map, "vips", &key)? else {
+            continue;
+        };
+        if let Ok(key) = abi::dwell_vip_key::read_from_bytes(&key) {
+            found.push((key, vip));
+        }
+    }
+    Ok(found)
+}
+
+/// A Maglev table that is not in use yet. Numbers of backends, 16 a chunk.
+pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
+    let chunks = entries.len().div_ceil(abi::DWELL_CHUNK as usize).max(1) as u32;
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        map_flags: libbpf_sys::BPF_F_INNER_MAP,
+        ..Default::default()
+    };
+    let map = MapHandle::create(
+        MapType::Array,
+        Some("maglev"),
+        4,
+        size_of::<abi::dwell_chunk>() as u32,
+        chunks,
+        &options,
+    )
+    .map_err(failed("make", "maglev"))?;
+    let keys: Vec<u8> = (0..chunks).flat_map(u32::to_ne_bytes).collect();
+    let mut values: Vec<u32> = entries.to_vec();
+    values.resize((chunks * abi::DWELL_CHUNK) as usize, 0);
+    map.update_batch(
+        &keys,
+        values.as_bytes(),
+        chunks,
+        MapFlags::ANY,
+        MapFlags::ANY,
+    )
+    .map_err(failed("write", "maglev"))?;
+    Ok(map)
+}
+
+/// Each has a file descriptor until it is in use.
+pub(super) const SWAPPED_AT_ONCE: usize = 256;
+
+/// Swaps tables in, by the numbers of their VIPs. An update on its own waits until
+/// no CPU uses what was there; a batch does so once.
+pub(super) fn swap(tables: &dyn MapCore, made: &[(u32, MapHandle)]) -> Result<(), Error> {
+    if made.is_empty() {
+        return Ok(());
+    }
+    let fd = |table: &MapHandle| table.as_fd().as_raw_fd().to_ne_bytes();
+    let keys: Vec<u8> = made.iter().flat_map(|(vip, _)| vip.to_ne_bytes()).collect();
+    let fds: Vec<u8> = made.iter().flat_map(|(_, table)| fd(table)).collect();
+    let count = made.len() as u32;
+    let batch = tables.update_batch(&keys, &fds, count, MapFlags::ANY, MapFlags::ANY);
+    if batch.is_ok() {
+        return Ok(());
+    }
+    // kernels before 5.19 know no batch of tables
+    made.iter().try_for_each(|(vip, table)| {
+        tables
+            .update(&vip.to_ne_bytes(), &fd(table), MapFlags::ANY)
+            .map_err(failed("write", "tables"))
+    })
+}
+
+/// XDP's verdict of a packet that goes on (linux/bpf.h).
+pub(super) const XDP_PASS: u32 = 2;
+
+/// Bytes that outer headers may add to a frame, and some more.
+const GROWTH: usize = 256;
+
+/// Runs an XDP program over a frame; its verdict, and the frame after it.
+pub(super) fn run_xdp(program: &ProgramMut<'_>, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
+    let mut out = vec![0; frame.len() + GROWTH];
+    let ran = program
+        .test_run(ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..Default::default()
+        })
+        .map_err(|error| Error::Run(io_error(&error)))?;
+    let frame = ran.data.map_or_else(Vec::new, |data| data.to_vec());
+    Ok((ran.return_value, frame))
+}

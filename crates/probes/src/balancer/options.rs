@@ -1,0 +1,172 @@
+//! What a data plane is loaded with, and how large that makes it.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use dwell_engine::{
+    abi, balance,
+    response::{Config, Key, Watch},
+};
+
+use crate::{Chain, vantage::jiffy_ns};
+
+/// What to load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaneOptions {
+    /// Connections that the table has places for; rounded up to a power of two.
+    /// Each takes less than 384 bytes. It is full a little earlier; connections
+    /// that find no place go where the Maglev table says.
+    pub max_connections: u32,
+    /// Numbers of VIPs: 1 to this.
+    pub max_vips: u32,
+    /// Numbers of backends: 1 to this, below 2^24.
+    pub max_reals: u32,
+    /// A connection without a packet for so long makes room for others.
+    pub idle_timeout: Duration,
+    /// A connection without a packet for so long is not active.
+    pub active_timeout: Duration,
+    /// How response latency is estimated.
+    pub response: Config,
+    /// Seeds the choice of a backend: the same on all balancers of a VIP.
+    pub hash_seed: u64,
+    /// Seeds the connection table, so that nobody can aim at a place of it; 0 has one
+    /// drawn. What is taken over keeps its own.
+    pub table_seed: u64,
+    /// Source of outer IPv4 headers: the upper 16 bits; the others vary by flow.
+    pub outer_v4: Ipv4Addr,
+    /// Source of outer IPv6 headers: the upper 64 bits.
+    pub outer_v6: Ipv6Addr,
+    /// Be called by another's XDP program, instead of attaching one.
+    pub chain: Option<Chain>,
+}
+
+impl Default for PlaneOptions {
+    fn default() -> PlaneOptions {
+        PlaneOptions {
+            max_connections: 1 << 20,
+            max_vips: 1024,
+            max_reals: 16_384,
+            idle_timeout: Duration::from_secs(300),
+            active_timeout: Duration::from_secs(1),
+            response: Config::default(),
+            hash_seed: 0x6477_656c_6c6c_6221,
+            table_seed: 0,
+            outer_v4: Ipv4Addr::new(172, 16, 0, 0),
+            outer_v6: Ipv6Addr::new(0x0100, 0, 0, 0, 0, 0, 0, 0),
+            chain: None,
+        }
+    }
+}
+
+impl PlaneOptions {
+    /// Buckets of the connection table: a power of two.
+    pub(super) fn buckets(&self) -> u32 {
+        let places = self.max_connections.clamp(64, 1 << 24).next_power_of_two();
+        places / abi::DWELL_WAYS
+    }
+
+    /// With a seed of the connection table, drawn if there is none.
+    pub(super) fn seeded(&self) -> PlaneOptions {
+        let drawn = RandomState::new().hash_one(std::process::id()) | 1;
+        let table_seed = match self.table_seed {
+            0 => drawn,
+            seed => seed,
+        };
+        PlaneOptions {
+            table_seed,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn program(&self) -> abi::dwell_response_program {
+        let watch = Watch {
+            config: self.response.clone(),
+            key: Key::FiveTuple,
+            idle_timeout_ns: self.idle_timeout.as_nanos().try_into().unwrap_or(u64::MAX),
+            seed: self.table_seed,
+            ..Watch::default()
+        };
+        let mut program = watch.to_core();
+        program.table.bucket_mask = self.buckets() - 1;
+        program.jiffy_ns = jiffy_ns();
+        program.stores_in_order = cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into();
+        let next = self.chain.as_ref().and_then(|chain| chain.next);
+        program.chain_next = next.map_or(0, |next| next.saturating_add(1));
+        program
+    }
+
+    pub(super) fn config(&self) -> abi::dwell_balance_config {
+        balance::config(
+            self.hash_seed,
+            self.outer_v4,
+            self.outer_v6,
+            self.active_timeout,
+        )
+    }
+
+    /// Epochs of all connections may end at once: the sweep stops for them to be
+    /// read. Connections and this of a million take less than 400 MB.
+    pub(super) fn ring_bytes(&self) -> u32 {
+        let event_bytes = size_of::<abi::dwell_response_event>() as u32;
+        (self.max_connections / 4)
+            .saturating_mul(event_bytes)
+            .clamp(1 << 22, 1 << 24)
+            .next_power_of_two()
+    }
+
+    /// What pinned maps must be like to be gone on with, but for the seed.
+    pub(super) fn layout(&self) -> abi::dwell_balance_layout {
+        abi::dwell_balance_layout {
+            layout: abi::DWELL_BALANCE_LAYOUT,
+            seat_bytes: balance::seat_bytes(),
+            table_seed: self.table_seed,
+            estimator: self.program().response.estimator.into(),
+            chain_slot: self.chain.as_ref().map_or(0, |chain| chain.slot + 1),
+        }
+    }
+
+    /// Entries of each map that has a size.
+    pub(super) fn entries(&self, map: &str) -> Option<u32> {
+        Some(match map {
+            "buckets" => self.buckets(),
+            "seats" => self.buckets() * abi::DWELL_WAYS,
+            "events" => self.ring_bytes(),
+            // a number may have several keys, and each address has one for ICMP
+            "vips" => self.max_vips.saturating_mul(4),
+            "tables" | "vip_counts" => self.max_vips + 1,
+            "reals" | "real_counts" | "actives" => self.max_reals + 1,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_connections_take_less_than_400_megabytes() {
+        let options = PlaneOptions::default();
+        let entries = |map: &str| u64::from(options.entries(map).unwrap_or_default());
+        let bytes = entries("buckets") * 16
+            + entries("seats") * u64::from(balance::seat_bytes())
+            + entries("events");
+        assert!(entries("seats") >= 1_000_000);
+        assert!((300_000_000..400_000_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn seeds_are_drawn_unless_they_are_given() {
+        let drawn = || PlaneOptions::default().seeded().table_seed;
+        assert_ne!(drawn(), 0);
+        assert_ne!(drawn(), drawn());
+        let given = PlaneOptions {
+            table_seed: 7,
+            ..PlaneOptions::default()
+        };
+        assert_eq!(given.seeded().table_seed, 7);
+    }
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The balancer at XDP. */
+#include "hook_xdp.bpf.h"
+
+#include "balancer.bpf.h"
+
+/* What `ask` found, and what it is told: where the packet comes in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_decision);
+	__uint(max_entries, 1);
+} answer SEC(".maps");
+
+static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int asks,
+				    struct dwell_decision *decision)
+{
+	struct dwell_clock clock = {};
+	struct dwell_table table = {&program.table, 0, &clock};
+	struct dwell_balance_counters *counted;
+	struct dwell_packet packet = {};
+	__u32 zero = 0, verdict;
+
+	counted = bpf_map_lookup_elem(&counters, &zero);
+	if (!counted)
+		return DWELL_VERDICT_PASS;
+	table.counters = &counted->table;
+	packet.wire_bytes = dwell_context_wire_bytes(xdp);
+	packet.segments = 1;
+	verdict = dwell_balance(xdp, &table, &packet, ingress, asks, decision);
+	if (asks)
+		return verdict;
+	counted->table.value[DWELL_SEEN_PACKETS]++;
+	counted->table.value[DWELL_SEEN_BYTES] += packet.wire_bytes;
+	if (decision->why < DWELL_WHYS)
+		counted->why[decision->why]++;
+	return verdict;
+}
+
+static __always_inline int action_of(__u32 verdict, __u32 interface)
+{
+	switch (verdict) {
+	case DWELL_VERDICT_SEND:
+		return XDP_TX;
+	case DWELL_VERDICT_REDIRECT:
+		return bpf_redirect(interface, 0);
+	case DWELL_VERDICT_DROP:
+		return XDP_DROP;
+	}
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int balance_xdp(struct xdp_md *xdp)
+{
+	struct dwell_decision decision = {};
+	__u32 verdict = handle(xdp, xdp->ingress_ifindex, 0, &decision);
+
+	return action_of(verdict, decision.interface);
+}
+
+/* The array of the program that calls this one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} chain SEC(".maps");
+
+/* A program of its own, as being able to make tail calls costs each run. */
+SEC("xdp")
+int balance_xdp_chained(struct xdp_md *xdp)
+{
+	struct dwell_decision decision = {};
+	__u32 verdict = handle(xdp, xdp->ingress_ifindex, 0, &decision);
+
+	if (verdict == DWELL_VERDICT_PASS && program.chain_next)
+		bpf_tail_call(xdp, &chain, program.chain_next - 1);
+	return action_of(verdict, decision.interface);
+}
+
+/* What would become of a packet. Run by user space alone; it changes nothing. */
+SEC("xdp")
+int ask(struct xdp_md *xdp)
+{
+	struct dwell_decision *answered, decision = {};
+	__u32 zero = 0;
+
+	answered = bpf_map_lookup_elem(&answer, &zero);
+	if (!answered)
+		return XDP_ABORTED;
+	handle(xdp, answered->interface, 1, &decision);
+	*answered = decision;
+	return XDP_PASS;
+}
+
+static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index, __u32 reason)
+{
+	struct dwell_bucket *bucket;
+
+	dwell_seat_sweep(table, index, reason);
+	bucket = dwell_bucket_at(table->embedder, index);
+	if (!bucket || !bucket->tags)
+		return;
+	for (__u32 way = 0; way < DWELL_WAYS; way++) {
+		struct dwell_seat *seat;
+		__u64 *active;
+		__u32 real;
+
+		if (!(bucket->tags >> 16 * way & 0xffff))
+			continue;
+		seat = dwell_seat_at(table->embedder, index * DWELL_WAYS + way);
+		if (!seat)
+			continue;
+		real = seat->real;
+		active = bpf_map_lookup_elem(&actives, &real);
+		/* all of them in the upper half, those that are active in the lower */
+		if (active)
+			*active += 1ULL << 32 | dwell_is_active(table, seat);
+	}
+}
+
+#include "sweep.bpf.h"

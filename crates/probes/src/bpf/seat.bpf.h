@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A flow table whose flows the estimator of response latency steps: its maps, and
+ * the core's steps over them. Included after frame.bpf.h and after `program`, the
+ * `struct dwell_response_program` that it is configured by.
+ */
+/* Global, so that the verifier walks each once. */
+#define DWELL_RESPONSE_OUTLINED
+int auto_complete(struct dwell_auto_state *state, __u32 tick);
+int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
+#define dwell_complete(state, config, tick) auto_complete(state, tick)
+#define dwell_request(state, config, now_ns, progress) auto_request(state, now_ns, progress)
+
+#define DWELL_STORES_IN_ORDER program.stores_in_order
+#include "seat.h"
+
+#define DWELL_TABLE program.table
+#include "table.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_seat);
+	__uint(max_entries, 1);
+} seats SEC(".maps");
+
+/* From connection IDs to flows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct dwell_alias);
+	__uint(max_entries, 1);
+} aliases SEC(".maps");
+
+/* Where a record is made before it is copied into the ring buffer: one for
+ * packets, one for the sweep, which a packet may interrupt.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_response_event);
+	__uint(max_entries, 2);
+} scratch SEC(".maps");
+
+static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
+{
+	return bpf_map_lookup_elem(&seats, &place);
+}
+
+static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
+{
+	return bpf_map_lookup_elem(&aliases, &index);
+}
+
+static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)
+{
+	__u32 which = table->embedder == DWELL_SWEEPS;
+
+	return bpf_map_lookup_elem(&scratch, &which);
+}
+
+/* Readers come by on a timer, as for rtt. */
+static __always_inline void dwell_seat_emit(struct dwell_table *table,
+					    struct dwell_response_event *record)
+{
+	/* only pirate has modes: more than half of the record */
+	__u32 bytes = program.response.estimator == DWELL_ESTIMATE_PIRATE
+			      ? sizeof(*record)
+			      : offsetof(struct dwell_response_event, epoch.mode);
+
+	if (bpf_ringbuf_output(&events, record, bytes, BPF_RB_NO_WAKEUP))
+		dwell_table_count(table, DWELL_EVENTS_LOST);
+}
+
+static __always_inline const struct dwell_response_program *dwell_seat_program(
+	struct dwell_table *table)
+{
+	return &program;
+}
+
+__noinline int auto_complete(struct dwell_auto_state *state, __u32 tick)
+{
+	if (state)
+		dwell_complete_in(state, &program.response, tick);
+	return 0;
+}
+
+__noinline int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress)
+{
+	if (state)
+		dwell_request_in(state, &program.response, now_ns, progress);
+	return 0;
+}
+
+__noinline int response_step(struct dwell_seat *seat, const struct dwell_arrival *arrival,
+			     struct dwell_response_event *record)
+{
+	if (!seat || !arrival || !record)
+		return 0;
+	return dwell_response_step(&seat->state, &program.response, arrival, &record->epoch);
+}
+
+__noinline int response_end(struct dwell_seat *seat, __u64 now_ns,
+			    struct dwell_response_event *record)
+{
+	if (!seat || !record)
+		return 0;
+	return dwell_response_end(&seat->state, &program.response, now_ns, &record->epoch);
+}
+
+static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
+					      const struct dwell_arrival *arrival,
+					      struct dwell_response_event *record)
+{
+	return response_step(seat, arrival, record);
+}
+
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
+					    __u64 now_ns, struct dwell_response_event *record)
+{
+	return response_end(seat, now_ns, record);
+}

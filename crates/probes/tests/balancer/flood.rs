@@ -1,0 +1,113 @@
+//! A flood of SYNs beside connections, in the native core: time is an argument there.
+
+use std::time::Duration;
+
+use dwell_engine::{
+    balance::{Balancer, Why, config},
+    response::{Key, Watch},
+};
+use dwell_probes::balancer::{Forward, NextHop, PlaneOptions, Proto, Real, Vip, VipKey};
+
+use crate::{
+    options,
+    packets::{Client, OUR_MAC, REAL_MAC, address, v4},
+};
+
+const MS: u64 = 1_000_000;
+/// Of the connection table.
+const PLACES: u32 = 4096;
+
+fn balancer() -> Balancer {
+    let options: PlaneOptions = options();
+    let watch = Watch {
+        key: Key::FiveTuple,
+        max_flows: PLACES * 4 / 5,
+        ..Watch::default()
+    };
+    let config = config(
+        options.hash_seed,
+        options.outer_v4,
+        options.outer_v6,
+        Duration::from_secs(1),
+    );
+    let mut balancer = Balancer::new(&watch, config);
+    for number in 1..=2 {
+        balancer.set_real(
+            number,
+            &Real {
+                address: address("10.0.0.5"),
+                next_hop: Some(NextHop {
+                    interface: 70 + number,
+                    destination: REAL_MAC,
+                    source: OUR_MAC,
+                    mtu: 1500,
+                }),
+                forward: Forward::L2,
+                gue_port: 6080,
+                down: false,
+            },
+        );
+    }
+    balancer
+}
+
+fn lead_to(balancer: &mut Balancer, real: u32) {
+    let key = VipKey {
+        address: v4().dst,
+        proto: Proto::Tcp,
+        port: Some(80),
+    };
+    let vip = Vip {
+        number: 1,
+        measured: true,
+        ..Vip::default()
+    };
+    balancer.set_vip(&key, &vip, &[real; 7]);
+}
+
+#[test]
+fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
+    let mut balancer = balancer();
+    lead_to(&mut balancer, 1);
+    let mut records = 0;
+    let mut pass = |balancer: &mut Balancer, frame: &[u8], time_ns| {
+        let (decision, _) = balancer.packet(frame, 1, time_ns, false, |_| records += 1);
+        (decision.real, decision.why)
+    };
+    // One has asked, the other only begun: a browser that connects beforehand.
+    let known: Vec<Client> = (1..=50).map(|port| Client { port, ..v4() }).collect();
+    let begun: Vec<Client> = (101..=150).map(|port| Client { port, ..v4() }).collect();
+    for client in &known {
+        for frame in [client.syn(), client.data(0), client.data(9), client.data(0)] {
+            pass(&mut balancer, &frame, MS);
+        }
+    }
+    for client in &begun {
+        for frame in [client.syn(), client.data(0)] {
+            pass(&mut balancer, &frame, MS);
+        }
+    }
+    lead_to(&mut balancer, 2);
+    // More than there are places, for 12 s: a third as many a second, each sent three times.
+    let mut full = 0;
+    for flow in 0..4 * PLACES {
+        let port = 1000 + (flow % 60_000) as u16;
+        let client = Client {
+            port,
+            src: address(&format!("192.0.2.{}", 1 + flow / 60_000)),
+            ..v4()
+        };
+        let at_ns = 2000 * MS + u64::from(flow) * 3000 * MS / u64::from(PLACES);
+        for again in 0..3 {
+            let (_, why) = pass(&mut balancer, &client.syn(), at_ns + again * 300 * MS);
+            full += u32::from(why == Why::Full);
+        }
+    }
+    assert!(full < 3 * PLACES, "half-open flows make room: {full}");
+    for client in known.iter().chain(&begun) {
+        let port = client.port;
+        let told = pass(&mut balancer, &client.data(9), 15_000 * MS);
+        assert_eq!(told, (Some(1), Why::Connection), "{port}");
+    }
+    assert!(records <= 100, "the flood has told {records} epochs");
+}

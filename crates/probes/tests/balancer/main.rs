@@ -1,0 +1,153 @@
+//! The balancer's data plane.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unsafe_code, reason = "BPF programs by their instructions")]
+
+mod fixtures;
+mod flood;
+mod packets;
+mod parity;
+mod pins;
+mod star;
+mod tables;
+
+use std::io::{Read, Write};
+
+use dwell_probes::{
+    Interface,
+    balancer::{Forward, Plane, PlaneOptions, Proto, Real, Vip, VipKey, Why},
+};
+use star::{PORT, Star, VIP, address, ask};
+
+fn options() -> PlaneOptions {
+    PlaneOptions {
+        max_connections: 1024,
+        max_vips: 4,
+        max_reals: 16,
+        ..PlaneOptions::default()
+    }
+}
+
+const WEB: VipKey = VipKey {
+    address: std::net::IpAddr::V4(VIP),
+    proto: Proto::Tcp,
+    port: Some(PORT),
+};
+
+fn web() -> Vip {
+    Vip {
+        number: 1,
+        measured: true,
+        ..Vip::default()
+    }
+}
+
+#[test]
+fn root_a_connection_stays_while_the_table_changes() {
+    if !star::may_run() {
+        return;
+    }
+    let mut star = Star::new(2);
+    star.let_xdp_send();
+    star.serve();
+    star.balancer.enter(|| in_the_balancer(&star)).unwrap();
+}
+
+/// A server, counted from 0, whose packets go there as they are.
+fn backend(star: &Star, server: usize) -> Real {
+    Real {
+        address: address(server + 3).into(),
+        next_hop: Some(star.hop(server)),
+        forward: Forward::L2,
+        gue_port: 6080,
+        down: false,
+    }
+}
+
+/// Tells it of the VIP and the servers, without a table.
+fn tell(plane: &mut Plane, star: &Star, forward: Forward) {
+    for server in [0, 1] {
+        let real = Real {
+            forward,
+            ..backend(star, server)
+        };
+        plane.set_real(server as u32 + 1, &real).unwrap();
+    }
+    plane.set_vip(&WEB, &web()).unwrap();
+}
+
+/// Uploads through tunnels, whose ends are XDP programs of the servers.
+#[test]
+fn root_tunnels_end_at_the_backends() {
+    if !star::may_run() {
+        return;
+    }
+    for forward in [Forward::Ipip, Forward::Gue] {
+        let mut star = Star::new(2);
+        star.let_xdp_send();
+        star.end_tunnels(6080);
+        star.serve();
+        let upload = |plane: &mut Plane, server: u8| {
+            plane.set_table(1, &[u32::from(server) + 1; 31]).unwrap();
+            let mut stream = star.connect().unwrap();
+            assert_eq!(ask(&mut stream).unwrap(), server);
+            // more than one segment: the client's MTU has room for outer headers
+            stream.write_all(&[7; 20_000]).unwrap();
+            let mut answers = vec![0; 20_000];
+            stream.read_exact(&mut answers).unwrap();
+            assert!(answers.iter().all(|answer| *answer == server));
+        };
+        star.balancer
+            .enter(|| {
+                let mut plane = Plane::load(&options()).unwrap();
+                tell(&mut plane, &star, forward);
+                plane.attach(&Interface::find("eth0").unwrap()).unwrap();
+                upload(&mut plane, 0);
+                upload(&mut plane, 1);
+                let counters = plane.counters().unwrap();
+                assert_eq!(counters.get(Why::TooBig), 0, "{counters:?}");
+                let hop = Plane::next_hop(address(3).into()).unwrap();
+                assert_eq!(hop, star.hop(0));
+                assert!(Plane::next_hop("192.0.2.1".parse().unwrap()).is_err());
+            })
+            .unwrap();
+    }
+}
+
+fn in_the_balancer(star: &Star) {
+    let mut plane = Plane::load(&options()).unwrap();
+    tell(&mut plane, star, Forward::L2);
+    plane.set_table(1, &[1; 251]).unwrap();
+    plane.attach(&Interface::find("eth0").unwrap()).unwrap();
+
+    let mut first = star.connect().unwrap();
+    assert_eq!(ask(&mut first).unwrap(), 0);
+    plane.set_table(1, &[2; 13]).unwrap();
+    let mut second = star.connect().unwrap();
+    for _ in 0..20 {
+        assert_eq!(ask(&mut first).unwrap(), 0);
+        assert_eq!(ask(&mut second).unwrap(), 1);
+    }
+    let counters = plane.counters().unwrap();
+    assert_eq!(counters.get(Why::New), 2, "{counters:?}");
+    assert!(counters.get(Why::Connection) >= 40, "{counters:?}");
+    assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
+    let loads = plane.load_of_reals().unwrap();
+    assert_eq!([loads[1].opened, loads[2].opened], [1, 1]);
+    assert!(loads[1].packets > 20 && loads[1].bytes > 20 * 41);
+    assert_eq!(plane.load_of_vips().unwrap()[1].opened, 2);
+
+    // epochs end a second after they began, or with the sweep
+    let mut packets = [0; 3];
+    while packets[1] < 20 || packets[2] < 20 {
+        plane
+            .sweep(|record| {
+                assert_eq!(record.vip, 1);
+                packets[record.real as usize] += record.epoch.packets;
+            })
+            .unwrap();
+        // all that it found was handed on: nothing else comes
+        plane.drain(|record| panic!("{record:?}")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}

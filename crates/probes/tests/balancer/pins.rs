@@ -1,0 +1,362 @@
+//! A data plane that goes on without its process.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+};
+
+use dwell_probes::{
+    Chain, Error, Interface,
+    balancer::{Forward, Plane, PlaneOptions, Proto, Real, Taken, Vip, VipKey, Why},
+};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+use crate::{
+    backend, options,
+    star::{self, PORT, Star, VIP, ask},
+    tell,
+};
+
+/// A folder of bpffs that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Option<Folder> {
+        let path = PathBuf::from(format!(
+            "/sys/fs/bpf/dwell-test-{name}-{}",
+            std::process::id()
+        ));
+        match fs::create_dir(&path) {
+            Ok(()) => Some(Folder(path)),
+            Err(why) => {
+                eprintln!("skipped: no folder {}: {why}", path.display());
+                None
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        fs::read_dir(&self.0).map_or(true, |mut entries| entries.next().is_none())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = Plane::detach_at(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends a sender, whatever happens to the test.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+const DATAGRAMS: VipKey = VipKey {
+    address: std::net::IpAddr::V4(VIP),
+    proto: Proto::Udp,
+    port: Some(PORT),
+};
+
+#[test]
+fn root_a_data_plane_goes_on_and_is_taken_over() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("over") else {
+        return;
+    };
+    let mut star = Star::new(2);
+    star.let_xdp_send();
+    star.serve();
+    star.serve_datagrams();
+    let path = folder.0.join("plane");
+    star.balancer.enter(|| goes_on(&star, &path)).unwrap();
+    assert!(folder.is_empty());
+}
+
+type Told = (Vec<(VipKey, Vip)>, Vec<(u32, Real)>);
+
+/// VIPs and backends that there are.
+fn told(plane: &Plane) -> Told {
+    let vips = plane.vips().map(|(key, vip)| (*key, *vip));
+    let reals = plane.reals().map(|(number, real)| (number, *real));
+    (vips.collect(), reals.collect())
+}
+
+fn create_options() -> libbpf_sys::bpf_map_create_opts {
+    libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    }
+}
+
+fn goes_on(star: &Star, path: &Path) {
+    let interface = Interface::find("eth0").unwrap();
+    let run = |options: &PlaneOptions| Plane::run_at(options, &interface, path).unwrap();
+
+    let (mut plane, taken) = run(&options());
+    assert_eq!(taken, Taken::New);
+    tell(&mut plane, star, Forward::L2);
+    let vip = Vip {
+        number: 2,
+        ..Vip::default()
+    };
+    plane.set_vip(&DATAGRAMS, &vip).unwrap();
+    plane.set_table(2, &[2; 3]).unwrap();
+    plane.set_table(1, &[1; 251]).unwrap();
+    let mut stream = star.connect().unwrap();
+    assert_eq!(ask(&mut stream).unwrap(), 0);
+    let known = told(&plane);
+
+    // who is second is turned away, here and at another folder
+    let second = Plane::run_at(&options(), &interface, path).err();
+    assert!(matches!(second, Some(Error::Pin { .. })), "{second:?}");
+    let elsewhere = path.with_file_name("other");
+    let second = Plane::run_at(&options(), &interface, &elsewhere).err();
+    let Some(Error::Attach { remedy, .. }) = second else {
+        panic!("{second:?}")
+    };
+    assert!(remedy.contains("another XDP program"), "{remedy}");
+    assert!(!Plane::detach_at(&elsewhere).unwrap());
+    let in_use = Plane::detach_at(path).err();
+    assert!(matches!(in_use, Some(Error::Pin { .. })), "{in_use:?}");
+
+    drop(plane);
+    assert_eq!(ask(&mut stream).unwrap(), 0);
+    let (plane, taken) = run(&options());
+    assert_eq!(taken, Taken::Over);
+    assert_eq!(told(&plane), known);
+    drop(plane);
+
+    let larger = PlaneOptions {
+        max_connections: 4096,
+        ..options()
+    };
+    // datagrams that nobody would send again
+    let (rounds, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let socket = star.datagrams();
+        let sender = scope.spawn(|| {
+            let socket = socket;
+            while !done.load(Ordering::Relaxed) {
+                socket.send(&[7]).unwrap();
+                let mut answer = [0];
+                socket.recv(&mut answer).unwrap();
+                assert_eq!(answer, [1]);
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let end = End(&done);
+        for _ in 0..5 {
+            let (mut plane, taken) = run(&options());
+            assert_eq!(taken, Taken::Over);
+            // established connections do not ask for the new table
+            plane.set_table(1, &[2; 251]).unwrap();
+            assert_eq!(ask(&mut stream).unwrap(), 0);
+            let before = rounds.load(Ordering::Relaxed);
+            while rounds.load(Ordering::Relaxed) < before + 100 && !sender.is_finished() {
+                thread::yield_now();
+            }
+            assert!(!sender.is_finished(), "a datagram was lost");
+        }
+        // other sizes: connections go where the tables say, and never nowhere
+        let (mut plane, _) = run(&options());
+        plane.set_table(1, &[1; 251]).unwrap();
+        drop(plane);
+        for (round, options) in (1..).zip([&larger, &options(), &larger]) {
+            let (mut plane, taken) = run(options);
+            let Taken::Anew { why } = taken else {
+                panic!("{taken:?}")
+            };
+            assert!(why.contains("connections"), "{why}");
+            assert_eq!(told(&plane), known);
+            assert_eq!(ask(&mut stream).unwrap(), 0);
+            let counters = plane.counters().unwrap();
+            assert_eq!(counters.get(Why::Fallback), round);
+            assert!(plane.load_of_vips().unwrap()[1].opened > round);
+            assert!(plane.load_of_reals().unwrap()[1].opened > round);
+            let before = rounds.load(Ordering::Relaxed);
+            while rounds.load(Ordering::Relaxed) < before + 100 && !sender.is_finished() {
+                thread::yield_now();
+            }
+            assert!(!sender.is_finished(), "a datagram was lost");
+        }
+        drop(end);
+        sender.join().unwrap();
+    });
+
+    // a process that was killed as it unpinned
+    fs::remove_file(path.join("vips")).unwrap();
+    let (plane, taken) = run(&larger);
+    assert!(
+        matches!(&taken, Taken::Anew { why } if why.contains("whole")),
+        "{taken:?}"
+    );
+    drop(plane);
+    // a map of another build
+    fs::remove_file(path.join("reals")).unwrap();
+    let sizes = create_options();
+    let mut other = MapHandle::create(MapType::Array, Some("reals"), 4, 8, 17, &sizes).unwrap();
+    other.pin(path.join("reals")).unwrap();
+    let (plane, taken) = run(&larger);
+    assert!(
+        matches!(&taken, Taken::Anew { why } if why.contains("version")),
+        "{taken:?}"
+    );
+    assert_eq!(plane.vips().count(), 0);
+    drop(plane);
+
+    assert!(Plane::detach_at(path).unwrap());
+    assert!(!Plane::detach_at(path).unwrap());
+    let mut plane = Plane::load(&options()).unwrap();
+    plane.attach(&interface).unwrap();
+    assert_eq!(plane.vips().count(), 0);
+}
+
+#[test]
+fn root_latencies_that_nobody_read_are_not_those_of_now() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("stale") else {
+        return;
+    };
+    let mut star = Star::new(2);
+    star.let_xdp_send();
+    star.serve();
+    let path = folder.0.join("plane");
+    star.balancer.enter(|| stays_behind(&star, &path)).unwrap();
+}
+
+fn stays_behind(star: &Star, path: &Path) {
+    let interface = Interface::find("eth0").unwrap();
+    let (mut plane, _) = Plane::run_at(&options(), &interface, path).unwrap();
+    tell(&mut plane, star, Forward::L2);
+    // a move ends the epoch: its record is left in the ring buffer
+    let leave = |plane: &mut Plane, moved: u64| {
+        plane.set_real(1, &backend(star, 0)).unwrap();
+        plane.set_table(1, &[1; 251]).unwrap();
+        let mut stream = star.connect().unwrap();
+        for _ in 0..20 {
+            assert_eq!(ask(&mut stream).unwrap(), 0);
+        }
+        plane.set_table(1, &[2; 251]).unwrap();
+        plane.remove_real(1).unwrap();
+        stream.write_all(&[7]).unwrap();
+        while plane.counters().unwrap().get(Why::Moved) < moved {
+            thread::yield_now();
+        }
+    };
+    leave(&mut plane, 1);
+    drop(plane);
+    let (mut plane, taken) = Plane::run_at(&options(), &interface, path).unwrap();
+    assert_eq!(taken, Taken::Over);
+    let mut records = 0;
+    plane.drain(|_| records += 1).unwrap();
+    assert_eq!(records, 0);
+    // what comes from now on is handed on
+    leave(&mut plane, 2);
+    plane.drain(|_| records += 1).unwrap();
+    assert!(records > 0);
+}
+
+#[test]
+fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("chained") else {
+        return;
+    };
+    let array = folder.0.join("slots");
+    let sizes = create_options();
+    let mut slots = MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &sizes).unwrap();
+    slots.pin(&array).unwrap();
+    let in_slot = || {
+        slots
+            .lookup(&1u32.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+    };
+    let chained = PlaneOptions {
+        chain: Some(Chain {
+            map: array.clone(),
+            slot: 1,
+            next: None,
+        }),
+        ..options()
+    };
+    let path = folder.0.join("plane");
+    let interface = Interface::find("lo").unwrap();
+    let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
+    assert_eq!(taken, Taken::New);
+    let first = in_slot();
+    assert!(first.is_some());
+    drop(plane);
+    assert_eq!(in_slot(), first);
+    let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
+    assert_eq!(taken, Taken::Over);
+    assert!(in_slot().is_some() && in_slot() != first);
+    drop(plane);
+    // not in the slot of somebody else's program
+    let second = Plane::run_at(&chained, &interface, &folder.0.join("second")).err();
+    assert!(matches!(second, Some(Error::Chain { .. })), "{second:?}");
+    // a process that was killed before what runs was pinned for good
+    let unfinished = || fs::rename(path.join("program"), path.join("next-program")).unwrap();
+    unfinished();
+    let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
+    assert_eq!(taken, Taken::Over);
+    drop(plane);
+    unfinished();
+    assert!(Plane::detach_at(&path).unwrap());
+    assert_eq!(in_slot(), None);
+
+    // an array of the same slots is another's
+    let other = folder.0.join("other");
+    let mut others = MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &sizes).unwrap();
+    others.pin(&other).unwrap();
+    let there = PlaneOptions {
+        chain: Some(Chain {
+            map: other.clone(),
+            slot: 1,
+            next: None,
+        }),
+        ..options()
+    };
+    drop(Plane::run_at(&there, &interface, &folder.0.join("theirs")).unwrap());
+    let theirs = || {
+        others
+            .lookup(&1u32.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+    };
+    let before = theirs();
+    drop(Plane::run_at(&chained, &interface, &path).unwrap());
+    let taken = Plane::run_at(&there, &interface, &path).err();
+    assert!(matches!(taken, Some(Error::Chain { .. })), "{taken:?}");
+    assert_eq!(theirs(), before);
+    assert!(Plane::detach_at(&folder.0.join("theirs")).unwrap());
+    fs::remove_file(&other).unwrap();
+    fs::remove_file(&array).unwrap();
+}
+
+#[test]
+fn root_pins_are_in_bpffs_or_nowhere() {
+    if !star::may_run() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("dwell-test-{}", std::process::id()));
+    let interface = Interface::find("lo").unwrap();
+    let failed = Plane::run_at(&options(), &interface, &folder).err();
+    let _ = fs::remove_dir(&folder);
+    let message = failed.unwrap().to_string();
+    assert!(message.contains("mount -t bpf"), "{message}");
+}

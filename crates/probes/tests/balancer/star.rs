@@ -1,0 +1,269 @@
+//! A client, a balancer and backends on one segment. Backends have the VIP on
+//! their loopback device and answer the client straight back.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    process::Command,
+    sync::mpsc::Sender,
+    thread,
+    time::Duration,
+};
+
+use dwell_lab::Namespace;
+use dwell_probes::{
+    Interface,
+    balancer::{Decap, NextHop},
+};
+use libbpf_rs::libbpf_sys;
+
+pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub const PORT: u16 = 80;
+
+pub struct Star {
+    pub client: Namespace,
+    pub balancer: Namespace,
+    pub servers: Vec<Namespace>,
+    // held until the end
+    _switch: Namespace,
+    _programs: Vec<OwnedFd>,
+    _ends: Vec<Sender<()>>,
+}
+
+fn ip(namespace: &Namespace, arguments: &str) {
+    run(namespace, "ip", arguments);
+}
+
+fn run(namespace: &Namespace, program: &str, arguments: &str) {
+    let done = namespace
+        .command(program)
+        .args(arguments.split(' '))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{program} {arguments}: {done:?}");
+}
+
+fn set(namespace: &Namespace, key: &str, value: &str) {
+    let path = format!("/proc/sys/{key}");
+    namespace
+        .enter(|| std::fs::write(&path, value).unwrap())
+        .unwrap();
+}
+
+/// Address of the host of a number: 1 the client, 2 the balancer, servers from 3 on.
+pub fn address(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 79, 0, host as u8)
+}
+
+fn mac(host: usize) -> [u8; 6] {
+    [2, 0, 0, 79, 0, host as u8]
+}
+
+impl Star {
+    /// With so many servers; none where namespaces cannot be made.
+    pub fn new(servers: usize) -> Star {
+        let create = |name: &str| Namespace::create(&format!("lb-{name}")).unwrap();
+        let star = Star {
+            client: create("client"),
+            balancer: create("balancer"),
+            servers: (0..servers).map(|at| create(&format!("s{at}"))).collect(),
+            _switch: create("switch"),
+            _programs: Vec::new(),
+            _ends: Vec::new(),
+        };
+        ip(&star._switch, "link add bridge0 type bridge");
+        ip(&star._switch, "link set bridge0 up");
+        for (host, namespace) in star.hosts() {
+            let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
+            ip(
+                &star._switch,
+                &format!(
+                    "link add port{host} type veth peer name eth0 address {octets} netns {}",
+                    namespace.name()
+                ),
+            );
+            ip(
+                &star._switch,
+                &format!("link set port{host} master bridge0 up"),
+            );
+            ip(
+                namespace,
+                &format!("addr add {}/24 dev eth0", address(host)),
+            );
+            ip(namespace, "link set eth0 up");
+            // XDP knows nothing of checksums that are left to the device
+            run(namespace, "ethtool", "-K eth0 tx off");
+            set(namespace, "net/ipv4/conf/all/rp_filter", "0");
+            set(namespace, "net/ipv4/conf/eth0/rp_filter", "0");
+        }
+        ip(&star.client, &format!("route add {VIP} via {}", address(2)));
+        for server in &star.servers {
+            ip(server, &format!("addr add {VIP}/32 dev lo"));
+        }
+        star
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = (usize, &Namespace)> {
+        [&self.client, &self.balancer]
+            .into_iter()
+            .chain(&self.servers)
+            .enumerate()
+            .map(|(at, namespace)| (at + 1, namespace))
+    }
+
+    /// What XDP sends back through a veth arrives only if the peer has a program.
+    pub fn let_xdp_send(&mut self) {
+        let fds = self._switch.enter(|| pass("port2")).unwrap();
+        self._programs.extend(fds);
+    }
+
+    /// Each server takes packets out of tunnels to its address. Clients' packets
+    /// leave room for the outer headers.
+    pub fn end_tunnels(&mut self, gue_port: u16) {
+        ip(&self.client, "link set eth0 mtu 1440");
+        for (at, server) in self.servers.iter().enumerate() {
+            let (ready, started) = std::sync::mpsc::channel();
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            server.spawn_thread(move || {
+                let mut decap = Decap::load(&[address(at + 3).into()], gue_port).unwrap();
+                decap.attach(&Interface::find("eth0").unwrap()).unwrap();
+                ready.send(()).unwrap();
+                let _ = ends.recv();
+            });
+            started.recv().unwrap();
+            self._ends.push(end);
+        }
+        // the balancer must know the servers' addresses to tell the next hop
+        for host in 3..3 + self.servers.len() {
+            let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
+            let entry = format!("neigh replace {} lladdr {octets} dev eth0", address(host));
+            ip(&self.balancer, &entry);
+        }
+    }
+
+    /// Each server answers each datagram with its own number.
+    pub fn serve_datagrams(&self) {
+        for (number, server) in (0u8..).zip(&self.servers) {
+            let (ready, started) = std::sync::mpsc::channel();
+            server.spawn_thread(move || {
+                let socket = UdpSocket::bind((VIP, PORT)).unwrap();
+                ready.send(()).unwrap();
+                let mut byte = [0; 8];
+                while let Ok((bytes, client)) = socket.recv_from(&mut byte) {
+                    byte[0] = number;
+                    let _ = socket.send_to(&byte[..bytes], client);
+                }
+            });
+            started.recv().unwrap();
+        }
+    }
+
+    /// A socket of the client's, which sends to the VIP.
+    pub fn datagrams(&self) -> UdpSocket {
+        self.client
+            .enter(|| {
+                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                socket.connect((VIP, PORT)).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(2)))
+                    .unwrap();
+                socket
+            })
+            .unwrap()
+    }
+
+    /// The way from the balancer to a server, counted from 0.
+    pub fn hop(&self, server: usize) -> NextHop {
+        NextHop {
+            interface: self.index("eth0"),
+            destination: mac(server + 3),
+            source: mac(2),
+            mtu: 1500,
+        }
+    }
+
+    fn index(&self, name: &str) -> u32 {
+        self.balancer
+            .enter(|| nix::net::if_::if_nametoindex(name).unwrap())
+            .unwrap()
+    }
+
+    /// Each server answers each byte with its own number.
+    pub fn serve(&self) {
+        for (number, server) in (0u8..).zip(&self.servers) {
+            let (ready, started) = std::sync::mpsc::channel();
+            server.spawn_thread(move || {
+                let listener = TcpListener::bind((VIP, PORT)).unwrap();
+                ready.send(()).unwrap();
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    thread::spawn(move || {
+                        let mut byte = [0];
+                        while stream.read_exact(&mut byte).is_ok() {
+                            let _ = stream.write_all(&[number]);
+                        }
+                    });
+                }
+            });
+            started.recv().unwrap();
+        }
+    }
+
+    /// A connection of the client's.
+    pub fn connect(&self) -> std::io::Result<TcpStream> {
+        let to = SocketAddr::new(IpAddr::V4(VIP), PORT);
+        self.client
+            .enter(|| {
+                let stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
+                stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            })
+            .unwrap()
+    }
+}
+
+/// One request; the number of the server that answered.
+pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
+    let mut byte = [7];
+    stream.write_all(&byte)?;
+    stream.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+/// An XDP program that lets all pass, at a device; it goes with its link.
+fn pass(device: &str) -> [OwnedFd; 2] {
+    // r0 = XDP_PASS; exit
+    let instructions = [2u64 << 32 | 0xb7, 0x95];
+    // SAFETY: the instructions are valid for their length, and copied.
+    let program = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"pass".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr().cast(),
+            instructions.len() as u64,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(program >= 0, "{}", std::io::Error::last_os_error());
+    let index = nix::net::if_::if_nametoindex(device).unwrap();
+    // SAFETY: the program's descriptor is open.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(program, index as i32, libbpf_sys::BPF_XDP, std::ptr::null())
+    };
+    assert!(link >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: descriptors that nobody else has.
+    [program, link].map(|fd| unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) })
+}
+
+/// True if this process may do all that these tests do; says so if not.
+pub fn may_run() -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    let has_tools = Command::new("ethtool").arg("--version").output().is_ok();
+    if !is_root || !has_tools {
+        eprintln!("skipped: it needs root, and ethtool");
+    }
+    is_root && has_tools
+}
