@@ -68,8 +68,10 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/stack
 	$(SUDO) target/release/clock
 	$(SUDO) target/release/socket
+	$(SUDO) target/release/balancer
 	$(SUDO) target/release/dwell lab socket --time 6s
 	$(SUDO) target/release/dwell lab socket video
+	$(SUDO) target/release/dwell lab lb --runs 3
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

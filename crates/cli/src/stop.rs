@@ -26,8 +26,17 @@ pub struct Stop {
 impl Stop {
     /// Listens for signals; ends by itself after `duration`, if there is one.
     pub fn listen(duration: Option<Duration>) -> Result<Stop, Failure> {
+        Stop::listen_for(&[SIGHUP, SIGINT, SIGTERM], duration)
+    }
+
+    /// The same where SIGHUP means something else.
+    pub fn listen_but_for_hangup(duration: Option<Duration>) -> Result<Stop, Failure> {
+        Stop::listen_for(&[SIGINT, SIGTERM], duration)
+    }
+
+    fn listen_for(signals: &[i32], duration: Option<Duration>) -> Result<Stop, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
+        for signal in signals.iter().copied() {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(|error| Failure::new(Exit::Host, error))?;

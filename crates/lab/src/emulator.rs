@@ -131,7 +131,7 @@ fn emulate_until(
 }
 
 /// Asks for the scheduling that keeps wake-ups on time; a thread that may not have it is only less exact.
-fn become_realtime() -> bool {
+pub(crate) fn become_realtime() -> bool {
     let _ = set_timerslack(1);
     let thread = nix::unistd::gettid().to_string();
     run(

@@ -8,6 +8,7 @@
 //! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
 //! removes what a killed one left ([`list`]).
 
+pub mod balancer;
 mod chart;
 mod console;
 pub mod demo;

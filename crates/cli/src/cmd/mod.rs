@@ -4,6 +4,7 @@ mod agent;
 mod collect;
 mod doctor;
 mod lab;
+mod lb;
 mod report;
 mod response;
 mod rtt;
@@ -26,6 +27,7 @@ pub enum Verb {
     Agent(Box<agent::Args>),
     Collect(Box<collect::Args>),
     Report(report::Args),
+    Lb(Box<lb::Args>),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -41,6 +43,7 @@ impl Verb {
             Verb::Agent(args) => agent::run(&args),
             Verb::Collect(args) => collect::run(&args),
             Verb::Report(args) => report::run(&args),
+            Verb::Lb(args) => lb::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         };

@@ -55,6 +55,11 @@ fn lab_socket_tools_help() {
 }
 
 #[test]
+fn lab_lb_help() {
+    insta::assert_snapshot!(help(&["lab", "lb", "--help"]));
+}
+
+#[test]
 fn response_help() {
     insta::assert_snapshot!(help(&["response", "--help"]));
 }

@@ -11,6 +11,7 @@ mod fleet;
 mod formats;
 mod help;
 mod lab;
+mod lab_lb;
 mod lab_socket;
 mod lab_stack;
 mod live_devices;

@@ -9,7 +9,7 @@ mod cost;
 mod cross;
 mod http3;
 mod pace;
-mod random;
+pub(crate) mod random;
 pub mod report;
 mod stage;
 pub mod third_party;

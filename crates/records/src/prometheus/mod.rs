@@ -11,6 +11,7 @@
 //! time, while ours come counted: from the kernel's counters as totals, and
 //! from its histograms as buckets.
 
+mod balancer;
 mod exposition;
 mod fleet;
 mod response;
@@ -21,6 +22,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+pub use balancer::{BalancerMetric, BalancerSample};
 use dwell_engine::{
     histogram::Histogram,
     measure::Method,
@@ -65,6 +67,7 @@ pub struct Metrics {
 #[derive(Debug, Clone, Default)]
 struct State {
     rtt: BTreeMap<GroupLabels, Histogram>,
+    balancer: balancer::Balancer,
     response: response::Responses,
     fleet: fleet::Fleet,
     counters: Option<Counters>,
@@ -175,6 +178,7 @@ impl Metrics {
         text.sample("dwell_build_info", &[("version", &self.version)], 1);
         write_rtt(&state.rtt, &mut text);
         state.response.write(&mut text);
+        state.balancer.write(&mut text);
         state.fleet.write(&mut text);
         if let Some(counters) = &state.counters {
             write_counters(counters, &mut text);

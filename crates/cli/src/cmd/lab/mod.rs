@@ -1,5 +1,6 @@
 //! `dwell lab`: hosts made of network namespaces, with links of known delay.
 
+mod lb;
 mod load;
 mod response;
 mod socket;
@@ -41,6 +42,7 @@ Examples:
                                             the same, and how near `dwell response` comes
   sudo dwell lab stack bulk                 where the time goes from socket to socket
   sudo dwell lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
+  sudo dwell lab lb tail                    tail latencies with and without steering by latency
   sudo dwell lab list
   sudo dwell lab down")]
 pub struct Args {
@@ -70,6 +72,7 @@ enum Verb {
     Response(Box<response::Response>),
     Stack(stack::Stack),
     Socket(socket::Socket),
+    Lb(lb::Lb),
     /// Be an end of a flow
     #[command(hide = true)]
     SocketEnd {
@@ -157,6 +160,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Verb::Response(response) => response::run(response),
         Verb::Stack(stack) => stack::run(stack),
         Verb::Socket(socket) => socket::run(socket),
+        Verb::Lb(lb) => lb::run(lb),
         Verb::SocketEnd { config } => {
             run_end(config)?;
             Ok(Exit::Done)

@@ -71,7 +71,7 @@ enum Verb {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     Text,
     Jsonl,
 }
@@ -262,7 +262,11 @@ impl Bench<'_> {
 
 impl Format {
     /// An object in jsonl, the text else.
-    fn print(self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(super) fn print(
+        self,
+        object: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
         let line = match self {
             Format::Text => text(),
             Format::Jsonl => serde_json::to_string(object)
@@ -272,7 +276,7 @@ impl Format {
     }
 
     /// Only in text.
-    fn say(self, text: &str) -> Result<(), Failure> {
+    pub(super) fn say(self, text: &str) -> Result<(), Failure> {
         match self {
             Format::Text => say(text).map(drop),
             Format::Jsonl => Ok(()),
@@ -306,14 +310,14 @@ fn queue(queue: &QueueStatistics) -> String {
 }
 
 /// What must hold, and whether it does. `None`: that is not known.
-struct Check {
-    holds: Option<bool>,
-    what: String,
+pub(super) struct Check {
+    pub(super) holds: Option<bool>,
+    pub(super) what: String,
 }
 
 impl Check {
     /// Status 1 if one fails, 4 if that is not known of one.
-    fn exit(checks: &[Check]) -> Exit {
+    pub(super) fn exit(checks: &[Check]) -> Exit {
         if checks.iter().any(|check| check.holds == Some(false)) {
             Exit::False
         } else if checks.iter().any(|check| check.holds.is_none()) {
@@ -323,7 +327,7 @@ impl Check {
         }
     }
 
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let verdict = match self.holds {
             Some(true) => "ok   ",
             Some(false) => "FAILS",
@@ -349,7 +353,7 @@ fn percent(share: Option<f64>) -> String {
 }
 
 /// Of what is known. `None` if nothing is.
-fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+pub(super) fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let known: Vec<f64> = values.into_iter().flatten().collect();
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }

@@ -1,0 +1,261 @@
+//! What is planned becomes what runs: all of it, or nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Instant,
+};
+
+use dwell_probes::balancer::{Forward as Way, Proto, Real, Vip as PlaneVip, VipKey as PlaneKey};
+
+use super::{
+    Balancer, ControlError,
+    saved::{self, Saved},
+    vip::VipRun,
+};
+use crate::{
+    config::{Forward, Protocol, Vip, VipKey},
+    health::Target,
+    plan::{self, Phase, Plan},
+};
+
+impl Balancer {
+    /// Gives the kernel what is planned. Backends come first, then tables, then VIPs, then what ends:
+    /// nothing refers to what is not there. If the kernel refuses something, all is as before.
+    ///
+    /// `weights` are those of a process before this one, by number.
+    pub(super) fn apply(
+        &mut self,
+        wanted: Vec<Vip>,
+        planned: Plan,
+        weights: &BTreeMap<u32, f64>,
+    ) -> Result<(), ControlError> {
+        let targets = targets(&wanted, &planned)?;
+        let addresses: Vec<IpAddr> = planned
+            .next
+            .reals
+            .values()
+            .map(|real| real.address)
+            .collect();
+        self.neighbours.set(addresses);
+        let mut runs = self.runs(&wanted, &planned, weights)?;
+        if let Err(error) = self.give(&planned, &mut runs) {
+            self.undo(&planned);
+            return Err(error);
+        }
+        let mut before: BTreeMap<VipKey, VipRun> =
+            self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
+        for run in &mut runs {
+            if let Some(before) = before.remove(&run.vip.key) {
+                run.remember(before);
+            }
+        }
+        self.vips = runs;
+        self.state = planned.next;
+        self.places = self
+            .vips
+            .iter()
+            .enumerate()
+            .flat_map(|(vip, run)| {
+                run.backends
+                    .iter()
+                    .enumerate()
+                    .map(move |(at, run)| (run.real, (vip, at)))
+            })
+            .collect();
+        let reals = &self.state.reals;
+        let leaves = |real: &u32| {
+            reals
+                .get(real)
+                .is_some_and(|real| real.phase == Phase::Leaving)
+        };
+        self.quiet.retain(|real, _| leaves(real));
+        self.health.set(targets);
+        self.config.vips = wanted;
+        Ok(())
+    }
+
+    /// What will run, from what runs.
+    fn runs(
+        &self,
+        wanted: &[Vip],
+        planned: &Plan,
+        weights: &BTreeMap<u32, f64>,
+    ) -> Result<Vec<VipRun>, ControlError> {
+        let before: BTreeMap<VipKey, &VipRun> =
+            self.vips.iter().map(|run| (run.vip.key, run)).collect();
+        let runs = wanted
+            .iter()
+            .zip(&planned.numbers)
+            .map(|(vip, (number, reals))| {
+                let is_draining = |real: &u32| {
+                    let real = planned.next.reals.get(real);
+                    real.is_some_and(|real| real.phase == Phase::Draining)
+                };
+                let reals: Vec<_> = reals
+                    .iter()
+                    .map(|real| (*real, is_draining(real)))
+                    .collect();
+                let was = before.get(&vip.key).copied();
+                let weight_of = |real| weights.get(&real).copied();
+                VipRun::become_of(was, *number, vip.clone(), &reals, weight_of).map_err(|error| {
+                    ControlError::Policy {
+                        vip: vip.name.clone(),
+                        error,
+                    }
+                })
+            });
+        runs.collect()
+    }
+
+    fn give(&mut self, planned: &Plan, runs: &mut [VipRun]) -> Result<(), ControlError> {
+        let down: BTreeSet<u32> = runs
+            .iter()
+            .filter(|run| !run.all_down)
+            .flat_map(|run| &run.backends)
+            .filter(|run| run.health.is_down())
+            .map(|run| run.real)
+            .collect();
+        let there: BTreeMap<u32, Real> = self
+            .plane
+            .reals()
+            .map(|(number, real)| (number, *real))
+            .collect();
+        for (number, real) in &planned.next.reals {
+            let real = self.real(real, down.contains(number));
+            if there.get(number) != Some(&real) {
+                self.plane.set_real(*number, &real)?;
+            }
+        }
+        let (ramp, now) = (self.config.checking.ramp, Instant::now());
+        let mut changed = Vec::new();
+        for (at, run) in runs.iter_mut().enumerate() {
+            for backend in &mut run.backends {
+                backend.is_reachable = self.last_hops.contains_key(&backend.backend.address);
+            }
+            if run.build(ramp, now) {
+                changed.push(at);
+            }
+        }
+        let tables = changed
+            .into_iter()
+            .map(|at| (runs[at].number, runs[at].table.as_slice()));
+        self.plane.set_tables(&tables.collect::<Vec<_>>())?;
+        for run in runs {
+            self.plane
+                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip))?;
+        }
+        for (number, key) in &planned.gone_vips {
+            self.plane.remove_vip(&to_plane(key))?;
+            self.plane.clear_table(*number)?;
+        }
+        Ok(())
+    }
+
+    /// As it was before a plan that failed. What was new and is not referred to does no harm.
+    fn undo(&mut self, planned: &Plan) {
+        for run in &self.vips {
+            // The kernel has just refused something: what it refuses now cannot be helped.
+            let _ = self
+                .plane
+                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip));
+            let _ = self.plane.set_table(run.number, &run.table);
+        }
+        for number in &planned.new_vips {
+            if let Some(key) = planned.next.vips.get(number) {
+                let _ = self.plane.remove_vip(&to_plane(key));
+            }
+        }
+        for number in &planned.new_reals {
+            let _ = self.plane.remove_real(*number);
+        }
+        let addresses = self.state.reals.values().map(|real| real.address);
+        self.neighbours.set(addresses.collect());
+    }
+
+    /// A backend as the kernel takes it.
+    pub(super) fn real(&self, real: &plan::Real, is_down: bool) -> Real {
+        let (forward, gue_port) = match real.forward {
+            Forward::L2 => (Way::L2, 0),
+            Forward::Ipip => (Way::Ipip, 0),
+            Forward::Gue(port) => (Way::Gue, port),
+        };
+        Real {
+            address: real.address,
+            next_hop: self.last_hops.get(&real.address).copied(),
+            forward,
+            gue_port,
+            down: is_down,
+        }
+    }
+
+    /// Tells the kernel what has become of a backend.
+    pub(super) fn refresh(&mut self, number: u32) -> Result<(), ControlError> {
+        let Some(real) = self.state.reals.get(&number) else {
+            return Ok(());
+        };
+        // Where all are down, all are kept.
+        let is_down = self.places.get(&number).is_some_and(|(vip, at)| {
+            let run = &self.vips[*vip];
+            run.backends[*at].health.is_down() && !run.all_down
+        });
+        let real = self.real(real, is_down);
+        self.plane.set_real(number, &real)?;
+        Ok(())
+    }
+
+    /// Keeps what the next process needs. That it cannot be kept costs that one its weights, no more.
+    pub(super) fn save(&self) {
+        let backends = self.vips.iter().flat_map(|run| &run.backends);
+        let saved = Saved {
+            state: self.state.clone(),
+            weights: backends.map(|run| (run.real, run.share.weight)).collect(),
+        };
+        let _ = saved::write(&self.config.socket, &saved);
+    }
+}
+
+fn targets(wanted: &[Vip], planned: &Plan) -> Result<Vec<Target>, ControlError> {
+    let mut targets = Vec::new();
+    for (vip, (_, reals)) in wanted.iter().zip(&planned.numbers) {
+        let Some(check) = vip.check.clone().map(Arc::new) else {
+            continue;
+        };
+        // Prepared once a VIP, not for each backend.
+        let mut first: Option<Target> = None;
+        for (backend, real) in vip.backends.iter().zip(reals) {
+            let target = match &first {
+                Some(first) => Target {
+                    real: *real,
+                    address: backend.address,
+                    ..first.clone()
+                },
+                None => Target::new(*real, backend.address, Arc::clone(&check))?,
+            };
+            first.get_or_insert_with(|| target.clone());
+            targets.push(target);
+        }
+    }
+    Ok(targets)
+}
+
+pub(super) fn to_plane(key: &VipKey) -> PlaneKey {
+    PlaneKey {
+        address: key.address,
+        proto: match key.protocol {
+            Protocol::Tcp => Proto::Tcp,
+            Protocol::Udp => Proto::Udp,
+        },
+        port: key.port,
+    }
+}
+
+fn flags(number: u32, vip: &Vip) -> PlaneVip {
+    PlaneVip {
+        number,
+        measured: vip.measure,
+        is_quic: vip.quic,
+        by_source: vip.by_source,
+    }
+}

@@ -1,0 +1,293 @@
+//! What a configuration means, and what is said of a wrong one.
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+
+use std::{path::Path, time::Duration};
+
+use dwell_balancer::config::{Config, Forward, Kind, PolicyName, Protocol};
+
+const GOOD: &str = r#"
+interface = "eth0"
+
+[[vip]]
+name = "web"
+address = "192.0.2.10"
+port = 443
+forward = "ipip"
+
+[[vip.backend]]
+address = "10.0.0.2"
+"#;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("lb.toml")).map_err(|error| error.to_string())
+}
+
+/// The good one with something in the place of something.
+fn with(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    let text = GOOD.replacen(from, to, 1);
+    parse(&text).expect_err(&text)
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!(config.interface, "eth0");
+    assert_eq!(config.pin, Path::new("/sys/fs/bpf/dwell/lb-eth0"));
+    assert_eq!(config.socket, Path::new("/run/dwell/lb.sock"));
+    assert_eq!(config.interval, Duration::from_secs(1));
+    assert_eq!(config.limits.connections, 1_000_000);
+    assert_eq!(config.metrics, None);
+    let vip = &config.vips[0];
+    assert_eq!(vip.key.to_string(), "192.0.2.10:443/tcp");
+    assert_eq!(
+        (vip.policy, vip.forward),
+        (PolicyName::Maglev, Forward::Ipip)
+    );
+    assert_eq!(
+        (vip.table_size, vip.measure, vip.by_source),
+        (65_537, false, false)
+    );
+    assert_eq!(vip.check, None);
+    assert_eq!(vip.latency.steering.alpha_high, 1.5);
+    assert_eq!(vip.latency.steering.alpha_low, 1.2);
+    assert_eq!(vip.latency.steering.k, 3);
+    let backend = &vip.backends[0];
+    assert_eq!((backend.name.as_str(), backend.weight), ("10.0.0.2", 1.0));
+}
+
+#[test]
+fn what_is_written_holds_and_a_vip_overrides_the_latency_of_all() {
+    let config = parse(
+        r#"
+        interface = "eth1"
+        interval = "500ms"
+        hash_seed = 0x10
+        [limits]
+        connections = 5_000
+        [health]
+        ramp = "3s"
+        [latency]
+        k = 5
+        cap = 0.25
+        [[vip]]
+        name = "dns"
+        address = "2001:db8::53"
+        protocol = "udp"
+        port = "any"
+        policy = "latency"
+        forward = "gue"
+        gue_port = 9000
+        hash = "source"
+        table_size = 127
+        latency.k = 2
+        health = { kind = "udp", port = 53, send = "x", interval = "1s", timeout = "200ms", rise = 3, fall = 1 }
+        backend = [ { address = "10.0.0.2", name = "a", weight = 2 }, { address = "2001:db8::2", weight = 0.5 } ]
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.interval, Duration::from_millis(500));
+    assert_eq!((config.hash_seed, config.limits.connections), (16, 5000));
+    assert_eq!(config.checking.ramp, Duration::from_secs(3));
+    let vip = &config.vips[0];
+    assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/udp");
+    assert_eq!(vip.key.protocol, Protocol::Udp);
+    assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
+    assert!(vip.measure, "latency cannot do without");
+    assert_eq!(
+        (vip.latency.steering.k, vip.latency.steering.cap),
+        (2, 0.25)
+    );
+    let check = vip.check.as_ref().unwrap();
+    assert_eq!(check.kind, Kind::Udp { send: "x".into() });
+    assert_eq!((check.port, check.rise, check.fall), (53, 3, 1));
+    assert_eq!(check.timeout, Duration::from_millis(200));
+    assert_eq!(
+        (vip.backends[0].name.as_str(), vip.backends[0].weight),
+        ("a", 2.0)
+    );
+    assert_eq!(vip.backends[1].weight, 0.5);
+}
+
+#[test]
+fn faults_of_single_keys() {
+    let mut said = Vec::new();
+    for (from, to) in [
+        ("interface = \"eth0\"", ""),
+        ("interface = \"eth0\"", "interface = 0"),
+        ("interface = \"eth0\"", "interface = \"\""),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nintervall = \"1s\"",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nfrobnicate = 1",
+        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = 1"),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\ninterval = \"soon\"",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\ninterval = \"1ms\"",
+        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nlimits = 5"),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nlimits.connections = 2",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nlimits.connections = 1.5",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nmetrics.listen = \"here\"",
+        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics = {}"),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nchain = \"/sys/fs/bpf/slots\"",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nlatency.alpha_low = 2",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\nlatency.floor = 0",
+        ),
+        (
+            "interface = \"eth0\"",
+            "interface = \"eth0\"\ntunnel.source4 = \"10.0.0.0/16\"",
+        ),
+        ("name = \"web\"", ""),
+        ("name = \"web\"", "name = \"a b\""),
+        ("\"192.0.2.10\"", "\"www.example.com\""),
+        ("\"192.0.2.10\"", "\"0.0.0.0\""),
+        ("\"192.0.2.10\"", "\"224.0.0.1\""),
+        ("\"192.0.2.10\"", "\"::1\""),
+        ("\"192.0.2.10\"", "\"::ffff:192.0.2.10\""),
+        ("port = 443", ""),
+        ("port = 443", "port = 0"),
+        ("port = 443", "port = \"all\""),
+        ("port = 443", "port = 443\nprotocol = \"sctp\""),
+        ("port = 443", "port = 443\npolicy = \"fastest\""),
+        (
+            "port = 443",
+            "port = 443\npolicy = \"latency\"\nmeasure = false",
+        ),
+        ("port = 443", "port = 443\nquic = true"),
+        ("port = 443", "port = 443\ntable_size = 65536"),
+        ("port = 443", "port = 443\ntable_size = 2"),
+        ("port = 443", "port = 443\nhash = \"client\""),
+        ("forward = \"ipip\"", ""),
+        ("forward = \"ipip\"", "forward = \"nat\""),
+        ("address = \"10.0.0.2\"", ""),
+        (
+            "address = \"10.0.0.2\"",
+            "address = \"10.0.0.2\"\nweight = -1",
+        ),
+        (
+            "address = \"10.0.0.2\"",
+            "address = \"10.0.0.2\"\nweight = \"heavy\"",
+        ),
+        ("[[vip.backend]]", "[vip.backend]"),
+        ("[[vip]]", "[[vip]"),
+    ] {
+        said.push(format!("{to:?}\n    {}", with(from, to)));
+    }
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn faults_of_checks() {
+    let mut said = Vec::new();
+    for health in [
+        "{}",
+        "{ kind = \"smtp\" }",
+        "{ kind = \"tcp\", interval = \"1s\", timeout = \"2s\" }",
+        "{ kind = \"tcp\", rise = 0 }",
+        "{ kind = \"http\", path = \"health\" }",
+        "{ kind = \"http\", status = 700 }",
+        "{ kind = \"http\", host = \"a b\" }",
+        "{ kind = \"tcp\", path = \"/\" }",
+        "{ kind = \"https\" }",
+        "{ kind = \"https\", ca = \"nowhere.pem\" }",
+        "{ kind = \"https\", ca = \"ca.pem\", any_certificate = true }",
+        "{ kind = \"https\", any_certificate = true, tls_name = \"a b\" }",
+    ] {
+        let health = format!("port = 443\nhealth = {health}");
+        said.push(format!("{health:?}\n    {}", with("port = 443", &health)));
+    }
+    let any = "port = \"any\"\nhealth = { kind = \"tcp\" }";
+    said.push(format!("{any:?}\n    {}", with("port = 443", any)));
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+/// A VIP named after its port, without backends.
+fn vip(name: &str, rest: &str) -> String {
+    format!("[[vip]]\nname = \"{name}\"\nforward = \"l2\"\n{rest}\n")
+}
+
+#[test]
+fn faults_of_several_tables_together() {
+    let text = [
+        "interface = \"eth0\"\nlimits = { vips = 3, reals = 2 }\n".to_owned(),
+        vip("a", "address = \"192.0.2.1\"\nport = 80"),
+        vip("b", "address = \"192.0.2.1\"\nport = 80"),
+        vip("c", "address = \"192.0.2.1\"\nport = \"any\""),
+        vip(
+            "a",
+            "address = \"192.0.2.2\"\nport = \"any\"\nbackend = [{ address = \"192.0.2.1\" }]",
+        ),
+        vip("e", "address = \"192.0.2.2\"\nport = 1"),
+        vip(
+            "f",
+            "address = \"192.0.2.3\"\nport = 1\ntable_size = 3\n\
+             backend = [{ address = \"10.0.0.1\" }, { address = \"10.0.0.1\", name = \"x\" },\n\
+             { address = \"10.0.0.2\", name = \"x\" }, { address = \"10.0.0.3\" }, { address = \"10.0.0.4\" }]",
+        ),
+    ];
+    insta::assert_snapshot!(parse(&text.concat()).unwrap_err());
+}
+
+#[test]
+fn one_address_may_have_several_ports_and_protocols() {
+    let text = [
+        "interface = \"eth0\"\n".to_owned(),
+        vip("a", "address = \"192.0.2.1\"\nport = 80"),
+        vip("b", "address = \"192.0.2.1\"\nport = 81"),
+        vip(
+            "c",
+            "address = \"192.0.2.1\"\nport = \"any\"\nprotocol = \"udp\"",
+        ),
+    ];
+    assert_eq!(parse(&text.concat()).unwrap().vips.len(), 3);
+}
+
+#[test]
+fn all_faults_are_told_at_once_in_the_order_of_the_file() {
+    let text = "interface = 1\ninterval = 2\n[[vip]]\nname = 3\n[[vip]]\nport = 4\n";
+    let said = parse(text).unwrap_err();
+    let lines: Vec<_> = said
+        .lines()
+        .map(|line| line.split(':').nth(1).unwrap())
+        .collect();
+    let mut sorted = lines.clone();
+    sorted.sort_unstable();
+    assert_eq!(lines, sorted, "{said}");
+    assert!(lines.len() >= 8, "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::read(Path::new("/nowhere/lb.toml")).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("cannot read the configuration '/nowhere/lb.toml': "),
+        "{said}"
+    );
+}

@@ -1,0 +1,286 @@
+//! Checks against real servers on loopback, and what follows from their answers.
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
+    thread,
+    time::Duration,
+};
+
+use dwell_balancer::config::{Check, Kind, Tls};
+use dwell_balancer::health::{Count, Health, Target, ask};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn check(kind: Kind, port: u16) -> Check {
+    Check {
+        kind,
+        port,
+        interval: Duration::from_millis(10),
+        timeout: Duration::from_secs(5),
+        rise: 2,
+        fall: 2,
+    }
+}
+
+fn http(path: &str, tls: Option<Tls>) -> Kind {
+    Kind::Http {
+        path: path.into(),
+        host: None,
+        status: 200,
+        tls,
+    }
+}
+
+fn says(check: Check) -> Result<(), String> {
+    let target = Target::new(1, HERE, Arc::new(check)).unwrap();
+    ask(&target).map_err(|failed| failed.to_string())
+}
+
+/// A server that answers each connection as `answer` says; tells its port.
+fn serve(answer: impl Fn(&mut dyn ReadWrite) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer(&mut stream.unwrap());
+        }
+    });
+    port
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+/// Reads a request's head, and gives its first line.
+fn request(stream: &mut dyn ReadWrite) -> String {
+    let mut text = String::new();
+    let mut byte = [0];
+    while !text.ends_with("\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+        text.push(byte[0].into());
+    }
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn by_path(stream: &mut dyn ReadWrite) {
+    let line = request(stream);
+    let status = match line.as_str() {
+        "GET /health HTTP/1.1" => "200 OK",
+        _ => "503 Service Unavailable",
+    };
+    let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+}
+
+/// A port of nobody.
+fn nobody() -> u16 {
+    TcpListener::bind((HERE, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+#[test]
+fn a_tcp_server_is_up_while_it_listens() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(says(check(Kind::Tcp, port)), Ok(()));
+    drop(listener);
+    let said = says(check(Kind::Tcp, nobody())).unwrap_err();
+    assert!(said.starts_with("Connection refused"), "{said}");
+}
+
+#[test]
+fn an_http_server_must_give_the_status() {
+    let port = serve(by_path);
+    assert_eq!(says(check(http("/health", None), port)), Ok(()));
+    assert_eq!(
+        says(check(http("/", None), port)),
+        Err("status 503, not 200".into())
+    );
+    let port = serve(|stream| {
+        request(stream);
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
+    });
+    assert_eq!(
+        says(check(http("/", None), port)),
+        Err("what it answers is no HTTP".into())
+    );
+}
+
+#[test]
+fn a_server_that_dribbles_is_silent() {
+    let port = serve(|stream| {
+        request(stream);
+        for byte in b"HTTP/1.".iter().cycle() {
+            if stream.write_all(&[*byte]).is_err() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(40));
+        }
+    });
+    let quick = Check {
+        timeout: Duration::from_millis(200),
+        ..check(http("/", None), port)
+    };
+    assert_eq!(says(quick), Err("no answer within 200ms".into()));
+}
+
+#[test]
+fn a_udp_server_must_answer() {
+    let socket = UdpSocket::bind((HERE, 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let answers = Arc::new(AtomicBool::new(true));
+    let for_thread = Arc::clone(&answers);
+    thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while let Ok((count, from)) = socket.recv_from(&mut bytes) {
+            assert_eq!(&bytes[..count], b"hello");
+            if for_thread.load(Ordering::SeqCst) {
+                socket.send_to(b"x", from).unwrap();
+            }
+        }
+    });
+    let hello = |timeout| Check {
+        timeout,
+        ..check(
+            Kind::Udp {
+                send: "hello".into(),
+            },
+            port,
+        )
+    };
+    assert_eq!(says(hello(Duration::from_secs(5))), Ok(()));
+    answers.store(false, Ordering::SeqCst);
+    let said = says(hello(Duration::from_millis(100)));
+    assert_eq!(said, Err("no answer within 100ms".into()));
+    let refused = says(check(Kind::Udp { send: "x".into() }, nobody())).unwrap_err();
+    assert!(refused.starts_with("Connection refused"), "{refused}");
+}
+
+#[test]
+fn root_ping_is_answered_by_this_host() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: pings need root");
+        return;
+    }
+    assert_eq!(says(check(Kind::Icmp, 0)), Ok(()));
+    let v6 = Target::new(1, "::1".parse().unwrap(), Arc::new(check(Kind::Icmp, 0))).unwrap();
+    assert!(ask(&v6).is_ok());
+}
+
+/// A server by TLS for this address, and the certificate of its authority.
+fn tls_server() -> (u16, Vec<u8>) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let names = vec!["127.0.0.1".to_owned(), "web.test".to_owned()];
+    let certificate = CertificateParams::new(names)
+        .unwrap()
+        .signed_by(&key, &issuer)
+        .unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            by_path(&mut StreamOwned::new(connection, stream.unwrap()));
+        }
+    });
+    (port, authority.der().to_vec())
+}
+
+#[test]
+fn an_https_server_must_be_trusted_unless_anybody_is() {
+    let (port, authority) = tls_server();
+    let (_, stranger) = tls_server();
+    let by = |authorities, name: Option<&str>| {
+        let tls = Tls {
+            authorities,
+            name: name.map(str::to_owned),
+        };
+        says(check(http("/health", Some(tls)), port))
+    };
+    assert_eq!(by(Some(vec![authority.clone()]), None), Ok(()));
+    assert_eq!(by(Some(vec![authority.clone()]), Some("web.test")), Ok(()));
+    let said = by(Some(vec![authority]), Some("other.test")).unwrap_err();
+    assert!(said.contains("certificate"), "{said}");
+    let said = by(Some(vec![stranger]), None).unwrap_err();
+    assert!(said.contains("certificate"), "{said}");
+    assert_eq!(by(None, None), Ok(()));
+    assert_eq!(by(None, Some("other.test")), Ok(()));
+}
+
+#[test]
+fn so_many_in_a_row_bring_up_and_down_and_the_first_decides() {
+    let told = |count: &mut Count, answers: &[bool]| -> Vec<Option<bool>> {
+        answers.iter().map(|good| count.add(*good)).collect()
+    };
+    let mut count = Count::new(3, 2);
+    assert!(count.is_up(), "until it is asked");
+    assert_eq!(told(&mut count, &[false]), [Some(false)]);
+    assert!(!count.is_up());
+    assert_eq!(
+        told(&mut count, &[true, true, false, true, true]),
+        [None; 5]
+    );
+    assert_eq!(told(&mut count, &[true]), [Some(true)]);
+    assert_eq!(told(&mut count, &[false, true, false]), [None; 3]);
+    assert!(count.is_up());
+    assert_eq!(told(&mut count, &[false]), [Some(false)]);
+}
+
+#[test]
+fn many_are_checked_by_few_threads_and_news_are_told() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let up = Arc::new(check(Kind::Tcp, listener.local_addr().unwrap().port()));
+    let down = Arc::new(check(Kind::Tcp, nobody()));
+    thread::spawn(move || for _ in listener.incoming() {});
+    let (sender, told) = channel();
+    let health = Health::start(4, sender);
+    let target = |real: u32| {
+        let check = if real.is_multiple_of(2) { &up } else { &down };
+        Target::new(real, HERE, Arc::clone(check)).unwrap()
+    };
+    health.set((1..=200).map(target).collect());
+    let mut news = std::collections::BTreeMap::new();
+    while news.len() < 200 {
+        let told = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(told.is_up, told.answer.is_ok());
+        if told.is_news {
+            assert_eq!(news.insert(told.real, told.is_up), None, "told twice");
+        }
+    }
+    assert!(
+        news.iter()
+            .all(|(real, is_up)| *is_up == real.is_multiple_of(2))
+    );
+    // Those that stay are not news again; those that go are told of no more.
+    health.set((1..=2).map(target).collect());
+    while told.recv_timeout(Duration::from_secs(30)).unwrap().real > 2 {}
+    for _ in 0..50 {
+        let told = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(told.real <= 2 && !told.is_news, "{told:?}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Plans: whatever is wanted after whatever ran, numbers stay with whom they belong to.
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+
+use std::{collections::BTreeSet, fmt::Write, path::Path};
+
+use dwell_balancer::config::{Config, Limits, Vip};
+use dwell_balancer::plan::{Phase, PlanError, State, difference, fixed, plan};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits {
+    connections: 1000,
+    vips: 40,
+    reals: 400,
+};
+
+/// VIPs by their last byte, each with backends by theirs.
+fn config(vips: &[(u8, Vec<u8>)]) -> Config {
+    let mut text = "interface = \"eth0\"\n".to_owned();
+    for (vip, backends) in vips {
+        write!(
+            text,
+            "[[vip]]\nname = \"v{vip}\"\naddress = \"192.0.2.{vip}\"\nport = 80\nforward = \"l2\"\n"
+        )
+        .unwrap();
+        for backend in backends {
+            write!(text, "[[vip.backend]]\naddress = \"10.0.0.{backend}\"\n").unwrap();
+        }
+    }
+    Config::parse(&text, Path::new("lb.toml")).unwrap()
+}
+
+fn wanted(vips: &[(u8, Vec<u8>)]) -> Vec<Vip> {
+    config(vips).vips
+}
+
+fn run(state: &State, vips: &[(u8, Vec<u8>)]) -> State {
+    plan(state, &wanted(vips), LIMITS).unwrap().next
+}
+
+#[test]
+fn a_backend_that_comes_back_while_it_leaves_has_its_number_again() {
+    let first = run(&State::default(), &[(1, vec![1, 2])]);
+    let second = run(&first, &[(1, vec![2])]);
+    assert_eq!(second.reals[&1].phase, Phase::Leaving);
+    assert_eq!(second.reals[&2].phase, Phase::Serving);
+    let third = run(&second, &[(1, vec![3, 1])]);
+    assert_eq!(third.reals[&1].phase, Phase::Serving);
+    assert_eq!(third.reals[&2].phase, Phase::Leaving);
+    assert_eq!(third.reals[&3].name, "10.0.0.3");
+}
+
+#[test]
+fn a_drained_backend_stays_drained_and_leaves_when_unwanted() {
+    let mut state = run(&State::default(), &[(1, vec![1, 2])]);
+    state.reals.get_mut(&1).unwrap().phase = Phase::Draining;
+    assert_eq!(
+        run(&state, &[(1, vec![1, 2, 3])]).reals[&1].phase,
+        Phase::Draining
+    );
+    assert_eq!(run(&state, &[(1, vec![2])]).reals[&1].phase, Phase::Leaving);
+}
+
+#[test]
+fn a_backend_that_is_reached_otherwise_is_another() {
+    let first = run(&State::default(), &[(1, vec![1])]);
+    let mut vips = wanted(&[(1, vec![1])]);
+    vips[0].forward = dwell_balancer::config::Forward::Ipip;
+    let next = plan(&first, &vips, LIMITS).unwrap().next;
+    assert_eq!(next.reals[&1].phase, Phase::Leaving);
+    assert_eq!(next.reals[&2].phase, Phase::Serving);
+    assert_eq!(next.reals[&1].address, next.reals[&2].address);
+}
+
+#[test]
+fn what_has_no_room_says_who_takes_it() {
+    let limits = Limits { reals: 2, ..LIMITS };
+    let state = run(&State::default(), &[(1, vec![1, 2])]);
+    let error = plan(&state, &wanted(&[(1, vec![2, 3])]), limits).unwrap_err();
+    assert_eq!(
+        error,
+        PlanError::NoRoom {
+            what: "backends",
+            key: "reals",
+            needed: 3,
+            leaving: 1,
+            limit: 2
+        }
+    );
+    insta::assert_snapshot!(error, @"there is no room for 3 backends (1 of them leaving: they wait for their last connections), only for 2: raise limits.reals and start anew");
+    let limits = Limits { vips: 1, ..LIMITS };
+    let error = plan(
+        &State::default(),
+        &wanted(&[(1, vec![]), (2, vec![])]),
+        limits,
+    )
+    .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            PlanError::NoRoom {
+                key: "vips",
+                needed: 2,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_difference_in_words() {
+    let old = r#"
+        interface = "eth0"
+        [[vip]]
+        name = "gone"
+        address = "192.0.2.1"
+        port = 80
+        forward = "l2"
+        backend = [{ address = "10.0.0.1" }]
+        [[vip]]
+        name = "web"
+        address = "192.0.2.2"
+        port = 80
+        forward = "l2"
+        backend = [{ address = "10.0.0.1", name = "a" }, { address = "10.0.0.2", name = "b" }, { address = "10.0.0.3" }]
+    "#;
+    let new = r#"
+        interface = "eth1"
+        limits.vips = 9
+        [[vip]]
+        name = "www"
+        address = "192.0.2.2"
+        port = 80
+        forward = "ipip"
+        policy = "latency"
+        table_size = 127
+        latency.k = 4
+        health = { kind = "tcp" }
+        backend = [{ address = "10.0.0.1", name = "a", weight = 2 }, { address = "10.0.0.2", name = "B" }, { address = "10.0.0.4" }]
+        [[vip]]
+        name = "new"
+        address = "192.0.2.3"
+        port = "any"
+        protocol = "udp"
+        forward = "gue"
+    "#;
+    let read = |text| Config::parse(text, Path::new("lb.toml")).unwrap();
+    let (old, new) = (read(old), read(new));
+    insta::assert_snapshot!(difference(&old.vips, &new.vips).join("\n"));
+    assert_eq!(fixed(&old, &new), ["interface", "pin", "limits"]);
+    assert!(difference(&new.vips, &new.vips).is_empty());
+}
+
+fn any_vips() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
+    let backends = prop::collection::btree_set(1..20u8, 0..8);
+    prop::collection::btree_map(1..8u8, backends, 0..6).prop_map(|vips| {
+        vips.into_iter()
+            .map(|(vip, set)| (vip, set.into_iter().collect()))
+            .collect()
+    })
+}
+
+proptest! {
+    /// A history of wishes; between them some of those that leave are gone, and some backends drain.
+    #[test]
+    fn numbers_stay_with_whom_they_belong_to(
+        history in prop::collection::vec((any_vips(), any::<u64>(), any::<u64>()), 1..12)
+    ) {
+        let mut state = State::default();
+        for (vips, gone, drain) in history {
+            let wanted = wanted(&vips);
+            let planned = plan(&state, &wanted, LIMITS).unwrap();
+            let next = &planned.next;
+            // whoever had a number and still has one is the same
+            for (number, real) in &next.reals {
+                if let Some(was) = state.reals.get(number) {
+                    prop_assert_eq!((was.vip, was.address, was.forward), (real.vip, real.address, real.forward));
+                    prop_assert!(was.phase != Phase::Draining || real.phase != Phase::Serving);
+                } else {
+                    prop_assert!(planned.new_reals.contains(number));
+                }
+            }
+            // nobody who runs is forgotten
+            prop_assert!(state.reals.keys().all(|number| next.reals.contains_key(number)));
+            // exactly what is wanted serves or drains
+            let there: BTreeSet<_> = next.reals.values().filter(|real| real.phase != Phase::Leaving)
+                .map(|real| (real.vip.unwrap(), real.address)).collect();
+            let want: BTreeSet<_> = wanted.iter()
+                .flat_map(|vip| vip.backends.iter().map(|backend| (vip.key, backend.address))).collect();
+            prop_assert_eq!(&there, &want);
+            let keys: BTreeSet<_> = next.vips.values().copied().collect();
+            prop_assert_eq!(keys, wanted.iter().map(|vip| vip.key).collect::<BTreeSet<_>>());
+            for (number, key) in &state.vips {
+                prop_assert!(next.vips.get(number).is_none_or(|now| now == key));
+            }
+            // each is told by its number
+            for (vip, (number, reals)) in wanted.iter().zip(&planned.numbers) {
+                prop_assert_eq!(next.vips[number], vip.key);
+                let there: Vec<_> = reals.iter().map(|real| next.reals[real].address).collect();
+                prop_assert_eq!(there, vip.backends.iter().map(|backend| backend.address).collect::<Vec<_>>());
+            }
+            // the same wish again changes nothing
+            let again = plan(next, &wanted, LIMITS).unwrap();
+            prop_assert!(again.new_reals.is_empty() && again.new_vips.is_empty() && again.gone_vips.is_empty());
+            prop_assert_eq!(&again.next, next);
+            state = planned.next;
+            let leaves = |number: u32, real: &dwell_balancer::plan::Real| {
+                real.phase == Phase::Leaving && gone >> (number % 64) & 1 == 1
+            };
+            state.reals.retain(|number, real| !leaves(*number, real));
+            for (number, real) in &mut state.reals {
+                if real.phase == Phase::Serving && drain >> (number % 64) & 1 == 1 {
+                    real.phase = Phase::Draining;
+                }
+            }
+        }
+    }
+}

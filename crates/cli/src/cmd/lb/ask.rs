@@ -1,0 +1,52 @@
+//! What is asked of a running balancer and changes it.
+
+use std::{net::IpAddr, path::Path};
+
+use dwell_balancer::api::{Changed, Client, Named, Request};
+
+use super::print;
+use crate::exit::{Exit, Failure};
+
+pub fn reload(socket: &Path) -> Result<Exit, Failure> {
+    change(socket, &Request::Reload {})
+}
+
+pub fn drain(socket: &Path, backend: &str, undo: bool) -> Result<Exit, Failure> {
+    let backend = Named::parse(backend);
+    change(socket, &Request::Drain { backend, undo })
+}
+
+pub fn add(
+    socket: &Path,
+    vip: &str,
+    address: IpAddr,
+    name: Option<&str>,
+    weight: f64,
+) -> Result<Exit, Failure> {
+    let request = Request::Add {
+        vip: vip.into(),
+        address,
+        name: name.map(str::to_owned),
+        weight,
+    };
+    change(socket, &request)
+}
+
+pub fn remove(socket: &Path, backend: &str) -> Result<Exit, Failure> {
+    let backend = Named::parse(backend);
+    change(socket, &Request::Remove { backend })
+}
+
+pub fn weight(socket: &Path, backend: &str, weight: f64) -> Result<Exit, Failure> {
+    let backend = Named::parse(backend);
+    change(socket, &Request::Weight { backend, weight })
+}
+
+fn change(socket: &Path, request: &Request) -> Result<Exit, Failure> {
+    let changed: Changed = Client::connect(socket)?.ask(request)?;
+    match changed.changes.as_slice() {
+        [] => print("nothing to change\n")?,
+        changes => print(&format!("{}\n", changes.join("\n")))?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,118 @@
+//! `dwell lb check`.
+
+use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
+
+use dwell_balancer::config::Config;
+use dwell_probes::{Interface, balancer::Plane};
+
+use super::print;
+use crate::exit::{Exit, Failure};
+
+/// Tell what a configuration would do, or all that is wrong with it
+///
+/// Changes nothing. What this host lacks for it, as a route to a backend, is told as a warning: it may
+/// be meant for another host.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell lb check examples/lb.toml")]
+pub struct Args {
+    /// A TOML file, as in examples/lb.toml
+    config: PathBuf,
+}
+
+/// What a connection takes in the kernel's table, at most.
+const CONNECTION_BYTES: u64 = 384;
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let config = Config::read(&args.config)?;
+    let mut text = String::new();
+    let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
+        writeln!(text, "{line}").expect("a String takes all");
+    };
+    let places = u64::from(config.limits.connections).next_power_of_two();
+    put(
+        &mut text,
+        format_args!(
+            "on {}, pinned in {}: {} VIPs, {} backends, {} connections in at most {} MB",
+            config.interface,
+            config.pin.display(),
+            config.vips.len(),
+            config.backends(),
+            config.limits.connections,
+            (places * CONNECTION_BYTES).div_ceil(1_000_000)
+        ),
+    );
+    for vip in &config.vips {
+        let check = vip
+            .check
+            .as_ref()
+            .map_or("not checked".to_owned(), |check| {
+                let port = if check.port == 0 {
+                    String::new()
+                } else {
+                    format!(" at port {}", check.port)
+                };
+                format!("checked by {}{port} each {:?}", check.kind, check.interval)
+            });
+        put(
+            &mut text,
+            format_args!(
+                "VIP '{}' {}: policy {}, by {}, {check}",
+                vip.name, vip.key, vip.policy, vip.forward
+            ),
+        );
+        let total: f64 = vip.backends.iter().map(|backend| backend.weight).sum();
+        for backend in &vip.backends {
+            let share = if total > 0.0 {
+                100.0 * backend.weight / total
+            } else {
+                0.0
+            };
+            put(
+                &mut text,
+                format_args!(
+                    "  {} {}: weight {}, {share:.1} % of new connections",
+                    backend.name, backend.address, backend.weight
+                ),
+            );
+        }
+    }
+    for warning in warnings(&config) {
+        put(&mut text, format_args!("warning: {warning}"));
+    }
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Err(error) = Interface::find(&config.interface) {
+        warnings.push(error.to_string());
+    }
+    for vip in &config.vips {
+        let has_weight = vip.backends.iter().any(|backend| backend.weight > 0.0);
+        if !has_weight {
+            warnings.push(format!(
+                "VIP '{}' has no backend with a weight: its connections are dropped",
+                vip.name
+            ));
+        }
+        if (vip.table_size as usize) < 100 * vip.backends.len() {
+            warnings.push(format!(
+                "VIP '{}': with {} backends a table of {} is uneven by more than 1 %; take a larger prime",
+                vip.name,
+                vip.backends.len(),
+                vip.table_size
+            ));
+        }
+    }
+    let backends = config.vips.iter().flat_map(|vip| &vip.backends);
+    let addresses: BTreeSet<_> = backends.map(|backend| backend.address).collect();
+    for address in addresses {
+        if let Err(error) = Plane::next_hop(address) {
+            warnings.push(error.to_string());
+        }
+    }
+    warnings
+}

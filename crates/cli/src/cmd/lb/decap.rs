@@ -1,0 +1,95 @@
+//! `dwell lb decap`.
+
+use std::{collections::BTreeSet, net::IpAddr, thread, time::Duration};
+
+use anyhow::anyhow;
+use dwell_probes::{Interface, balancer::Decap};
+use nix::ifaddrs::getifaddrs;
+
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    stop::Stop,
+    tell::tell,
+};
+
+/// Unpack a balancer's packets on a backend whose kernel has no tunnel
+///
+/// Runs on a backend: takes packets in IPIP and GUE to an address of the interface, and hands what is in
+/// them to this host, until Ctrl-C. The VIP must be an address of the host too, on a device that does not
+/// answer for it: `ip address add VIP/32 dev lo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell lb decap eth0
+  dwell lb decap eth0 --address 10.0.0.2 --gue-port 6080")]
+pub struct Args {
+    /// Where the balancer's packets come in
+    interface: String,
+
+    /// Outer destination to unpack; may be given several times [default: the interface's addresses]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<IpAddr>,
+
+    /// UDP port of GUE
+    #[arg(long, value_name = "PORT", default_value_t = 6080, value_parser = clap::value_parser!(u16).range(1..))]
+    gue_port: u16,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+}
+
+/// Between two looks whether to end.
+const POLL: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let interface = Interface::find(&args.interface)?;
+    let addresses = match args.address.as_slice() {
+        [] => addresses_of(&args.interface)?,
+        given => given.to_vec(),
+    };
+    if addresses.is_empty() {
+        return Err(Failure::usage(anyhow!(
+            "'{}' has no address: name one that the balancer sends to with --address",
+            args.interface
+        )));
+    }
+    let stop = Stop::listen(args.duration)?;
+    let mut decap = Decap::load(&addresses, args.gue_port)?;
+    decap.attach(&interface)?;
+    let list: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
+    tell(format_args!(
+        "unpacking what comes to {} on {}",
+        list.join(", "),
+        args.interface
+    ));
+    while !stop.is_asked() {
+        thread::sleep(POLL);
+        if !interface.exists() {
+            return Err(Failure::new(
+                Exit::Host,
+                anyhow!("the interface '{}' is gone", args.interface),
+            ));
+        }
+    }
+    let done = decap.counters()?;
+    tell(format_args!(
+        "{} packets unpacked from IPIP, {} from GUE; {} were malformed",
+        done.ipip, done.gue, done.malformed
+    ));
+    Ok(Exit::Done)
+}
+
+fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Failure> {
+    let all = getifaddrs().map_err(|error| Failure::new(Exit::Host, error))?;
+    let ours = all
+        .filter(|address| address.interface_name == interface)
+        .filter_map(|address| {
+            let storage = address.address?;
+            let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+            v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+        });
+    let ours: BTreeSet<IpAddr> = ours.collect();
+    Ok(ours.into_iter().collect())
+}

@@ -1,0 +1,81 @@
+//! `dwell lb run`.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
+    time::Duration,
+};
+
+use dwell_balancer::{
+    api::Listener,
+    config::Config,
+    control::{Balancer, Event},
+};
+use dwell_records::SCHEMA;
+use serde_json::Value;
+use signal_hook::{consts::SIGHUP, flag};
+
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    served::Served,
+    stop::Stop,
+    tell::tell,
+};
+
+/// Run a balancer
+///
+/// Loads the data plane, or takes over the one that runs on the interface, and follows the
+/// configuration. What happens is told as jsonl, an object a line. When it ends, or dies, packets
+/// go on as they last were: `dwell lb detach` removes the data plane.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell lb run examples/lb.toml
+  dwell lb run lb.toml | jq -r 'select(.type == \"lb_health\")'")]
+pub struct Args {
+    /// A TOML file, as in examples/lb.toml
+    config: PathBuf,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let config = Config::read(&args.config)?;
+    // Before there are other threads.
+    let listener = Listener::bind(&config.socket).map_err(Failure::usage)?;
+    let reload = Arc::new(AtomicBool::new(false));
+    flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
+    let stop = Stop::listen_but_for_hangup(args.duration)?;
+    let served = config.metrics.map(Served::plain).transpose()?;
+    let metrics = served.as_ref().map(|served| Arc::clone(&served.metrics));
+    let (sender, requests) = channel();
+    let mut balancer = Balancer::start(config, metrics, emit)?;
+    listener
+        .serve(sender)
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    let is_reload_asked = || reload.swap(false, Ordering::SeqCst);
+    balancer.run(&requests, is_reload_asked, || stop.is_asked())?;
+    tell("packets go on as they are: `dwell lb detach` ends that");
+    Ok(Exit::Done)
+}
+
+/// A line for each event. That nobody reads it does not end a balancer.
+fn emit(event: &Event) {
+    let mut line = serde_json::Map::new();
+    if let Ok(Value::Object(fields)) = serde_json::to_value(event) {
+        line.extend(fields);
+    }
+    line.insert("schema".into(), SCHEMA.into());
+    line.insert("time".into(), jiff::Timestamp::now().to_string().into());
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{}", Value::Object(line));
+    let _ = stdout.flush();
+}

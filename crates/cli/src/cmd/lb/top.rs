@@ -1,0 +1,71 @@
+//! `dwell lb top`.
+
+use std::{
+    io::{IsTerminal, stdout},
+    thread,
+    time::{Duration, Instant},
+};
+
+use dwell_balancer::api::{Client, Request, Status};
+
+use super::{Every, To, print, status::text};
+use crate::{
+    args::positive_duration,
+    exit::{Exit, Failure},
+    stop::Stop,
+};
+
+/// Show what runs as it changes, with rates, until Ctrl-C
+///
+/// Where the output is no terminal, one table follows the other.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  dwell lb top
+  dwell lb top --interval 5s --duration 1m > steering.txt")]
+pub struct Args {
+    #[command(flatten)]
+    to: To,
+
+    #[command(flatten)]
+    every: Every,
+
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    duration: Option<Duration>,
+}
+
+/// Between two looks whether to end.
+const POLL: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let stop = Stop::listen(args.duration)?;
+    let is_terminal = stdout().is_terminal();
+    let mut client = Client::connect(&args.to.socket)?;
+    let mut before: Option<(Status, Instant)> = None;
+    while !stop.is_asked() {
+        let mut status: Status = client.ask(&Request::Status {})?;
+        let now = Instant::now();
+        if let Some((_, then)) = &before {
+            // Rates are of the time that has passed between the two looks.
+            status.interval_s = now.duration_since(*then).as_secs_f64().max(1e-3);
+        }
+        let page = text(&status, before.as_ref().map(|(status, _)| status));
+        print(&show(&page, is_terminal))?;
+        before = Some((status, now));
+        let next = now + args.every.interval;
+        while Instant::now() < next && !stop.is_asked() {
+            thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// On a terminal over the page before, without a moment of nothing.
+fn show(page: &str, is_terminal: bool) -> String {
+    if !is_terminal {
+        return format!("{page}\n");
+    }
+    let lines: Vec<_> = page.lines().map(|line| format!("{line}\x1b[K")).collect();
+    format!("\x1b[H{}\r\n\x1b[J", lines.join("\r\n"))
+}

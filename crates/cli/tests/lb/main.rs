@@ -1,0 +1,13 @@
+//! `dwell lb` from outside: the real binary, over real traffic between network namespaces. Tests whose
+//! names begin with `root_` need root, and say so and pass without it.
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+
+mod files;
+mod offline;
+mod scene;
+mod steering;
+#[path = "../cli/support.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+mod takeover;
+mod traffic;

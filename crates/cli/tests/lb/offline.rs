@@ -1,0 +1,70 @@
+//! What needs no balancer.
+
+use crate::support::dwell;
+
+#[test]
+fn a_wrong_configuration_is_told_all_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lb.toml");
+    std::fs::write(&path, "interfac = 1\n[[vip]]\nname = \"a\"\n").unwrap();
+    let path = path.display().to_string();
+    for verb in ["check", "run"] {
+        let run = dwell(&["lb", verb, &path]);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
+        let said = run.stderr.replace(&path, "lb.toml");
+        insta::assert_snapshot!("faults", said);
+    }
+}
+
+#[test]
+fn nobody_to_ask_is_told_with_a_remedy() {
+    for verb in [
+        &["status"][..],
+        &["reload"],
+        &["drain", "a"],
+        &["top"],
+        &["weight", "a", "1"],
+    ] {
+        let run = dwell(&[&["lb"], verb, &["--socket", "/nowhere/lb.sock"]].concat());
+        assert_eq!((run.status, run.stdout.as_str()), (Some(3), ""), "{run}");
+        assert!(run.stderr.contains("is `dwell lb run` running?"), "{run}");
+    }
+}
+
+#[test]
+fn help_of_each_verb() {
+    let verbs = [
+        "run", "check", "reload", "status", "drain", "add", "remove", "weight", "where", "top",
+        "detach", "decap",
+    ];
+    let mut all = vec![dwell(&["lb", "--help"])];
+    all.extend(verbs.iter().map(|verb| dwell(&["lb", verb, "--help"])));
+    for help in &all {
+        assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""), "{help}");
+        for line in help.stdout.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+    let text: Vec<_> = all.into_iter().map(|help| help.stdout).collect();
+    insta::assert_snapshot!(text.join("\n----\n"));
+}
+
+#[test]
+fn a_check_tells_what_a_configuration_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lb.toml");
+    let text = "interface = \"lo\"\nlimits.connections = 10_000\n[[vip]]\nname = \"web\"\naddress = \"192.0.2.1\"\n\
+                port = 80\nforward = \"l2\"\nhealth = { kind = \"http\", port = 8080 }\ntable_size = 101\n\
+                backend = [{ address = \"240.0.0.1\", name = \"a\", weight = 3 }, { address = \"240.0.0.2\" }]\n\
+                [[vip]]\nname = \"none\"\naddress = \"2001:db8::1\"\nport = \"any\"\nforward = \"gue\"\nprotocol = \"udp\"\n";
+    std::fs::write(&path, text).unwrap();
+    let run = dwell(&["lb", "check", &path.display().to_string()]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    // Whether there is a route is of the host.
+    let lines = run
+        .stdout
+        .lines()
+        .filter(|line| !line.contains("240.0.0.") || !line.starts_with("warning"));
+    let lines: Vec<_> = lines.collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}

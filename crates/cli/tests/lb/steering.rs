@@ -1,0 +1,69 @@
+//! Weights that follow from measured latency.
+
+use std::sync::atomic::Ordering;
+
+use crate::scene::Scene;
+use crate::support::{eventually, skipped};
+use crate::traffic::events;
+
+#[test]
+fn root_a_slow_backend_loses_weight_and_the_others_gain_it() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("slow", 3);
+    let vip = "policy = \"latency\"\nlatency = { rate = 0.5, cap = 1.0, floor = 0.1, regress = 0 }";
+    scene.configure("interval = \"200ms\"", vip, &[0, 1, 2]);
+    scene.servers[2].delay_ms.store(40, Ordering::Relaxed);
+    scene.run();
+    let load = scene.load(45);
+    load.go_on();
+    eventually("the slow one has half of its part at most", || {
+        scene.backend(2)["share"].as_f64() < Some(0.167)
+    });
+    let status = scene.status();
+    let backends = status["vips"][0]["backends"].as_array().unwrap();
+    let total: f64 = backends
+        .iter()
+        .map(|backend| backend["weight"].as_f64().unwrap())
+        .sum();
+    assert!((total - 3.0).abs() < 1e-6, "weight is conserved: {status}");
+    assert!(
+        backends[2]["weight"].as_f64().unwrap() >= 0.0999,
+        "the floor holds: {status}"
+    );
+    let latency = |server: usize| backends[server]["latency_s"].as_f64();
+    assert!(latency(2) > Some(0.04), "{status}");
+    assert!(latency(2) < Some(0.4), "{status}");
+    assert_eq!(load.end(), [""; 0]);
+    let run = scene.end();
+    let weights = events(&run.stdout, "lb_weights");
+    let last = &weights.last().unwrap()["backends"];
+    assert_eq!(last[2]["backend"], "s2");
+    assert!(last[2]["weight"].as_f64() < Some(0.6), "{last}");
+}
+
+#[test]
+fn root_maglev_measures_nothing_and_moves_nothing() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("plain", 2);
+    scene.configure("interval = \"200ms\"", "", &[0, 1]);
+    scene.servers[1].delay_ms.store(20, Ordering::Relaxed);
+    scene.run();
+    let load = scene.load(20);
+    load.go_on();
+    let packets = || scene.backend(1)["packets"].as_u64().unwrap();
+    let before = packets();
+    eventually("intervals pass", || packets() > before + 100);
+    let backend = scene.backend(1);
+    assert_eq!(
+        (&backend["weight"], &backend["why"]),
+        (&1.0.into(), &"configured".into())
+    );
+    assert!(backend["latency_s"].is_null(), "{backend}");
+    assert_eq!(load.end(), [""; 0]);
+    // The table is the first.
+    assert_eq!(events(&scene.end().stdout, "lb_weights").len(), 0);
+}

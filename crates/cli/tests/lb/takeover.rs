@@ -1,0 +1,103 @@
+//! The data plane outlives the control process.
+
+use serde_json::Value;
+
+use crate::scene::{Scene, ask};
+use crate::support::{eventually, skipped};
+use crate::traffic::events;
+
+fn numbers(status: &Value) -> Vec<(String, u64)> {
+    let backends = status["vips"][0]["backends"].as_array().unwrap().iter();
+    backends
+        .map(|backend| {
+            (
+                backend["name"].as_str().unwrap().to_owned(),
+                backend["real"].as_u64().unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("killed", 3);
+    scene.configure("", "policy = \"weights\"", &[0, 1, 2]);
+    scene.run();
+    scene.ok(&["drain", "s2"]);
+    scene.ok(&["weight", "s1", "3"]);
+    let before = scene.status();
+    let load = scene.load(20);
+    load.go_on();
+    for _ in 0..3 {
+        scene.kill();
+        load.go_on();
+        assert_eq!(scene.spread(10).get(&2), None, "tables stay");
+        scene.run();
+        load.go_on();
+    }
+    let after = scene.status();
+    assert_eq!(after["plane"]["taken"], "over");
+    assert_eq!(numbers(&after), numbers(&before));
+    assert_eq!(scene.backend(2)["phase"], "draining");
+    assert_eq!(scene.backend(1)["weight"], 3.0);
+    assert_eq!(load.end(), [""; 0]);
+    let run = scene.end();
+    assert_eq!(
+        events(&run.stdout, "lb_started")[0]["taken"],
+        "over",
+        "{run}"
+    );
+}
+
+#[test]
+fn root_a_lost_state_costs_numbers_and_no_connection() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("lost", 2);
+    scene.configure("", "", &[0, 1]);
+    scene.run();
+    let load = scene.load(12);
+    load.go_on();
+    scene.kill();
+    std::fs::remove_file(scene.path("lb.state")).unwrap();
+    scene.run();
+    load.go_on();
+    let status = scene.status();
+    assert_eq!(status["leaving"].as_array().unwrap().len(), 2, "{status}");
+    assert_eq!(scene.spread(30).len(), 2);
+    assert_eq!(load.end(), [""; 0]);
+}
+
+#[test]
+fn root_packets_go_on_after_the_end_until_it_is_detached() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("detach", 1);
+    scene.configure("", "", &[0]);
+    scene.run();
+    let pin = scene.pin();
+    let running = scene.lb_alone(&["detach", "--pin", &pin]);
+    assert_eq!(running.status, Some(2), "{running}");
+    assert!(
+        running.stderr.contains("another `dwell lb run` has"),
+        "{running}"
+    );
+    let run = scene.end();
+    assert!(run.stderr.contains("packets go on as they are"), "{run}");
+    let mut stream = scene.connect().unwrap();
+    assert_eq!(ask(&mut stream).unwrap(), 0);
+    let done = scene.lb_alone(&["detach", "--pin", &pin]);
+    assert_eq!(done.status, Some(0), "{done}");
+    let again = scene.lb_alone(&["detach", "--pin", &pin]);
+    assert_eq!(again.status, Some(1), "{again}");
+    // The VIP is nobody's on this host.
+    eventually("it is gone", || scene.connect().is_err());
+    scene.run();
+    assert_eq!(scene.status()["plane"]["taken"], "new");
+    assert_eq!(scene.spread(3).get(&0), Some(&3));
+}

@@ -1,0 +1,253 @@
+//! `dwell lb run`, as anybody runs it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::star::{FRONT, PORT, Star};
+use super::{Policy, Weighing};
+use crate::error::{command_line, run};
+use crate::part::{PATIENCE, Part};
+use crate::registry::ProcessId;
+use crate::{Error, Result};
+
+/// A running balancer. Its programs and maps go when this is dropped.
+pub(super) struct Balancer<'a> {
+    star: &'a Star,
+    exe: &'a Path,
+    part: Option<Part>,
+    pin: PathBuf,
+    socket: PathBuf,
+    config: PathBuf,
+    policy: Policy,
+}
+
+/// Where programs are pinned: a folder a process, so that those of killed ones can be told.
+const PINS: &str = "/sys/fs/bpf/dwell";
+
+impl<'a> Balancer<'a> {
+    /// Starts it with so many servers, and waits until it lets connections through.
+    pub(super) fn start(
+        star: &'a Star,
+        exe: &'a Path,
+        folder: &Path,
+        policy: Policy,
+        servers: usize,
+    ) -> Result<Balancer<'a>> {
+        remove_abandoned();
+        let own = ProcessId::own()?;
+        let mut balancer = Balancer {
+            star,
+            exe,
+            part: None,
+            pin: Path::new(PINS).join(format!("lab-{}-{}", own.pid, own.start_ticks)),
+            socket: folder.join("lb.sock"),
+            config: folder.join("lb.toml"),
+            policy,
+        };
+        balancer.configure(servers)?;
+        let arguments = ["lb".as_ref(), "run".as_ref(), balancer.config.as_os_str()];
+        let mut part = Part::start("balancer", &star.balancer, exe, folder, &arguments)?;
+        part.wait_for_output(PATIENCE)?;
+        balancer.part = Some(part);
+        balancer.wait_for_a_connection()?;
+        Ok(balancer)
+    }
+
+    /// Has it go on with so many servers.
+    pub(super) fn reload(&self, servers: usize) -> Result<()> {
+        self.configure(servers)?;
+        self.dwell(&["reload", "--socket", &self.socket.to_string_lossy()])
+    }
+
+    /// Ends it. What it said of weights since a time.
+    pub(super) fn stop(mut self, since: Timestamp) -> Result<Vec<Weighing>> {
+        let Some(part) = self.part.take() else {
+            return Ok(Vec::new());
+        };
+        let out = part.out().to_owned();
+        part.end()?;
+        self.detach()?;
+        let said = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
+        weighings(&said, since)
+    }
+
+    /// Takes it out of the kernel. Status 1 is that nothing of it is left there.
+    fn detach(&self) -> Result<()> {
+        let mut command = self.star.balancer.command(self.exe);
+        command.args(["lb", "detach", "--pin"]).arg(&self.pin);
+        let line = command_line(&command);
+        let output = command
+            .output()
+            .map_err(Error::io(format!("run `{line}`")))?;
+        match output.status.code() {
+            Some(0 | 1) => Ok(()),
+            _ => Err(Error::Command {
+                command: line,
+                status: output.status.to_string(),
+                stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            }),
+        }
+    }
+
+    fn dwell(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.star.balancer.command(self.exe);
+        run(command.arg("lb").args(arguments), "").map(drop)
+    }
+
+    fn configure(&self, servers: usize) -> Result<()> {
+        let text = configuration(&self.pin, &self.socket, self.policy, servers);
+        fs::write(&self.config, text).map_err(Error::file("write", &self.config))
+    }
+
+    fn wait_for_a_connection(&self) -> Result<()> {
+        let begun = Instant::now();
+        let to = Star::vip().into();
+        let try_once = || TcpStream::connect_timeout(&to, Duration::from_millis(250));
+        while self.star.clients[0].enter(try_once)?.is_err() {
+            if begun.elapsed() > PATIENCE {
+                let said = self.part.as_ref().map_or(Ok(String::new()), Part::said)?;
+                let what = format!(
+                    "a connection through the balancer, which says: {}",
+                    said.trim()
+                );
+                return Err(Error::Timeout(what));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Balancer<'_> {
+    fn drop(&mut self) {
+        self.part = None;
+        let _ = fs::remove_dir_all(&self.pin);
+    }
+}
+
+/// Pins of labs that were killed.
+fn remove_abandoned() {
+    for entry in fs::read_dir(PINS).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let numbers = name
+            .strip_prefix("lab-")
+            .and_then(|rest| rest.split_once('-'));
+        let process = numbers.and_then(|(pid, start_ticks)| {
+            Some(ProcessId {
+                pid: pid.parse().ok()?,
+                start_ticks: start_ticks.parse().ok()?,
+            })
+        });
+        if process.is_some_and(|process| !process.is_alive()) {
+            // What cannot be removed now is for the next lab.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn configuration(pin: &Path, socket: &Path, policy: Policy, servers: usize) -> String {
+    let mut text = format!(
+        "interface = \"{FRONT}\"\n\
+         interval = \"500ms\"\n\
+         pin = {pin:?}\n\n\
+         [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
+         [api]\nsocket = {socket:?}\n\n\
+         [[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
+         policy = \"{}\"\nforward = \"l2\"\n\n\
+         [vip.health]\nkind = \"tcp\"\ninterval = \"250ms\"\nrise = 2\nfall = 2\n",
+        Star::vip().ip(),
+        policy.name()
+    );
+    for server in 0..servers {
+        let _ = write!(
+            text,
+            "\n[[vip.backend]]\nname = \"server{}\"\naddress = \"{}\"\n",
+            server + 1,
+            Star::server_address(server)
+        );
+    }
+    text
+}
+
+/// A line of what it says that is of weights.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    time: String,
+    #[serde(default)]
+    disruption: f64,
+    #[serde(default)]
+    backends: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Backend {
+    backend: String,
+    share: f64,
+    why: String,
+    latency_s: Option<f64>,
+}
+
+fn weighings(said: &str, since: Timestamp) -> Result<Vec<Weighing>> {
+    let mut all = Vec::new();
+    for line in said.lines() {
+        let wrong = |why: String| Error::invalid("what the balancer says", why);
+        let line: Line = serde_json::from_str(line).map_err(|why| wrong(why.to_string()))?;
+        if line.kind != "lb_weights" {
+            continue;
+        }
+        let backends: Vec<Backend> =
+            serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
+        let share = |backend: Backend| super::Weight {
+            server: backend.backend,
+            share: backend.share,
+            why: backend.why,
+            latency_s: backend.latency_s,
+        };
+        let time: Timestamp = line
+            .time
+            .parse()
+            .map_err(|why: jiff::Error| wrong(why.to_string()))?;
+        all.push(Weighing {
+            time_s: time.duration_since(since).as_secs_f64(),
+            disruption: line.disruption,
+            weights: backends.into_iter().map(share).collect(),
+        });
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_weights_is_read_and_the_rest_is_not() {
+        let said = r#"{"type":"lb_started","backends":4,"vips":1,"time":"2026-01-01T00:00:00Z"}
+{"type":"lb_weights","vip":"lab","disruption":0.1,"time":"2026-01-01T00:00:02.5Z","backends":[{"backend":"server1","weight":0.6,"share":0.15,"why":"slow","latency_s":0.02}]}
+"#;
+        let since = "2026-01-01T00:00:01Z".parse().unwrap();
+        let found = weighings(said, since).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].time_s, found[0].disruption), (1.5, 0.1));
+        let weight = &found[0].weights[0];
+        assert_eq!((weight.server.as_str(), weight.share), ("server1", 0.15));
+        assert!(weighings("nonsense", since).is_err());
+    }
+
+    #[test]
+    fn the_configuration_names_all_servers_and_the_policy() {
+        let text = configuration(Path::new("/pin"), Path::new("/s"), Policy::Latency, 3);
+        assert_eq!(text.matches("[[vip.backend]]").count(), 3);
+        assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));
+        assert!(text.contains("address = \"10.79.0.23\"") && !text.contains("10.79.0.24"));
+    }
+}
