@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_balancer::api::{Client, Request, Went, from_hex, to_hex};
+use dwell_balancer::api::{Client, MOST_REQUEST_BYTES, Request, Went, from_hex, to_hex};
 use dwell_capture::Reader;
 
 use super::{To, print};
@@ -48,13 +48,15 @@ pub struct Args {
 
 /// Frames that are asked about at once.
 const AT_ONCE: usize = 64;
+/// What is left of a request for frames, beside its other words.
+const MOST_DIGITS: u64 = MOST_REQUEST_BYTES - 256;
 /// The kernel runs a program over no more.
 const MOST_BYTES: usize = 3_500;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let frames = frames(args)?;
     let mut client = Client::connect(&args.to.socket)?;
-    for some in frames.chunks(AT_ONCE) {
+    for some in requests(&frames) {
         let frames = some.iter().map(|frame| to_hex(frame)).collect();
         let went: Vec<Went> = client.ask(&Request::Where { frames })?;
         let mut text = String::new();
@@ -68,6 +70,25 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         print(&text)?;
     }
     Ok(Exit::Done)
+}
+
+/// Frames in their order, as many together as one request may carry.
+fn requests(frames: &[Vec<u8>]) -> Vec<&[Vec<u8>]> {
+    // Two digits a byte, in quotes, with a comma.
+    let written = |frame: &Vec<u8>| 2 * frame.len() as u64 + 3;
+    let (mut requests, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, frame) in frames.iter().enumerate() {
+        let is_full = at - begin == AT_ONCE || bytes + written(frame) > MOST_DIGITS;
+        if is_full && at > begin {
+            requests.push(&frames[begin..at]);
+            (begin, bytes) = (at, 0);
+        }
+        bytes += written(frame);
+    }
+    if begin < frames.len() {
+        requests.push(&frames[begin..]);
+    }
+    requests
 }
 
 fn words(went: &Went) -> String {
@@ -267,6 +288,31 @@ mod tests {
             };
             assert!(is_right, "{text}");
             assert_eq!(ports, (packet.from.port(), packet.to.port()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_fits_a_request_and_nothing_is_left_out() {
+        for (frames, bytes, wanted) in [
+            (0, 60, vec![]),
+            (64, 60, vec![64]),
+            (65, 60, vec![64, 1]),
+            (64, MOST_BYTES, vec![37, 27]),
+            (2, 200_000, vec![1, 1]),
+        ] {
+            let frames: Vec<Vec<u8>> = (0..frames).map(|at| vec![at; bytes]).collect();
+            let requests = requests(&frames);
+            let counts: Vec<_> = requests.iter().map(|some| some.len()).collect();
+            assert_eq!(counts, wanted, "{bytes} bytes");
+            assert_eq!(requests.concat(), frames);
+            if bytes > MOST_BYTES {
+                continue;
+            }
+            for some in requests {
+                let frames = some.iter().map(|frame| to_hex(frame)).collect();
+                let line = serde_json::to_string(&Request::Where { frames }).unwrap();
+                assert!((line.len() as u64) < MOST_REQUEST_BYTES, "{}", line.len());
+            }
         }
     }
 
