@@ -76,6 +76,12 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// The reader of events was too slow: some are missing before this.
+    #[serde(rename = "lb_lost")]
+    Lost {
+        /// How many.
+        events: u64,
+    },
     /// A backend has left, with its last connection.
     #[serde(rename = "lb_left")]
     Left {

@@ -3,6 +3,7 @@
 mod ask;
 mod check;
 mod decap;
+mod lines;
 mod packet;
 mod run;
 mod status;

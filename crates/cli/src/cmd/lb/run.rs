@@ -1,7 +1,7 @@
 //! `dwell lb run`.
 
 use std::{
-    io::{self, Write},
+    io,
     path::PathBuf,
     sync::{
         Arc,
@@ -11,15 +11,10 @@ use std::{
     time::Duration,
 };
 
-use dwell_balancer::{
-    api::Listener,
-    config::Config,
-    control::{Balancer, Event},
-};
-use dwell_records::SCHEMA;
-use serde_json::Value;
+use dwell_balancer::{api::Listener, config::Config, control::Balancer};
 use signal_hook::{consts::SIGHUP, flag};
 
+use super::lines::Lines;
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -57,6 +52,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let served = config.metrics.map(Served::plain).transpose()?;
     let metrics = served.as_ref().map(|served| Arc::clone(&served.metrics));
     let (sender, requests) = channel();
+    // It ends after the balancer, which it writes for.
+    let (_lines, emit) =
+        Lines::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
     let mut balancer = Balancer::start(config, metrics, emit)?;
     listener
         .serve(sender)
@@ -65,17 +63,4 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     balancer.run(&requests, is_reload_asked, || stop.is_asked())?;
     tell("packets go on as they are: `dwell lb detach` ends that");
     Ok(Exit::Done)
-}
-
-/// A line for each event. That nobody reads it does not end a balancer.
-fn emit(event: &Event) {
-    let mut line = serde_json::Map::new();
-    if let Ok(Value::Object(fields)) = serde_json::to_value(event) {
-        line.extend(fields);
-    }
-    line.insert("schema".into(), SCHEMA.into());
-    line.insert("time".into(), jiff::Timestamp::now().to_string().into());
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{}", Value::Object(line));
-    let _ = stdout.flush();
 }
