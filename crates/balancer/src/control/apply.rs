@@ -71,6 +71,7 @@ impl Balancer {
                 .is_some_and(|real| real.phase == Phase::Leaving)
         };
         self.quiet.retain(|real, _| leaves(real));
+        self.look_for_neighbours();
         self.health.set(targets);
         self.config.vips = wanted;
         Ok(())
@@ -170,8 +171,7 @@ impl Balancer {
         for number in &planned.new_reals {
             let _ = self.plane.remove_real(*number);
         }
-        let addresses = self.state.reals.values().map(|real| real.address);
-        self.neighbours.set(addresses.collect());
+        self.look_for_neighbours();
     }
 
     /// A backend as the kernel takes it.

@@ -129,8 +129,7 @@ impl Balancer {
             }
         }
         if !left.is_empty() {
-            let addresses = self.state.reals.values().map(|real| real.address);
-            self.neighbours.set(addresses.collect());
+            self.look_for_neighbours();
             self.save();
         }
         Ok(())
@@ -172,6 +171,16 @@ impl Balancer {
         Ok(true)
     }
 
+    /// Looks for the ways to all backends, and forgets those to others.
+    pub(super) fn look_for_neighbours(&mut self) {
+        let reals = self.state.reals.values();
+        let addresses: BTreeSet<IpAddr> = reals.map(|real| real.address).collect();
+        self.hops.retain(|address, _| addresses.contains(address));
+        self.last_hops
+            .retain(|address, _| addresses.contains(address));
+        self.neighbours.set(addresses.into_iter().collect());
+    }
+
     /// Takes what is known of the way to a backend.
     pub(super) fn note_hop(&mut self, found: Found) {
         let problem = found.hop.as_ref().err().cloned();
@@ -180,8 +189,14 @@ impl Balancer {
             None => problem.is_some(),
             Some(before) => before != problem.as_ref(),
         };
-        if let Ok(hop) = &found.hop {
-            self.last_hops.insert(found.address, *hop);
+        match &found.hop {
+            Ok(hop) => {
+                self.last_hops.insert(found.address, *hop);
+            }
+            Err(_) if found.is_gone => {
+                self.last_hops.remove(&found.address);
+            }
+            Err(_) => {}
         }
         self.hops.insert(found.address, found.hop);
         if is_news {

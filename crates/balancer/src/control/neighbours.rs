@@ -10,6 +10,7 @@ use std::{
 };
 
 use dwell_probes::balancer::{NextHop, Plane};
+use nix::errno::Errno;
 
 /// What is known is asked for again after this time.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -19,6 +20,9 @@ pub(super) const ONE: Duration = Duration::from_millis(2);
 const AT_ONCE: usize = 256;
 /// And what is not known after this.
 const RETRY: Duration = Duration::from_millis(200);
+/// A neighbour that did not answer so many tries in a row is gone: some three seconds, as long as the
+/// kernel itself asks for one.
+const GONE: u32 = 6;
 /// Longest time between two tries.
 const SLOW_RETRY: Duration = Duration::from_secs(2);
 /// Nobody answers there (RFC 863), which is all that is wanted: the kernel has to look for the
@@ -30,6 +34,9 @@ const DISCARD: u16 = 9;
 pub(super) struct Found {
     pub address: IpAddr,
     pub hop: Result<NextHop, String>,
+    /// Whether the way that was known is worth nothing any more: there is no route, no interface, or
+    /// the neighbour stays silent. Else it may only be asked for again.
+    pub is_gone: bool,
 }
 
 /// Looks while it lives.
@@ -54,7 +61,8 @@ struct Wanted {
 struct Look {
     due: Instant,
     tries: u32,
-    last: Option<Result<NextHop, String>>,
+    /// What was told.
+    last: Option<Found>,
 }
 
 impl Neighbours {
@@ -121,38 +129,107 @@ fn look(shared: &Shared, found: &Sender<Found>) {
             continue;
         }
         drop(wanted);
-        let answers: Vec<Found> = due.into_iter().map(ask).collect();
+        let answers: Vec<_> = due
+            .into_iter()
+            .map(|address| (address, ask(address)))
+            .collect();
         wanted = shared.wanted();
-        for Found { address, hop } in answers {
+        for (address, answer) in answers {
             let Some(look) = wanted.addresses.get_mut(&address) else {
                 continue;
             };
-            look.tries = if hop.is_ok() { 0 } else { look.tries + 1 };
-            let wait = match &hop {
-                Ok(_) => refresh,
-                Err(_) => (RETRY * look.tries).min(SLOW_RETRY),
-            };
-            look.due = Instant::now() + wait;
-            // The first look is what makes a neighbour known: its failure tells nothing.
-            let is_first_failure = hop.is_err() && look.tries == 1;
-            if look.last.as_ref() != Some(&hop) && !is_first_failure {
-                look.last = Some(hop.clone());
-                if found.send(Found { address, hop }).is_err() {
-                    return;
-                }
+            if let Some(news) = look.note(address, answer, refresh)
+                && found.send(news).is_err()
+            {
+                return;
             }
         }
     }
 }
 
-fn ask(address: IpAddr) -> Found {
+impl Look {
+    /// Takes an answer; what is to be told of it.
+    fn note(
+        &mut self,
+        address: IpAddr,
+        answer: Result<NextHop, Failed>,
+        refresh: Duration,
+    ) -> Option<Found> {
+        self.tries = if answer.is_ok() { 0 } else { self.tries + 1 };
+        let wait = match &answer {
+            Ok(_) => refresh,
+            Err(_) => (RETRY * self.tries).min(SLOW_RETRY),
+        };
+        self.due = Instant::now() + wait;
+        let is_gone = match &answer {
+            Ok(_) => false,
+            Err(failed) => match failed.why {
+                Why::NoRoute => true,
+                Why::Silent => self.tries >= GONE,
+                Why::Host => false,
+            },
+        };
+        // The first look is what makes a neighbour known: its failure tells nothing.
+        if answer.is_err() && self.tries == 1 && !is_gone {
+            return None;
+        }
+        let found = Found {
+            address,
+            hop: answer.map_err(|failed| failed.says),
+            is_gone,
+        };
+        if self.last.as_ref() == Some(&found) {
+            return None;
+        }
+        self.last = Some(found.clone());
+        Some(found)
+    }
+}
+
+/// Why no way is known.
+#[derive(Debug)]
+struct Failed {
+    says: String,
+    why: Why,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// There is no route, or no interface.
+    NoRoute,
+    /// There is a route, but nobody there who takes packets.
+    Silent,
+    /// This host could not find out: that says nothing of the way.
+    Host,
+}
+
+impl Why {
+    fn of(io: &io::Error) -> Why {
+        use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
+        // It has no kind of its own.
+        const NO_DEVICE: i32 = Errno::ENODEV as i32;
+        match (io.kind(), io.raw_os_error()) {
+            (NetworkUnreachable | HostUnreachable | NetworkDown, _) => Why::NoRoute,
+            (_, Some(NO_DEVICE)) => Why::NoRoute,
+            (_, Some(_)) => Why::Host,
+            (_, None) => Why::Silent,
+        }
+    }
+}
+
+fn ask(address: IpAddr) -> Result<NextHop, Failed> {
     // So that the kernel keeps the neighbour, and hears when it has another address.
     let nudged = nudge(address);
-    let hop = Plane::next_hop(address).map_err(|error| match nudged {
-        Err(io) => format!("{error} ({io})"),
-        Ok(()) => error.to_string(),
-    });
-    Found { address, hop }
+    Plane::next_hop(address).map_err(|error| Failed {
+        why: match &error {
+            dwell_probes::Error::NextHop { io, .. } => Why::of(io),
+            _ => Why::Host,
+        },
+        says: match nudged {
+            Err(io) => format!("{error} ({io})"),
+            Ok(()) => error.to_string(),
+        },
+    })
 }
 
 fn nudge(address: IpAddr) -> io::Result<()> {
@@ -162,4 +239,72 @@ fn nudge(address: IpAddr) -> io::Result<()> {
     };
     let socket = UdpSocket::bind((any, 0))?;
     socket.send_to(&[], (address, DISCARD)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn silent() -> io::Error {
+        io::Error::new(io::ErrorKind::NotFound, "its MAC address is not known")
+    }
+
+    /// What is told of answers, in their order: whether there is a way, and whether it is gone.
+    fn told(answers: Vec<Result<(), io::Error>>) -> Vec<Option<(bool, bool)>> {
+        let mut look = Look {
+            due: Instant::now(),
+            tries: 0,
+            last: None,
+        };
+        let hop = NextHop {
+            interface: 1,
+            destination: Default::default(),
+            source: Default::default(),
+            mtu: 1500,
+        };
+        let note = |answer: Result<(), io::Error>| {
+            let answer = answer.map(|()| hop).map_err(|io| Failed {
+                says: io.to_string(),
+                why: Why::of(&io),
+            });
+            let found = look.note(THERE, answer, REFRESH)?;
+            Some((found.hop.is_ok(), found.is_gone))
+        };
+        answers.into_iter().map(note).collect()
+    }
+
+    #[test]
+    fn a_silent_neighbour_is_gone_after_some_tries() {
+        let mut answers = vec![Ok(())];
+        answers.extend((0..7).map(|_| Err(silent())));
+        answers.push(Ok(()));
+        let (way, doubt, gone) = (
+            Some((true, false)),
+            Some((false, false)),
+            Some((false, true)),
+        );
+        assert_eq!(
+            told(answers),
+            [way, None, doubt, None, None, None, gone, None, way]
+        );
+    }
+
+    #[test]
+    fn a_route_that_goes_is_gone_at_once_and_an_unable_host_says_nothing() {
+        let (way, gone) = (Some((true, false)), Some((false, true)));
+        for number in [
+            Errno::ENODEV,
+            Errno::ENETDOWN,
+            Errno::ENETUNREACH,
+            Errno::EHOSTUNREACH,
+        ] {
+            let answers = vec![Ok(()), Err(number.into()), Ok(())];
+            assert_eq!(told(answers), [way, gone, way], "{number}");
+        }
+        let unable = (0..20).map(|_| Err(Errno::EMFILE.into()));
+        let told = told(unable.collect());
+        assert!(told.iter().flatten().all(|(_, is_gone)| !is_gone));
+    }
 }

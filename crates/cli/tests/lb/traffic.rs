@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::scene::{Scene, address, ask};
-use crate::support::{DWELL, eventually, skipped, spawn};
+use crate::support::{DWELL, eventually, ip, skipped, spawn};
 
 /// Health of a short breath.
 pub const CHECKED: &str =
@@ -210,6 +210,42 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
         .map(|event| &event["is_up"])
         .collect();
     assert_eq!(news, [true, false, true], "{run}");
+}
+
+#[test]
+fn root_a_backend_whose_route_or_neighbour_goes_gets_no_more_and_comes_back() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("way", 2);
+    scene.configure("", "", &[0, 1]);
+    scene.run();
+    let gets = |what: &str, some: bool| {
+        eventually(what, || {
+            (scene.backend(1)["share"].as_f64() > Some(0.0)) == some
+        });
+    };
+    gets("both are reached", true);
+    let there = address(4);
+    ip(
+        &scene.balancer,
+        &format!("route add unreachable {there}/32\n"),
+    );
+    gets("there is no route", false);
+    assert_eq!(scene.spread(20).get(&0), Some(&20));
+    ip(
+        &scene.balancer,
+        &format!("route del unreachable {there}/32\n"),
+    );
+    gets("the route is back", true);
+    // Silent, with a neighbour that the kernel has to ask for again.
+    ip(&scene.servers[1].namespace, "link set eth0 down\n");
+    ip(&scene.balancer, &format!("neigh del {there} dev eth0\n"));
+    gets("the neighbour is silent", false);
+    assert_eq!(scene.spread(20).get(&0), Some(&20));
+    ip(&scene.servers[1].namespace, "link set eth0 up\n");
+    gets("the neighbour answers again", true);
+    assert_eq!(scene.spread(40).len(), 2);
 }
 
 #[test]
