@@ -252,6 +252,45 @@ fn so_many_in_a_row_bring_up_and_down_and_the_first_decides() {
 }
 
 #[test]
+fn what_was_known_falls_and_rises_as_ever_and_is_told_once() {
+    let told = |was_up: bool, answers: &[bool]| -> Vec<Option<bool>> {
+        let mut count = Count::known(3, 2, was_up);
+        assert_eq!(count.is_up(), was_up);
+        answers.iter().map(|good| count.add(*good)).collect()
+    };
+    assert_eq!(told(true, &[true, true]), [Some(true), None]);
+    assert_eq!(told(true, &[false, true, true]), [None, Some(true), None]);
+    assert_eq!(
+        told(true, &[false, false, false]),
+        [None, Some(false), None]
+    );
+    assert_eq!(told(false, &[false, false]), [Some(false), None]);
+    assert_eq!(told(false, &[true, true, true]), [None, None, Some(true)]);
+}
+
+#[test]
+fn who_is_asked_otherwise_is_up_until_it_fails_as_often_as_it_may() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || for _ in listener.incoming() {});
+    let (sender, told) = channel();
+    let health = Health::start(1, sender);
+    let next = || told.recv_timeout(Duration::from_secs(30)).unwrap();
+    let target = |port| Target::new(1, HERE, Arc::new(check(Kind::Tcp, port))).unwrap();
+    health.set(vec![target(port)]);
+    assert!(next().is_up);
+    let mut other = check(Kind::Tcp, nobody());
+    other.fall = 3;
+    health.set(vec![Target::new(1, HERE, Arc::new(other)).unwrap()]);
+    let failed = std::iter::repeat_with(next).filter(|told| told.answer.is_err());
+    let news: Vec<_> = failed
+        .take(3)
+        .map(|told| (told.is_up, told.is_news))
+        .collect();
+    assert_eq!(news, [(true, false), (true, false), (false, true)]);
+}
+
+#[test]
 fn many_are_checked_by_few_threads_and_news_are_told() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let up = Arc::new(check(Kind::Tcp, listener.local_addr().unwrap().port()));

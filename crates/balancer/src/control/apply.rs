@@ -12,7 +12,7 @@ use dwell_probes::balancer::{Forward as Way, Proto, Real, Vip as PlaneVip, VipKe
 use super::{
     Balancer, ControlError,
     saved::{self, Saved},
-    vip::VipRun,
+    vip::{Earlier, VipRun},
 };
 use crate::{
     config::{Forward, Protocol, Vip, VipKey},
@@ -24,14 +24,14 @@ impl Balancer {
     /// Gives the kernel what is planned. Backends come first, then tables, then VIPs, then what ends:
     /// nothing refers to what is not there. If the kernel refuses something, all is as before.
     ///
-    /// `weights` are those of a process before this one, by number.
+    /// `earlier` is what is known from a process before this one.
     pub(super) fn apply(
         &mut self,
         wanted: Vec<Vip>,
         planned: Plan,
-        weights: &BTreeMap<u32, f64>,
+        earlier: &Earlier,
     ) -> Result<(), ControlError> {
-        let targets = targets(&wanted, &planned)?;
+        let targets = targets(&wanted, &planned, earlier)?;
         let addresses: Vec<IpAddr> = planned
             .next
             .reals
@@ -39,7 +39,7 @@ impl Balancer {
             .map(|real| real.address)
             .collect();
         self.neighbours.set(addresses);
-        let mut runs = self.runs(&wanted, &planned, weights)?;
+        let mut runs = self.runs(&wanted, &planned, earlier)?;
         if let Err(error) = self.give(&planned, &mut runs) {
             self.undo(&planned);
             return Err(error);
@@ -82,7 +82,7 @@ impl Balancer {
         &self,
         wanted: &[Vip],
         planned: &Plan,
-        weights: &BTreeMap<u32, f64>,
+        earlier: &Earlier,
     ) -> Result<Vec<VipRun>, ControlError> {
         let before: BTreeMap<VipKey, &VipRun> =
             self.vips.iter().map(|run| (run.vip.key, run)).collect();
@@ -99,8 +99,7 @@ impl Balancer {
                     .map(|real| (*real, is_draining(real)))
                     .collect();
                 let was = before.get(&vip.key).copied();
-                let weight_of = |real| weights.get(&real).copied();
-                VipRun::become_of(was, *number, vip.clone(), &reals, weight_of).map_err(|error| {
+                VipRun::become_of(was, *number, vip.clone(), &reals, earlier).map_err(|error| {
                     ControlError::Policy {
                         vip: vip.name.clone(),
                         error,
@@ -216,7 +215,7 @@ impl Balancer {
     }
 }
 
-fn targets(wanted: &[Vip], planned: &Plan) -> Result<Vec<Target>, ControlError> {
+fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Target>, ControlError> {
     let mut targets = Vec::new();
     for (vip, (_, reals)) in wanted.iter().zip(&planned.numbers) {
         let Some(check) = vip.check.clone().map(Arc::new) else {
@@ -234,7 +233,10 @@ fn targets(wanted: &[Vip], planned: &Plan) -> Result<Vec<Target>, ControlError> 
                 None => Target::new(*real, backend.address, Arc::clone(&check))?,
             };
             first.get_or_insert_with(|| target.clone());
-            targets.push(target);
+            targets.push(Target {
+                was_up: earlier.were_up.get(real).copied(),
+                ..target
+            });
         }
     }
     Ok(targets)

@@ -31,7 +31,10 @@ use dwell_probes::{
 use dwell_records::prometheus::Metrics;
 
 pub use self::event::Event;
-use self::{neighbours::Neighbours, vip::VipRun};
+use self::{
+    neighbours::Neighbours,
+    vip::{Earlier, VipRun},
+};
 use crate::{
     api::Asked,
     config::{Config, ConfigError},
@@ -210,7 +213,12 @@ impl Balancer {
             vips: config.vips.len(),
             backends: config.backends(),
         });
-        self.apply(config.vips.clone(), planned, &saved.weights)?;
+        let reals = self.plane.reals();
+        let earlier = Earlier {
+            weights: saved.weights,
+            were_up: reals.map(|(number, real)| (number, !real.down)).collect(),
+        };
+        self.apply(config.vips.clone(), planned, &earlier)?;
         self.config = config;
         self.save();
         Ok(())

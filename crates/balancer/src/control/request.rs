@@ -1,13 +1,11 @@
 //! What operators ask for.
 
-use std::collections::BTreeMap;
-
 use dwell_engine::steer::{Share, Why};
 use dwell_probes::balancer::Verdict;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Balancer, ControlError, Event};
+use super::{Balancer, ControlError, Event, vip::Earlier};
 use crate::{
     api::{Answer, Changed, Named, Request, Went, from_hex, to_hex},
     config::{Backend, Config, ConfigError, Vip},
@@ -88,7 +86,7 @@ impl Balancer {
         let refused = |error: ControlError| format!("{error}; nothing was changed");
         let planned = plan(&self.state, &wanted, self.config.limits)
             .map_err(|error| refused(error.into()))?;
-        self.apply(wanted, planned, &BTreeMap::new())
+        self.apply(wanted, planned, &Earlier::default())
             .map_err(refused)?;
         self.save();
         Ok(())

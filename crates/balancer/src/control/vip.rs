@@ -52,6 +52,14 @@ pub(super) struct BackendRun {
     pub seen: Option<Seen>,
 }
 
+/// What is known of backends from before this process, by number.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    pub weights: BTreeMap<u32, f64>,
+    /// Whether the kernel took them for up.
+    pub were_up: BTreeMap<u32, bool>,
+}
+
 /// What checks say of a backend.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HealthRun {
@@ -66,6 +74,14 @@ pub(super) struct HealthRun {
 }
 
 impl HealthRun {
+    /// Of a backend that the kernel takes for down.
+    pub(super) fn down() -> HealthRun {
+        HealthRun {
+            is_up: Some(false),
+            ..HealthRun::default()
+        }
+    }
+
     pub(super) fn is_down(&self) -> bool {
         self.is_up == Some(false)
     }
@@ -116,8 +132,8 @@ impl VipRun {
     }
 
     /// What it becomes by another configuration. What is known of backends that stay is kept. `reals`
-    /// are the numbers of its backends, and whether they drain; `weight_of` knows weights from before
-    /// this process.
+    /// are the numbers of its backends, and whether they drain; `earlier` knows of them from before this
+    /// process.
     ///
     /// What the policy remembers stays with `before` until [`VipRun::remember`].
     pub(super) fn become_of(
@@ -125,7 +141,7 @@ impl VipRun {
         number: u32,
         vip: Vip,
         reals: &[(u32, bool)],
-        weight_of: impl Fn(u32) -> Option<f64>,
+        earlier: &Earlier,
     ) -> Result<VipRun, OutOfRange> {
         let mut run = VipRun::new(number, vip)?;
         let mut old = BTreeMap::new();
@@ -139,8 +155,12 @@ impl VipRun {
         }
         let is_same_policy = before.is_some_and(|before| before.vip.policy == run.vip.policy);
         for (backend, (real, is_draining)) in run.vip.backends.iter().zip(reals) {
-            let weight_before =
-                || weight_of(*real).filter(|_| run.vip.policy != PolicyName::Maglev);
+            let weight_before = || {
+                earlier
+                    .weights
+                    .get(real)
+                    .filter(|_| run.vip.policy != PolicyName::Maglev)
+            };
             let initial = Share::initial(backend.weight);
             let mut next = match old.get(real) {
                 Some(was) => BackendRun {
@@ -153,10 +173,16 @@ impl VipRun {
                 },
                 None => BackendRun {
                     real: *real,
-                    share: weight_before().map_or(initial, |weight| Share { weight, ..initial }),
+                    share: weight_before().map_or(initial, |weight| Share {
+                        weight: *weight,
+                        ..initial
+                    }),
                     backend: backend.clone(),
                     is_draining: false,
-                    health: HealthRun::default(),
+                    health: match earlier.were_up.get(real) {
+                        Some(false) => HealthRun::down(),
+                        _ => HealthRun::default(),
+                    },
                     is_reachable: false,
                     seen: None,
                 },

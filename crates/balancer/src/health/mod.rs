@@ -33,6 +33,8 @@ pub struct Target {
     pub check: Arc<Check>,
     /// For HTTPS: how to speak TLS.
     pub client: Option<Client>,
+    /// What is known of it from before this process: whether it was up.
+    pub was_up: Option<bool>,
 }
 
 impl Target {
@@ -51,6 +53,7 @@ impl Target {
             address,
             check,
             client,
+            was_up: None,
         })
     }
 
@@ -68,7 +71,7 @@ pub struct Told {
     pub answer: Result<Duration, String>,
     /// Whether it is up now.
     pub is_up: bool,
-    /// Whether that is news. The first answer always is.
+    /// Whether that is news. The first answer is, unless it speaks against what was known.
     pub is_news: bool,
 }
 
@@ -77,8 +80,10 @@ pub struct Told {
 pub struct Count {
     rise: u32,
     fall: u32,
-    /// None before the first answer.
+    /// None before the first answer, if nothing is known from before.
     is_up: Option<bool>,
+    /// Whether that was told.
+    is_told: bool,
     /// Answers in a row that speak against it.
     against: u32,
 }
@@ -90,27 +95,44 @@ impl Count {
             rise,
             fall,
             is_up: None,
+            is_told: false,
             against: 0,
         }
     }
 
-    /// Takes an answer; tells whether the backend is up, if that is news. The first answer decides at
-    /// once, whatever the counts.
+    /// It was up, or down, before anybody counted: answers that say otherwise count as ever.
+    pub fn known(rise: u32, fall: u32, was_up: bool) -> Count {
+        Count {
+            is_up: Some(was_up),
+            ..Count::new(rise, fall)
+        }
+    }
+
+    /// The same with other counts, to begin with.
+    fn with(self, rise: u32, fall: u32) -> Count {
+        Count {
+            rise,
+            fall,
+            against: 0,
+            ..self
+        }
+    }
+
+    /// Takes an answer; tells whether the backend is up, if that is news. Where nothing is known the
+    /// first answer decides at once, whatever the counts.
     pub fn add(&mut self, is_good: bool) -> Option<bool> {
-        let Some(is_up) = self.is_up else {
-            self.is_up = Some(is_good);
-            return self.is_up;
-        };
+        let is_up = *self.is_up.get_or_insert(is_good);
         if is_good == is_up {
             self.against = 0;
-            return None;
+            let is_news = !std::mem::replace(&mut self.is_told, true);
+            return self.is_up.filter(|_| is_news);
         }
         self.against += 1;
         let needed = if is_up { self.fall } else { self.rise };
         if self.against < needed {
             return None;
         }
-        self.against = 0;
+        (self.against, self.is_told) = (0, true);
         self.is_up = Some(is_good);
         self.is_up
     }
@@ -181,18 +203,27 @@ impl Health {
         }
     }
 
-    /// Checks these from now on, and no others. What is known of those that stay as they are stays.
+    /// Checks these from now on, and no others. What is known of those that stay where they are stays,
+    /// also if they are asked otherwise: then they count anew, from there.
     pub fn set(&self, targets: Vec<Target>) {
         let mut queue = self.shared.queue();
         let mut before = std::mem::take(&mut queue.targets);
         let now = Instant::now();
         for target in targets {
-            let kept = before
-                .remove(&target.real)
-                .filter(|entry| entry.target.is_same(&target));
-            if let Some(entry) = kept {
-                queue.targets.insert(target.real, entry);
-                continue;
+            let (rise, fall) = (target.check.rise, target.check.fall);
+            let mut count = match target.was_up {
+                Some(was_up) => Count::known(rise, fall, was_up),
+                None => Count::new(rise, fall),
+            };
+            match before.remove(&target.real) {
+                Some(entry) if entry.target.is_same(&target) => {
+                    queue.targets.insert(target.real, entry);
+                    continue;
+                }
+                Some(entry) if entry.target.address == target.address => {
+                    count = entry.count.with(rise, fall);
+                }
+                _ => {}
             }
             queue.generation += 1;
             let generation = queue.generation;
@@ -203,7 +234,6 @@ impl Health {
                 .mul_f64(f64::from(target.real % 64) / 64.0);
             let first = now + spread.min(Duration::from_secs(1));
             queue.due.push(Reverse((first, target.real, generation)));
-            let count = Count::new(target.check.rise, target.check.fall);
             queue.targets.insert(
                 target.real,
                 Entry {

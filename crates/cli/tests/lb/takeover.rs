@@ -53,6 +53,37 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
 }
 
 #[test]
+fn root_who_was_down_stays_down_over_a_restart_and_one_failure_takes_nobody_out() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("sick", 2);
+    let check = |fall: u32| {
+        format!(
+            "health = {{ kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", fall = {fall} }}"
+        )
+    };
+    scene.configure("", &check(1), &[0, 1]);
+    scene.run();
+    scene.servers[1].die();
+    eventually("it is out", || scene.backend(1)["health"] == "down");
+    scene.kill();
+    // From here on nobody answers; who was up may fail for ever.
+    scene.servers[0].die();
+    scene.configure("", &check(1_000), &[0, 1]);
+    scene.run();
+    let shares = || [0, 1].map(|server| scene.backend(server)["share"].as_f64().unwrap());
+    assert_eq!(shares(), [1.0, 0.0]);
+    eventually("both are checked", || {
+        (0..2).all(|server| !scene.backend(server)["health_why"].is_null())
+    });
+    assert_eq!(shares(), [1.0, 0.0]);
+    assert_eq!(scene.backend(1)["health"], "down");
+    let run = scene.end();
+    assert_eq!(events(&run.stdout, "lb_weights").len(), 0, "{run}");
+}
+
+#[test]
 fn root_a_lost_state_costs_numbers_and_no_connection() {
     if skipped() {
         return;
