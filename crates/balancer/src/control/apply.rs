@@ -10,7 +10,7 @@ use std::{
 use dwell_probes::balancer::{Forward as Way, Proto, Real, Vip as PlaneVip, VipKey as PlaneKey};
 
 use super::{
-    Balancer, ControlError,
+    Balancer, ControlError, Event,
     saved::{self, Saved},
     vip::{Earlier, VipRun},
 };
@@ -44,6 +44,11 @@ impl Balancer {
             self.undo(&planned);
             return Err(error);
         }
+        let was_all_down: BTreeMap<VipKey, bool> = self
+            .vips
+            .iter()
+            .map(|run| (run.vip.key, run.all_down))
+            .collect();
         let mut before: BTreeMap<VipKey, VipRun> =
             self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
         for run in &mut runs {
@@ -74,6 +79,12 @@ impl Balancer {
         self.look_for_neighbours();
         self.health.set(targets);
         self.config.vips = wanted;
+        let turned = self.vips.iter().filter(|run| {
+            let was = was_all_down.get(&run.vip.key).copied();
+            run.all_down != was.unwrap_or(false)
+        });
+        let turned: Vec<Event> = turned.map(all_down).collect();
+        turned.iter().for_each(|event| self.say(event));
         Ok(())
     }
 
@@ -110,6 +121,17 @@ impl Balancer {
     }
 
     fn give(&mut self, planned: &Plan, runs: &mut [VipRun]) -> Result<(), ControlError> {
+        let (ramp, now) = (self.config.checking.ramp, Instant::now());
+        let mut changed = Vec::new();
+        for (at, run) in runs.iter_mut().enumerate() {
+            for backend in &mut run.backends {
+                backend.is_reachable = self.last_hops.contains_key(&backend.backend.address);
+            }
+            if run.build(ramp, now) {
+                changed.push(at);
+            }
+        }
+        // Whether all are down is known only now.
         let down: BTreeSet<u32> = runs
             .iter()
             .filter(|run| !run.all_down)
@@ -126,16 +148,6 @@ impl Balancer {
             let real = self.real(real, down.contains(number));
             if there.get(number) != Some(&real) {
                 self.plane.set_real(*number, &real)?;
-            }
-        }
-        let (ramp, now) = (self.config.checking.ramp, Instant::now());
-        let mut changed = Vec::new();
-        for (at, run) in runs.iter_mut().enumerate() {
-            for backend in &mut run.backends {
-                backend.is_reachable = self.last_hops.contains_key(&backend.backend.address);
-            }
-            if run.build(ramp, now) {
-                changed.push(at);
             }
         }
         let tables = changed
@@ -212,6 +224,14 @@ impl Balancer {
             weights: backends.map(|run| (run.real, run.share.weight)).collect(),
         };
         let _ = saved::write(&self.config.socket, &saved);
+    }
+}
+
+/// That all of a VIP's backends fail, or no longer.
+fn all_down(run: &VipRun) -> Event {
+    Event::AllDown {
+        vip: run.vip.name.clone(),
+        all_down: run.all_down,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Connections through a balancer, while it is told to do otherwise.
 
+use std::net::TcpListener;
+
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -276,6 +278,33 @@ fn root_when_all_fail_all_are_kept_and_that_is_said() {
         true,
         "{run}"
     );
+}
+
+#[test]
+fn root_a_reload_that_leaves_only_who_fails_keeps_those_and_says_so() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("only-down", 2);
+    let check = "health = { kind = \"tcp\", port = 81, interval = \"100ms\", timeout = \"100ms\" }";
+    let well = scene.servers[0]
+        .namespace
+        .enter(|| TcpListener::bind("0.0.0.0:81"));
+    let well = well.unwrap().unwrap();
+    std::thread::spawn(move || for _ in well.incoming() {});
+    scene.configure("", check, &[0, 1]);
+    scene.run();
+    eventually("one is up", || scene.backend(0)["health"] == "up");
+    eventually("one is down", || scene.backend(1)["health"] == "down");
+    assert_eq!(scene.spread(20).get(&0), Some(&20));
+    scene.configure("", check, &[1]);
+    scene.ok(&["reload"]);
+    assert_eq!(scene.status()["vips"][0]["all_down"], true);
+    assert_eq!(scene.spread(20).get(&1), Some(&20));
+    let run = scene.end();
+    let turned = events(&run.stdout, "lb_all_down");
+    let told: Vec<_> = turned.iter().map(|event| &event["all_down"]).collect();
+    assert_eq!(told, [true], "{run}");
 }
 
 #[test]
