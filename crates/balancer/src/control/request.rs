@@ -75,9 +75,16 @@ impl Balancer {
                 fixed.join(", ")
             ));
         }
-        let changes = difference(&self.config.vips, &config.vips);
-        self.config.checking = config.checking;
-        self.become_of(config.vips)?;
+        let mut changes = difference(&self.config.vips, &config.vips);
+        let (was, is) = (self.config.checking.ramp, config.checking.ramp);
+        if was != is {
+            changes.push(format!("health.ramp is {is:?}, not {was:?}"));
+        }
+        let checking = std::mem::replace(&mut self.config.checking, config.checking);
+        if let Err(error) = self.become_of(config.vips) {
+            self.config.checking = checking;
+            return Err(error);
+        }
         self.loaded = jiff::Timestamp::now();
         Ok(Changed { changes })
     }

@@ -185,7 +185,7 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
         return;
     }
     let scene = Scene::new("health", 2);
-    scene.configure("health.ramp = \"1h\"", CHECKED, &[0, 1]);
+    scene.configure("limits.reals = 2\nhealth.ramp = \"1h\"", CHECKED, &[0, 1]);
     scene.run();
     eventually("both are up", || {
         (0..2).all(|server| scene.backend(server)["health"] == "up")
@@ -202,8 +202,20 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
     scene.servers[1].listen();
     eventually("it rises", || scene.backend(1)["health"] == "rising");
     // A tenth of its weight beside the whole of the other's.
-    let share = scene.backend(1)["share"].as_f64().unwrap();
-    assert!((0.08..0.1).contains(&share), "{share}");
+    let share = || scene.backend(1)["share"].as_f64().unwrap();
+    assert!((0.08..0.1).contains(&share()), "{}", share());
+    // What is refused does not end it: who leaves takes the room.
+    let at_once = "limits.reals = 2\nhealth.ramp = \"0s\"";
+    scene.configure(at_once, CHECKED, &[0, 2]);
+    let refused = scene.lb(&["reload"]);
+    assert!(
+        refused.stderr.contains("no room for 3 backends"),
+        "{refused}"
+    );
+    assert_eq!(scene.backend(1)["health"], "rising");
+    scene.configure(at_once, CHECKED, &[0, 1]);
+    assert_eq!(scene.ok(&["reload"]), "health.ramp is 0ns, not 3600s\n");
+    assert!((0.4..0.6).contains(&share()), "{}", share());
     let run = scene.end();
     let health = events(&run.stdout, "lb_health");
     let news: Vec<_> = health
