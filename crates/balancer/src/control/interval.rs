@@ -59,6 +59,7 @@ impl Balancer {
             run.end_interval(|real| actives.of(real));
         }
         let changed = self.tables()?;
+        self.vips.iter_mut().for_each(VipRun::end_changes);
         self.release()?;
         self.figures.vips = self.plane.load_of_vips()?;
         self.figures.reals = self.plane.load_of_reals()?;
@@ -237,7 +238,7 @@ fn weights(run: &VipRun) -> Event {
     });
     Event::Weights {
         vip: run.vip.name.clone(),
-        disruption: run.disruption.unwrap_or(0.0),
+        disruption: run.change.unwrap_or(0.0),
         backends: backends.collect(),
     }
 }

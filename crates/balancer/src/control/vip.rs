@@ -33,7 +33,11 @@ pub(super) struct VipRun {
     shares: HashMap<u32, f64>,
     /// What it was made of: numbers and weights.
     made_of: Vec<(u32, f64)>,
-    /// The part of it that the last change changed.
+    /// The part of it that the last change changed. None if it is the first that this process gives.
+    pub change: Option<f64>,
+    /// The same of all changes of this interval.
+    changing: Option<f64>,
+    /// The same of all changes of the last interval.
     pub disruption: Option<f64>,
     /// All fail their checks, so that all are kept.
     pub all_down: bool,
@@ -126,6 +130,8 @@ impl VipRun {
             table: Vec::new(),
             shares: HashMap::new(),
             made_of: Vec::new(),
+            change: None,
+            changing: None,
             disruption: None,
             all_down: false,
         })
@@ -149,6 +155,8 @@ impl VipRun {
             run.table.clone_from(&before.table);
             run.shares.clone_from(&before.shares);
             run.made_of.clone_from(&before.made_of);
+            run.change = before.change;
+            run.changing = before.changing;
             run.disruption = before.disruption;
             run.all_down = before.all_down;
             old = before.backends.iter().map(|run| (run.real, run)).collect();
@@ -281,13 +289,20 @@ impl VipRun {
         if table == self.table {
             return false;
         }
-        self.disruption = Some(match table.len() == self.table.len() {
-            true => maglev::disruption(&self.table, &table),
-            false => 1.0,
-        });
+        let is_first = self.table.is_empty() && self.changing.or(self.disruption).is_none();
+        self.change = match table.len() == self.table.len() {
+            true => Some(maglev::disruption(&self.table, &table)),
+            false => (!is_first).then_some(1.0),
+        };
+        self.changing = Some(self.changing.unwrap_or(0.0) + self.change.unwrap_or(0.0));
         self.shares = parts(&table);
         self.table = table;
         true
+    }
+
+    /// Ends an interval of changes: those of the last one are told until the next ends.
+    pub(super) fn end_changes(&mut self) {
+        self.disruption = Some(self.changing.take().unwrap_or(0.0).min(1.0));
     }
 
     /// The part of the table that each backend has, in their order.
@@ -351,4 +366,50 @@ fn identity(address: IpAddr) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_told_of_one_interval_and_a_first_table_changes_nothing() {
+        let text = r#"
+            interface = "eth0"
+            [[vip]]
+            name = "web"
+            address = "198.51.100.1"
+            port = 80
+            forward = "l2"
+            table_size = 1009
+            [[vip.backend]]
+            address = "10.0.0.1"
+            [[vip.backend]]
+            address = "10.0.0.2"
+        "#;
+        let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
+        let vip = config.expect("it is right").vips.remove(0);
+        let reals = [(1, false), (2, false)];
+        let mut run = VipRun::become_of(None, 1, vip, &reals, &Earlier::default()).expect("it is");
+        let (ramp, now) = (Duration::ZERO, Instant::now());
+        run.backends
+            .iter_mut()
+            .for_each(|run| run.is_reachable = true);
+        assert!(run.build(ramp, now));
+        assert_eq!(run.change, None);
+        run.end_changes();
+        assert_eq!(run.disruption, Some(0.0));
+        for is_draining in [true, false] {
+            run.backends[1].is_draining = is_draining;
+            assert!(run.build(ramp, now));
+            let change = run.change.expect("there was one before");
+            assert!((0.45..0.6).contains(&change), "{change}");
+        }
+        let twice = run.change.map(|change| 2.0 * change);
+        run.end_changes();
+        assert_eq!(run.disruption, twice.map(|twice| twice.min(1.0)));
+        assert!(!run.build(ramp, now));
+        run.end_changes();
+        assert_eq!(run.disruption, Some(0.0));
+    }
 }
