@@ -216,14 +216,22 @@ impl Balancer {
         Ok(())
     }
 
-    /// Keeps what the next process needs. That it cannot be kept costs that one its weights, no more.
-    pub(super) fn save(&self) {
+    /// Keeps what the next process needs. If that cannot be kept, that one gives backends new numbers and
+    /// their configured weights.
+    pub(super) fn save(&mut self) {
         let backends = self.vips.iter().flat_map(|run| &run.backends);
         let saved = Saved {
             state: self.state.clone(),
             weights: backends.map(|run| (run.real, run.share.weight)).collect(),
         };
-        let _ = saved::write(&self.config.socket, &saved);
+        let failed = saved::write(&self.config.socket, &saved).err();
+        let was_unsaved = std::mem::replace(&mut self.is_unsaved, failed.is_some());
+        if let Some(error) = failed.filter(|_| !was_unsaved) {
+            self.say(&Event::Unsaved {
+                path: saved::path(&self.config.socket).display().to_string(),
+                error: error.to_string(),
+            });
+        }
     }
 }
 

@@ -76,6 +76,14 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// What the next process needs cannot be kept; told once, until it can be again.
+    #[serde(rename = "lb_unsaved")]
+    Unsaved {
+        /// Where.
+        path: String,
+        /// Why.
+        error: String,
+    },
     /// The reader of events was too slow: some are missing before this.
     #[serde(rename = "lb_lost")]
     Lost {

@@ -118,6 +118,8 @@ pub struct Balancer {
     health: Health,
     told: Receiver<Told>,
     figures: Figures,
+    /// What was to be kept last was not.
+    is_unsaved: bool,
     metrics: Option<Arc<Metrics>>,
     emit: Box<dyn FnMut(&Event)>,
 }
@@ -174,6 +176,7 @@ impl Balancer {
             health,
             told,
             figures: Figures::default(),
+            is_unsaved: false,
             metrics,
             emit: Box::new(emit),
             config: Config {

@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -23,8 +25,15 @@ pub(super) struct Saved {
     pub weights: BTreeMap<u32, f64>,
 }
 
-fn path(socket: &Path) -> PathBuf {
-    socket.with_extension("state")
+/// Beside the socket: each has its own, whatever its name.
+pub(super) fn path(socket: &Path) -> PathBuf {
+    with(socket, ".state")
+}
+
+fn with(path: &Path, end: &str) -> PathBuf {
+    let mut whole = path.as_os_str().to_owned();
+    whole.push(end);
+    whole.into()
 }
 
 /// What was saved. If that is lost, backends get new numbers, and the old ones leave.
@@ -33,11 +42,18 @@ pub(super) fn read(socket: &Path) -> Saved {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Saves it, whole or not at all.
+/// Saves it, whole or not at all, for its owner's eyes.
 pub(super) fn write(socket: &Path, saved: &Saved) -> io::Result<()> {
     let path = path(socket);
-    let beside = path.with_extension("state.new");
-    fs::write(&beside, serde_json::to_vec(saved)?)?;
+    let beside = with(&path, ".new");
+    // One that was left there may be open to others.
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.write_all(&serde_json::to_vec(saved)?)?;
     fs::rename(beside, path)
 }
 
@@ -86,5 +102,34 @@ pub(super) fn from_plane(key: &dwell_probes::balancer::VipKey) -> VipKey {
             Proto::Udp => crate::config::Protocol::Udp,
         },
         port: key.port,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn each_socket_has_its_own_for_its_owner_alone() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let sockets = ["lb.eth0", "lb.eth1", "lb"].map(|name| folder.path().join(name));
+        let of = |weight: f64| Saved {
+            weights: BTreeMap::from([(1, weight)]),
+            ..Saved::default()
+        };
+        let left = folder.path().join("lb.state.new");
+        fs::write(left, "half").expect("there is room");
+        for (weight, socket) in (1u8..).zip(&sockets) {
+            write(socket, &of(weight.into())).expect("there is room");
+        }
+        for (weight, socket) in (1u8..).zip(&sockets) {
+            assert_eq!(read(socket), of(weight.into()));
+            let there = fs::metadata(path(socket)).expect("it is there");
+            assert_eq!(there.permissions().mode() & 0o777, 0o600);
+        }
+        let files = fs::read_dir(folder.path()).expect("it is there");
+        assert_eq!(files.count(), 3);
     }
 }

@@ -94,7 +94,7 @@ fn root_a_lost_state_costs_numbers_and_no_connection() {
     let load = scene.load(12);
     load.go_on();
     scene.kill();
-    std::fs::remove_file(scene.path("lb.state")).unwrap();
+    std::fs::remove_file(scene.path("lb.sock.state")).unwrap();
     scene.run();
     load.go_on();
     let status = scene.status();
