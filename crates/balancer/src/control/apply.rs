@@ -11,7 +11,7 @@ use dwell_probes::balancer::{Forward as Way, Proto, Real, Vip as PlaneVip, VipKe
 
 use super::{
     Balancer, ControlError, Event,
-    saved::{self, Saved},
+    saved::{self, Saved, Weighed},
     vip::{Earlier, VipRun},
 };
 use crate::{
@@ -219,10 +219,21 @@ impl Balancer {
     /// Keeps what the next process needs. If that cannot be kept, that one gives backends new numbers and
     /// their configured weights.
     pub(super) fn save(&mut self) {
-        let backends = self.vips.iter().flat_map(|run| &run.backends);
+        let weighed = self.vips.iter().flat_map(|run| {
+            run.backends.iter().map(|backend| {
+                let place = (run.vip.key, backend.backend.address);
+                let weighed = Weighed {
+                    weight: backend.share.weight,
+                    configured: backend.backend.weight,
+                    written: self.written.get(&place).copied(),
+                    policy: run.vip.policy,
+                };
+                (backend.real, weighed)
+            })
+        });
         let saved = Saved {
             state: self.state.clone(),
-            weights: backends.map(|run| (run.real, run.share.weight)).collect(),
+            weighed: weighed.collect(),
         };
         let failed = saved::write(&self.config.socket, &saved).err();
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failed.is_some());

@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     api::Asked,
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, Vip, VipKey},
     health::{Health, Told},
     plan::{PlanError, State, plan},
 };
@@ -118,6 +118,8 @@ pub struct Balancer {
     health: Health,
     told: Receiver<Told>,
     figures: Figures,
+    /// The weights that the file says.
+    written: BTreeMap<(VipKey, IpAddr), f64>,
     /// What was to be kept last was not.
     is_unsaved: bool,
     metrics: Option<Arc<Metrics>>,
@@ -176,6 +178,7 @@ impl Balancer {
             health,
             told,
             figures: Figures::default(),
+            written: BTreeMap::new(),
             is_unsaved: false,
             metrics,
             emit: Box::new(emit),
@@ -188,7 +191,7 @@ impl Balancer {
         Ok(balancer)
     }
 
-    fn begin(&mut self, config: Config, taken: &Taken) -> Result<(), ControlError> {
+    fn begin(&mut self, mut config: Config, taken: &Taken) -> Result<(), ControlError> {
         let saved = match taken {
             Taken::Over | Taken::Anew { .. } => saved::read(&config.socket),
             Taken::New => saved::Saved::default(),
@@ -216,9 +219,10 @@ impl Balancer {
             vips: config.vips.len(),
             backends: config.backends(),
         });
+        self.written = written(&config.vips);
         let reals = self.plane.reals();
         let earlier = Earlier {
-            weights: saved.weights,
+            weights: saved.carry(&mut config.vips, &planned),
             were_up: reals.map(|(number, real)| (number, !real.down)).collect(),
         };
         self.apply(config.vips.clone(), planned, &earlier)?;
@@ -306,6 +310,17 @@ impl Balancer {
     fn say(&mut self, event: &Event) {
         (self.emit)(event);
     }
+}
+
+/// The weights that a file says.
+fn written(vips: &[Vip]) -> BTreeMap<(VipKey, IpAddr), f64> {
+    let of = |vip: &Vip| {
+        let key = vip.key;
+        let weights = vip.backends.iter();
+        let weights = weights.map(move |backend| ((key, backend.address), backend.weight));
+        weights.collect::<Vec<_>>()
+    };
+    vips.iter().flat_map(of).collect()
 }
 
 /// How the kernel's side is loaded.

@@ -80,9 +80,11 @@ impl Balancer {
         if was != is {
             changes.push(format!("health.ramp is {is:?}, not {was:?}"));
         }
+        let written = super::written(&config.vips);
+        let written = std::mem::replace(&mut self.written, written);
         let checking = std::mem::replace(&mut self.config.checking, config.checking);
         if let Err(error) = self.become_of(config.vips) {
-            self.config.checking = checking;
+            (self.config.checking, self.written) = (checking, written);
             return Err(error);
         }
         self.loaded = jiff::Timestamp::now();

@@ -12,17 +12,30 @@ use std::{
 use dwell_probes::balancer::Plane;
 use serde::{Deserialize, Serialize};
 
+use super::vip::scaled;
 use crate::{
-    config::{Forward, VipKey},
-    plan::{Phase, Real, State},
+    config::{Forward, PolicyName, Vip, VipKey},
+    plan::{Phase, Plan, Real, State},
 };
 
 /// As it is kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Saved {
     pub state: State,
-    /// Weights by the number of the backend.
-    pub weights: BTreeMap<u32, f64>,
+    /// By the number of the backend.
+    #[serde(default)]
+    pub weighed: BTreeMap<u32, Weighed>,
+}
+
+/// The weight of a backend, and what it was made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Weighed {
+    pub weight: f64,
+    /// What it was configured, by the file or an operator since.
+    pub configured: f64,
+    /// What the file said; none if it did not name the backend.
+    pub written: Option<f64>,
+    pub policy: PolicyName,
 }
 
 /// Beside the socket: each has its own, whatever its name.
@@ -58,6 +71,26 @@ pub(super) fn write(socket: &Path, saved: &Saved) -> io::Result<()> {
 }
 
 impl Saved {
+    /// The weights to begin with, by number. What an operator configured stays `wanted` where the file
+    /// says what it said then; where it was edited, the edit holds.
+    pub(super) fn carry(&self, wanted: &mut [Vip], planned: &Plan) -> BTreeMap<u32, f64> {
+        let mut weights = BTreeMap::new();
+        for (vip, (_, reals)) in wanted.iter_mut().zip(&planned.numbers) {
+            for (backend, real) in vip.backends.iter_mut().zip(reals) {
+                let same = self.weighed.get(real);
+                let Some(was) = same.filter(|was| was.policy == vip.policy) else {
+                    continue;
+                };
+                if was.written == Some(backend.weight) {
+                    backend.weight = was.configured;
+                }
+                let weight = scaled(was.weight, was.configured, backend.weight);
+                weights.insert(*real, weight);
+            }
+        }
+        weights
+    }
+
     /// As far as the kernel agrees. Whoever only the kernel knows leaves.
     pub(super) fn matching(mut self, plane: &Plane) -> Saved {
         let there: BTreeMap<u32, _> = plane.reals().collect();
@@ -111,12 +144,21 @@ mod tests {
 
     use super::*;
 
+    fn weighed(weight: f64) -> Weighed {
+        Weighed {
+            weight,
+            configured: 1.0,
+            written: None,
+            policy: PolicyName::Latency,
+        }
+    }
+
     #[test]
     fn each_socket_has_its_own_for_its_owner_alone() {
         let folder = tempfile::tempdir().expect("there is room");
         let sockets = ["lb.eth0", "lb.eth1", "lb"].map(|name| folder.path().join(name));
         let of = |weight: f64| Saved {
-            weights: BTreeMap::from([(1, weight)]),
+            weighed: BTreeMap::from([(1, weighed(weight))]),
             ..Saved::default()
         };
         let left = folder.path().join("lb.state.new");

@@ -344,13 +344,21 @@ fn carried(was: &BackendRun, configured: f64) -> Share {
     if was.backend.weight == configured {
         return was.share;
     }
-    let weight = match was.backend.weight > 0.0 {
-        true => was.share.weight * configured / was.backend.weight,
-        false => configured,
-    };
+    let weight = scaled(was.share.weight, was.backend.weight, configured);
     Share {
         weight,
         ..was.share
+    }
+}
+
+/// A weight that was steered to from one that was configured, beside another.
+pub(super) fn scaled(weight: f64, was: f64, configured: f64) -> f64 {
+    if was == configured {
+        weight
+    } else if was > 0.0 {
+        weight * configured / was
+    } else {
+        configured
     }
 }
 

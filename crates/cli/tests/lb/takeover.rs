@@ -43,6 +43,18 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     assert_eq!(numbers(&after), numbers(&before));
     assert_eq!(scene.backend(2)["phase"], "draining");
     assert_eq!(scene.backend(1)["weight"], 3.0);
+    // Not for ever: what the file says holds from a reload on, and once it says something else.
+    scene.ok(&["reload"]);
+    assert_eq!(scene.backend(1)["weight"], 1.0);
+    scene.ok(&["weight", "s1", "3"]);
+    scene.kill();
+    let path = scene.path("lb.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    let edited = file.replace("name = \"s1\"", "name = \"s1\"\nweight = 0.5");
+    std::fs::write(&path, edited).unwrap();
+    scene.run();
+    assert_eq!(scene.backend(1)["weight"], 0.5);
+    assert_eq!(scene.backend(1)["configured"], 0.5);
     assert_eq!(load.end(), [""; 0]);
     let run = scene.end();
     assert_eq!(
