@@ -25,7 +25,8 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
+    ("balancer", targets::balancer),
     ("capture", targets::capture),
     ("clock", targets::clock),
     ("dns", targets::dns),

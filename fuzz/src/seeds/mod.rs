@@ -1,5 +1,6 @@
 //! What fuzzing starts from: small inputs that reach each part by hand.
 
+mod balancer;
 mod captures;
 mod fleet;
 mod packets;
@@ -17,6 +18,7 @@ use crate::{
 /// A target's seeds by name.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     match target {
+        "balancer" => balancer::seeds(),
         "capture" => captures::seeds(),
         "clock" => clocks(),
         "dns" => dns(),
@@ -341,7 +343,7 @@ fn filters() -> Vec<(&'static str, Vec<u8>)> {
     .to_vec()
 }
 
-fn endpoints(v6: bool, ports: (u16, u16)) -> (Endpoint, Endpoint) {
+pub(crate) fn endpoints(v6: bool, ports: (u16, u16)) -> (Endpoint, Endpoint) {
     let address = |text: &str| text.parse().expect("an address");
     let (client, server) = match v6 {
         false => (address("10.0.0.1"), address("10.0.0.2")),

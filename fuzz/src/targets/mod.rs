@@ -1,6 +1,7 @@
 //! What is fuzzed. Each target says what its bytes stand for.
 
 mod any;
+mod balancer;
 mod clock;
 mod dns;
 mod fleet;
@@ -12,6 +13,7 @@ mod socket;
 mod tcp;
 
 pub use any::{capture, filter, packet, replay};
+pub use balancer::balancer;
 pub use clock::clock;
 pub(crate) use clock::session as clock_session;
 pub use dns::dns;

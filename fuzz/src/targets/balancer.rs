@@ -1,0 +1,131 @@
+//! Frames at a balancer: what must hold for any whatever.
+
+use std::{collections::BTreeSet, net::Ipv4Addr, net::Ipv6Addr, time::Duration};
+
+use dwell_engine::{
+    balance::{
+        Balancer, Decision, Forward, NextHop, Proto, Real, Verdict, Vip, VipKey, Why, config,
+    },
+    measure::Method,
+    response::{Key, Watch},
+};
+
+use crate::{bytes::Bytes, seeds::endpoints};
+
+const INGRESS: u32 = 1;
+const OUT: u32 = 2;
+
+/// A byte of choices, and frames: how many bytes each has in a word of two bytes, then these. Choices: how packets
+/// are sent on (0 to 2 of 4), the backends have IPv6 addresses (4), one is down (8), and small packets alone fit (16).
+pub fn balancer(bytes: &[u8]) -> BTreeSet<Method> {
+    let mut bytes = Bytes::new(bytes);
+    let mut balancer = balancer_of(bytes.u8());
+    let mut rest = bytes.rest();
+    let mut now_ns = 1_000_000_000;
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(after.len());
+        let (frame, after) = after.split_at(length);
+        rest = after;
+        now_ns += 100_000_000;
+        let asked = balancer.packet(frame, INGRESS, now_ns, true, |_| {});
+        let again = balancer.packet(frame, INGRESS, now_ns, true, |_| {});
+        assert_eq!(asked, again, "asking changes nothing");
+        let (decision, out) = balancer.packet(frame, INGRESS, now_ns, false, |_| {});
+        assert_eq!(decision.real, asked.0.real);
+        check(frame, &decision, &out);
+    }
+    BTreeSet::new()
+}
+
+fn balancer_of(choices: u8) -> Balancer {
+    let watch = Watch {
+        key: Key::FiveTuple,
+        max_flows: 64,
+        ..Watch::default()
+    };
+    let prefix = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
+    let config = config(
+        7,
+        Ipv4Addr::new(172, 16, 0, 0),
+        prefix,
+        Duration::from_secs(1),
+    );
+    let mut balancer = Balancer::new(&watch, config);
+    for number in 1..=2 {
+        let address = match choices & 4 {
+            0 => Ipv4Addr::new(10, 0, 1, number as u8).into(),
+            _ => Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, number as u16).into(),
+        };
+        let next_hop = NextHop {
+            interface: OUT,
+            destination: [6; 6],
+            source: [8; 6],
+            mtu: if choices & 16 == 0 { 1500 } else { 100 },
+        };
+        let real = Real {
+            address,
+            next_hop: Some(next_hop),
+            forward: [Forward::Ipip, Forward::Gue, Forward::L2, Forward::Ipip]
+                [usize::from(choices & 3)],
+            gue_port: 6080,
+            down: choices & 8 != 0 && number == 1,
+        };
+        balancer.set_real(number, &real);
+    }
+    for v6 in [false, true] {
+        let (_, vip) = endpoints(v6, (0, 0));
+        for (number, proto) in (1..).zip([Proto::Tcp, Proto::Udp]) {
+            let key = VipKey {
+                address: vip.address,
+                proto,
+                port: None,
+            };
+            let vip = Vip {
+                number: number + 2 * u32::from(v6),
+                measured: true,
+                ..Vip::default()
+            };
+            balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
+        }
+    }
+    balancer
+}
+
+fn check(frame: &[u8], decision: &Decision, out: &[u8]) {
+    match decision.verdict {
+        Verdict::Pass => assert_eq!(frame, out, "what passes stays as it is"),
+        Verdict::Drop => {}
+        Verdict::Send | Verdict::Redirect => {
+            assert!(14 + decision.size as usize <= out.len(), "{decision:?}");
+            check_ip(&out[14..]);
+        }
+    }
+    if decision.verdict == Verdict::Redirect {
+        assert!(decision.real.is_some() && decision.interface == Some(OUT));
+        assert_eq!(out[..6], [6; 6]);
+    }
+    if decision.verdict == Verdict::Send {
+        assert!(
+            matches!(decision.why, Why::Ping | Why::TooBig),
+            "{decision:?}"
+        );
+        assert_eq!(decision.interface, Some(INGRESS));
+    }
+}
+
+/// The first header is of our making, but at layer 2, where it is what it was.
+fn check_ip(packet: &[u8]) {
+    let is_ours = packet[0] == 0x45 && (packet[12..14] == [172, 16] || packet[9] == 1);
+    if !is_ours {
+        return;
+    }
+    let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+    assert!(length <= packet.len());
+    if packet[12..14] == [172, 16] {
+        let words = packet[..20].chunks_exact(2);
+        let sum: u32 = words
+            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+            .sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{packet:x?}");
+    }
+}
