@@ -317,7 +317,7 @@ fn many_are_checked_by_few_threads_and_news_are_told() {
     );
     // Those that stay are not news again; those that go are told of no more.
     health.set((1..=2).map(target).collect());
-    while told.recv_timeout(Duration::from_secs(30)).unwrap().real > 2 {}
+    while told.try_recv().is_ok() {}
     // But for a check that each thread may have had under way.
     let (mut stayed, mut late) = (0, 0);
     while stayed < 50 {

@@ -44,7 +44,6 @@ impl Controller for Lowat {
                 .min_rtt_us
                 .map_or(0, |least| info.rtt_us.saturating_sub(least)),
             now_us: (state.reading.time_ns / 1000) as u32,
-            ..Default::default()
         };
         // SAFETY: both are whole and aligned; the core keeps no pointer.
         let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &look) };
