@@ -41,7 +41,7 @@ fn root_a_slow_server_gets_less_by_latency_and_the_same_by_maglev() {
         slow.unwrap().share
     };
     let last = steered.weighings.len() - 1;
-    assert!(of_slow(last) < 0.15, "{:?}", steered.weighings);
+    assert!(of_slow(last) < 0.2, "{:?}", steered.weighings);
     let total = steered.weighings[last].weights.iter();
     let total: f64 = total.map(|weight| weight.share).sum();
     assert!((total - 1.0).abs() < 1e-6, "{total}");
