@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub(super) struct Balancer<'a> {
     policy: Policy,
 }
 
-/// Where programs are pinned: a folder a process, so that those of killed ones can be told.
+/// Where programs are pinned: folders that name their process, so that those of killed ones can be told.
 const PINS: &str = "/sys/fs/bpf/dwell";
 
 impl<'a> Balancer<'a> {
@@ -40,13 +41,16 @@ impl<'a> Balancer<'a> {
         policy: Policy,
         servers: usize,
     ) -> Result<Balancer<'a>> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_abandoned();
         let own = ProcessId::own()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lab-{}-{}-{number}", own.pid, own.start_ticks);
         let mut balancer = Balancer {
             star,
             exe,
             part: None,
-            pin: Path::new(PINS).join(format!("lab-{}-{}", own.pid, own.start_ticks)),
+            pin: Path::new(PINS).join(name),
             socket: folder.join("lb.sock"),
             config: folder.join("lb.toml"),
             policy,
@@ -136,13 +140,11 @@ impl Drop for Balancer<'_> {
 fn remove_abandoned() {
     for entry in fs::read_dir(PINS).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let numbers = name
-            .strip_prefix("lab-")
-            .and_then(|rest| rest.split_once('-'));
-        let process = numbers.and_then(|(pid, start_ticks)| {
+        let mut parts = name.split('-');
+        let process = parts.next().filter(|lab| *lab == "lab").and_then(|_| {
             Some(ProcessId {
-                pid: pid.parse().ok()?,
-                start_ticks: start_ticks.parse().ok()?,
+                pid: parts.next()?.parse().ok()?,
+                start_ticks: parts.next()?.parse().ok()?,
             })
         });
         if process.is_some_and(|process| !process.is_alive()) {
