@@ -370,7 +370,7 @@ impl Plane {
     }
 
     /// Ends the epochs that are over though no packet said so, forgets connections
-    /// that are idle or over, and counts those that are active. What has ended is
+    /// that are idle, and counts the others by backend. What has ended is
     /// handed on as it goes, as by [`Plane::drain`], so that there is room for more.
     ///
     /// # Errors

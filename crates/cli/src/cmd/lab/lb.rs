@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
 use dwell_lab::balancer::{
     self, Options, Outcome, Policy, Scenario, Star, Work, by_load, over_time,
@@ -16,7 +16,7 @@ use dwell_lab::balancer::{
 use serde::Serialize;
 
 use super::{
-    executable,
+    executable, folders,
     socket::{Check, Format},
 };
 use crate::{
@@ -108,15 +108,7 @@ struct Object {
 }
 
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
-    let folder = tempfile::Builder::new()
-        .prefix("dwell-lb-")
-        .tempdir()
-        .map_err(|error| Failure::new(Exit::Host, error))?;
-    if let Some(keep) = &args.keep {
-        fs::create_dir_all(keep)
-            .with_context(|| format!("make the folder {}", keep.display()))
-            .map_err(Failure::usage)?;
-    }
+    let folder = folders("dwell-lb-", args.keep.as_deref())?;
     let exe = args.balancer.clone().map_or_else(executable, Ok)?;
     let star = Star::start()?;
     let mut checks = Vec::new();

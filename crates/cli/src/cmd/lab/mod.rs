@@ -8,9 +8,9 @@ mod spin;
 mod stack;
 
 use std::{
-    env,
+    env, fs,
     io::{Write, stderr, stdout},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -253,6 +253,20 @@ fn say(text: &str) -> Result<Exit, Failure> {
         }
         _ => Ok(Exit::Done),
     }
+}
+
+/// A folder for what a run leaves until it ends, and the one that keeps what was asked for.
+fn folders(prefix: &str, keep: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
+    let folder = tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir()
+        .map_err(|error| Failure::new(Exit::Host, error))?;
+    if let Some(keep) = keep {
+        fs::create_dir_all(keep)
+            .with_context(|| format!("make the folder {}", keep.display()))
+            .map_err(Failure::usage)?;
+    }
+    Ok(folder)
 }
 
 fn executable() -> Result<PathBuf, Failure> {

@@ -20,7 +20,7 @@ use dwell_lab::{
 };
 use serde::Serialize;
 
-use super::{executable, say};
+use super::{executable, folders, say};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -101,15 +101,7 @@ pub fn run(args: &Socket) -> Result<Exit, Failure> {
 }
 
 fn compare(args: &Socket) -> Result<Exit, Failure> {
-    let folder = tempfile::Builder::new()
-        .prefix("dwell-socket-")
-        .tempdir()
-        .map_err(|error| Failure::new(Exit::Host, error))?;
-    if let Some(keep) = &args.keep {
-        fs::create_dir_all(keep)
-            .with_context(|| format!("make the folder {}", keep.display()))
-            .map_err(Failure::usage)?;
-    }
+    let folder = folders("dwell-socket-", args.keep.as_deref())?;
     let bench = Bench {
         args,
         exe: executable()?,

@@ -4,13 +4,11 @@ mod sampling;
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::stderr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
 use dwell_engine::{
     histogram::Histogram,
@@ -25,7 +23,7 @@ use dwell_records::{
     store::{Place, Reader},
 };
 
-use super::{executable, say};
+use super::{executable, folders, say};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -93,15 +91,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
     if args.sampling {
         return sampling::run(args.time);
     }
-    let folder = tempfile::Builder::new()
-        .prefix("dwell-stack-")
-        .tempdir()
-        .map_err(|error| Failure::new(Exit::Host, error))?;
-    if let Some(keep) = &args.keep {
-        fs::create_dir_all(keep)
-            .with_context(|| format!("make the folder {}", keep.display()))
-            .map_err(Failure::usage)?;
-    }
+    let folder = folders("dwell-stack-", args.keep.as_deref())?;
     let chosen: Vec<Scenario> = match args.scenarios.as_slice() {
         [] => Scenario::ALL.to_vec(),
         some => some.iter().map(|named| named.0).collect(),
