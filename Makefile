@@ -69,6 +69,7 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/clock
 	$(SUDO) target/release/socket
 	$(SUDO) target/release/balancer
+	$(SUDO) target/release/control
 	$(SUDO) target/release/dwell lab socket --time 6s
 	$(SUDO) target/release/dwell lab socket video
 	$(SUDO) target/release/dwell lab lb --runs 3

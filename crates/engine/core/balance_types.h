@@ -8,7 +8,7 @@
 #include "events.h"
 
 /* Raised whenever pinned maps of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 1
+#define DWELL_BALANCE_LAYOUT 2
 
 /* A virtual address that clients connect to. Each address of a VIP also has an
  * entry with the protocol ICMP or ICMPv6 and port 0, whose number is 0.
@@ -61,8 +61,10 @@ struct dwell_maybe {
 	__u64 word[DWELL_MAYBE_BITS / 64];
 };
 
-/* Part of a Maglev table: numbers of reals. A cache line. */
-#define DWELL_CHUNK 16
+/* Part of a Maglev table: numbers of reals. The kernel takes each on its own when a
+ * table is written, which costs as much as copying hundreds of them.
+ */
+#define DWELL_CHUNK 256
 struct dwell_chunk {
 	__u32 real[DWELL_CHUNK];
 };

@@ -78,7 +78,8 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
 	/* at a balancer a flood's flows would fill the ring buffer */
-	if (seat->vip && !record->epoch.requests && !record->epoch.handshake_ns)
+	if (seat->vip && !record->epoch.requests && !record->epoch.all &&
+	    !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = seat->head.proto;

@@ -29,6 +29,7 @@ use dwell_probes::{
     balancer::{Counters, Load, NextHop, Plane, PlaneOptions, Taken},
 };
 use dwell_records::prometheus::Metrics;
+use nix::time::{ClockId, clock_gettime};
 
 pub use self::event::Event;
 use self::{
@@ -256,7 +257,7 @@ impl Balancer {
         is_over: impl Fn() -> bool,
     ) -> Result<(), ControlError> {
         let interval = self.config.interval;
-        let mut next = Instant::now() + interval;
+        let mut next = next_end(interval);
         while !is_over() {
             let wait = next.saturating_duration_since(Instant::now()).min(POLL);
             match requests.recv_timeout(wait) {
@@ -279,7 +280,7 @@ impl Balancer {
                 self.end_interval()?;
                 self.figures.work = Some(now.elapsed());
                 self.export();
-                next = (next + interval).max(Instant::now());
+                next = next_end(interval);
             }
         }
         self.save();
@@ -310,6 +311,16 @@ impl Balancer {
     fn say(&mut self, event: &Event) {
         (self.emit)(event);
     }
+}
+
+/// When the epochs end that are under way: they are aligned to the kernel's clock, so that intervals that are
+/// too hear of each as soon as it is over. A little later, as CPUs may be in a packet just then.
+fn next_end(interval: Duration) -> Instant {
+    const LATER: Duration = Duration::from_millis(1);
+    let into = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| {
+        Duration::from(now).as_nanos() % interval.as_nanos().max(1)
+    });
+    Instant::now() + interval - Duration::from_nanos(into as u64) + LATER
 }
 
 /// The weights that a file says.

@@ -20,6 +20,9 @@ use crate::{
     config::{Backend, PolicyName, Vip},
 };
 
+/// A table that differs from weights by no more than this part of each is as good as another.
+const NEAR: f64 = 0.01;
+
 /// A VIP that runs.
 pub(super) struct VipRun {
     pub number: u32,
@@ -268,7 +271,7 @@ impl VipRun {
             .filter(|(_, weight)| *weight > 0.0)
             .collect();
         let is_new = self.table.len() != self.vip.table_size as usize && !made_of.is_empty();
-        if !is_new && made_of == self.made_of {
+        if !is_new && self.is_made_of(&made_of) {
             return false;
         }
         let members: Vec<Member> = self
@@ -298,6 +301,21 @@ impl VipRun {
         self.shares = parts(&table);
         self.table = table;
         true
+    }
+
+    /// True if the table is of these weights: what somebody set, or by a policy that measures nearly so, as
+    /// no table is as exact as that and each costs a millisecond.
+    fn is_made_of(&self, weights: &[(u32, f64)]) -> bool {
+        if self.vip.policy != PolicyName::Latency || weights.len() != self.made_of.len() {
+            return weights == self.made_of;
+        }
+        let total = |weights: &[(u32, f64)]| weights.iter().map(|(_, weight)| weight).sum::<f64>();
+        let (now, then) = (total(weights), total(&self.made_of));
+        let is_near = |((real, weight), (old_real, old)): (&(u32, f64), &(u32, f64))| {
+            let (part, old) = (weight / now, old / then);
+            real == old_real && (part - old).abs() <= NEAR * old
+        };
+        weights.iter().zip(&self.made_of).all(is_near)
     }
 
     /// Ends an interval of changes: those of the last one are told until the next ends.

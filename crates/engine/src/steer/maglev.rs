@@ -182,6 +182,14 @@ impl Filling {
         let walk = &mut self.walks[index];
         let words = &self.free[..];
         let mask = words.len() - 1;
+        let is_free = |at: u32| words[(at as usize / 64) & mask] >> (at % 64) & 1 == 1;
+        // while most are free, the next one is
+        if 2 * self.left > self.size {
+            while !is_free(walk.at) {
+                walk.at = wrapped(walk.at + walk.skip, self.size);
+            }
+            return walk.at;
+        }
         loop {
             let ahead = walk.steps.map(|step| wrapped(walk.at + step, self.size));
             let free = ahead.iter().enumerate().fold(0, |free, (bit, at)| {

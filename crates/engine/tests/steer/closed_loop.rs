@@ -61,6 +61,35 @@ fn the_weights_of_a_slow_server_do_not_swing() {
     }
 }
 
+/// As `dwell lab lb tail`: service takes 5 ms on average, intervals are 0.2 s.
+#[test]
+fn a_different_slow_server_every_quarter_of_a_minute() {
+    let loads = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
+    let cuts = loads.map(|load| {
+        let tails = SEEDS.map(|seed| {
+            let (steered, plain) = both(&Cluster {
+                // the slow one does half of what the others do
+                load: load * 3.5 / 4.0,
+                service: 0.005,
+                slowness: |server, time| match [1, 3, 0, 2][(time / 15.0) as usize % 4] == server {
+                    true => 2.0,
+                    false => 1.0,
+                },
+                interval: 0.2,
+                seed,
+                ..Cluster::default()
+            });
+            let of = |outcome: &Outcome| outcome.percentile(0.99, 0.0, 60.0);
+            (of(&steered), of(&plain))
+        });
+        let (with, without) = tails.fold((0.0, 0.0), |sum, tail| (sum.0 + tail.0, sum.1 + tail.1));
+        with / without
+    });
+    let mean = cuts.iter().sum::<f64>() / cuts.len() as f64;
+    assert!(mean < 0.63, "{cuts:?}");
+    assert!(cuts.iter().all(|cut| *cut < 1.05), "{cuts:?}");
+}
+
 #[test]
 fn alike_servers_stay_alike() {
     for (load, swing, slower) in [(0.3, 0.3, 1.05), (0.5, 0.4, 1.05), (0.7, 0.7, 1.3)] {

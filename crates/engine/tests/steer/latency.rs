@@ -10,6 +10,7 @@ fn paper() -> LatencyConfig {
     LatencyConfig {
         doubt: 0.0,
         forget: 0,
+        rate: 0.1,
         cap: 1.0,
         unchanged: 0.1,
         regress: 0.1,

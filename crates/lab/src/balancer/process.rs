@@ -157,7 +157,7 @@ fn remove_abandoned() {
 fn configuration(pin: &Path, socket: &Path, policy: Policy, servers: usize) -> String {
     let mut text = format!(
         "interface = \"{FRONT}\"\n\
-         interval = \"500ms\"\n\
+         interval = \"200ms\"\n\
          pin = {pin:?}\n\n\
          [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
          [api]\nsocket = {socket:?}\n\n\

@@ -83,7 +83,7 @@ pub(super) fn vips(map: &dyn MapCore) -> Result<Vec<(abi::dwell_vip_key, abi::dw
     Ok(found)
 }
 
-/// A Maglev table that is not in use yet. Numbers of backends, 16 a chunk.
+/// A Maglev table that is not in use yet. Numbers of backends, in chunks.
 pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     let chunks = entries.len().div_ceil(abi::DWELL_CHUNK as usize).max(1) as u32;
     let options = libbpf_sys::bpf_map_create_opts {
