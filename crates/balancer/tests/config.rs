@@ -4,6 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use dwell_balancer::config::{Config, Forward, Kind, PolicyName, Protocol};
+use proptest::prelude::*;
 
 const GOOD: &str = r#"
 interface = "eth0"
@@ -290,4 +291,54 @@ fn a_file_that_is_not_there_is_named() {
         said.starts_with("cannot read the configuration '/nowhere/lb.toml': "),
         "{said}"
     );
+}
+
+/// A line of the good one, or of all that may be written, is left out, doubled, or has another value.
+fn damaged() -> impl Strategy<Value = String> {
+    let example = include_str!("../../../examples/lb.toml").replace("\n# ", "\n");
+    let lines: Vec<String> = example
+        .lines()
+        .chain(GOOD.lines())
+        .map(str::to_owned)
+        .collect();
+    let value = prop_oneof![
+        Just("-1".to_owned()),
+        Just("1e300".to_owned()),
+        Just("99999999999999999999".to_owned()),
+        Just("nan".to_owned()),
+        Just("\"\"".to_owned()),
+        Just("\"::\"".to_owned()),
+        Just("\"9999999h\"".to_owned()),
+        Just("[]".to_owned()),
+        Just("{ a = 1 }".to_owned()),
+        "[ -~\\n\u{e9}]{0,12}",
+    ];
+    let change = (any::<prop::sample::Index>(), 0..4u8, value);
+    prop::collection::vec(change, 1..8).prop_map(move |changes| {
+        let mut lines = lines.clone();
+        for (at, kind, value) in changes {
+            let at = at.index(lines.len());
+            match kind {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => lines[at] = value,
+                _ => {
+                    let key = lines[at].split('=').next().unwrap_or_default();
+                    lines[at] = format!("{key}= {value}");
+                }
+            }
+        }
+        lines.join("\n")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn whatever_is_written_is_taken_or_refused_with_a_place(text in damaged()) {
+        if let Err(said) = parse(&text) {
+            prop_assert!(said.contains("lb.toml"), "{said}");
+        }
+    }
 }

@@ -123,7 +123,7 @@ impl Latency {
             ("rate", &mut steering.rate, 0.0001..=1.0),
             ("cap", &mut steering.cap, 0.0001..=10.0),
             ("floor", &mut steering.floor, 0.0001..=1.0),
-            ("unchanged", &mut steering.unchanged, 0.0..=1.0),
+            ("unchanged", &mut steering.unchanged, 0.0..=10.0),
             ("regress", &mut steering.regress, 0.0..=1.0),
             ("freshness", &mut steering.freshness, 0.0..=1.0),
             ("doubt", &mut steering.doubt, 0.0..=10.0),

@@ -7,10 +7,12 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
+use super::scenario::Work;
 use super::server::{REQUEST, RESPONSE, wake_at};
 use crate::emulator::become_realtime;
 use crate::workload::load::random::{exponential, generator};
@@ -24,8 +26,8 @@ pub(super) struct ClientPlan {
     pub(super) rate: f64,
     /// Of each connection, one after the other.
     pub(super) requests: u32,
-    /// Mean of the exponential time from an answer to the next request; zero: none.
-    pub(super) think: Duration,
+    /// The time from an answer to the next request; none if there is none.
+    pub(super) think: Option<Work>,
     /// Opens from then on.
     pub(super) begin: Instant,
     /// For so long.
@@ -68,6 +70,7 @@ struct Client {
     connections: HashMap<u64, Connection>,
     thinking: BinaryHeap<Reverse<(Instant, u64)>>,
     next_open: Instant,
+    next_look: Instant,
     seen: Seen,
 }
 
@@ -77,6 +80,8 @@ const TIMER: u64 = 0;
 pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
     become_realtime();
     let failed = |what: &str| Error::os(format!("{what} for a client"));
+    // the other ends of its connections are files of this process too: of more than may be in one table
+    unshare(CloneFlags::CLONE_FILES).map_err(failed("make a table of files"))?;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
     let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
         .map_err(failed("make a timer"))?;
@@ -89,6 +94,7 @@ pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
         connections: HashMap::new(),
         thinking: BinaryHeap::new(),
         next_open: plan.begin,
+        next_look: plan.begin,
         seen: Seen::default(),
         plan,
     };
@@ -115,7 +121,10 @@ impl Client {
                     self.ask(number);
                 }
             }
-            self.give_up(now);
+            if now >= self.next_look {
+                self.give_up(now);
+                self.next_look = now + Duration::from_millis(LOOKS.into());
+            }
             if self.next_open >= end && self.connections.is_empty() {
                 return Ok(self.seen);
             }
@@ -217,13 +226,12 @@ impl Client {
         connection.is_waiting = false;
         if connection.left == 0 {
             self.connections.remove(&number);
-        } else if self.plan.think.is_zero() {
-            self.ask(number);
-        } else {
-            let mean = self.plan.think.as_secs_f64();
-            let think = Duration::from_secs_f64(exponential(&mut self.random, mean));
+        } else if let Some(work) = self.plan.think {
+            let think = work.draw(&mut self.random);
             self.thinking
                 .push(Reverse((Instant::now() + think, number)));
+        } else {
+            self.ask(number);
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use client::{PATIENCE, Seen};
 pub use picture::{Bar, by_load, over_time};
@@ -125,6 +126,14 @@ impl Outcome {
 /// Clients begin when all of them run.
 const LEAD: Duration = Duration::from_millis(200);
 
+/// Ten thousand connections are open at once.
+fn allow_connections() -> Result<()> {
+    let (_, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::os("read the limit of open files"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+        .map_err(Error::os("raise the limit of open files"))
+}
+
 /// Runs clients and servers through a balancer of its own.
 ///
 /// # Errors
@@ -132,6 +141,7 @@ const LEAD: Duration = Duration::from_millis(200);
 /// If the balancer does not come up or ends badly, or a signal asked to stop.
 pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     let signals = Signals::watch()?;
+    allow_connections()?;
     let Options { scenario, seed, .. } = *options;
     let begins = Arc::new(OnceLock::new());
     let servers: Vec<Server> = star
@@ -149,7 +159,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
             Server::start(namespace, number, plan)
         })
         .collect();
-    let balancer = Balancer::start(
+    let mut balancer = Balancer::start(
         star,
         &options.exe,
         &options.folder,
@@ -158,6 +168,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     )?;
     let began = Timestamp::now();
     let begin = *begins.get_or_init(|| Instant::now() + LEAD);
+    let requests = scenario.requests().unwrap_or(options.requests);
     let rate = options.load * scenario.capacity(options.work, seed);
     let clients: Vec<_> = star
         .clients
@@ -166,8 +177,8 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         .map(|(namespace, number)| {
             let plan = ClientPlan {
                 to: Star::vip(),
-                rate: rate / f64::from(options.requests) / CLIENTS as f64,
-                requests: options.requests,
+                rate: rate / f64::from(requests) / CLIENTS as f64,
+                requests,
                 think: scenario.think(),
                 begin,
                 time: options.time,
@@ -177,9 +188,9 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
             namespace.spawn_thread(move || run_client(plan))
         })
         .collect();
-    if let Some(at) = scenario.added_at().filter(|at| *at < options.time) {
-        signals.pause(begin + at - Instant::now())?;
-        balancer.reload(SERVERS)?;
+    for (at, event) in scenario.events() {
+        signals.pause((begin + *at).saturating_duration_since(Instant::now()))?;
+        balancer.undergo(*event)?;
     }
     signals.pause((begin + options.time).saturating_duration_since(Instant::now()))?;
     let mut outcome = Outcome::default();

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::star::{FRONT, PORT, Star};
+use super::scenario::Event;
+use super::star::{FRONT, PORT, SERVERS, Star};
 use super::{Policy, Weighing};
 use crate::error::{command_line, run};
 use crate::part::{PATIENCE, Part};
@@ -56,16 +57,37 @@ impl<'a> Balancer<'a> {
             policy,
         };
         balancer.configure(servers)?;
-        let arguments = ["lb".as_ref(), "run".as_ref(), balancer.config.as_os_str()];
-        let mut part = Part::start("balancer", &star.balancer, exe, folder, &arguments)?;
-        part.wait_for_output(PATIENCE)?;
-        balancer.part = Some(part);
+        balancer.part = Some(balancer.run("balancer", folder)?);
         balancer.wait_for_a_connection()?;
         Ok(balancer)
     }
 
+    fn run(&self, name: &str, folder: &Path) -> Result<Part> {
+        let arguments = ["lb".as_ref(), "run".as_ref(), self.config.as_os_str()];
+        let mut part = Part::start(name, &self.star.balancer, self.exe, folder, &arguments)?;
+        part.wait_for_output(PATIENCE)?;
+        Ok(part)
+    }
+
+    /// Does it.
+    pub(super) fn undergo(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Servers(servers) => self.reload(servers),
+            Event::Restart => {
+                // killed
+                self.part = None;
+                let folder = self.config.parent().unwrap_or(Path::new(".")).to_owned();
+                self.part = Some(self.run("balancer-2", &folder)?);
+                Ok(())
+            }
+            Event::Reloads(times) => {
+                (0..times).try_for_each(|time| self.reload(SERVERS - (time + 1) % 2))
+            }
+        }
+    }
+
     /// Has it go on with so many servers.
-    pub(super) fn reload(&self, servers: usize) -> Result<()> {
+    fn reload(&self, servers: usize) -> Result<()> {
         self.configure(servers)?;
         self.dwell(&["reload", "--socket", &self.socket.to_string_lossy()])
     }

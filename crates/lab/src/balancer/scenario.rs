@@ -67,18 +67,32 @@ pub enum Scenario {
     Added,
     /// All servers alike, and clients that think before each request.
     Think,
+    /// Ten thousand connections that stay, whatever becomes of the balancer.
+    Open,
+}
+
+/// What is done to the balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Its configuration names so many servers from now on.
+    Servers(usize),
+    /// Its process is killed, and another takes over.
+    Restart,
+    /// It reads its configuration so often, each time with another number of servers.
+    Reloads(usize),
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Scenario {
     /// All.
-    pub const ALL: [Scenario; 5] = [
+    pub const ALL: [Scenario; 6] = [
         Scenario::Tail,
         Scenario::Slowed,
         Scenario::Killed,
         Scenario::Added,
         Scenario::Think,
+        Scenario::Open,
     ];
 
     /// Its name on the command line.
@@ -89,6 +103,7 @@ impl Scenario {
             Scenario::Killed => "killed",
             Scenario::Added => "added",
             Scenario::Think => "think",
+            Scenario::Open => "open",
         }
     }
 
@@ -100,6 +115,9 @@ impl Scenario {
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
+            Scenario::Open => {
+                "10,000 connections stay: a server comes and goes, a restart, 100 reloads"
+            }
         }
     }
 
@@ -109,6 +127,7 @@ impl Scenario {
             Scenario::Tail => 60 * SECOND,
             Scenario::Slowed | Scenario::Killed => 40 * SECOND,
             Scenario::Added | Scenario::Think => 30 * SECOND,
+            Scenario::Open => 28 * SECOND,
         }
     }
 
@@ -118,6 +137,8 @@ impl Scenario {
             Scenario::Tail => &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
             Scenario::Slowed | Scenario::Killed | Scenario::Added => &[0.4],
             Scenario::Think => &[0.3, 0.5, 0.7],
+            // of two requests each
+            Scenario::Open => &[0.6],
         }
     }
 
@@ -145,7 +166,7 @@ impl Scenario {
                 speeds[0].0 = vec![(10 * SECOND, Some(10.0)), (20 * SECOND, Some(1.0))];
             }
             Scenario::Killed => speeds[0].0 = vec![(10 * SECOND, None), (25 * SECOND, Some(1.0))],
-            Scenario::Added | Scenario::Think => {}
+            Scenario::Added | Scenario::Think | Scenario::Open => {}
         }
         speeds
     }
@@ -153,21 +174,44 @@ impl Scenario {
     /// Servers that are there from the beginning.
     pub(super) fn servers(self) -> usize {
         match self {
-            Scenario::Added => SERVERS - 1,
+            Scenario::Added | Scenario::Open => SERVERS - 1,
             _ => SERVERS,
         }
     }
 
-    /// When the others are added.
-    pub(super) fn added_at(self) -> Option<Duration> {
-        (self == Scenario::Added).then_some(10 * SECOND)
+    /// What is done to the balancer, and when.
+    pub(super) fn events(self) -> &'static [(Duration, Event)] {
+        const fn at(second: u64, event: Event) -> (Duration, Event) {
+            (Duration::from_secs(second), event)
+        }
+        match self {
+            Scenario::Added => const { &[at(10, Event::Servers(SERVERS))] },
+            Scenario::Open => {
+                const {
+                    &[
+                        at(8, Event::Servers(SERVERS)),
+                        at(29, Event::Servers(SERVERS - 1)),
+                        at(30, Event::Restart),
+                        at(31, Event::Reloads(100)),
+                    ]
+                }
+            }
+            _ => &[],
+        }
     }
 
-    /// Mean of the time that clients think.
-    pub(super) fn think(self) -> Duration {
+    /// Of each connection, where it is not for the user to say.
+    pub(super) fn requests(self) -> Option<u32> {
+        (self == Scenario::Open).then_some(2)
+    }
+
+    /// How long clients think, if they do.
+    pub(super) fn think(self) -> Option<Work> {
         match self {
-            Scenario::Think => Duration::from_millis(20),
-            _ => Duration::ZERO,
+            Scenario::Think => Some(Work::Exponential(Duration::from_millis(20))),
+            // until all that is done to the balancer is over
+            Scenario::Open => Some(Work::Fixed(45 * SECOND)),
+            _ => None,
         }
     }
 

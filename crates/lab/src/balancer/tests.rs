@@ -24,7 +24,7 @@ fn client(rate: f64, begin: Instant) -> ClientPlan {
         to: Star::vip(),
         rate,
         requests: 4,
-        think: Duration::ZERO,
+        think: None,
         begin,
         time: Duration::from_secs(2),
         seed: 1,
