@@ -18,6 +18,8 @@ SEC(".data.state") struct {
 	__u32 begun;   /* a run came before, in this call */
 	__u32 scatter; /* an odd number: flows come in no order */
 	__u64 count;
+	__u32 seq; /* TCP's numbers advance by so much each time that a flow comes again */
+	__u32 ack;
 } state = {};
 
 struct {
@@ -33,7 +35,9 @@ int drive(struct xdp_md *xdp)
 	struct dwell_ethernet *eth;
 	struct dwell_ipv4 *ip;
 	struct dwell_ipv6 *ip6;
-	__u32 flow;
+	struct dwell_tcp *tcp;
+	__u32 flow, round;
+	__u64 count;
 	void *end;
 
 	if (state.begun && state.grown && bpf_xdp_adjust_head(xdp, state.grown))
@@ -45,15 +49,23 @@ int drive(struct xdp_md *xdp)
 	end = (void *)(long)xdp->data_end;
 	if ((void *)(ip6 + 1) > end)
 		return XDP_ABORTED;
-	flow = state.flows ? (__u32)(state.count++ * state.scatter) % state.flows : 0;
+	count = state.count++;
+	round = state.flows ? count / state.flows : 0;
+	flow = state.flows ? count % state.flows * state.scatter % state.flows : 0;
 	if (ip->version_length == 0x45) {
 		eth->type = DWELL_ETH_IPV4;
 		ip->ttl = 64;
 		ip->src = __builtin_bswap32(0x0a000000 | flow);
+		tcp = (void *)(ip + 1);
 	} else {
 		eth->type = DWELL_ETH_IPV6;
 		ip6->hop_limit = 64;
 		ip6->src_low = (__u64)__builtin_bswap32(flow) << 32;
+		tcp = (void *)(ip6 + 1);
+	}
+	if (state.seq | state.ack && (void *)(tcp + 1) <= end) {
+		tcp->seq = __builtin_bswap32(state.seq * round);
+		tcp->ack = __builtin_bswap32(state.ack * round);
 	}
 	bpf_tail_call(xdp, &target, 0);
 	return XDP_ABORTED;

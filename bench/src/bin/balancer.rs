@@ -25,6 +25,9 @@ const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 4] = [1, 10_000, 100_000, 500_000];
 /// The loopback device, at which BPF_PROG_TEST_RUN has packets come in.
 const LOOPBACK: u32 = 1;
+/// Bytes of a client's request, and of the answer to it.
+const REQUEST: u32 = 100;
+const ANSWER: u32 = 1000;
 const CLIENT: &str = "10.0.0.1";
 const VIP: &str = "198.51.100.1";
 const CLIENT_6: &str = "2001:db8:9::";
@@ -47,7 +50,8 @@ Katran: its figures, measured the same way on another day: indicative only."
         "\n{:<44}{:>9}{:>8}{:>8}  Katran",
         "packet", "flows", "least", "median"
     );
-    for row in rows() {
+    let only = std::env::args().nth(1).unwrap_or_default();
+    for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
         for (at, flows) in FLOWS.into_iter().enumerate() {
             if !row.flows.contains(&flows) {
                 continue;
@@ -73,30 +77,69 @@ struct Row {
     to: Option<&'static str>,
     forward: Forward,
     estimator: Option<Estimator>,
-    /// Each packet opens a connection.
-    opens: bool,
+    traffic: Traffic,
     grown: u32,
     flows: &'static [u32],
     katran: &'static [&'static str],
+}
+
+/// What the packets of a connection are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// The same data again and again.
+    Same,
+    /// Data, each a request that acknowledges the answer to the one before.
+    Requests,
+    /// ACKs of answers.
+    Acks,
+    /// The first packet, of a connection each.
+    Opens,
+    /// Datagrams.
+    Datagrams,
+}
+
+impl Traffic {
+    /// By how much sequence and ACK number advance from packet to packet.
+    fn steps(self) -> [u32; 2] {
+        match self {
+            Traffic::Requests => [REQUEST, ANSWER],
+            Traffic::Acks => [0, ANSWER],
+            Traffic::Same | Traffic::Opens | Traffic::Datagrams => [0, 0],
+        }
+    }
 }
 
 fn rows() -> Vec<Row> {
     const HIT: &[&str] = &["97-117", "210-230", "230-245", "275-300"];
     let hit = Row {
         name: "hit, IPIP",
-        packet: packet(CLIENT, VIP, false),
+        packet: packet(CLIENT, VIP, Traffic::Same),
         to: Some("10.99.0.1"),
         forward: Forward::Ipip,
         estimator: None,
-        opens: false,
+        traffic: Traffic::Same,
         grown: 20,
         flows: &FLOWS,
         katran: HIT,
     };
+    let six = Row {
+        name: "hit, IPv6 in IPv6",
+        packet: packet(CLIENT_6, VIP_6, Traffic::Same),
+        to: Some("2001:db8:99::1"),
+        grown: 40,
+        ..hit.clone()
+    };
+    let udp = Row {
+        name: "hit, QUIC VIP, IPIP",
+        packet: packet(CLIENT, VIP, Traffic::Datagrams),
+        traffic: Traffic::Datagrams,
+        katran: &["131"],
+        ..hit.clone()
+    };
     vec![
         Row {
             name: "not a VIP's",
-            packet: packet(CLIENT, "198.51.100.2", false),
+            packet: packet(CLIENT, "198.51.100.2", Traffic::Same),
             to: None,
             grown: 0,
             flows: &[1, 10_000],
@@ -105,15 +148,27 @@ fn rows() -> Vec<Row> {
         },
         hit.clone(),
         Row {
-            name: "hit, IPIP, measured (auto)",
+            name: "hit, IPIP, measured (auto), the same data",
             estimator: Some(Estimator::Auto),
             ..hit.clone()
         },
+        requests(
+            Estimator::Auto,
+            "hit, IPIP, measured (auto), requests",
+            &hit,
+        ),
         Row {
-            name: "hit, IPIP, measured (pirate)",
-            estimator: Some(Estimator::Pirate),
+            name: "hit, IPIP, measured (auto), ACKs",
+            packet: packet(CLIENT, VIP, Traffic::Acks),
+            estimator: Some(Estimator::Auto),
+            traffic: Traffic::Acks,
             ..hit.clone()
         },
+        requests(
+            Estimator::Pirate,
+            "hit, IPIP, measured (pirate), requests",
+            &hit,
+        ),
         Row {
             name: "hit, layer 2",
             forward: Forward::L2,
@@ -128,18 +183,23 @@ fn rows() -> Vec<Row> {
             katran: &["200", "312", "327", "383"],
             ..hit.clone()
         },
+        six.clone(),
+        requests(
+            Estimator::Auto,
+            "hit, IPv6 in IPv6, measured (auto), requests",
+            &six,
+        ),
+        udp.clone(),
         Row {
-            name: "hit, IPv6 in IPv6",
-            packet: packet(CLIENT_6, VIP_6, false),
-            to: Some("2001:db8:99::1"),
-            grown: 40,
-            ..hit.clone()
+            name: "hit, QUIC VIP, IPIP, measured (auto)",
+            estimator: Some(Estimator::Auto),
+            ..udp
         },
         Row {
             name: "a new connection each, IPIP, measured (auto)",
-            packet: packet(CLIENT, VIP, true),
+            packet: packet(CLIENT, VIP, Traffic::Opens),
             estimator: Some(Estimator::Auto),
-            opens: true,
+            traffic: Traffic::Opens,
             flows: &[500_000],
             katran: &["", "", "", "474"],
             ..hit
@@ -156,6 +216,15 @@ impl Clone for Row {
     }
 }
 
+fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
+    Row {
+        name,
+        estimator: Some(estimator),
+        traffic: Traffic::Requests,
+        ..hit.clone()
+    }
+}
+
 fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     let mut plane = plane(row)?;
     let driver = ObjectBuilder::default()
@@ -166,12 +235,13 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
         driver,
         flows,
         grown: row.grown,
+        steps: row.traffic.steps(),
         count: 0,
     };
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
     let nothing = kernel_objects::number_of(&driven.program("nothing")?);
-    if !row.opens {
+    if row.traffic != Traffic::Opens {
         driven.run(&row.packet, balancer, flows.max(PACKETS), row.grown)?;
     }
     plane.drain(drop)?;
@@ -184,11 +254,11 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
         plane.drain(drop)?;
     }
     let counters = plane.counters()?;
-    let (wanted, least) = match (row.to, row.opens) {
+    let (wanted, least) = match (row.to, row.traffic) {
         (None, _) => (Why::NotVip, PACKETS * ROUNDS as u32),
         // a few find no place in their buckets
-        (_, true) => (Why::New, flows - flows / 1000),
-        (_, false) => (Why::Connection, PACKETS * (ROUNDS as u32 - 1)),
+        (_, Traffic::Opens) => (Why::New, flows - flows / 1000),
+        _ => (Why::Connection, PACKETS * (ROUNDS as u32 - 1)),
     };
     if counters.get(wanted) < u64::from(least) {
         bail!(
@@ -230,15 +300,21 @@ fn plane(row: &Row) -> Result<Plane> {
         plane.set_real(number, &real)?;
     }
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % 100).collect();
-    for (number, address) in [(1, VIP), (2, VIP_6)] {
+    let vips = [
+        (1, VIP, Proto::Tcp),
+        (2, VIP_6, Proto::Tcp),
+        (3, VIP, Proto::Udp),
+    ];
+    for (number, address, proto) in vips {
         let key = VipKey {
             address: address.parse()?,
-            proto: Proto::Tcp,
+            proto,
             port: Some(443),
         };
         let vip = Vip {
             number,
             measured: row.estimator.is_some(),
+            is_quic: proto == Proto::Udp,
             ..Vip::default()
         };
         plane.set_vip(&key, &vip)?;
@@ -251,6 +327,7 @@ struct Driven {
     driver: Object,
     flows: u32,
     grown: u32,
+    steps: [u32; 2],
     count: u64,
 }
 
@@ -274,11 +351,13 @@ impl Driven {
         debug_assert!(grown == self.grown || grown == 0);
         self.map("target")?
             .update(&[0; 4], &target, MapFlags::ANY)?;
-        let mut state = [0u8; 24];
+        let mut state = [0u8; 32];
         state[..4].copy_from_slice(&self.flows.to_ne_bytes());
         state[4..8].copy_from_slice(&grown.to_ne_bytes());
         state[12..16].copy_from_slice(&7919u32.to_ne_bytes());
-        state[16..].copy_from_slice(&self.count.to_ne_bytes());
+        state[16..24].copy_from_slice(&self.count.to_ne_bytes());
+        state[24..28].copy_from_slice(&self.steps[0].to_ne_bytes());
+        state[28..].copy_from_slice(&self.steps[1].to_ne_bytes());
         self.map(".data.state")?
             .update(&[0; 4], &state, MapFlags::ANY)?;
         let ran = self.program("drive")?.test_run(ProgramInput {
@@ -294,20 +373,27 @@ impl Driven {
     }
 }
 
-fn packet(client: &str, vip: &str, opens: bool) -> Vec<u8> {
+fn packet(client: &str, vip: &str, traffic: Traffic) -> Vec<u8> {
     let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let ip = match (client.parse(), vip.parse()) {
-        (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => link
-            .ipv4(client.octets(), vip.octets(), 64)
-            .tcp(12345, 443, 1, 1000),
-        (Ok(IpAddr::V6(client)), Ok(IpAddr::V6(vip))) => link
-            .ipv6(client.octets(), vip.octets(), 64)
-            .tcp(12345, 443, 1, 1000),
+        (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => {
+            link.ipv4(client.octets(), vip.octets(), 64)
+        }
+        (Ok(IpAddr::V6(client)), Ok(IpAddr::V6(vip))) => {
+            link.ipv6(client.octets(), vip.octets(), 64)
+        }
         _ => unreachable!("both are addresses of one family"),
     };
-    let tcp = if opens { ip.syn() } else { ip.ack(1) };
-    let mut bytes = Vec::new();
-    tcp.write(&mut bytes, &[0; 100])
-        .expect("a vector takes all");
+    let (mut bytes, data) = (Vec::new(), [0; REQUEST as usize]);
+    let written = match traffic {
+        Traffic::Datagrams => ip.udp(12345, 443).write(&mut bytes, &data),
+        Traffic::Opens => ip.tcp(12345, 443, 1, 1000).syn().write(&mut bytes, &[]),
+        Traffic::Acks => ip.tcp(12345, 443, 1, 1000).ack(1).write(&mut bytes, &[]),
+        Traffic::Same | Traffic::Requests => {
+            let tcp = ip.tcp(12345, 443, 1, 1000).ack(1).psh();
+            tcp.write(&mut bytes, &data)
+        }
+    };
+    written.expect("a vector takes all");
     bytes
 }

@@ -162,6 +162,16 @@ static __always_inline void dwell_seat_mark(struct dwell_seat *seat,
 		seat->head.flags = next;
 }
 
+/* Has the cache lines that the estimator is about to need come together, before
+ * anything waits for the first.
+ */
+static __always_inline void dwell_seat_fetch(const struct dwell_seat *seat)
+{
+	(void)*(const volatile __u8 *)&seat->state.clock;
+	(void)*(const volatile __u8 *)&seat->state.adaptive.gaps;
+	(void)*(const volatile __u8 *)&seat->state.adaptive.sent;
+}
+
 /* Steps the estimator. */
 static __always_inline void dwell_seat_measure(struct dwell_table *table, struct dwell_seat *seat,
 					       const struct dwell_packet *packet)
@@ -316,6 +326,8 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
 	if (dwell_likely(seat)) {
 		packet->real = seat->real;
 		packet->vip = seat->vip;
+		if (seat->measured)
+			dwell_seat_fetch(seat);
 		DWELL_BARRIER();
 		/* the place may be another's by now: a look-up more would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&seat->head.key, &packet->key)))
@@ -350,7 +362,9 @@ static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table,
 	if (seat) {
 		packet->real = seat->real;
 		packet->vip = seat->vip;
-		return DWELL_WHY_QUOTED;
+		DWELL_BARRIER();
+		if (dwell_likely(dwell_same_key(&seat->head.key, &packet->key)))
+			return DWELL_WHY_QUOTED;
 	}
 	why = dwell_choice_why(dwell_balance_first(table, packet, 1));
 	return packet->real ? DWELL_WHY_QUOTED : why;

@@ -72,4 +72,10 @@ static __always_inline __u64 dwell_cid_token(const struct dwell_packet *packet, 
 	return token ? token : 1;
 }
 
+/* What a flow keeps of it: enough to tell that it is still the one of an alias. */
+static __always_inline __u32 dwell_token_brief(__u64 token)
+{
+	return (__u32)(token >> 32) | 1;
+}
+
 #endif

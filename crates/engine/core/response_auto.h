@@ -112,11 +112,13 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 	dwell_forget_greeting(state, minor);
 	if (minor)
 		dwell_count_u16(&state->minor);
+	/* most packets are one */
+	dwell_request_in(state, config, arrival->time_ns, progress, 1);
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 0; i < DWELL_WAITING; i++) {
-		if (i >= count)
+	for (__u32 i = 1; i < DWELL_WAITING; i++) {
+		if (dwell_likely(i >= count))
 			break;
 		dwell_request(state, config, arrival->time_ns, progress);
 	}

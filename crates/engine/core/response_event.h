@@ -29,12 +29,13 @@ struct dwell_response_program {
 	struct dwell_response_config response;
 	struct dwell_filter servers; /* whose packets are answers; empty: told by ports */
 	__u32 alias_mask;            /* entries for connection IDs, less one */
+	__u32 places;                /* for flows */
 	__u32 chain_next;            /* slot of the program to call next, plus 1; 0: none */
 	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
 	__u8 replay;                 /* packets bring their time, as in a capture */
 	__u8 key_kind;               /* enum dwell_key_kind that is wanted */
 	__u8 stores_in_order;        /* the machine keeps the order of stores */
-	__u8 reserved;
+	__u8 reserved[5];
 };
 
 #endif

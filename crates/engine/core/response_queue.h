@@ -60,8 +60,10 @@ static __always_inline __u32 dwell_waiting(const struct dwell_auto_state *state)
  * configuration, before it includes this.
  */
 #ifndef DWELL_RESPONSE_OUTLINED
+#define dwell_request(state, config, now_ns, progress)                                             \
+	dwell_request_in(state, config, now_ns, progress, 0)
 #define dwell_complete dwell_complete_in
-#define dwell_request dwell_request_in
+#define dwell_missed dwell_missed_in
 #endif
 
 /* An end was seen, or concluded, at `tick`. */
@@ -102,7 +104,7 @@ static __always_inline void dwell_close_run(struct dwell_auto_state *state,
 		return;
 	if (state->flags & DWELL_FLOW_ALIGNED && !(state->flags & DWELL_FLOW_EDGE))
 		return;
-	dwell_complete(state, config, state->progress);
+	dwell_complete_in(state, config, state->progress);
 	state->flags &= ~(DWELL_FLOW_RUN | DWELL_FLOW_EDGE);
 }
 
@@ -304,15 +306,11 @@ static __always_inline void dwell_refill(struct dwell_auto_state *state)
 	dwell_count_u16(&state->surplus);
 }
 
-static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
-					       const struct dwell_response_config *config,
-					       __u32 first, __u32 pause)
+/* So many ends, of which nothing was seen. */
+static __always_inline void dwell_missed_in(struct dwell_auto_state *state,
+					    const struct dwell_response_config *config,
+					    __u32 missed)
 {
-	__u32 missed = dwell_ends_missed(state, config, first, (__s32)pause > 0 ? pause : 0);
-
-	if (first && missed == 1 && !state->ends)
-		dwell_count_u16(&state->plain);
-	state->merged -= state->merged != 0;
 	for (__u32 i = 0; i < DWELL_WAITING; i++) {
 		if (i >= missed)
 			break;
@@ -320,6 +318,21 @@ static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
 		dwell_count_u16(&state->missed);
 		dwell_complete(state, config, state->progress);
 	}
+}
+
+static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config,
+					       __u32 first, __u32 pause, int apart)
+{
+	__u32 missed = dwell_ends_missed(state, config, first, (__s32)pause > 0 ? pause : 0);
+
+	if (first && missed == 1 && !state->ends)
+		dwell_count_u16(&state->plain);
+	state->merged -= state->merged != 0;
+	if (missed && apart)
+		dwell_missed(state, config, missed);
+	else if (missed)
+		dwell_missed_in(state, config, missed);
 	if (first)
 		dwell_refill(state);
 	state->held = 0;
@@ -417,10 +430,12 @@ static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u
 		dwell_push(state, tick);
 }
 
-/* `progress` is the tick of the newest progress before this packet's own. */
+/* `progress` is the tick of the newest progress before this packet's own. With
+ * `apart`, what most requests need not is left to a function that is verified apart.
+ */
 static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 					     const struct dwell_response_config *config,
-					     __u64 now_ns, __u32 progress)
+					     __u64 now_ns, __u32 progress, int apart)
 {
 	__u32 tick = dwell_tick(now_ns), first = !state->burst;
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
@@ -439,7 +454,7 @@ static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 	}
 	dwell_count_u8(&state->burst);
 	dwell_learn_depth(state);
-	dwell_request_ends(state, config, first, tick - state->progress);
+	dwell_request_ends(state, config, first, tick - state->progress, apart);
 	dwell_request_gaps(state, config, tick);
 	dwell_push(state, tick);
 }

@@ -109,51 +109,56 @@ struct dwell_gap_state {
 #define DWELL_GAP_LOGS 32
 #define DWELL_GAP_LOG_MIN 14
 
+/* In the order of use: what each packet needs, what each request needs. */
 struct dwell_auto_state {
 	struct dwell_epoch_clock clock;
-	dwell_tally gaps;          /* between requests, idle time left out */
-	dwell_tally lag;           /* from a request to the one `depth` later */
-	dwell_tally all;           /* from request to end of response */
-	dwell_tally hidden;        /* of those whose end only the next request told of */
-	__u32 sent[DWELL_WAITING]; /* when, in ticks of 256 ns, modulo 2^32 */
-	__u16 gap_log[DWELL_GAP_LOGS];
-	__u32 requests; /* in the epoch */
-	__u32 held;     /* latency of the newest, in ticks, until a request follows; 0 none */
-	__u32 progress; /* tick of the newest ACK progress */
-	__u32 think;    /* ticks in all from progress to the request after it */
 	__u32 next_seq, ack;
+	__u32 progress; /* tick of the newest ACK progress */
 	__u32 pace;     /* without headers: ticks between packets, on average; else when the
 			* first of the holes was seen */
-	__u16 holes;    /* bytes that were skipped: out of order, or lost before us */
-	__u16 segment;  /* the server's full segments; without headers the largest packet */
-	__u16 least;    /* headers of the client; without them the smallest packet */
-	__u16 largest;  /* of the client's payloads; without headers of the epoch's packets */
-	__u16 usual;    /* size of a request; without headers the epoch's smallest packet */
-	__u16 smallest; /* without headers: of the epoch's requests */
-	__u16 turns;    /* requests that came first after progress */
-	__u16 slow;     /* of them, those that came after a pause */
-	__u16 surplus;  /* ends for which no request waited */
-	__u16 missed;   /* ends that were not seen, but concluded */
-	__u16 early;    /* ends before the request that they should be of was sent */
-	__u16 repeats;  /* ACKs without progress: something was lost, or came out of order */
-	__u16 minor;    /* requests far smaller than is usual */
-	__u16 plain;    /* of those missed, the one that the next request answers to */
+	__u32 held;     /* latency of the newest, in ticks, until a request follows; 0 none */
 	__u16 flags;    /* DWELL_FLOW_* */
-	__u8 depth;     /* most requests sent without progress between them */
-	__u8 deeper;    /* bursts in the epoch that were longer */
-	__u8 peak;      /* most requests that waited in the epoch */
-	__u8 quiet;     /* epochs in a row in which fewer than `depth` waited */
-	__u8 pauses;    /* times in the epoch that the client waited for nothing */
-	__u8 merged;    /* how much lately tells of ends within runs */
+	__u16 least;    /* headers of the client; without them the smallest packet */
+	__u16 segment;  /* the server's full segments; without headers the largest packet */
+	__u16 largest;  /* of the client's payloads; without headers of the epoch's packets */
+	__u16 holes;    /* bytes that were skipped: out of order, or lost before us */
+	__u16 repeats;  /* ACKs without progress: something was lost, or came out of order */
 	__u8 burst;     /* requests since the last progress */
-	__u8 streak;    /* requests that came alone, lately; halved by one that did not */
-	__u8 steady;    /* how much lately tells of a timer */
+	__u8 late;      /* retransmitted or reordered data packets, saturating */
+	__u8 merged;    /* how much lately tells of ends within runs */
+	__u8 ends;      /* since the last request */
 	__u8 tail;      /* of `sent`, modulo 256 */
 	__u8 head;
-	__u8 ends; /* since the last request */
-	__u8 late; /* retransmitted or reordered data packets, saturating */
+	__u8 depth;  /* most requests sent without progress between them */
+	__u8 pauses; /* times in the epoch that the client waited for nothing */
+
+	dwell_tally gaps;   /* between requests, idle time left out */
+	dwell_tally lag;    /* from a request to the one `depth` later */
+	dwell_tally all;    /* from request to end of response */
+	dwell_tally hidden; /* of those whose end only the next request told of */
+	__u32 requests;     /* in the epoch */
+	__u32 think;        /* ticks in all from progress to the request after it */
+	__u16 usual;        /* size of a request; without headers the epoch's smallest packet */
+	__u16 smallest;     /* without headers: of the epoch's requests */
+	__u16 turns;        /* requests that came first after progress */
+	__u16 slow;         /* of them, those that came after a pause */
+	__u16 surplus;      /* ends for which no request waited */
+	__u16 missed;       /* ends that were not seen, but concluded */
+	__u16 early;        /* ends before the request that they should be of was sent */
+	__u16 minor;        /* requests far smaller than is usual */
+	__u16 plain;        /* of those missed, the one that the next request answers to */
+	__u8 deeper;        /* bursts in the epoch that were longer */
+	__u8 peak;          /* most requests that waited in the epoch */
+	__u8 quiet;         /* epochs in a row in which fewer than `depth` waited */
+	__u8 streak;        /* requests that came alone, lately; halved by one that did not */
+	__u8 steady;        /* how much lately tells of a timer */
 	__u8 soon; /* without headers: requests that progress followed at once, saturating */
+
+	__u32 sent[DWELL_WAITING]; /* when, in ticks of 256 ns, modulo 2^32 */
+	__u16 gap_log[DWELL_GAP_LOGS];
 };
+_Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
+_Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");
 _Static_assert(sizeof(struct dwell_auto_state) <= 256, "four cache lines");
 
 /* A flow remembers one of these: which one, the configuration says. Starts as

@@ -41,6 +41,33 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 }
 
 /* Steps take no lock. */
+/* Each way has its own. */
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
+					    __u32 way)
+{
+	(void)bucket;
+	return index * DWELL_WAYS + way;
+}
+
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
+					     __u32 index, __u32 way)
+{
+	(void)table;
+	return dwell_place_of(bucket, index, way);
+}
+
+static __always_inline int dwell_place_spare(void *embedder)
+{
+	(void)embedder;
+	return 1;
+}
+
+static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
+}
+
 static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
 {
 	(void)table;

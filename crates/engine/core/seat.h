@@ -6,29 +6,38 @@
 #define DWELL_SEAT_H
 
 #include "arrival.h"
+#include "pool.h"
 #include "response.h"
 #include "response_event.h"
-#include "table.h"
 
 /* One flow. Its packets may come on several CPUs at once: the lock is tried for
- * a while, and then the packet is given up, and counted.
+ * a while, and then the packet is given up, and counted. All that a balancer needs
+ * to send a packet on is in the first cache line.
  */
 struct dwell_seat {
 	struct dwell_head head;
 	__u32 lock;
-	__u8 client; /* direction of the client's packets */
-	__u8 key_kind;
-	__u8 measured;    /* at a balancer: its latency is estimated */
+	union {
+		__u32 real;  /* at a balancer: the backend */
+		__u32 token; /* QUIC: of the alias that leads here, brief; 0: none */
+	};
+	union {
+		__u32 vip;  /* at a balancer: what the backend is one of */
+		__u32 id;   /* QUIC: of the connection, the same whatever its ends are */
+		__u32 next; /* of nobody: the next place that is free, plus 1 */
+	};
+	__u8 client : 1;   /* direction of the client's packets */
+	__u8 measured : 1; /* at a balancer: its latency is estimated */
+	__u8 key_kind : 6;
 	__u8 packets;     /* of the client, up to DWELL_SEAT_SETTLED */
-	__u64 token;      /* QUIC: dwell_cid_token() by which an alias leads here; 0: none */
-	__u32 token_next; /* of the newest packet, if it is another */
-	__u32 id;         /* QUIC: of the connection, the same whatever its ends are */
-	__u32 real;       /* at a balancer: the backend, and what it is one of */
-	__u32 vip;
-	union dwell_response_state state; /* the last: of the estimator's size */
+	__u16 token_next; /* of the newest packet, if it is another: its upper half */
+	union dwell_response_state state;
 };
+_Static_assert(__builtin_offsetof(struct dwell_seat, state) == 64, "a cache line");
 
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place);
+static __always_inline struct dwell_pool *dwell_pool_of(void *embedder);
+static __always_inline __u32 dwell_places_in(void *embedder);
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index);
 
 /* Room for a record, and its way out. */
@@ -78,7 +87,7 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
 	/* at a balancer a flood's flows would fill the ring buffer */
-	if (seat->vip && !record->epoch.requests && !record->epoch.all &&
+	if (seat->measured && !record->epoch.requests && !record->epoch.all &&
 	    !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;
@@ -90,8 +99,8 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
 	record->dst_port = has_id ? 0 : from_b ? key->a_port : key->b_port;
 	record->id = seat->key_kind == DWELL_KEY_QUIC_CID ? seat->id : id;
-	record->real = seat->real;
-	record->vip = seat->vip;
+	record->real = seat->measured ? seat->real : 0;
+	record->vip = seat->measured ? seat->vip : 0;
 	dwell_table_count(table, DWELL_SAMPLES);
 	dwell_seat_emit(table, record);
 }
@@ -101,6 +110,62 @@ static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 pl
 	struct dwell_seat *seat = dwell_seat_at(embedder, place);
 
 	return seat ? &seat->head : 0;
+}
+
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
+					    __u32 way)
+{
+	(void)index;
+	return ((const struct dwell_seat_bucket *)bucket)->place[way & (DWELL_WAYS - 1)];
+}
+
+static __always_inline int dwell_place_spare(void *embedder)
+{
+	return dwell_pool_spare(dwell_pool_of(embedder), dwell_places_in(embedder));
+}
+
+/* None if other CPUs are at the pool all the time: the packet goes on without one. */
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
+					     __u32 index, __u32 way)
+{
+	struct dwell_pool *pool = dwell_pool_of(table->embedder);
+	__u32 place = DWELL_NO_PLACE;
+
+	(void)index;
+	for (int i = 0; pool && i < DWELL_POOL_TRIES; i++) {
+		__u64 top = *(volatile __u64 *)&pool->top;
+		struct dwell_seat *seat;
+
+		if (!(__u32)top) {
+			place = dwell_pool_fresh(pool, dwell_places_in(table->embedder));
+			break;
+		}
+		seat = dwell_seat_at(table->embedder, (__u32)top - 1);
+		if (!seat)
+			break;
+		if (dwell_pool_swap(pool, top, *(volatile __u32 *)&seat->next)) {
+			place = (__u32)top - 1;
+			break;
+		}
+	}
+	((struct dwell_seat_bucket *)bucket)->place[way & (DWELL_WAYS - 1)] = place;
+	return place;
+}
+
+/* Nobody may find it there any more. */
+static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place)
+{
+	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
+	struct dwell_pool *pool = dwell_pool_of(table->embedder);
+
+	for (int i = 0; pool && seat && i < DWELL_POOL_TRIES; i++) {
+		__u64 top = *(volatile __u64 *)&pool->top;
+
+		*(volatile __u32 *)&seat->next = (__u32)top;
+		DWELL_BARRIER();
+		if (dwell_pool_swap(pool, top, place + 1))
+			return;
+	}
 }
 
 static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
@@ -151,11 +216,12 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 	seat->key_kind = packet->key_kind;
 	seat->measured = packet->measured;
 	seat->packets = 0;
-	seat->real = packet->real;
-	seat->vip = packet->vip;
-	seat->token = 0;
+	seat->real = packet->real; /* of no balancer: 0, and so no token */
 	seat->token_next = 0;
-	seat->id = packet->hash;
+	if (packet->vip)
+		seat->vip = packet->vip;
+	else
+		seat->id = packet->hash;
 	return 1;
 }
 
@@ -173,12 +239,13 @@ static __always_inline void dwell_seat_follow(struct dwell_table *table, struct 
 	if (!alias || alias->token != token)
 		return;
 	old = dwell_seat_at(table->embedder, alias->place);
-	if (!old || old == seat || old->token != token || old->client != seat->client)
+	if (!old || old == seat || old->token != dwell_token_brief(token) ||
+	    old->client != seat->client)
 		return;
 	idle = dwell_now_coarse(table->clock) - old->head.seen;
 	if (idle < 19 || dwell_is_future(idle) || !dwell_seat_lock(old))
 		return;
-	if (old->token == token) { /* else the place is another's by now */
+	if (old->token == dwell_token_brief(token)) { /* else the place is another's by now */
 		seat->key_kind = old->key_kind;
 		seat->id = old->id;
 		seat->state = old->state;
@@ -195,8 +262,8 @@ static __always_inline void dwell_seat_alias(struct dwell_table *table, struct d
 	const struct dwell_response_program *program = dwell_seat_program(table);
 	struct dwell_alias *alias;
 
-	if (seat->token_next != (__u32)token) {
-		seat->token_next = token;
+	if (seat->token_next != dwell_token_brief(token) >> 16) {
+		seat->token_next = dwell_token_brief(token) >> 16;
 		return;
 	}
 	alias = dwell_alias_at(table->embedder, token & program->alias_mask);
@@ -204,7 +271,7 @@ static __always_inline void dwell_seat_alias(struct dwell_table *table, struct d
 		return;
 	alias->place = place;
 	alias->token = token;
-	seat->token = token;
+	seat->token = dwell_token_brief(token);
 }
 
 /* What a client's packet shows of its connection. The seat is locked. */
@@ -223,7 +290,7 @@ static __always_inline void dwell_seat_connection(struct dwell_table *table,
 	/* these ends are new, or the connection had moved away from them */
 	if (!seat->token && !seat->state.clock.last_ns)
 		dwell_seat_follow(table, seat, token);
-	if (seat->key_kind == DWELL_KEY_QUIC_CID && seat->token != token)
+	if (seat->key_kind == DWELL_KEY_QUIC_CID && seat->token != dwell_token_brief(token))
 		dwell_seat_alias(table, seat, found->place, token);
 }
 
@@ -293,7 +360,8 @@ static __always_inline void dwell_seat_sweep(struct dwell_table *table, __u32 in
 	if (!bucket || !bucket->tags)
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_seat *seat = dwell_seat_at(table->embedder, index * DWELL_WAYS + way);
+		struct dwell_seat *seat =
+			dwell_seat_at(table->embedder, dwell_place_of(bucket, index, way));
 		struct dwell_response_event *record = dwell_seat_record(table);
 
 		if (!seat || !record || !(bucket->tags >> 16 * way & 0xffff) ||

@@ -23,15 +23,28 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 {
 	struct dwell_seats *seats = embedder;
 
-	return &seats->buckets[index & seats->program.table.bucket_mask];
+	return &seats->buckets[index & seats->program.table.bucket_mask].bucket;
 }
 
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
 {
 	struct dwell_seats *seats = embedder;
 
-	return &seats->seats[place &
-			     (seats->program.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1)];
+	return place < seats->program.places ? &seats->seats[place] : 0;
+}
+
+static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
+{
+	struct dwell_seats *seats = embedder;
+
+	return &seats->pool;
+}
+
+static __always_inline __u32 dwell_places_in(void *embedder)
+{
+	struct dwell_seats *seats = embedder;
+
+	return seats->program.places;
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)

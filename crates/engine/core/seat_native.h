@@ -6,7 +6,7 @@
 #define DWELL_SEAT_NATIVE_H
 
 #include "response_event.h"
-#include "table.h"
+#include "pool.h"
 
 #define DWELL_SEAT_EVENTS 8 /* more than one packet or bucket can cause */
 
@@ -16,8 +16,9 @@ struct dwell_alias;
 struct dwell_seats {
 	struct dwell_response_program program;
 	struct dwell_counters counters;
-	struct dwell_bucket *buckets;
+	struct dwell_seat_bucket *buckets;
 	struct dwell_seat *seats;
+	struct dwell_pool pool;
 	struct dwell_alias *aliases;
 	__u32 events;
 	__u32 reserved;

@@ -42,9 +42,7 @@ struct dwell_table {
 	void *embedder;
 };
 
-/* Apart from the flows, so that all buckets stay in cache. Flow `way` of
- * bucket `i` has the place DWELL_WAYS * i + way.
- */
+/* Apart from the flows, so that all buckets stay in cache. */
 struct dwell_bucket {
 	__u64 tags; /* 16 bits of hash each, 0 is free */
 	__u32 lock;
@@ -54,6 +52,18 @@ struct dwell_bucket {
 /* Where the table lies is the embedding program's to know; null beyond it. */
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
 static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place);
+
+/* Where the flow in a way of a bucket is; where a new one in a free way is to be,
+ * DWELL_NO_PLACE if there is no room; that there is room; and that a flow leaves
+ * its place for good.
+ */
+#define DWELL_NO_PLACE (~0U)
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
+					    __u32 way);
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
+					     __u32 index, __u32 way);
+static __always_inline int dwell_place_spare(void *embedder);
+static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place);
 
 /* What the algorithm does when a flow ends that was not over, and with a place
  * for the flow that this packet opens: before anybody can find it there. Both
@@ -130,14 +140,14 @@ static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 in
 	if (!bucket)
 		return none;
 	tags = *(volatile __u64 *)&bucket->tags;
-	/* a branch that is mostly foretold: flow and bucket are fetched at once then */
+	/* a branch that is mostly foretold: flow and bucket may be fetched at once then */
 	if (dwell_likely((tags & 0xffff) == tag)) {
-		found.place = index * DWELL_WAYS;
+		found.place = dwell_place_of(bucket, index, 0);
 	} else {
 		way = dwell_way_of(tags, tag);
 		if (way >= DWELL_WAYS)
 			return none;
-		found.place = index * DWELL_WAYS + way;
+		found.place = dwell_place_of(bucket, index, way);
 	}
 	found.head = dwell_head_at(embedder, found.place);
 	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) ||
@@ -234,7 +244,8 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 		const struct dwell_bucket *bucket = i ^ swap ? two : one;
 		__u32 way;
 
-		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+		if (!bucket || !dwell_place_spare(embedder) ||
+		    dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
 		way = dwell_way_of(bucket->tags, 0);
 		if (way < DWELL_WAYS)
@@ -245,10 +256,11 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 		const struct dwell_bucket *bucket = other ? two : one;
 		__u32 way = i & (DWELL_WAYS - 1), rank;
 
-		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS ||
+		    !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		rank = dwell_rank(dwell_head_at(embedder, index * DWELL_WAYS + way), now_coarse,
-				  timeout_coarse);
+		rank = dwell_rank(dwell_head_at(embedder, dwell_place_of(bucket, index, way)),
+				  now_coarse, timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}
@@ -271,9 +283,10 @@ static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
  * be, but the BPF verifier does not know it.
  */
 static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket,
-					    __u32 place, const struct dwell_packet *packet)
+					    __u32 way, __u32 place,
+					    const struct dwell_packet *packet)
 {
-	__u64 shift = 16 * (place & (DWELL_WAYS - 1));
+	__u64 shift = 16 * way;
 	struct dwell_head *head = dwell_head_at(table->embedder, place);
 
 	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
@@ -297,7 +310,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	__u64 tag = dwell_tag(packet->hash);
 	struct dwell_found none = {}, found = {};
 	struct dwell_bucket *bucket;
-	__u32 vacancy, index, rank, reason;
+	__u32 vacancy, index, way, rank, reason;
 
 	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet),
 				 dwell_b_port(packet))) {
@@ -307,10 +320,9 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	vacancy = dwell_vacancy_for(table, first, second, tag);
 	index = dwell_vacancy_second(vacancy) ? second : first;
 	rank = dwell_vacancy_rank(vacancy);
+	way = dwell_vacancy_way(vacancy);
 	bucket = dwell_bucket_at(table->embedder, index);
-	found.place = index * DWELL_WAYS + dwell_vacancy_way(vacancy);
-	found.head = dwell_head_at(table->embedder, found.place);
-	if (rank == DWELL_RANK_NONE || !bucket || !found.head) {
+	if (rank == DWELL_RANK_NONE || !bucket) {
 		dwell_table_count(table, DWELL_FLOWS_UNTRACKED);
 		return none;
 	}
@@ -319,8 +331,16 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 		return none;
 	}
 	/* another CPU may have taken the place, or admitted this very flow */
-	if (dwell_vacancy_for(table, first, second, tag) != vacancy ||
-	    !dwell_place_take(table, found.place)) {
+	if (dwell_vacancy_for(table, first, second, tag) != vacancy)
+		found.place = DWELL_NO_PLACE;
+	else if (rank == DWELL_RANK_FREE)
+		found.place = dwell_place_new(table, bucket, index, way);
+	else
+		found.place = dwell_place_of(bucket, index, way);
+	found.head = dwell_head_at(table->embedder, found.place);
+	if (!found.head || !dwell_place_take(table, found.place)) {
+		if (found.head && rank == DWELL_RANK_FREE)
+			dwell_place_free(table, found.place);
 		dwell_bucket_unlock(bucket);
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
@@ -337,7 +357,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 			dwell_place_over(table, found.place, reason);
 		dwell_table_count(table, DWELL_PLACES_FREED);
 	}
-	found.opened = dwell_flow_write(table, bucket, found.place, packet);
+	found.opened = dwell_flow_write(table, bucket, way, found.place, packet);
 	dwell_place_give(table, found.place);
 	dwell_bucket_unlock(bucket);
 	if (!found.opened)
@@ -376,7 +396,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		__u32 place = index * DWELL_WAYS + way, idle;
+		__u32 place = dwell_place_of(bucket, index, way), idle;
 		struct dwell_head *head = dwell_head_at(table->embedder, place);
 
 		if (!head || !(bucket->tags >> 16 * way & 0xffff))
@@ -394,6 +414,7 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 		dwell_table_count(table, DWELL_PLACES_FREED);
 		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
 		dwell_place_give(table, place);
+		dwell_place_free(table, place);
 	}
 	dwell_bucket_unlock(bucket);
 }

@@ -43,9 +43,8 @@ impl Balancer {
         let alias_stride = unsafe { abi::dwell_seats_alias_stride() as usize };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
-        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_bucket>());
-        let places = watch.buckets() * abi::DWELL_WAYS;
-        let mut seats = table::zeroed(places, seat_bytes() as usize);
+        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_seat_bucket>());
+        let mut seats = table::zeroed(program.places, seat_bytes() as usize);
         let core = Box::new(abi::dwell_balancer {
             seats: abi::dwell_seats {
                 program,

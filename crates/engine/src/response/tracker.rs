@@ -117,6 +117,7 @@ impl Watch {
             response: self.config.to_core(),
             servers: FilterRule::all_to_core(&self.servers),
             key_kind: self.key as u8,
+            places: self.buckets() * abi::DWELL_WAYS,
             alias_mask: match self.key {
                 Key::Auto | Key::QuicCid => self.buckets() * abi::DWELL_WAYS - 1,
                 _ => 0,
@@ -229,8 +230,8 @@ impl Tracker {
         };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
-        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_bucket>());
-        let mut memory = table::zeroed(watch.buckets() * abi::DWELL_WAYS, stride);
+        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_seat_bucket>());
+        let mut memory = table::zeroed(program.places, stride);
         let seats = Box::new(abi::dwell_seats {
             program,
             aliases: aliases.as_mut_ptr().cast(),

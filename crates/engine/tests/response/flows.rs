@@ -204,3 +204,20 @@ fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
     assert_eq!(broken, 0, "of {clients}: {:?}", seen_of[0]);
     assert!(seen_of.iter().all(|(requests, _)| *requests >= 6));
 }
+
+#[test]
+fn places_of_flows_that_are_over_go_to_others_again_and_again() {
+    let mut seen = Seen::new(Key::FiveTuple, 64);
+    let mut time_ns = START;
+    for round in 0..20 {
+        for flow in 0..60 {
+            seen.packet(time_ns, &datagram(1024 + round * 60 + flow, &[0; 50]));
+        }
+        let tracked = seen.tracker.counters().get(Counter::FlowsOpened);
+        assert!(tracked >= u64::from(round + 1) * 57, "{round}: {tracked}");
+        for _ in 0..64 {
+            time_ns += 60_000 * MS;
+            seen.tracker.sweep(time_ns, drop);
+        }
+    }
+}

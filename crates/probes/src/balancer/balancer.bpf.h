@@ -186,14 +186,6 @@ __noinline __u64 choose_again(struct dwell_packet *packet, __u32 place, int asks
 	return dwell_choose_again(&table, packet, place, asks);
 }
 
-__noinline __u32 forward(dwell_context *context, const struct dwell_packet *packet, __u32 ingress,
-			 struct dwell_decision *decision)
-{
-	if (!packet || !decision)
-		return DWELL_VERDICT_DROP;
-	return dwell_balance_send(context, 0, packet, ingress, decision);
-}
-
 __noinline int reply_ping(dwell_context *context, __u32 l4_offset)
 {
 	return dwell_reply_ping(dwell_frame_data(context), dwell_frame_end(context), l4_offset);
@@ -226,7 +218,7 @@ static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dw
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision)
 {
-	return forward(frame, packet, ingress, decision);
+	return dwell_balance_send(frame, 0, packet, ingress, decision);
 }
 
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset)

@@ -68,6 +68,11 @@ impl PlaneOptions {
         places / abi::DWELL_WAYS
     }
 
+    /// Places for connections, wherever they are known from.
+    fn places(&self) -> u32 {
+        self.buckets() * abi::DWELL_WAYS
+    }
+
     /// With a seed of the connection table, drawn if there is none.
     pub(super) fn seeded(&self) -> PlaneOptions {
         let drawn = RandomState::new().hash_one(std::process::id()) | 1;
@@ -91,6 +96,7 @@ impl PlaneOptions {
         };
         let mut program = watch.to_core();
         program.table.bucket_mask = self.buckets() - 1;
+        program.places = self.places();
         program.jiffy_ns = jiffy_ns();
         program.stores_in_order = cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into();
         let next = self.chain.as_ref().and_then(|chain| chain.next);
@@ -132,7 +138,7 @@ impl PlaneOptions {
     pub(super) fn entries(&self, map: &str) -> Option<u32> {
         Some(match map {
             "buckets" => self.buckets(),
-            "seats" => self.buckets() * abi::DWELL_WAYS,
+            "seats" => self.places(),
             "events" => self.ring_bytes(),
             // a number may have several keys, and each address has one for ICMP
             "vips" => self.max_vips.saturating_mul(4),
@@ -151,7 +157,7 @@ mod tests {
     fn a_million_connections_take_less_than_400_megabytes() {
         let options = PlaneOptions::default();
         let entries = |map: &str| u64::from(options.entries(map).unwrap_or_default());
-        let bytes = entries("buckets") * 16
+        let bytes = entries("buckets") * size_of::<abi::dwell_seat_bucket>() as u64
             + entries("seats") * u64::from(balance::seat_bytes())
             + entries("events");
         assert!(entries("seats") >= 1_000_000);

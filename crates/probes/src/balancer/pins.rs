@@ -26,9 +26,10 @@ use super::{
 use crate::{Chain, Error, Interface, error::io_error, load, vantage::failed};
 
 /// Maps that hold what must not be lost. Others are of the process.
-const PINNED: [&str; 12] = [
+const PINNED: [&str; 13] = [
     "buckets",
     "seats",
+    "pool",
     "counters",
     "events",
     "vips",

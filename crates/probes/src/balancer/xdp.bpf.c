@@ -109,7 +109,7 @@ static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index,
 
 		if (!(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		seat = dwell_seat_at(table->embedder, index * DWELL_WAYS + way);
+		seat = dwell_seat_at(table->embedder, dwell_place_of(bucket, index, way));
 		if (!seat)
 			continue;
 		real = seat->real;

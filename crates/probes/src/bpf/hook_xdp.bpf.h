@@ -5,7 +5,8 @@
 
 typedef struct xdp_md dwell_context;
 
-#define dwell_context_wire_bytes(xdp) ((__u32)bpf_xdp_get_buff_len(xdp))
+/* All of it: a program that does not say that it can is given no frame in parts. */
+#define dwell_context_wire_bytes(xdp) ((__u32)((xdp)->data_end - (xdp)->data))
 #define dwell_context_segments(xdp) 1
 #define dwell_context_interface(xdp) ((xdp)->ingress_ifindex)
 #define dwell_context_time(xdp) 0

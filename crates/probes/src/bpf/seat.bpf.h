@@ -6,14 +6,17 @@
 /* Global, so that the verifier walks each once. */
 #define DWELL_RESPONSE_OUTLINED
 int auto_complete(struct dwell_auto_state *state, __u32 tick);
+int auto_missed(struct dwell_auto_state *state, __u32 missed);
 int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
 #define dwell_complete(state, config, tick) auto_complete(state, tick)
+#define dwell_missed(state, config, missed) auto_missed(state, missed)
 #define dwell_request(state, config, now_ns, progress) auto_request(state, now_ns, progress)
 
 #define DWELL_STORES_IN_ORDER program.stores_in_order
 #include "seat.h"
 
 #define DWELL_TABLE program.table
+#define DWELL_BUCKET struct dwell_seat_bucket
 #include "table.bpf.h"
 
 struct {
@@ -23,6 +26,14 @@ struct {
 	__type(value, struct dwell_seat);
 	__uint(max_entries, 1);
 } seats SEC(".maps");
+
+/* The seats that nobody has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_pool);
+	__uint(max_entries, 1);
+} pool SEC(".maps");
 
 /* From connection IDs to flows. */
 struct {
@@ -46,6 +57,18 @@ struct {
 static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
 {
 	return bpf_map_lookup_elem(&seats, &place);
+}
+
+static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pool, &zero);
+}
+
+static __always_inline __u32 dwell_places_in(void *embedder)
+{
+	return program.places;
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
@@ -86,10 +109,17 @@ __noinline int auto_complete(struct dwell_auto_state *state, __u32 tick)
 	return 0;
 }
 
+__noinline int auto_missed(struct dwell_auto_state *state, __u32 missed)
+{
+	if (state)
+		dwell_missed_in(state, &program.response, missed);
+	return 0;
+}
+
 __noinline int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress)
 {
 	if (state)
-		dwell_request_in(state, &program.response, now_ns, progress);
+		dwell_request_in(state, &program.response, now_ns, progress, 0);
 	return 0;
 }
 

@@ -8,6 +8,9 @@
 #ifndef DWELL_COUNTED
 #define DWELL_COUNTED struct dwell_counters
 #endif
+#ifndef DWELL_BUCKET
+#define DWELL_BUCKET struct dwell_bucket
+#endif
 
 /* From kernels newer than the build machine's headers may be. */
 #ifndef BPF_F_MMAPABLE
@@ -20,7 +23,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct dwell_bucket);
+	__type(value, DWELL_BUCKET);
 	__uint(max_entries, 1);
 } buckets SEC(".maps");
 
@@ -86,6 +89,7 @@ static __always_inline int receive(dwell_context *context, __u32 link, struct dw
 	return 1;
 }
 
+/* What a bucket of its own kind begins with. */
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&buckets, &index);

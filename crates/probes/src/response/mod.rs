@@ -75,10 +75,10 @@ impl Probe {
             ring_bytes: ring_bytes(options.watch.max_flows),
             event_bytes: size_of::<abi::dwell_response_event>() as u32,
             sizes: &[
-                ("seats", buckets * abi::DWELL_WAYS),
+                ("seats", program.places),
                 ("aliases", program.alias_mask + 1),
             ],
-            shared: &["seats", "aliases"],
+            shared: &["seats", "pool", "aliases"],
         };
         Ok(Probe {
             vantage: Vantage::load(&spec, Record::from_kernel)?,
