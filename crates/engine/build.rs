@@ -10,6 +10,15 @@ const SHARED: &[&str] = &[
     "dwell_balance_counters",
     "dwell_balance_layout",
     "dwell_chunk",
+    "dwell_aes128",
+    "dwell_cid_config",
+    "dwell_cid_plain",
+    "dwell_zero_ids",
+    "dwell_zero_loads",
+    "dwell_zero_name",
+    "dwell_zero_server",
+    "dwell_zero_state",
+    "dwell_zero_vip",
     "dwell_decap_counters",
     "dwell_decap_program",
     "dwell_decision",
@@ -22,18 +31,23 @@ const SHARED: &[&str] = &[
     "dwell_filter",
     "dwell_filter_rule",
     "dwell_group_key",
+    "dwell_heavy",
+    "dwell_heavy_config",
+    "dwell_heavy_end",
     "dwell_flow_event",
     "dwell_histogram",
     "dwell_load",
     "dwell_lowat_counters",
     "dwell_lowat_program",
     "dwell_maybe",
+    "dwell_overload_config",
     "dwell_real",
     "dwell_rtt_config",
     "dwell_rtt_program",
     "dwell_rtt_sample",
     "dwell_flow_segment",
     "dwell_flow_segments",
+    "dwell_server_load",
     "dwell_stack_counters",
     "dwell_stack_ends",
     "dwell_stack_hop",
@@ -93,8 +107,10 @@ fn main() {
         .file(core.join("layers_native.c"))
         .file(core.join("lowat_native.c"))
         .file(core.join("native.c"))
+        .file(core.join("quic_lb_native.c"))
         .file(core.join("response_native.c"))
         .file(core.join("seat_native.c"))
+        .file(core.join("steer_native.c"))
         .file(core.join("sync_native.c"))
         .opt_level(3)
         .warnings(true)
@@ -111,16 +127,20 @@ fn main() {
         .header(core.join("native.h").display().to_string())
         .header(core.join("layers_native.h").display().to_string())
         .header(core.join("lowat_native.h").display().to_string())
+        .header(core.join("quic_lb_native.h").display().to_string())
         .header(core.join("response_native.h").display().to_string())
         .header(core.join("seat_native.h").display().to_string())
+        .header(core.join("steer_native.h").display().to_string())
         .header(core.join("sync_native.h").display().to_string())
-        .allowlist_function("dwell_(balance|native|seats|layers|lowat|sync)_.*")
+        .allowlist_function("dwell_(balance|native|seats|layers|lowat|quic_lb|steer|sync)_.*")
         .allowlist_type(
             "dwell_(native|seats|seat_bucket|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_type(
-            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|maybe|real|verdict|vip|vip_key|why)",
+            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|maybe|real|verdict|vip|vip_key|why|zero_counter|zero_ids|zero_loads|zero_name|zero_named|zero_state|zero_vip)",
         )
+        .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
+        .allowlist_type("dwell_(heavy|heavy_config|heavy_end|noted|overload_config|server_load)")
         .allowlist_type("dwell_lowat_(counter|counters|program)")
         .allowlist_type(
             "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",

@@ -33,6 +33,9 @@ pub struct Real {
     pub forward: Forward,
     /// Whether new connections may go there.
     pub phase: Phase,
+    /// By which connection IDs name it, if they do.
+    #[serde(default)]
+    pub server_id: Option<u64>,
 }
 
 /// Whether new connections may go to a backend.
@@ -155,6 +158,7 @@ fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
                 address: backend.address,
                 forward: vip.forward,
                 phase,
+                server_id: backend.server_id,
             };
             match there.get(&identity) {
                 Some(number) => {
@@ -319,6 +323,9 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
     if old.latency != new.latency {
         say("other constants of latency".into());
     }
+    if old.zero_rtt != new.zero_rtt {
+        say("other keys or constants of zero-rtt".into());
+    }
     if old.check != new.check {
         say(match &new.check {
             None => "health is no longer checked".into(),
@@ -354,6 +361,11 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
             Some(was) => {
                 if was.name != *name {
                     say(format!("backend '{}' is named '{name}'", was.name));
+                }
+                if was.server_id != backend.server_id {
+                    say(format!(
+                        "backend '{name}' has another server_id: connection IDs with the old one lead nowhere"
+                    ));
                 }
                 if was.weight != backend.weight {
                     say(format!(

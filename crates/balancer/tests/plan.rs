@@ -8,6 +8,8 @@ use dwell_balancer::plan::{Phase, PlanError, State, difference, fixed, plan};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits {
+    zero_rtt_vips: 8,
+    zero_rtt_servers: 1024,
     connections: 1000,
     vips: 40,
     reals: 400,

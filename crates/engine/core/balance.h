@@ -12,6 +12,7 @@
 #include "outer.h"
 #include "reply.h"
 #include "seat.h"
+#include "zero_rtt.h"
 
 /* What the embedding program knows; null and 0 for what there is not. */
 static __always_inline const struct dwell_balance_config *dwell_balance_config_of(void *embedder);
@@ -39,7 +40,8 @@ typedef __u64 dwell_choice;
 #define dwell_choice_place(c) ((__u32)((c) >> 32))
 
 /* dwell_visit_odd(), dwell_choose(), dwell_choose_first(), dwell_choose_again(),
- * dwell_balance_send(), dwell_reply_ping() and dwell_too_big(), or calls of them.
+ * dwell_balance_send(), dwell_zero_route(), dwell_zero_vip_at_port(), dwell_reply_ping() and dwell_too_big(), or calls of
+ * them.
  */
 static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_packet *packet);
 static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet);
@@ -51,6 +53,9 @@ static __always_inline dwell_choice dwell_balance_again(struct dwell_table *tabl
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision);
+static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder,
+						struct dwell_packet *packet, __u32 l4_offset,
+						int asks);
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);
 static __always_inline int dwell_balance_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu);
 
@@ -79,6 +84,25 @@ static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_p
 	return maybe && maybe->word[bit / 64 & (DWELL_MAYBE_BITS / 64 - 1)] >> bit % 64 & 1;
 }
 
+/* The same of VIPs whose packets go by connection ID. */
+static __always_inline int dwell_may_be_zero(void *embedder, const struct dwell_packet *packet)
+{
+	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
+	__u32 bit = dwell_zero_bit(dwell_visit_vip(packet), dwell_visit_port(packet));
+
+	return state && state->maybe[bit / 64 & (DWELL_ZERO_BITS / 64 - 1)] >> bit % 64 & 1;
+}
+
+static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder,
+								const struct dwell_packet *packet)
+{
+	struct dwell_vip_key key = {
+		*dwell_visit_vip(packet), dwell_visit_port(packet), DWELL_PROTO_UDP, {}};
+	const struct dwell_vip *vip = dwell_vip_at(embedder, &key);
+
+	return vip && vip->zero_slot ? (__u64)vip->number << 32 | vip->zero_slot : 0;
+}
+
 /* True if the packet is to an address of a VIP, whatever else it is. */
 static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packet *packet)
 {
@@ -97,8 +121,11 @@ static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet
 	const struct dwell_address *client =
 		packet->direction & 1 ? &packet->key.b : &packet->key.a;
 
-	if (flags & DWELL_VIP_SOURCE)
-		return dwell_mix(dwell_mix(dwell_mix(seed, client->high), client->low), seed);
+	if (flags & DWELL_VIP_SOURCE) {
+		__u64 host = flags & DWELL_VIP_NETWORK && !dwell_is_v4(client) ? 0 : client->low;
+
+		return dwell_mix(dwell_mix(dwell_mix(seed, client->high), host), seed);
+	}
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
@@ -204,6 +231,26 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 		real->opened++;
 }
 
+/* A new connection of QUIC goes elsewhere if its server has no time for it. */
+static __always_inline __u32 dwell_choose_lesser(struct dwell_table *table,
+						 struct dwell_packet *packet, __u32 why, int asks)
+{
+	__u32 diverted = dwell_zero_diverted(table->embedder, packet);
+
+	if (diverted & DWELL_ZERO_IS_ASKED) {
+		if (!dwell_zero_heavy_anywhere(table->embedder, packet))
+			return why;
+		diverted = (diverted & ~DWELL_ZERO_IS_ASKED) | DWELL_ZERO_IS_HEAVY;
+	}
+	if (!asks && diverted & DWELL_ZERO_IS_HEAVY)
+		dwell_zero_count(table->embedder, DWELL_ZERO_HEAVY);
+	diverted &= ~DWELL_ZERO_IS_HEAVY;
+	if (!diverted)
+		return why;
+	packet->real = diverted;
+	return DWELL_WHY_DIVERTED;
+}
+
 /* A packet of no known connection. */
 static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table,
 						       struct dwell_packet *packet, int asks)
@@ -214,6 +261,8 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
 
 	if (!packet->real)
 		return DWELL_CHOICE_ALONE(why);
+	if (packet->attempt)
+		why = dwell_choose_lesser(table, packet, why, asks);
 	if (packet->kind == DWELL_KIND_TCP &&
 	    (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
 		why = DWELL_WHY_FALLBACK;
@@ -229,16 +278,22 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
 }
 
 /* True if a packet of this connection must not go on to its real: that is gone,
- * or nothing is established there and it is down or out of reach. All else stays,
+ * or nothing is established there and it is down or out of reach, or the
+ * packet is of another connection between the same ends. All else stays,
  * where the real is well even a SYN after an end: that may have been forged.
  */
-static __always_inline int dwell_must_leave(const struct dwell_seat *seat,
+static __always_inline int dwell_must_leave(struct dwell_table *table,
+					    const struct dwell_seat *seat,
 					    const struct dwell_packet *packet,
 					    const struct dwell_real *real)
 {
 	__u8 flags = seat->head.flags;
 
 	if (!real || real->forward == DWELL_FORWARD_NONE)
+		return 1;
+	if (dwell_unlikely(packet->attempt) &&
+	    dwell_attempt_is_over(table->embedder, packet,
+				  dwell_now_coarse(table->clock) - seat->head.seen))
 		return 1;
 	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
 		return 0;
@@ -277,6 +332,8 @@ static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table
 
 	if (!packet->real || !seat || !record)
 		return DWELL_CHOICE_ALONE(why);
+	if (packet->attempt)
+		dwell_choose_lesser(table, packet, why, asks);
 	why = seat->real == packet->real ? DWELL_WHY_CONNECTION : DWELL_WHY_MOVED;
 	if (asks)
 		return DWELL_CHOICE_ALONE(why);
@@ -285,13 +342,14 @@ static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table
 		return DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
 	}
 	if (dwell_same_key(&seat->head.key, &packet->key)) {
-		seat->head.seen = dwell_now_coarse(table->clock);
-		if (!dwell_must_leave(seat, packet, dwell_real_at(table->embedder, seat->real))) {
+		if (!dwell_must_leave(table, seat, packet,
+				      dwell_real_at(table->embedder, seat->real))) {
 			packet->real = seat->real;
 			why = DWELL_WHY_CONNECTION;
 		} else if (why == DWELL_WHY_MOVED) {
 			dwell_seat_move(table, seat, packet, record);
 		}
+		seat->head.seen = dwell_now_coarse(table->clock);
 		dwell_seat_mark(seat, packet);
 	}
 	dwell_seat_unlock(seat);
@@ -332,8 +390,9 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
 		/* the place may be another's by now: a look-up more would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&seat->head.key, &packet->key)))
 			choice = dwell_balance_first(table, packet, 1);
-		else if (dwell_unlikely(dwell_must_leave(
-				 seat, packet, dwell_real_at(table->embedder, packet->real))))
+		else if (dwell_unlikely(
+				 dwell_must_leave(table, seat, packet,
+						  dwell_real_at(table->embedder, packet->real))))
 			choice = dwell_balance_again(table, packet, found.place, asks);
 		else if (!asks)
 			choice = dwell_balance_known(table, packet, seat, found.place);
@@ -501,6 +560,22 @@ static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwel
 	return decision->verdict = DWELL_VERDICT_PASS;
 }
 
+/* Why a packet that may be QUIC's goes by its connection ID; DWELL_WHY_FLOW if it does not. */
+static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell_table *table,
+						struct dwell_packet *packet, __u32 reading,
+						int asks)
+{
+	__u32 l4 = dwell_reading_l4(reading);
+
+	if (packet->kind != DWELL_KIND_UDP || !dwell_may_be_zero(table->embedder, packet))
+		return DWELL_WHY_FLOW;
+	if (!l4)
+		l4 = DWELL_VISIT_IP + (dwell_is_v4(dwell_visit_vip(packet))
+					       ? sizeof(struct dwell_ipv4)
+					       : sizeof(struct dwell_ipv6));
+	return dwell_balance_zero(frame, table->embedder, packet, l4, asks);
+}
+
 /* One packet. Returns enum dwell_verdict, and fills the decision, which is zeros
  * before; the frame is what goes out. With `asks` no table and no count changes.
  * `wire_bytes` and `segments` are the caller's to set before.
@@ -521,12 +596,16 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 		return decision->verdict = DWELL_VERDICT_PASS;
 	}
 	packet->hash = dwell_key_hash(&packet->key, packet->proto, table->config->seed);
-	if (dwell_likely(dwell_reading_of(reading) == DWELL_READ_PLAIN))
-		decision->why = dwell_balance_flow(table, packet, asks);
-	else
+	if (dwell_unlikely(dwell_reading_of(reading) != DWELL_READ_PLAIN))
 		decision->why = dwell_balance_quoted(table, packet);
+	else
+		decision->why = dwell_balance_quic(frame, table, packet, reading, asks);
+	if (decision->why == DWELL_WHY_FLOW)
+		decision->why = dwell_balance_flow(table, packet, asks);
 	decision->real = packet->real;
 	decision->vip = packet->vip;
+	if (dwell_unlikely(decision->why >= DWELL_WHY_NO_BACKEND))
+		return dwell_balance_drop(decision, decision->why);
 	if (!packet->vip)
 		return decision->verdict = DWELL_VERDICT_PASS;
 	if (!packet->real)

@@ -100,6 +100,155 @@ static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u
 	return 0;
 }
 
+static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return &balancer->zero_state;
+}
+
+static __always_inline const struct dwell_zero_vip *dwell_zero_vip_at(void *embedder, __u32 slot)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? &balancer->zero_vips[slot] : 0;
+}
+
+static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embedder, __u32 slot)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? balancer->zero_loads[slot].server : 0;
+}
+
+static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->heavy_count ? &balancer->heavies[number] : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? balancer->zero_ids[slot].place[id & 0xffff] : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	for (__u32 i = 0; i < balancer->zero_name_count; i++)
+		if (!__builtin_memcmp(&balancer->zero_names[i].name, name, sizeof(*name)))
+			return balancer->zero_names[i].place;
+	return 0;
+}
+
+static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return real < balancer->zero_place_count ? balancer->zero_places[real] : 0;
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->cids ? &balancer->cids[hash & balancer->config.cid_mask] : 0;
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->cids ? &balancer->cids[balancer->config.cid_mask + 1] : 0;
+}
+
+static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return &balancer->zero_work;
+}
+
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
+							   const struct dwell_packet *packet)
+{
+	return dwell_zero_vip_at_port(embedder, packet);
+}
+
+static __always_inline void dwell_zero_count(void *embedder, __u32 counter)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	balancer->zero[counter]++;
+}
+
+static __always_inline __u32 dwell_zero_clock_s(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->now_ns / 1000000000;
+}
+
+static __always_inline __u32 dwell_random(void *embedder)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return balancer->random = balancer->random * 1664525 + 1013904223;
+}
+
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
+					      struct dwell_cid_entry *entry)
+{
+	return dwell_zero_open_block(embedder, rotation, entry);
+}
+
+static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *embedder, __u32 slot,
+					      __u32 rotation, __u32 at)
+{
+	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
+}
+
+static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
+					    struct dwell_cid_entry *entry)
+{
+	dwell_zero_note(embedder, packet, entry);
+}
+
+static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet)
+{
+	return dwell_zero_divert(embedder, packet);
+}
+
+static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
+					     const struct dwell_address *client, __u16 port,
+					     const struct dwell_heavy_config *config)
+{
+	dwell_heavy_admit(heavy, client, port, dwell_random(embedder), config);
+}
+
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
+						     const struct dwell_packet *packet)
+{
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
+	struct dwell_address client = dwell_zero_client(packet);
+
+	for (__u32 place = 0; vip && place < vip->places; place++)
+		if (dwell_zero_is_heavy_at(embedder, vip, place, &client))
+			return 1;
+	return 0;
+}
+
+static __always_inline __u32 dwell_balance_zero(struct dwell_frame *frame, void *embedder,
+						struct dwell_packet *packet, __u32 l4_offset,
+						int asks)
+{
+	return dwell_zero_route(frame, embedder, packet, l4_offset, asks);
+}
+
 static __always_inline __u32 dwell_balance_odd(struct dwell_frame *frame,
 					       struct dwell_packet *packet)
 {
@@ -153,6 +302,7 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
 	struct dwell_packet packet;
 
 	balancer->seats.events = 0;
+	balancer->now_ns = time_ns;
 	__builtin_memset(decision, 0, sizeof(*decision));
 	__builtin_memset(&packet, 0, sizeof(packet));
 	packet.wire_bytes = *bytes;
@@ -170,4 +320,9 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
 __u32 dwell_balance_maybe_bit(struct dwell_address address)
 {
 	return dwell_maybe_bit(&address);
+}
+
+__u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port)
+{
+	return dwell_zero_bit(&address, port);
 }

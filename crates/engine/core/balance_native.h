@@ -13,6 +13,11 @@ struct dwell_named_vip {
 	struct dwell_vip vip;
 };
 
+struct dwell_zero_named {
+	struct dwell_zero_name name;
+	__u32 place; /* plus 1 */
+};
+
 struct dwell_balancer {
 	struct dwell_seats seats; /* first: what is a table's embedder is one of these */
 	struct dwell_balance_config config;
@@ -21,6 +26,21 @@ struct dwell_balancer {
 	const struct dwell_real *reals; /* by number, from 0 */
 	const __u32 *const *tables;     /* by the VIP's number; as long as the VIP says */
 	__u32 vip_count, real_count, table_count, reserved;
+	/* VIPs of QUIC, by slot */
+	struct dwell_zero_state zero_state;
+	__u64 zero[DWELL_ZERO_COUNTERS];
+	struct dwell_zero_work zero_work;
+	const struct dwell_zero_vip *zero_vips;
+	const struct dwell_zero_ids *zero_ids;
+	struct dwell_zero_loads *zero_loads;
+	struct dwell_heavy *heavies; /* by number */
+	const __u32 *zero_places;    /* plus 1, by the number of the real */
+	const struct dwell_zero_named *zero_names;
+	struct dwell_cid_entry *cids; /* config.cid_mask + 2 */
+	__u32 zero_slots, heavy_count, zero_place_count, zero_name_count;
+	__u64 now_ns;
+	__u32 random; /* the next; the same each time */
+	__u32 reserved2;
 };
 
 /* Bytes that a frame needs in front of it, at most. */
@@ -36,5 +56,7 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
 
 /* The address's bit in struct dwell_maybe. */
 __u32 dwell_balance_maybe_bit(struct dwell_address address);
+/* That of an address and a port in struct dwell_zero_state. */
+__u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port);
 
 #endif

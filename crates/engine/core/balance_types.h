@@ -6,6 +6,7 @@
 #define DWELL_BALANCE_TYPES_H
 
 #include "events.h"
+#include "zero_rtt_types.h"
 
 /* Raised whenever pinned maps of another build would be misread. */
 #define DWELL_BALANCE_LAYOUT 2
@@ -21,14 +22,15 @@ struct dwell_vip_key {
 };
 
 #define DWELL_VIP_MEASURE 1 /* response latency is estimated */
-#define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP */
+#define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP unless it has a zero_slot */
 #define DWELL_VIP_SOURCE 4  /* new connections go by the client's address alone */
+#define DWELL_VIP_NETWORK 8 /* of which, if it is IPv6, the first half counts */
 
 struct dwell_vip {
-	__u32 number; /* 1 to max_vips */
-	__u32 size;   /* entries of its Maglev table; 0: no backend */
-	__u32 flags;  /* DWELL_VIP_* */
-	__u32 reserved;
+	__u32 number;    /* 1 to max_vips */
+	__u32 size;      /* entries of its Maglev table; 0: no backend */
+	__u32 flags;     /* DWELL_VIP_* */
+	__u32 zero_slot; /* of its struct dwell_zero_vip: packets go by connection ID; 0: none */
 };
 
 enum dwell_forward {
@@ -81,7 +83,7 @@ struct dwell_balance_config {
 	struct dwell_address outer_v4; /* source of outer headers: the low 16 bits vary */
 	struct dwell_address outer_v6; /* the low 64 bits do */
 	__u32 active_coarse;           /* a connection without a packet for so long is not active */
-	__u32 reserved;
+	__u32 cid_mask;                /* connection IDs that are cached, less 1 */
 };
 
 /* What is pinned with the maps, so that they are used as they were made. */
@@ -105,6 +107,8 @@ enum dwell_why {
 	DWELL_WHY_FULL,       /* by the Maglev table, as the connection table has no place */
 	DWELL_WHY_MOVED,      /* by the Maglev table: its real is down or gone */
 	DWELL_WHY_QUOTED,     /* an ICMP error, where the packet that it quotes belongs */
+	DWELL_WHY_CID,        /* where its connection ID says */
+	DWELL_WHY_DIVERTED,   /* the same as new, to a server that is less loaded */
 	/* answered */
 	DWELL_WHY_PING,
 	DWELL_WHY_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
@@ -113,14 +117,16 @@ enum dwell_why {
 	DWELL_WHY_NO_ROUTE,   /* to the real */
 	DWELL_WHY_TTL,        /* would not live on: a loop, or traceroute */
 	DWELL_WHY_FRAGMENT,
-	DWELL_WHY_MALFORMED, /* cut off, or a length contradicts itself */
-	DWELL_WHY_NO_ROOM,   /* the driver left none for outer headers */
+	DWELL_WHY_MALFORMED,  /* cut off, or a length contradicts itself */
+	DWELL_WHY_NO_ROOM,    /* the driver left none for outer headers */
+	DWELL_WHY_UNROUTABLE, /* no server's connection ID where there must be one */
 	DWELL_WHYS,
 };
 
 struct dwell_balance_counters {
 	struct dwell_counters table;
 	__u64 why[DWELL_WHYS];
+	__u64 zero[DWELL_ZERO_COUNTERS];
 };
 
 /* What a backend's end of the tunnel did with a packet. A counter each. */

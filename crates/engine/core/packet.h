@@ -37,7 +37,8 @@ struct dwell_packet {
 	__u8 has_id;     /* where the key has its ports there is an identifier */
 	__u8 measured;   /* at a balancer: the latency of what it opens is estimated */
 	__u16 window;
-	__u32 seq; /* TCP; ICMP: echo sequence */
+	__u16 attempt; /* QUIC: of a new connection; struct dwell_vip.zero_slot, or 0 */
+	__u32 seq;     /* TCP; ICMP: echo sequence */
 	__u32 ack;
 	__u32 tsval;
 	__u32 tsecr;

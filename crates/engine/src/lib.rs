@@ -12,6 +12,7 @@ pub mod histogram;
 pub mod layers;
 pub mod measure;
 pub mod observe;
+pub mod quic_lb;
 pub mod response;
 pub mod rtt;
 pub mod socket;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
 pub use server::{Answer, Asked, ListenError, Listener};
-pub use status::{BackendStatus, HealthWord, PlaneStatus, Status, VipStatus};
+pub use status::{BackendStatus, HealthWord, LoadStatus, PlaneStatus, Status, VipStatus};
 
 /// A longer request is none.
 pub const MOST_REQUEST_BYTES: u64 = 256 * 1024;
@@ -47,6 +47,9 @@ pub enum Request {
         /// Its weight.
         #[serde(default = "one")]
         weight: f64,
+        /// By which connection IDs name it, where the policy is `zero-rtt`.
+        #[serde(default)]
+        server_id: Option<u64>,
     },
     /// A backend leaves, until the next reload. Answer: [`Changed`].
     Remove {

@@ -47,6 +47,9 @@ pub struct PlaneStatus {
     pub places: u64,
     /// Packets by what became of them.
     pub packets: BTreeMap<String, u64>,
+    /// Connection IDs of QUIC by what was seen of them.
+    #[serde(default)]
+    pub connection_ids: BTreeMap<String, u64>,
 }
 
 /// A VIP.
@@ -123,6 +126,21 @@ pub struct BackendStatus {
     pub bytes: u64,
     /// Why it cannot be reached.
     pub problem: Option<String>,
+    /// By which connection IDs name it.
+    #[serde(default)]
+    pub server_id: Option<u64>,
+    /// What it says of its load in connection IDs.
+    #[serde(default)]
+    pub load: Option<LoadStatus>,
+}
+
+/// What a server says of its load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LoadStatus {
+    /// How long a request waits there.
+    pub wait_s: Option<f64>,
+    /// How long ago that came.
+    pub age_s: f64,
 }
 
 /// What checks say of a backend.

@@ -6,6 +6,7 @@ mod overlap;
 mod table;
 mod value;
 mod vip;
+mod zero_rtt;
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +21,7 @@ use toml::de::DeTable;
 
 pub use self::table::Fault;
 pub use self::vip::{Backend, Check, Forward, Kind, Latency, PolicyName, Tls, Vip};
+pub use self::zero_rtt::ZeroRtt;
 use self::{
     table::{Source, Table, Wrong},
     value::{parsed, socket, text, time, whole},
@@ -67,6 +69,10 @@ pub struct Limits {
     pub vips: u32,
     /// Backends over all VIPs, with those that are leaving.
     pub reals: u32,
+    /// VIPs with the policy `zero-rtt`.
+    pub zero_rtt_vips: u16,
+    /// Their backends, with those that are leaving.
+    pub zero_rtt_servers: u32,
 }
 
 /// Headers of tunnels.
@@ -259,6 +265,8 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
         connections: 1_000_000,
         vips: 1024,
         reals: 16_384,
+        zero_rtt_vips: 8,
+        zero_rtt_servers: 1024,
     };
     let Some(mut table) = root.table("limits") else {
         return limits;
@@ -270,6 +278,12 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
     ] {
         *limit = table.get(key, whole(range)).unwrap_or(*limit);
     }
+    limits.zero_rtt_vips = table
+        .get("zero_rtt_vips", whole(0..=1024))
+        .unwrap_or(limits.zero_rtt_vips);
+    limits.zero_rtt_servers = table
+        .get("zero_rtt_servers", whole(1..=65_536))
+        .unwrap_or(limits.zero_rtt_servers);
     table.finish();
     limits
 }

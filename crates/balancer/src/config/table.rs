@@ -195,6 +195,10 @@ impl<'a> Table<'a> {
     }
 
     /// The line of a key, or of the table where it is not there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
     pub(super) fn line_of(&self, key: &str) -> usize {
         let value = self.entries.get(key);
         value.map_or(self.line, |value| self.source.line(value.span().start))

@@ -16,6 +16,7 @@ use super::{
     DAY, MILLISECOND, MINUTE, Places, Protocol, VipKey, VipPlace,
     table::{Table, Wrong},
     value::{choice, flag, host, kind, number, text, time, whole},
+    zero_rtt::{self, ZeroRtt},
 };
 
 /// A virtual address, and who stands behind it.
@@ -41,6 +42,8 @@ pub struct Vip {
     pub check: Option<Check>,
     /// Constants of the policy `latency`.
     pub latency: Latency,
+    /// How packets are routed by the policy `zero-rtt`.
+    pub zero_rtt: Option<ZeroRtt>,
     /// Who stands behind it, in the order of the file.
     pub backends: Vec<Backend>,
 }
@@ -54,6 +57,9 @@ pub struct Backend {
     pub address: IpAddr,
     /// Its part of new connections, beside those of others. 0 gets none.
     pub weight: f64,
+    /// By which connection IDs name it, if they do.
+    #[serde(default)]
+    pub server_id: Option<u64>,
 }
 
 /// How packets go to a backend.
@@ -80,7 +86,7 @@ impl fmt::Display for Forward {
 
 /// How weights are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// Those of the configuration.
     Maglev,
@@ -88,6 +94,9 @@ pub enum PolicyName {
     Latency,
     /// Those that `dwell lb weight` last set.
     Weights,
+    /// Those of the configuration; packets of QUIC go by connection ID, and new connections go where
+    /// their client's 0-RTT works.
+    ZeroRtt,
 }
 
 impl fmt::Display for PolicyName {
@@ -96,6 +105,7 @@ impl fmt::Display for PolicyName {
             PolicyName::Maglev => "maglev",
             PolicyName::Latency => "latency",
             PolicyName::Weights => "weights",
+            PolicyName::ZeroRtt => "zero-rtt",
         })
     }
 }
@@ -258,6 +268,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
             ("maglev", PolicyName::Maglev),
             ("latency", PolicyName::Latency),
             ("weights", PolicyName::Weights),
+            ("zero-rtt", PolicyName::ZeroRtt),
         ]),
     );
     let policy = policy.unwrap_or(PolicyName::Maglev);
@@ -282,7 +293,15 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
         );
         table.fault(wrong, "measure");
     }
-    let quic = table.get("quic", flag).unwrap_or(false);
+    let is_zero_rtt = policy == PolicyName::ZeroRtt;
+    if is_zero_rtt && measure == Some(true) {
+        let wrong = Wrong::new(
+            "packets that go by connection ID are not measured: servers tell their load themselves",
+            "take it out",
+        );
+        table.fault(wrong, "measure");
+    }
+    let quic = table.get("quic", flag).unwrap_or(is_zero_rtt);
     if quic && protocol == Protocol::Tcp {
         let wrong = Wrong::new("QUIC is no TCP", "write protocol = \"udp\"");
         table.fault(wrong, "quic");
@@ -290,11 +309,14 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
     let check = table
         .table("health")
         .and_then(|health| read_check(health, path, port.flatten()));
-    let (backends, backend_places) = table
+    let (backends, backend_places): (Vec<Backend>, Vec<_>) = table
         .tables("backend")
         .into_iter()
         .filter_map(read_backend)
         .unzip();
+    let zero_rtt = is_zero_rtt
+        .then(|| zero_rtt::read(&mut table, path, (protocol, port.flatten()), &backends))
+        .flatten();
     let place = VipPlace {
         name: table.line_of("name"),
         address: table.line_of("address"),
@@ -321,6 +343,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
         measure: measure.unwrap_or(is_latency),
         check,
         latency,
+        zero_rtt,
         backends,
         name: name.clone().unwrap_or_default(),
     };
@@ -334,6 +357,7 @@ fn read_backend(mut table: Table<'_>) -> Option<(Backend, (usize, usize))> {
     let weight = table
         .get("weight", number(0.0..=1_000_000.0))
         .unwrap_or(1.0);
+    let server_id = table.get("server_id", whole(0..=i64::MAX));
     let places = (table.line_of("name"), table.line_of("address"));
     table.finish();
     let address = address?;
@@ -341,6 +365,7 @@ fn read_backend(mut table: Table<'_>) -> Option<(Backend, (usize, usize))> {
         name: name.unwrap_or_else(|| address.to_string()),
         address,
         weight,
+        server_id: server_id.map(|id| id as u64),
     };
     Some((backend, places))
 }

@@ -58,6 +58,7 @@ impl Balancer {
         }
         self.vips = runs;
         self.state = planned.next;
+        self.forget_zero();
         self.places = self
             .vips
             .iter()
@@ -154,9 +155,14 @@ impl Balancer {
             .into_iter()
             .map(|at| (runs[at].number, runs[at].table.as_slice()));
         self.plane.set_tables(&tables.collect::<Vec<_>>())?;
+        let slots = self.zero_slots(runs)?;
+        for run in runs.iter() {
+            self.give_zero(run, &planned.next, &slots)?;
+        }
         for run in runs {
+            let slot = slots.get(&run.vip.key).copied();
             self.plane
-                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip))?;
+                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, slot))?;
         }
         for (number, key) in &planned.gone_vips {
             self.plane.remove_vip(&to_plane(key))?;
@@ -169,9 +175,10 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         for run in &self.vips {
             // The kernel has just refused something: what it refuses now cannot be helped.
-            let _ = self
-                .plane
-                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip));
+            let _ = self.plane.set_vip(
+                &to_plane(&run.vip.key),
+                &flags(run.number, &run.vip, self.zero.slot(&run.vip.key)),
+            );
             let _ = self.plane.set_table(run.number, &run.table);
         }
         for number in &planned.new_vips {
@@ -292,11 +299,12 @@ pub(super) fn to_plane(key: &VipKey) -> PlaneKey {
     }
 }
 
-fn flags(number: u32, vip: &Vip) -> PlaneVip {
+fn flags(number: u32, vip: &Vip, zero_slot: Option<u16>) -> PlaneVip {
     PlaneVip {
         number,
         measured: vip.measure,
         is_quic: vip.quic,
         by_source: vip.by_source,
+        zero_slot,
     }
 }

@@ -60,6 +60,7 @@ impl Balancer {
         }
         let changed = self.tables()?;
         self.vips.iter_mut().for_each(VipRun::end_changes);
+        self.end_zero_interval()?;
         self.release()?;
         self.figures.vips = self.plane.load_of_vips()?;
         self.figures.reals = self.plane.load_of_reals()?;
@@ -88,6 +89,7 @@ impl Balancer {
             .iter()
             .map(|at| (vips[*at].number, vips[*at].table.as_slice()));
         self.plane.set_tables(&tables.collect::<Vec<_>>())?;
+        self.refresh_zero()?;
         for at in turned {
             let run = &self.vips[at];
             let (vip, all_down) = (run.vip.name.clone(), run.all_down);
@@ -113,7 +115,9 @@ impl Balancer {
             if real.phase != Phase::Leaving {
                 continue;
             }
-            if self.figures.kept.get(number).copied().unwrap_or(0) > 0 {
+            if self.figures.kept.get(number).copied().unwrap_or(0) > 0
+                || self.zero.is_routed(*number)
+            {
                 self.quiet.remove(number);
             } else if now.duration_since(*self.quiet.entry(*number).or_insert(now)) >= patience {
                 left.push(*number);

@@ -10,6 +10,7 @@ mod request;
 mod saved;
 mod tell;
 mod vip;
+mod zero_rtt;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -121,6 +122,8 @@ pub struct Balancer {
     figures: Figures,
     /// The weights that the file says.
     written: BTreeMap<(VipKey, IpAddr), f64>,
+    /// VIPs that go by connection ID.
+    zero: zero_rtt::ZeroRun,
     /// What was to be kept last was not.
     is_unsaved: bool,
     metrics: Option<Arc<Metrics>>,
@@ -180,6 +183,7 @@ impl Balancer {
             told,
             figures: Figures::default(),
             written: BTreeMap::new(),
+            zero: zero_rtt::ZeroRun::default(),
             is_unsaved: false,
             metrics,
             emit: Box::new(emit),
@@ -340,6 +344,8 @@ fn options(config: &Config) -> PlaneOptions {
         max_connections: config.limits.connections,
         max_vips: config.limits.vips,
         max_reals: config.limits.reals,
+        max_zero_vips: config.limits.zero_rtt_vips,
+        max_zero_servers: config.limits.zero_rtt_servers,
         idle_timeout: config.idle_timeout,
         active_timeout: config.active_timeout,
         response: estimator(config),

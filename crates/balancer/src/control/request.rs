@@ -26,6 +26,7 @@ impl Balancer {
                 address,
                 name,
                 weight,
+                server_id,
             } => {
                 let name = name.unwrap_or_else(|| address.to_string());
                 value(&self.add(
@@ -34,6 +35,7 @@ impl Balancer {
                         name,
                         address,
                         weight,
+                        server_id,
                     },
                 )?)
             }
@@ -108,6 +110,7 @@ impl Balancer {
                 backend.weight
             ));
         }
+        self.check_server_id(vip, &backend)?;
         let address = backend.address;
         let is_no_host =
             address.is_unspecified() || address.is_multicast() || address.is_loopback();
@@ -174,6 +177,32 @@ impl Balancer {
             changes: changes.clone(),
         });
         Ok(Changed { changes })
+    }
+
+    /// A backend that is added to a VIP whose packets go by connection ID has an ID of its own.
+    fn check_server_id(&self, vip: &str, backend: &Backend) -> Result<(), String> {
+        let found = self.config.vips.iter().find(|other| other.name == vip);
+        let Some((found, zero)) = found.and_then(|vip| Some((vip, vip.zero_rtt.as_ref()?))) else {
+            return Ok(());
+        };
+        let Some(id) = backend.server_id else {
+            return Err(format!(
+                "the VIP '{vip}' goes by connection ID: name the server's with --server-id"
+            ));
+        };
+        let others = found.backends.iter();
+        if let Some(other) = others.into_iter().find(|other| other.server_id == Some(id)) {
+            return Err(format!(
+                "the server_id {id} is that of '{}': take another",
+                other.name
+            ));
+        }
+        match zero.has_room_for(id) {
+            true => Ok(()),
+            false => Err(format!(
+                "the server_id {id} does not fit into connection IDs"
+            )),
+        }
     }
 
     fn drain_backend(&mut self, named: &Named, undo: bool) -> Done {

@@ -107,6 +107,7 @@ impl Saved {
                 address: real.address,
                 forward: forward(real.forward, real.gue_port),
                 phase: Phase::Leaving,
+                server_id: None,
             });
         }
         self.state.vips = plane

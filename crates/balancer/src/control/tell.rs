@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dwell_engine::rtt::Counters;
-use dwell_probes::balancer::{Load, Why};
+use dwell_probes::balancer::{Load, Seen, Why};
 use dwell_records::prometheus::{BalancerMetric as Metric, BalancerSample};
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     vip::{BackendRun, VipRun},
 };
 use crate::{
-    api::{BackendStatus, HealthWord, PlaneStatus, Status, VipStatus},
+    api::{BackendStatus, HealthWord, LoadStatus, PlaneStatus, Status, VipStatus},
     config::Forward,
     plan::{Phase, Real},
 };
@@ -50,6 +50,11 @@ impl Balancer {
             taken: self.taken.into(),
             connections: counters.map_or(0, |counters| Counters::places_taken(&counters.table)),
             places: u64::from(self.config.limits.connections),
+            connection_ids: counters.map_or_else(Default::default, |counters| {
+                let all = Seen::ALL.iter();
+                all.map(|seen| (seen.name().to_owned(), counters.seen(*seen)))
+                    .collect()
+            }),
             packets: counters.map_or_else(Default::default, |counters| {
                 let all = Why::ALL.iter();
                 all.map(|why| (why.name().to_owned(), counters.get(*why)))
@@ -109,7 +114,18 @@ impl Balancer {
             packets: load.packets,
             bytes: load.bytes,
             problem: self.problem(run.backend.address),
+            server_id: run.backend.server_id,
+            load: self.said(run.real),
         }
+    }
+
+    /// What a server that goes by connection ID says of itself.
+    fn said(&self, real: u32) -> Option<LoadStatus> {
+        let (wait, age) = self.zero.said(real)?;
+        Some(LoadStatus {
+            wait_s: wait.map(|wait| wait.as_secs_f64()),
+            age_s: age.as_secs_f64(),
+        })
     }
 
     fn leaving(&self, number: u32, real: &Real) -> BackendStatus {
@@ -135,6 +151,8 @@ impl Balancer {
             packets: load.packets,
             bytes: load.bytes,
             problem: self.problem(real.address),
+            server_id: real.server_id,
+            load: self.said(number),
         }
     }
 
@@ -249,6 +267,12 @@ impl Balancer {
                 if let Some(freshness) = status.freshness {
                     put(Metric::BACKEND_FRESHNESS, &labels, freshness);
                 }
+                if let Some(load) = &status.load {
+                    if let Some(wait_s) = load.wait_s {
+                        put(Metric::BACKEND_LOAD, &labels, wait_s);
+                    }
+                    put(Metric::BACKEND_LOAD_AGE, &labels, load.age_s);
+                }
                 put(
                     Metric::BACKEND_REACHABLE,
                     &labels,
@@ -258,6 +282,9 @@ impl Balancer {
         }
         for (why, packets) in self.plane_status().packets {
             put(Metric::PACKETS, &[&why], packets as f64);
+        }
+        for (seen, count) in self.plane_status().connection_ids {
+            put(Metric::CONNECTION_IDS, &[&seen], count as f64);
         }
         let leaving = self
             .state
@@ -276,7 +303,7 @@ impl Balancer {
     }
 }
 
-fn load(loads: &[Load], number: u32) -> Load {
+pub(super) fn load(loads: &[Load], number: u32) -> Load {
     loads.get(number as usize).copied().unwrap_or_default()
 }
 

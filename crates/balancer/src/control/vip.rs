@@ -116,7 +116,7 @@ impl HealthRun {
 /// The policy of a VIP.
 fn policy(vip: &Vip) -> Result<Box<dyn Policy>, OutOfRange> {
     Ok(match vip.policy {
-        PolicyName::Maglev => Box::new(Maglev),
+        PolicyName::Maglev | PolicyName::ZeroRtt => Box::new(Maglev),
         PolicyName::Weights => Box::new(Manual),
         PolicyName::Latency => Box::new(LatencySteering::new(vip.latency.steering)?),
     })
@@ -170,7 +170,7 @@ impl VipRun {
                 earlier
                     .weights
                     .get(real)
-                    .filter(|_| run.vip.policy != PolicyName::Maglev)
+                    .filter(|_| !matches!(run.vip.policy, PolicyName::Maglev | PolicyName::ZeroRtt))
             };
             let initial = Share::initial(backend.weight);
             let mut next = match old.get(real) {

@@ -11,3 +11,4 @@ mod steering;
 mod support;
 mod takeover;
 mod traffic;
+mod zero_rtt;

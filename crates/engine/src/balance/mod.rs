@@ -3,6 +3,7 @@
 
 mod native;
 mod outcome;
+mod zero_rtt;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -11,8 +12,10 @@ use std::{
 
 use crate::abi;
 
+use native::zero_bit;
 pub use native::{Balancer, maybe_bit, seat_bytes};
-pub use outcome::{Counters, Decision, Verdict, Why};
+pub use outcome::{Counters, Decision, Seen, Verdict, Why};
+pub use zero_rtt::{Seating, ServerId, ZeroServer, ZeroState, ZeroVip};
 
 /// A MAC address.
 pub type Mac = [u8; 6];
@@ -96,10 +99,13 @@ pub struct Vip {
     pub number: u32,
     /// Response latency is estimated, for connections that begin from now on.
     pub measured: bool,
-    /// It carries QUIC. Routed as any UDP.
+    /// It carries QUIC. Routed as any UDP, unless it has a slot.
     pub is_quic: bool,
     /// New connections go by the client's address alone.
     pub by_source: bool,
+    /// The number of its [`ZeroVip`]: packets go by their connection ID. It has a port,
+    /// and new connections go by the client's network.
+    pub zero_slot: Option<u16>,
 }
 
 impl Vip {
@@ -111,8 +117,12 @@ impl Vip {
             size,
             flags: flag(self.measured, abi::DWELL_VIP_MEASURE)
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
-                | flag(self.by_source, abi::DWELL_VIP_SOURCE),
-            reserved: 0,
+                | flag(
+                    self.by_source || self.zero_slot.is_some(),
+                    abi::DWELL_VIP_SOURCE,
+                )
+                | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK),
+            zero_slot: self.zero_slot.unwrap_or(0).into(),
         }
     }
 
@@ -122,7 +132,9 @@ impl Vip {
             number: vip.number,
             measured: vip.flags & abi::DWELL_VIP_MEASURE != 0,
             is_quic: vip.flags & abi::DWELL_VIP_QUIC != 0,
-            by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0,
+            by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0
+                && vip.flags & abi::DWELL_VIP_NETWORK == 0,
+            zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
         }
     }
 }
@@ -271,7 +283,7 @@ pub fn config(
         outer_v4: to_core(outer_v4.into()),
         outer_v6: to_core(outer_v6.into()),
         active_coarse: u32::try_from(active_timeout.as_nanos() >> 20).unwrap_or(u32::MAX / 2),
-        reserved: 0,
+        cid_mask: 0,
     }
 }
 
@@ -331,6 +343,7 @@ mod tests {
             measured: true,
             is_quic: false,
             by_source: true,
+            zero_slot: None,
         };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
     }

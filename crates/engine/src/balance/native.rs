@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
-    balance::{Decision, Real, Vip, VipKey, to_core},
+    balance::{Decision, Real, Seating, Seen, Vip, VipKey, ZeroState, ZeroVip, to_core},
     response::{Record, Watch},
     table,
 };
@@ -24,6 +24,27 @@ pub fn maybe_bit(address: IpAddr) -> usize {
     unsafe { abi::dwell_balance_maybe_bit(to_core(address)) as usize }
 }
 
+/// The same of an address and a port in a [`abi::dwell_zero_state`].
+pub(super) fn zero_bit(address: IpAddr, port: u16) -> usize {
+    // SAFETY: a pure function of its arguments.
+    unsafe { abi::dwell_balance_zero_bit(to_core(address), port) as usize }
+}
+
+/// What a native balancer has of VIPs that go by connection ID, by slot.
+#[derive(Default)]
+struct Zero {
+    vips: Vec<abi::dwell_zero_vip>,
+    ids: Vec<abi::dwell_zero_ids>,
+    loads: Vec<abi::dwell_zero_loads>,
+    heavies: Vec<abi::dwell_heavy>,
+    places: Vec<u32>,
+    names: Vec<abi::dwell_zero_named>,
+    cids: Vec<abi::dwell_cid_entry>,
+}
+
+/// Connection IDs that a native balancer caches.
+const CIDS: u32 = 1024;
+
 /// A balancer without a network: frames in, frames out. The same C steps run in
 /// the kernel. What VIPs and backends were sent is not counted.
 pub struct Balancer {
@@ -32,6 +53,7 @@ pub struct Balancer {
     reals: Vec<abi::dwell_real>,
     tables: Vec<Vec<u32>>,
     pointers: Vec<*const u32>,
+    zero: Zero,
     /// Owned here, used through the pointers in `core`.
     _memory: [Vec<u64>; 3],
 }
@@ -53,7 +75,10 @@ impl Balancer {
                 seats: seats.as_mut_ptr().cast(),
                 ..Default::default()
             },
-            config,
+            config: abi::dwell_balance_config {
+                cid_mask: CIDS - 1,
+                ..config
+            },
             vips: ptr::null(),
             reals: ptr::null(),
             tables: ptr::null(),
@@ -65,6 +90,10 @@ impl Balancer {
             reals: Vec::new(),
             tables: Vec::new(),
             pointers: Vec::new(),
+            zero: Zero {
+                cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1],
+                ..Zero::default()
+            },
             _memory: [aliases, buckets, seats],
         }
     }
@@ -99,6 +128,63 @@ impl Balancer {
         }
     }
 
+    /// Sets how packets go by connection ID to the VIP with this key, which has this slot.
+    ///
+    /// # Panics
+    ///
+    /// If it has more servers than there are places.
+    pub fn set_zero(&mut self, key: &VipKey, slot: u16, wanted: &ZeroVip) {
+        let (at, zero) = (usize::from(slot), &mut self.zero);
+        let slots = zero.vips.len().max(at + 1);
+        zero.vips.resize(slots, abi::dwell_zero_vip::default());
+        zero.ids.resize(slots, abi::dwell_zero_ids::default());
+        zero.loads.resize(slots, abi::dwell_zero_loads::default());
+        let seating = Seating::from_core(&zero.vips[at]);
+        let free = (zero.heavies.len().max(1) as u32)..;
+        let (seating, new) = seating
+            .seat(&wanted.servers, free)
+            .expect("as many servers as there are places");
+        for place in new {
+            let heavy = seating.places[place].1 as usize;
+            zero.heavies.resize(heavy + 1, abi::dwell_heavy::default());
+            zero.loads[at].server[place] = abi::dwell_server_load::default();
+        }
+        zero.vips[at] = *wanted.to_core(&seating);
+        let (ids, names) = wanted.ids(slot, &seating);
+        zero.ids[at] = *ids;
+        zero.names
+            .retain(|named| named.name.slot != u32::from(slot));
+        let named = names.into_iter();
+        zero.names
+            .extend(named.map(|(name, place)| abi::dwell_zero_named { name, place }));
+        for server in &wanted.servers {
+            let real = server.real as usize;
+            zero.places.resize(zero.places.len().max(real + 1), 0);
+            let place = seating.place(server.real).expect("it was just seated");
+            zero.places[real] = place as u32 + 1;
+            let out = if server.is_out {
+                abi::DWELL_SERVER_OUT
+            } else {
+                0
+            };
+            zero.loads[at].server[place].flags = out;
+        }
+        let mut state = ZeroState::from_core(self.core.zero_state);
+        state.forget();
+        state.may_be(key);
+        self.core.zero_state = state.to_core();
+    }
+
+    /// What was seen of connection IDs.
+    pub fn seen(&self, seen: Seen) -> u64 {
+        self.core.zero[seen as usize]
+    }
+
+    /// What a server last said, by its place: its stamp as a word.
+    pub fn load(&self, slot: u16, place: usize) -> u64 {
+        self.zero.loads[usize::from(slot)].server[place].stamp
+    }
+
     /// One frame that comes in at an interface; what was decided, and the frame as
     /// it goes out or on. With `asks` nothing is remembered.
     pub fn packet(
@@ -120,6 +206,18 @@ impl Balancer {
         self.core.real_count = self.reals.len() as u32;
         self.core.tables = self.pointers.as_ptr();
         self.core.table_count = self.pointers.len() as u32;
+        let zero = &mut self.zero;
+        self.core.zero_vips = zero.vips.as_ptr();
+        self.core.zero_ids = zero.ids.as_ptr();
+        self.core.zero_loads = zero.loads.as_mut_ptr();
+        self.core.zero_slots = zero.vips.len() as u32;
+        self.core.heavies = zero.heavies.as_mut_ptr();
+        self.core.heavy_count = zero.heavies.len() as u32;
+        self.core.zero_places = zero.places.as_ptr();
+        self.core.zero_place_count = zero.places.len() as u32;
+        self.core.zero_names = zero.names.as_ptr();
+        self.core.zero_name_count = zero.names.len() as u32;
+        self.core.cids = zero.cids.as_mut_ptr();
         // SAFETY: the frame has headroom before it and `bytes` behind that; each
         // array is as long as its count, a table as its VIP says.
         let begin = unsafe {

@@ -38,6 +38,10 @@ whys! {
     Moved = DWELL_WHY_MOVED, "moved";
     /// An ICMP error went where the packet that it quotes belongs.
     Quoted = DWELL_WHY_QUOTED, "icmp-error";
+    /// Its connection ID says which backend.
+    Cid = DWELL_WHY_CID, "connection-id";
+    /// A new connection whose own backend is overloaded; the connection is known from now on.
+    Diverted = DWELL_WHY_DIVERTED, "diverted";
     /// A ping was answered.
     Ping = DWELL_WHY_PING, "ping";
     /// Too big for the way to the backend: the client was told so.
@@ -54,6 +58,46 @@ whys! {
     Malformed = DWELL_WHY_MALFORMED, "malformed";
     /// Dropped: the driver left no room for outer headers.
     NoRoom = DWELL_WHY_NO_ROOM, "no-room";
+    /// Dropped: no backend's connection ID, in a packet that must have one.
+    Unroutable = DWELL_WHY_UNROUTABLE, "unroutable";
+}
+
+macro_rules! seen {
+    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
+        /// What was seen of connection IDs, beside why packets went where they did.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum Seen { $($(#[$doc])* $name = abi::$core,)* }
+
+        impl Seen {
+            /// All of them.
+            pub const ALL: [Seen; abi::DWELL_ZERO_COUNTERS as usize] = [$(Seen::$name,)*];
+
+            /// Its name in output.
+            pub fn name(self) -> &'static str {
+                match self { $(Seen::$name => $label,)* }
+            }
+        }
+    };
+}
+
+seen! {
+    /// Opened: they were not cached.
+    Opened = DWELL_ZERO_OPENED, "opened";
+    /// Of a rotation or a length that is not configured.
+    NoLayout = DWELL_ZERO_NO_LAYOUT, "no-layout";
+    /// Opened, and made by nobody with the key.
+    Forged = DWELL_ZERO_FORGED, "forged";
+    /// Of a server that there is not.
+    Nobody = DWELL_ZERO_NOBODY, "nobody";
+    /// In a long header, and not of this handshake.
+    Old = DWELL_ZERO_OLD, "old";
+    /// News of a server's load.
+    Noted = DWELL_ZERO_NOTED, "load-noted";
+    /// News of a server's load that cannot be true, or are too old.
+    Refused = DWELL_ZERO_REFUSED, "load-refused";
+    /// New connections of heavy hitters.
+    Heavy = DWELL_ZERO_HEAVY, "heavy";
 }
 
 impl Why {
@@ -120,6 +164,7 @@ pub struct Counters {
     /// Of the connection table, and of measuring.
     pub table: rtt::Counters,
     whys: [u64; abi::DWELL_WHYS as usize],
+    zero: [u64; abi::DWELL_ZERO_COUNTERS as usize],
 }
 
 impl Counters {
@@ -127,7 +172,11 @@ impl Counters {
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_balance_counters>) -> Counters {
         let cpus: Vec<_> = cpus.into_iter().collect();
         let mut whys = [0u64; abi::DWELL_WHYS as usize];
+        let mut zero = [0u64; abi::DWELL_ZERO_COUNTERS as usize];
         for cpu in &cpus {
+            for (sum, value) in zero.iter_mut().zip(cpu.zero) {
+                *sum += value;
+            }
             for (sum, value) in whys.iter_mut().zip(cpu.why) {
                 *sum += value;
             }
@@ -135,11 +184,17 @@ impl Counters {
         Counters {
             table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)),
             whys,
+            zero,
         }
     }
 
     /// Packets that met with this.
     pub fn get(&self, why: Why) -> u64 {
         self.whys[why as usize]
+    }
+
+    /// What was seen of connection IDs.
+    pub fn seen(&self, seen: Seen) -> u64 {
+        self.zero[seen as usize]
     }
 }

@@ -8,6 +8,8 @@ mod intervals;
 mod latency;
 pub mod maglev;
 mod share;
+pub mod waiting;
+pub mod zero_rtt;
 
 pub use intervals::{Backend, Intervals, IntervalsConfig};
 pub use latency::{LatencyConfig, LatencySteering};

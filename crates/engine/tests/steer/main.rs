@@ -8,3 +8,5 @@ mod intervals;
 mod latency;
 mod maglev;
 mod queues;
+mod waiting;
+mod zero_rtt;

@@ -67,6 +67,73 @@ struct {
 	__uint(max_entries, 1);
 } actives SEC(".maps");
 
+/* Of VIPs whose packets go by connection ID, by slot; see zero_rtt.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_zero_vip);
+	__uint(max_entries, 1);
+} zero_vips SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_zero_ids);
+	__uint(max_entries, 1);
+} zero_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_zero_loads);
+	__uint(max_entries, 1);
+} zero_loads SEC(".maps");
+
+/* Places plus 1 by server IDs of other layouts than our own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct dwell_zero_name);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} zero_names SEC(".maps");
+
+/* Places plus 1 by the numbers of reals. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} zero_places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_heavy);
+	__uint(max_entries, 1);
+} heavies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_zero_state);
+	__uint(max_entries, 1);
+} zero_state SEC(".maps");
+
+/* Connection IDs that were opened; the last is scratch. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_cid_entry);
+	__uint(max_entries, 2);
+} cids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_zero_work);
+	__uint(max_entries, 1);
+} zero_work SEC(".maps");
+
 /* For user space: that these maps are read as they were made. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -118,6 +185,93 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&real_counts, &number);
+}
+
+static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&zero_state, &zero);
+}
+
+static __always_inline const struct dwell_zero_vip *dwell_zero_vip_at(void *embedder, __u32 slot)
+{
+	return bpf_map_lookup_elem(&zero_vips, &slot);
+}
+
+static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embedder, __u32 slot)
+{
+	struct dwell_zero_loads *loads = bpf_map_lookup_elem(&zero_loads, &slot);
+
+	return loads ? loads->server : 0;
+}
+
+static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&heavies, &number);
+}
+
+static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id)
+{
+	const struct dwell_zero_ids *ids = bpf_map_lookup_elem(&zero_ids, &slot);
+
+	DWELL_OPAQUE(id);
+	return ids ? ids->place[id & 0xffff] : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name)
+{
+	const __u32 *place = bpf_map_lookup_elem(&zero_names, name);
+
+	return place ? *place : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real)
+{
+	const __u32 *place = bpf_map_lookup_elem(&zero_places, &real);
+
+	return place ? *place : 0;
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash)
+{
+	__u32 index = hash & balance.cid_mask;
+
+	return bpf_map_lookup_elem(&cids, &index);
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder)
+{
+	__u32 index = balance.cid_mask + 1;
+
+	return bpf_map_lookup_elem(&cids, &index);
+}
+
+static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&zero_work, &zero);
+}
+
+static __always_inline void dwell_zero_count(void *embedder, __u32 counter)
+{
+	struct dwell_balance_counters *counted;
+	__u32 zero = 0;
+
+	counted = bpf_map_lookup_elem(&counters, &zero);
+	if (counted && counter < DWELL_ZERO_COUNTERS)
+		counted->zero[counter]++;
+}
+
+static __always_inline __u32 dwell_zero_clock_s(void *embedder)
+{
+	return bpf_ktime_get_coarse_ns() / 1000000000;
+}
+
+static __always_inline __u32 dwell_random(void *embedder)
+{
+	return bpf_get_prandom_u32();
 }
 
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame)
@@ -186,6 +340,136 @@ __noinline __u64 choose_again(struct dwell_packet *packet, __u32 place, int asks
 	return dwell_choose_again(&table, packet, place, asks);
 }
 
+__noinline __u32 forward(dwell_context *context, const struct dwell_packet *packet, __u32 ingress,
+			 struct dwell_decision *decision)
+{
+	if (!packet || !decision)
+		return DWELL_VERDICT_DROP;
+	return dwell_balance_send(context, 0, packet, ingress, decision);
+}
+
+__noinline __u64 zero_vip(const struct dwell_packet *packet)
+{
+	return packet ? dwell_zero_vip_at_port(0, packet) : 0;
+}
+
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
+							   const struct dwell_packet *packet)
+{
+	return zero_vip(packet);
+}
+
+__noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset,
+			    int asks)
+{
+	return packet ? dwell_zero_route(context, 0, packet, l4_offset, asks) : DWELL_WHY_FLOW;
+}
+
+__noinline __u32 zero_block(__u32 rotation, struct dwell_cid_entry *entry)
+{
+	return entry ? dwell_zero_open_block(0, rotation, entry)
+		     : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
+}
+
+__noinline __u32 zero_other(dwell_context *context, __u32 slot, __u32 rotation, __u32 at)
+{
+	return dwell_zero_open_other(dwell_frame_data(context), dwell_frame_end(context), 0, slot,
+				     rotation, at);
+}
+
+__noinline int heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *client,
+			   __u16 port, const struct dwell_heavy_config *config)
+{
+	if (heavy && client && config)
+		dwell_heavy_admit(heavy, client, port, bpf_get_prandom_u32(), config);
+	return 0;
+}
+
+static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
+					     const struct dwell_address *client, __u16 port,
+					     const struct dwell_heavy_config *config)
+{
+	heavy_admit(heavy, client, port, config);
+}
+
+__noinline int zero_note(const struct dwell_packet *packet, struct dwell_cid_entry *entry)
+{
+	if (packet && entry)
+		dwell_zero_note(0, packet, entry);
+	return 0;
+}
+
+__noinline __u32 zero_divert(const struct dwell_packet *packet)
+{
+	return packet ? dwell_zero_divert(0, packet) : 0;
+}
+
+/* What bpf_loop() hands on from place to place. */
+struct anywhere {
+	struct dwell_address client;
+	__u32 slot;
+	__u32 found;
+};
+
+static long anywhere_step(__u32 place, struct anywhere *asked)
+{
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(0, asked->slot);
+
+	asked->found = vip && dwell_zero_is_heavy_at(0, vip, place, &asked->client);
+	return asked->found;
+}
+
+__noinline int zero_anywhere(const struct dwell_packet *packet)
+{
+	struct anywhere asked = {};
+	const struct dwell_zero_vip *vip;
+
+	if (!packet)
+		return 0;
+	asked.slot = packet->attempt;
+	asked.client = dwell_zero_client(packet);
+	vip = dwell_zero_vip_at(0, asked.slot);
+	if (vip)
+		bpf_loop(vip->places, anywhere_step, &asked, 0);
+	return asked.found;
+}
+
+static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder,
+						struct dwell_packet *packet, __u32 l4_offset,
+						int asks)
+{
+	return zero_route(frame, packet, l4_offset, asks);
+}
+
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
+					      struct dwell_cid_entry *entry)
+{
+	return zero_block(rotation, entry);
+}
+
+static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot,
+					      __u32 rotation, __u32 at)
+{
+	return zero_other(frame, slot, rotation, at);
+}
+
+static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
+					    struct dwell_cid_entry *entry)
+{
+	zero_note(packet, entry);
+}
+
+static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet)
+{
+	return zero_divert(packet);
+}
+
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
+						     const struct dwell_packet *packet)
+{
+	return zero_anywhere(packet);
+}
+
 __noinline int reply_ping(dwell_context *context, __u32 l4_offset)
 {
 	return dwell_reply_ping(dwell_frame_data(context), dwell_frame_end(context), l4_offset);
@@ -218,7 +502,7 @@ static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dw
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision)
 {
-	return dwell_balance_send(frame, 0, packet, ingress, decision);
+	return forward(frame, packet, ingress, decision);
 }
 
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset)

@@ -8,11 +8,14 @@ mod maps;
 mod options;
 mod pins;
 mod plane;
+mod zero_rtt;
 
 pub use decap::{Decap, DecapCounters};
 pub use dwell_engine::balance::{
-    Counters, Decision, Forward, Load, Mac, NextHop, Proto, Real, Verdict, Vip, VipKey, Why,
+    Counters, Decision, Forward, Load, Mac, NextHop, Proto, Real, Seen, ServerId, Verdict, Vip,
+    VipKey, Why, ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::Taken;
 pub use plane::{Actives, Answer, Plane};
+pub use zero_rtt::ServerLoad;

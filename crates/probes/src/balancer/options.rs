@@ -24,6 +24,10 @@ pub struct PlaneOptions {
     pub max_vips: u32,
     /// Numbers of backends: 1 to this, below 2^24.
     pub max_reals: u32,
+    /// VIPs whose packets go by connection ID: slots 1 to this.
+    pub max_zero_vips: u16,
+    /// Their servers, all together; each takes 1.2 kB.
+    pub max_zero_servers: u32,
     /// A connection without a packet for so long makes room for others.
     pub idle_timeout: Duration,
     /// A connection without a packet for so long is not active.
@@ -49,6 +53,8 @@ impl Default for PlaneOptions {
             max_connections: 1 << 20,
             max_vips: 1024,
             max_reals: 16_384,
+            max_zero_vips: 8,
+            max_zero_servers: 1024,
             idle_timeout: Duration::from_secs(300),
             active_timeout: Duration::from_secs(1),
             response: Config::default(),
@@ -105,12 +111,23 @@ impl PlaneOptions {
     }
 
     pub(super) fn config(&self) -> abi::dwell_balance_config {
-        balance::config(
-            self.hash_seed,
-            self.outer_v4,
-            self.outer_v6,
-            self.active_timeout,
-        )
+        abi::dwell_balance_config {
+            cid_mask: self.cached_cids() - 1,
+            ..balance::config(
+                self.hash_seed,
+                self.outer_v4,
+                self.outer_v6,
+                self.active_timeout,
+            )
+        }
+    }
+
+    /// Connection IDs that each CPU has open: 512 kB.
+    fn cached_cids(&self) -> u32 {
+        match self.max_zero_vips {
+            0 => 1,
+            _ => 8192,
+        }
     }
 
     /// Epochs of all connections may end at once: the sweep stops for them to be
@@ -144,6 +161,12 @@ impl PlaneOptions {
             "vips" => self.max_vips.saturating_mul(4),
             "tables" | "vip_counts" => self.max_vips + 1,
             "reals" | "real_counts" | "actives" => self.max_reals + 1,
+            "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
+            "zero_places" => self.max_reals + 1,
+            "heavies" => self.max_zero_servers + 1,
+            // an ID in each layout
+            "zero_names" => self.max_zero_servers.saturating_mul(7).max(1),
+            "cids" => self.cached_cids() + 1,
             _ => return None,
         })
     }

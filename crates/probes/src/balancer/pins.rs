@@ -26,7 +26,7 @@ use super::{
 use crate::{Chain, Error, Interface, error::io_error, load, vantage::failed};
 
 /// Maps that hold what must not be lost. Others are of the process.
-const PINNED: [&str; 13] = [
+const PINNED: [&str; 20] = [
     "buckets",
     "seats",
     "pool",
@@ -39,6 +39,13 @@ const PINNED: [&str; 13] = [
     "vip_counts",
     "real_counts",
     "actives",
+    "zero_vips",
+    "zero_ids",
+    "zero_names",
+    "zero_loads",
+    "zero_places",
+    "zero_state",
+    "heavies",
     "layout",
 ];
 /// Without it, maps that are pinned may not be of one data plane.

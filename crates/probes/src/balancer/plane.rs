@@ -492,6 +492,10 @@ impl Plane {
         }
     }
 
+    pub(super) fn options(&self) -> &PlaneOptions {
+        &self.options
+    }
+
     pub(super) fn map(&mut self, name: &str) -> MapMut<'_> {
         load::map(&mut self.object, name)
     }

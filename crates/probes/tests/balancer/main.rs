@@ -10,6 +10,7 @@ mod parity;
 mod pins;
 mod star;
 mod tables;
+mod zero_rtt;
 
 use std::io::{Read, Write};
 

@@ -68,6 +68,12 @@ metrics! {
         "Requests of the last interval over connections active at its end."
     BACKEND_REACHABLE "dwell_lb_backend_reachable" "gauge" ["vip" "backend"]
         "1 if there is a route and a neighbour for a backend, 0 if not."
+    BACKEND_LOAD "dwell_lb_backend_load_seconds" "gauge" ["vip" "backend"]
+        "How long a request waits at a backend, as it says itself in connection IDs of QUIC."
+    BACKEND_LOAD_AGE "dwell_lb_backend_load_age_seconds" "gauge" ["vip" "backend"]
+        "How long ago a backend last said so."
+    CONNECTION_IDS "dwell_lb_connection_ids_total" "counter" ["seen"]
+        "Connection IDs of QUIC by what was seen of them."
     PACKETS "dwell_lb_packets_total" "counter" ["fate"]
         "Packets by what became of them."
     CHECKS_LATE "dwell_lb_health_checks_late_total" "counter" []

@@ -22,12 +22,14 @@ pub fn add(
     address: IpAddr,
     name: Option<&str>,
     weight: f64,
+    server_id: Option<u64>,
 ) -> Result<Exit, Failure> {
     let request = Request::Add {
         vip: vip.into(),
         address,
         name: name.map(str::to_owned),
         weight,
+        server_id,
     };
     change(socket, &request)
 }

@@ -96,6 +96,9 @@ Examples:
         /// Its part of new connections, beside those of others
         #[arg(long, default_value_t = 1.0)]
         weight: f64,
+        /// By which connection IDs name it, where the policy is zero-rtt
+        #[arg(long)]
+        server_id: Option<u64>,
     },
     /// Remove a backend, until the next reload; its connections stay until they end
     Remove {
@@ -165,7 +168,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             address,
             name,
             weight,
-        } => ask::add(&to.socket, vip, *address, name.as_deref(), *weight),
+            server_id,
+        } => ask::add(
+            &to.socket,
+            vip,
+            *address,
+            name.as_deref(),
+            *weight,
+            *server_id,
+        ),
         Verb::Remove { to, backend } => ask::remove(&to.socket, backend),
         Verb::Weight {
             to,

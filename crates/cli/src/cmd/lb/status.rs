@@ -81,6 +81,13 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
             fates.join(", ")
         }
     );
+    let seen = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
+    let seen: Vec<_> = seen
+        .map(|(seen, count)| format!("{seen} {count}"))
+        .collect();
+    if !seen.is_empty() {
+        let _ = writeln!(text, "connection IDs: {}", seen.join(", "));
+    }
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
@@ -139,6 +146,15 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
             count(backend.packets, was.map(|was| was.packets)),
             why(backend)
         );
+        if let Some(load) = &backend.load {
+            let _ = writeln!(
+                text,
+                "    says that one waits {} there, {} ago",
+                load.wait_s
+                    .map_or("it does not know how long".into(), seconds),
+                seconds(load.age_s)
+            );
+        }
     }
 }
 

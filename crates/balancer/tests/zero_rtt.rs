@@ -1,0 +1,180 @@
+//! The policy `zero-rtt`: what it wants of a VIP.
+
+use std::path::Path;
+
+use dwell_balancer::config::{Config, ConfigError, PolicyName};
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+fn vip(head: &str, zero: &str, backends: &str) -> String {
+    format!(
+        "interface = \"eth0\"\n[[vip]]\nname = \"h3\"\naddress = \"198.51.100.1\"\nport = 443\n\
+         forward = \"l2\"\npolicy = \"zero-rtt\"\n{head}\nbackend = [{backends}]\n{zero}\n"
+    )
+}
+
+fn zero(rest: &str) -> String {
+    format!("[vip.zero_rtt]\nlayout = [{{ rotation = 0, key = \"{KEY}\" }}]\n{rest}")
+}
+
+const TWO: &str =
+    "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 0xbeef }";
+const UDP: &str = "protocol = \"udp\"";
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    Config::parse(text, Path::new("lb.toml")).map_err(|error| match error {
+        ConfigError::Faults(faults) => faults.iter().map(ToString::to_string).collect(),
+        other => vec![other.to_string()],
+    })
+}
+
+fn faults(text: &str) -> String {
+    parse(text).expect_err("it is wrong").join("\n")
+}
+
+#[test]
+fn what_is_written_is_what_holds() {
+    let text = vip(
+        UDP,
+        &zero(
+            "percentile = 0.5\nalpha = 2\nrtt = \"30ms\"\nheavy = \"any\"\nunroutable = \"hash\"\nheavy_most = 7",
+        ),
+        TWO,
+    );
+    let config = parse(&text).expect("it is right");
+    let vip = &config.vips[0];
+    assert_eq!(
+        (vip.policy, vip.quic, vip.measure),
+        (PolicyName::ZeroRtt, true, false)
+    );
+    let ids: Vec<_> = vip
+        .backends
+        .iter()
+        .map(|backend| backend.server_id)
+        .collect();
+    assert_eq!(ids, [Some(1), Some(0xbeef)]);
+    let zero = vip.zero_rtt.as_ref().expect("it has the policy");
+    assert!(zero.is_any_heavy && zero.is_unroutable_hashed);
+    assert_eq!(zero.heavy.most, 7);
+    assert_eq!(zero.overload.percentile, 0.5);
+    assert_eq!(zero.overload.margin.as_millis(), 60);
+    assert!(zero.layouts[0].is_stamped());
+    assert!(
+        !format!("{config:?}").contains("10, 11, 12"),
+        "the key is not told"
+    );
+}
+
+#[test]
+fn keys_are_read_from_a_file_beside_the_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("cid.key"), format!("{KEY}\n")).expect("a file");
+    let zero = "[vip.zero_rtt]\nlayout = [{ rotation = 3, key_file = \"cid.key\" }]\n";
+    let text = vip(UDP, zero, TWO);
+    let config = Config::parse(&text, &folder.path().join("lb.toml")).expect("it is right");
+    let other = parse(&vip(
+        UDP,
+        &format!("[vip.zero_rtt]\nlayout = [{{ rotation = 3, key = \"{KEY}\" }}]"),
+        TWO,
+    ));
+    assert_eq!(
+        config.vips[0].zero_rtt,
+        other.expect("it is right").vips[0].zero_rtt
+    );
+    let missing = faults(&text);
+    assert!(
+        missing.contains("vip.zero_rtt.layout.key_file: cannot read 'cid.key'"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn each_fault_names_line_key_and_remedy() {
+    let cases = [
+        (
+            vip("", &zero(""), TWO),
+            "vip.policy: QUIC is no TCP; write protocol",
+        ),
+        (
+            vip(UDP, "", TWO),
+            "vip.zero_rtt: the policy \"zero-rtt\" needs the key",
+        ),
+        (
+            vip(UDP, "[vip.zero_rtt]\n", TWO),
+            "vip.zero_rtt.layout: there is no layout",
+        ),
+        (
+            vip(UDP, &zero(""), "{ address = \"10.0.0.2\" }"),
+            "vip.backend.server_id: backend '10.0.0.2' has no server_id",
+        ),
+        (
+            vip(
+                UDP,
+                &zero(""),
+                "{ address = \"10.0.0.2\", server_id = 70000 }",
+            ),
+            "the server_id 70000 of backend '10.0.0.2' does not fit into 2 octets",
+        ),
+        (
+            vip(
+                UDP,
+                &zero(""),
+                "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 1 }",
+            ),
+            "both have the server_id 1",
+        ),
+        (
+            vip("protocol = \"udp\"\nmeasure = true", &zero(""), TWO),
+            "vip.measure: packets that go by connection ID are not measured",
+        ),
+        (
+            vip(
+                UDP,
+                "[vip.zero_rtt]\nlayout = [{ rotation = 0, key = \"1234\" }]",
+                TWO,
+            ),
+            "it is no key; write 32 hexadecimal digits",
+        ),
+        (
+            vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0 }]", TWO),
+            "nothing says how connection IDs are encrypted",
+        ),
+        (
+            vip(
+                UDP,
+                "[vip.zero_rtt]\nlayout = [{ rotation = 7, clear = true }]",
+                TWO,
+            ),
+            "vip.zero_rtt.layout.rotation: 7 is out of range",
+        ),
+        (
+            vip(
+                UDP,
+                &format!(
+                    "[vip.zero_rtt]\nlayout = [{{ rotation = 1, key = \"{KEY}\" }}, {{ rotation = 1, clear = true }}]"
+                ),
+                TWO,
+            ),
+            "another layout has the rotation 1",
+        ),
+        (
+            vip(
+                UDP,
+                "[vip.zero_rtt]\nlayout = [{ rotation = 1, clear = true, server_id_bytes = 15, nonce_bytes = 8 }]",
+                TWO,
+            ),
+            "must have at most 19",
+        ),
+        (
+            vip(UDP, &zero("percentile = 2"), TWO),
+            "vip.zero_rtt.percentile: 2 is out of range",
+        ),
+        (vip(UDP, &zero("heavi = \"any\""), TWO), "heavi"),
+    ];
+    for (text, wanted) in cases {
+        let told = faults(&text);
+        assert!(told.contains(wanted), "wanted {wanted:?}, told:\n{told}");
+        assert!(told.starts_with("lb.toml:"), "{told}");
+        assert!(!told.contains(KEY), "a key is never told: {told}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The codec in the core.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use super::ConnectionId;
+use crate::abi;
+
+pub(super) fn wait_code(wait_ns: u64) -> u16 {
+    // SAFETY: a pure function of its argument.
+    unsafe { abi::dwell_quic_lb_wait_code(wait_ns) }
+}
+
+pub(super) fn wait_ns(code: u16) -> u64 {
+    // SAFETY: a pure function of its argument.
+    unsafe { abi::dwell_quic_lb_wait_ns(code) }
+}
+
+pub(super) fn config(
+    rotation: u8,
+    server_id_bytes: u8,
+    nonce_bytes: u8,
+    key: Option<&[u8; 16]>,
+) -> abi::dwell_cid_config {
+    let mut config = abi::dwell_cid_config::default();
+    // SAFETY: the key has 16 octets, if there is one; the core keeps no pointer.
+    let known = unsafe {
+        abi::dwell_quic_lb_config(
+            &mut config,
+            rotation.into(),
+            server_id_bytes.into(),
+            nonce_bytes.into(),
+            key.map_or(ptr::null(), |key| key.as_ptr()),
+        )
+    };
+    assert_ne!(known, 0, "the caller knows which layouts there are");
+    config
+}
+
+pub(super) fn encode(
+    config: &abi::dwell_cid_config,
+    server_id: &[u8],
+    nonce: &[u8],
+) -> ConnectionId {
+    let mut cid = [0; abi::DWELL_CID_MOST as usize];
+    // SAFETY: both are as long as the configuration says, by the caller; there is room for the
+    // longest.
+    let bytes = unsafe {
+        abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr())
+    };
+    ConnectionId::new(cid, bytes)
+}
+
+pub(super) fn encode_stamped(
+    config: &abi::dwell_cid_config,
+    server: u16,
+    stamp: u64,
+) -> ConnectionId {
+    let mut cid = [0; abi::DWELL_CID_MOST as usize];
+    // SAFETY: the configuration is of that layout, by the caller; there is room for the longest.
+    let bytes =
+        unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
+    ConnectionId::new(cid, bytes)
+}
+
+pub(super) fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
+    let mut plain = abi::dwell_cid_plain::default();
+    // SAFETY: the connection ID is as long as is said.
+    let known =
+        unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
+    (known != 0).then_some(plain.octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(key: &str, from: &str, decrypt: bool) -> String {
+        let octets = |hex: &str| -> [u8; 16] {
+            let bytes: Vec<u8> = (0..16)
+                .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
+                .collect();
+            bytes.try_into().expect("16 octets")
+        };
+        let config = config(0, 2, 14, Some(&octets(key)));
+        let mut block = octets(from);
+        // SAFETY: a block has 16 octets.
+        unsafe { abi::dwell_quic_lb_block(&config, block.as_mut_ptr(), decrypt.into()) };
+        block.iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+
+    #[test]
+    fn aes_is_that_of_fips_197_and_sp_800_38a() {
+        let vectors = [
+            // FIPS 197, appendices B and C.1
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "3243f6a8885a308d313198a2e0370734",
+                "3925841d02dc09fbdc118597196a0b32",
+            ),
+            (
+                "000102030405060708090a0b0c0d0e0f",
+                "00112233445566778899aabbccddeeff",
+                "69c4e0d86a7b0430d8cdb78070b4c55a",
+            ),
+            // SP 800-38A, F.1.1
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "6bc1bee22e409f96e93d7e117393172a",
+                "3ad77bb40d7a3660a89ecaf32466ef97",
+            ),
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "ae2d8a571e03ac9c9eb76fac45af8e51",
+                "f5d3d58503b9699de785895a96fdbaaf",
+            ),
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "30c81c46a35ce411e5fbc1191a0a52ef",
+                "43b1cd7f598ece23881b00e3ed030688",
+            ),
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "f69f2445df4f9b17ad2b417be66c3710",
+                "7b0c785e27e8ad3f8223207104725dd4",
+            ),
+        ];
+        for (key, plain, cipher) in vectors {
+            assert_eq!(block(key, plain, false), cipher);
+            assert_eq!(block(key, cipher, true), plain);
+        }
+    }
+}

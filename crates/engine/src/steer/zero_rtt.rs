@@ -1,0 +1,304 @@
+//! Where new QUIC connections go so that 0-RTT works: to the server that their
+//! client's address hashes to, unless that is overloaded and the client is one of
+//! those who load it ("TrafficGrinder: A 0-RTT-Aware QUIC Load Balancer"). The
+//! steps are the C core's, as in the kernel.
+#![allow(unsafe_code)]
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use super::OutOfRange;
+use crate::{
+    abi,
+    balance::to_core,
+    measure::{self, Endpoint},
+    quic_lb::Stamp,
+};
+
+/// Servers that a VIP may have.
+pub const MOST_SERVERS: usize = abi::DWELL_SERVERS_MOST as usize;
+
+/// Connections that can be kept of a server.
+pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MOST;
+
+/// Which connections of a server are heavy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeavyConfig {
+    /// So many; 1 to [`MOST_HEAVY`].
+    pub most: u32,
+    /// By packets in a window of two intervals of so many packets; 16 to 2^30. It
+    /// ends as an interval does, and so is one to two of them long.
+    pub interval: u32,
+}
+
+impl Default for HeavyConfig {
+    /// The paper's 20. Its interval is not known: see `docs/method/simulation.md`.
+    fn default() -> HeavyConfig {
+        HeavyConfig {
+            most: 20,
+            interval: 1000,
+        }
+    }
+}
+
+impl HeavyConfig {
+    /// # Errors
+    ///
+    /// The first number that is out of its range.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        in_range("most", self.most, 1, MOST_HEAVY, "1 to 32")?;
+        in_range("interval", self.interval, 16, 1 << 30, "16 to 2^30")
+    }
+
+    /// For the kernel.
+    pub fn to_core(&self) -> abi::dwell_heavy_config {
+        abi::dwell_heavy_config {
+            most: self.most,
+            interval: self.interval,
+        }
+    }
+}
+
+/// A heavy connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heavy {
+    /// The client's end, as far as the balancer keeps it apart.
+    pub client: Endpoint,
+    /// In the window. Those of whom it took the place are counted with it.
+    pub packets: u32,
+}
+
+/// The heavy connections of one server.
+#[derive(Clone)]
+pub struct HeavyHitters {
+    core: Box<abi::dwell_heavy>,
+    config: abi::dwell_heavy_config,
+}
+
+impl fmt::Debug for HeavyHitters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(heavy_of(&self.core)).finish()
+    }
+}
+
+impl HeavyHitters {
+    /// # Errors
+    ///
+    /// A number of the configuration is out of its range.
+    pub fn new(config: HeavyConfig) -> Result<HeavyHitters, OutOfRange> {
+        config.check()?;
+        Ok(HeavyHitters {
+            core: Box::default(),
+            config: config.to_core(),
+        })
+    }
+
+    /// A packet of a client to this server. `random` is uniform.
+    pub fn note(&mut self, client: IpAddr, port: u16, random: u32) {
+        // SAFETY: the core writes within the table and keeps no pointer.
+        unsafe {
+            abi::dwell_steer_heavy_note(
+                &mut *self.core,
+                &to_core(client),
+                port,
+                random,
+                &self.config,
+            );
+        }
+    }
+
+    /// Whether a connection of this client is heavy.
+    pub fn has(&self, client: IpAddr) -> bool {
+        // SAFETY: the core reads within the table and keeps no pointer.
+        unsafe { abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config) != 0 }
+    }
+
+    /// All of them, the heaviest first.
+    pub fn connections(&self) -> Vec<Heavy> {
+        heavy_of(&self.core)
+    }
+}
+
+/// The heavy connections in a table of the kernel's, the heaviest first.
+pub fn heavy_of(table: &abi::dwell_heavy) -> Vec<Heavy> {
+    let is_taken = |place: &usize| table.tags[place / 4] >> (16 * (place % 4)) & 0xffff != 0;
+    let places = (0..MOST_HEAVY as usize).filter(is_taken);
+    let mut heavy: Vec<Heavy> = places
+        .map(|place| Heavy {
+            client: measure::endpoint(table.end[place].address, table.end[place].port),
+            packets: table.count[place].saturating_add(table.before[place]),
+        })
+        .collect();
+    heavy.sort_by_key(|heavy| (std::cmp::Reverse(heavy.packets), heavy.client));
+    heavy
+}
+
+/// When a server is overloaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OverloadConfig {
+    /// Its wait is above this percentile of all servers' waits; 0 to 1.
+    pub percentile: f64,
+    /// And above the least of them by more than this: a multiple of the mean RTT.
+    pub margin: Duration,
+    /// After so long without news of a server nothing is known of it; whole seconds, none: never.
+    pub stale: Option<Duration>,
+    /// By how much clocks of servers and balancer may differ; whole seconds.
+    pub slack: Duration,
+}
+
+impl Default for OverloadConfig {
+    fn default() -> OverloadConfig {
+        OverloadConfig {
+            percentile: 0.8,
+            margin: Duration::from_millis(20),
+            stale: Some(Duration::from_secs(10)),
+            slack: Duration::from_secs(5),
+        }
+    }
+}
+
+impl OverloadConfig {
+    /// # Errors
+    ///
+    /// The first number that is out of its range.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        let hour = Duration::from_secs(3600);
+        let wrong = |name, value, range| Err(OutOfRange { name, value, range });
+        if !(0.0..=1.0).contains(&self.percentile) {
+            return wrong("percentile", self.percentile, "0 to 1");
+        }
+        if self.margin > hour {
+            return wrong("margin", self.margin.as_secs_f64(), "0 to 3600 s");
+        }
+        if let Some(stale) = self.stale
+            && !(Duration::from_secs(1)..=24 * hour).contains(&stale)
+        {
+            return wrong("stale", stale.as_secs_f64(), "1 s to a day");
+        }
+        if self.slack > hour {
+            return wrong("slack", self.slack.as_secs_f64(), "0 to 3600 s");
+        }
+        Ok(())
+    }
+
+    /// For the kernel.
+    pub fn to_core(&self) -> abi::dwell_overload_config {
+        abi::dwell_overload_config {
+            margin_ns: self.margin.as_nanos() as u64,
+            percentile: (self.percentile * 1000.0).round() as u32,
+            stale_s: self.stale.map_or(0, |stale| stale.as_secs() as u32),
+            slack_s: self.slack.as_secs() as u32,
+            reserved: 0,
+        }
+    }
+}
+
+/// What became of what a server said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// It is the newest.
+    Newest,
+    /// Not newer than what is known.
+    Old,
+    /// Of a time that is still to come: refused.
+    Ahead,
+    /// So old that it says nothing: refused.
+    Stale,
+}
+
+/// What the servers of a VIP say of their load.
+#[derive(Debug, Clone)]
+pub struct Loads {
+    /// As many as the core may touch.
+    servers: Vec<abi::dwell_server_load>,
+    count: u32,
+    config: abi::dwell_overload_config,
+}
+
+impl Loads {
+    /// Of so many servers, at most [`MOST_SERVERS`]; nothing is known of them.
+    ///
+    /// # Errors
+    ///
+    /// A number is out of its range.
+    pub fn new(servers: usize, config: OverloadConfig) -> Result<Loads, OutOfRange> {
+        config.check()?;
+        let count = u32::try_from(servers).unwrap_or(u32::MAX);
+        in_range("servers", count, 1, MOST_SERVERS as u32, "1 to 1024")?;
+        Ok(Loads {
+            servers: vec![abi::dwell_server_load::default(); MOST_SERVERS],
+            count,
+            config: config.to_core(),
+        })
+    }
+
+    /// A server has said this, at a time since the epoch of Unix.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such server.
+    pub fn note(&mut self, server: usize, stamp: Stamp, now: Duration) -> Noted {
+        let load = &mut self.servers[..self.count as usize][server];
+        let now_s = now.as_secs();
+        // SAFETY: the core writes the one entry and keeps no pointer.
+        let noted = unsafe {
+            abi::dwell_steer_load_note(load, stamp.to_word(), now_s, now_s as u32, &self.config)
+        };
+        match noted {
+            abi::DWELL_NOTED => Noted::Newest,
+            abi::DWELL_NOTED_AHEAD => Noted::Ahead,
+            abi::DWELL_NOTED_STALE => Noted::Stale,
+            _ => Noted::Old,
+        }
+    }
+
+    /// Whether a server gets anything new: one that is down or drained does not.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such server.
+    pub fn set_usable(&mut self, server: usize, is_usable: bool) {
+        let load = &mut self.servers[..self.count as usize][server];
+        load.flags = if is_usable { 0 } else { abi::DWELL_SERVER_OUT };
+    }
+
+    /// The server that should be given a heavy client's connection instead of this
+    /// one, if this one is overloaded. Where several wait least, the first of them from
+    /// `from` on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server of one of these numbers.
+    pub fn divert(&self, server: usize, from: usize, now: Duration) -> Option<usize> {
+        let count = self.count as usize;
+        assert!(server < count && from < count, "a server of {count}");
+        let mut least = 0;
+        // SAFETY: there are as many entries as the core may read.
+        let diverts = unsafe {
+            abi::dwell_steer_divert(
+                self.servers.as_ptr(),
+                self.count,
+                server as u32,
+                from as u32,
+                now.as_secs() as u32,
+                &self.config,
+                &mut least,
+            )
+        };
+        (diverts != 0).then_some(least as usize)
+    }
+}
+
+fn in_range(
+    name: &'static str,
+    value: u32,
+    least: u32,
+    most: u32,
+    range: &'static str,
+) -> Result<(), OutOfRange> {
+    let is_right = (least..=most).contains(&value);
+    is_right.then_some(()).ok_or(OutOfRange {
+        name,
+        value: value.into(),
+        range,
+    })
+}

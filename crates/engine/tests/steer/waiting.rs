@@ -1,0 +1,158 @@
+//! Estimates of waiting times against what queues really do.
+
+use std::time::Duration;
+
+use dwell_engine::steer::waiting::{Formula, WaitingEstimator};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+fn exponential(random: &mut StdRng, mean: f64) -> u64 {
+    (-mean * (1.0 - random.random::<f64>()).ln()) as u64
+}
+
+const SERVICE_NS: f64 = 1e6;
+
+/// The mean of estimates, and the mean wait, of a queue with one worker: both over
+/// all requests but the first.
+fn queue(load: f64, service: impl Fn(&mut StdRng) -> u64) -> (f64, f64) {
+    let mut random = StdRng::seed_from_u64(7);
+    let mut estimator = WaitingEstimator::new(2000, 1);
+    let (mut now, mut free_at) = (0, 0u64);
+    let (mut estimates, mut waits, mut count) = (0.0, 0.0, 0.0);
+    for i in 0..400_000 {
+        now += exponential(&mut random, SERVICE_NS / load);
+        estimator.arrived(now);
+        if i > 5000 {
+            let waiting = estimator.waiting(now).unwrap();
+            estimates += waiting.wait.as_nanos() as f64;
+            waits += free_at.saturating_sub(now) as f64;
+            count += 1.0;
+            assert!((waiting.load - load).abs() < 0.15, "{waiting:?}");
+        }
+        let service_ns = service(&mut random);
+        free_at = free_at.max(now) + service_ns;
+        estimator.served(service_ns);
+    }
+    (estimates / count, waits / count)
+}
+
+fn assert_near(value: f64, truth: f64, part: f64) {
+    assert!((value - truth).abs() < part * truth, "{value} and {truth}");
+}
+
+#[test]
+fn kingman_is_the_truth_of_exponential_and_constant_service() {
+    for load in [0.6, 0.7, 0.8] {
+        let truth = load / (1.0 - load) * SERVICE_NS;
+        let (estimate, wait) = queue(load, |random| exponential(random, SERVICE_NS));
+        assert_near(wait, truth, 0.08);
+        assert_near(estimate, truth, 0.10);
+        let (estimate, wait) = queue(load, |_| SERVICE_NS as u64);
+        assert_near(wait, truth / 2.0, 0.08);
+        assert_near(estimate, truth / 2.0, 0.10);
+    }
+}
+
+#[test]
+fn it_is_kingman_between_half_and_full_load_and_else_little() {
+    for (gap, formula, wait_ns) in [
+        (2_000_000, Formula::Little, 3_000_000),
+        (1_999_000, Formula::Kingman, 0),
+        (1_001_000, Formula::Kingman, 0),
+        (1_000_000, Formula::Little, 3_000_000),
+        (500_000, Formula::Little, 3_000_000),
+    ] {
+        let mut estimator = WaitingEstimator::new(10, 1);
+        for i in 0..13 {
+            estimator.arrived(i * gap);
+        }
+        (0..10).for_each(|_| estimator.served(1_000_000));
+        // nothing varies, so that nothing need wait, but for what is here
+        let waiting = estimator.waiting(12 * gap).unwrap();
+        assert_eq!(
+            (waiting.formula, waiting.wait),
+            (formula, Duration::from_nanos(wait_ns)),
+            "{gap}"
+        );
+    }
+}
+
+/// Gaps of 1 and 3 ms, services of 1 and 2 ms: (σ/T)² are 1/4 and 1/9, ρ is 3/4.
+#[test]
+fn variation_is_squared() {
+    let mut estimator = WaitingEstimator::new(4, 1);
+    for at in [0, 1, 4, 5, 8] {
+        estimator.arrived(at * 1_000_000);
+    }
+    for ms in [1, 2, 1, 2] {
+        estimator.served(ms * 1_000_000);
+    }
+    let waiting = estimator.waiting(8_000_000).unwrap();
+    assert_eq!(waiting.load, 0.75);
+    let expected = 3.0 * (1.0 / 4.0 + 1.0 / 9.0) / 2.0 * 1.5e6;
+    assert_eq!(waiting.wait, Duration::from_nanos(expected as u64));
+}
+
+#[test]
+fn several_workers_wait_less() {
+    // M/M/4 at load 0.8: Erlang C is 0.5964, the wait 0.5964 / (4 · 0.2) of a service
+    let mut random = StdRng::seed_from_u64(3);
+    let mut estimator = WaitingEstimator::new(100_000, 4);
+    let mut now = 0;
+    for _ in 0..100_000 {
+        now += exponential(&mut random, SERVICE_NS / 4.0 / 0.8);
+        estimator.arrived(now);
+        estimator.served(exponential(&mut random, SERVICE_NS));
+    }
+    let wait = estimator.waiting(now).unwrap().wait.as_nanos() as f64;
+    assert_near(wait, 0.5964 / 0.8 * SERVICE_NS, 0.08);
+}
+
+#[test]
+fn the_window_forgets() {
+    let mut estimator = WaitingEstimator::new(10, 1);
+    for i in 0..20 {
+        estimator.arrived(i * 10_000_000);
+        estimator.served(9_000_000);
+    }
+    assert_eq!(estimator.waiting(190_000_000).unwrap().load, 0.9);
+    for i in 1..=10 {
+        estimator.arrived(190_000_000 + i * 10_000_000);
+        estimator.served(6_000_000);
+    }
+    let waiting = estimator.waiting(290_000_000).unwrap();
+    assert_eq!((waiting.load, waiting.wait), (0.6, Duration::ZERO));
+}
+
+#[test]
+fn a_server_that_nothing_comes_to_any_more_has_no_load() {
+    let mut estimator = WaitingEstimator::new(10, 1);
+    for i in 0..20 {
+        estimator.arrived(i * 10_000_000);
+        estimator.served(9_000_000);
+    }
+    let waiting = estimator.waiting(60_000_000_000).unwrap();
+    assert_eq!(
+        (waiting.formula, waiting.wait),
+        (Formula::Little, Duration::ZERO)
+    );
+}
+
+#[test]
+fn nothing_is_known_before_anything_was_served() {
+    let mut estimator = WaitingEstimator::new(10, 1);
+    assert_eq!(estimator.waiting(0), None);
+    estimator.arrived(5);
+    estimator.arrived(5);
+    assert_eq!(estimator.waiting(10), None);
+    estimator.served(100);
+    // who is left waits for one service
+    assert_eq!(
+        estimator.waiting(10).unwrap().wait,
+        Duration::from_nanos(100)
+    );
+    estimator.left();
+    assert_eq!(
+        (estimator.here(), estimator.waiting(10).unwrap().wait),
+        (0, Duration::ZERO)
+    );
+}

@@ -1,0 +1,237 @@
+//! VIPs whose packets go by connection ID: what the kernel is told of them, and tells.
+
+use dwell_engine::{
+    abi,
+    balance::{Seating, VipKey, ZeroState, ZeroVip},
+    steer::zero_rtt::{Heavy, heavy_of},
+};
+use libbpf_rs::MapCore;
+use nix::time::{ClockId, clock_gettime};
+use zerocopy::{FromBytes, IntoBytes};
+use zeroize::Zeroize;
+
+use super::{maps, plane::Plane};
+use crate::Error;
+
+/// What a server of such a VIP last said of its load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerLoad {
+    /// Its stamp, as a word; 0 if it has said nothing yet.
+    pub stamp: u64,
+    /// When that came, in Unix time, in seconds.
+    pub seen_s: u32,
+    /// It gets no new connections.
+    pub is_out: bool,
+}
+
+impl Plane {
+    /// Sets how packets go by connection ID. The VIP that has this slot is set after it
+    /// ([`Plane::set_vip`]). Servers that stay keep what is known of them.
+    ///
+    /// # Errors
+    ///
+    /// If the slot, or the number of servers, is beyond what was loaded for.
+    pub fn set_zero(&mut self, key: &VipKey, slot: u16, wanted: &ZeroVip) -> Result<(), Error> {
+        let most = u32::from(self.options().max_zero_vips);
+        self.check("slot", slot.into(), most)?;
+        let before = self.seating(slot)?;
+        let taken = self.heavies_of_others(slot)?;
+        let most = self.options().max_zero_servers;
+        let mine: Vec<u32> = before.places.iter().map(|(_, heavy)| *heavy).collect();
+        let free = (1..=most).filter(|number| !taken.contains(number) && !mine.contains(number));
+        let number = wanted.servers.len() as u32;
+        let (seating, new) = before.seat(&wanted.servers, free).ok_or(Error::NoNumber {
+            what: "server with a connection ID",
+            number,
+            most,
+        })?;
+        let at = u32::from(slot).to_ne_bytes();
+        for place in &new {
+            let heavy = seating.places[*place].1;
+            let none = abi::dwell_heavy::default();
+            maps::write(&self.map("heavies"), "heavies", &heavy.to_ne_bytes(), &none)?;
+        }
+        self.write_loads(slot, wanted, &seating, &new)?;
+        let mut core = wanted.to_core(&seating);
+        let written = maps::write(&self.map("zero_vips"), "zero_vips", &at, &*core);
+        core.as_mut_bytes().zeroize();
+        written?;
+        let (ids, names) = wanted.ids(slot, &seating);
+        maps::write(&self.map("zero_ids"), "zero_ids", &at, &*ids)?;
+        self.write_names(slot, &names)?;
+        for (place, (real, _)) in seating.places.iter().enumerate() {
+            if *real != 0 {
+                let value = place as u32 + 1;
+                let map = self.map("zero_places");
+                maps::write(&map, "zero_places", &real.to_ne_bytes(), &value)?;
+            }
+        }
+        let mut state = self.zero_state()?;
+        state.set_offset(unix_offset_s());
+        state.may_be(key);
+        state.forget();
+        self.write_state(&state)
+    }
+
+    /// Forgets a slot: the VIP that had it has it no more.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be written.
+    pub fn remove_zero(&mut self, slot: u16) -> Result<(), Error> {
+        let at = u32::from(slot).to_ne_bytes();
+        let none = Box::<abi::dwell_zero_vip>::default();
+        maps::write(&self.map("zero_vips"), "zero_vips", &at, &*none)?;
+        let none = Box::<abi::dwell_zero_ids>::default();
+        maps::write(&self.map("zero_ids"), "zero_ids", &at, &*none)?;
+        self.write_names(slot, &[])?;
+        let mut state = self.zero_state()?;
+        state.forget();
+        self.write_state(&state)
+    }
+
+    /// Tells the kernel what time it is, if that is not as it was told before. To be called
+    /// each interval: a clock may be set.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be written.
+    pub fn set_clock(&mut self) -> Result<(), Error> {
+        let mut state = self.zero_state()?;
+        match state.set_offset(unix_offset_s()) {
+            true => self.write_state(&state),
+            false => Ok(()),
+        }
+    }
+
+    /// Who sits where in a slot: reals by place.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn seating(&mut self, slot: u16) -> Result<Seating, Error> {
+        let at = u32::from(slot).to_ne_bytes();
+        let found: Option<abi::dwell_zero_vip> =
+            maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
+        Ok(found.map_or_else(Seating::default, |vip| Seating::from_core(&vip)))
+    }
+
+    /// What servers last said, by real.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn server_loads(&mut self, slot: u16) -> Result<Vec<(u32, ServerLoad)>, Error> {
+        let seating = self.seating(slot)?;
+        let loads = self.read_loads(slot)?;
+        let seats = seating.places.iter().zip(&loads.server);
+        Ok(seats
+            .filter(|((real, _), _)| *real != 0)
+            .map(|((real, _), load)| {
+                let load = ServerLoad {
+                    stamp: load.stamp,
+                    seen_s: load.seen_s,
+                    is_out: load.flags & abi::DWELL_SERVER_OUT != 0,
+                };
+                (*real, load)
+            })
+            .collect())
+    }
+
+    /// The heavy connections of a server, the heaviest first; none if it has no place there.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn heavy_hitters(&mut self, slot: u16, real: u32) -> Result<Vec<Heavy>, Error> {
+        let seating = self.seating(slot)?;
+        let Some(place) = seating.place(real) else {
+            return Ok(Vec::new());
+        };
+        let number = seating.places[place].1;
+        let found: Option<abi::dwell_heavy> =
+            maps::read(&self.map("heavies"), "heavies", &number.to_ne_bytes())?;
+        Ok(found.as_ref().map(heavy_of).unwrap_or_default())
+    }
+
+    fn heavies_of_others(&mut self, slot: u16) -> Result<Vec<u32>, Error> {
+        let mut taken = Vec::new();
+        for other in (1..=self.options().max_zero_vips).filter(|other| *other != slot) {
+            let seating = self.seating(other)?;
+            taken.extend(seating.places.iter().map(|(_, heavy)| *heavy));
+        }
+        Ok(taken)
+    }
+
+    fn read_loads(&mut self, slot: u16) -> Result<Box<abi::dwell_zero_loads>, Error> {
+        let at = u32::from(slot).to_ne_bytes();
+        let found: Option<abi::dwell_zero_loads> =
+            maps::read(&self.map("zero_loads"), "zero_loads", &at)?;
+        Ok(Box::new(found.unwrap_or_default()))
+    }
+
+    /// A stamp that comes in while this writes may be lost: the next one is as good.
+    fn write_loads(
+        &mut self,
+        slot: u16,
+        wanted: &ZeroVip,
+        seating: &Seating,
+        new: &[usize],
+    ) -> Result<(), Error> {
+        let mut loads = self.read_loads(slot)?;
+        for place in new {
+            loads.server[*place] = abi::dwell_server_load::default();
+        }
+        for (load, (real, _)) in loads.server.iter_mut().zip(&seating.places) {
+            let server = wanted.servers.iter().find(|server| server.real == *real);
+            let is_out = server.is_none_or(|server| server.is_out);
+            load.flags = if is_out { abi::DWELL_SERVER_OUT } else { 0 };
+        }
+        let at = u32::from(slot).to_ne_bytes();
+        maps::write(&self.map("zero_loads"), "zero_loads", &at, &*loads)
+    }
+
+    fn write_names(
+        &mut self,
+        slot: u16,
+        names: &[(abi::dwell_zero_name, u32)],
+    ) -> Result<(), Error> {
+        let map = self.map("zero_names");
+        for (name, place) in names {
+            maps::write(&map, "zero_names", name.as_bytes(), place)?;
+        }
+        for key in map.keys() {
+            let Ok(name) = abi::dwell_zero_name::read_from_bytes(&key) else {
+                continue;
+            };
+            let is_wanted = names
+                .iter()
+                .any(|(wanted, _)| wanted.as_bytes() == name.as_bytes());
+            if name.slot == u32::from(slot) && !is_wanted {
+                maps::forget(&map, "zero_names", &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn zero_state(&mut self) -> Result<ZeroState, Error> {
+        let found = maps::read(&self.map("zero_state"), "zero_state", &[0; 4])?;
+        Ok(ZeroState::from_core(found.unwrap_or_default()))
+    }
+
+    fn write_state(&mut self, state: &ZeroState) -> Result<(), Error> {
+        maps::write(
+            &self.map("zero_state"),
+            "zero_state",
+            &[0; 4],
+            &state.to_core(),
+        )
+    }
+}
+
+/// Unix time less CLOCK_MONOTONIC.
+fn unix_offset_s() -> u32 {
+    let seconds = |clock| clock_gettime(clock).map_or(0, |time| time.tv_sec());
+    let offset = seconds(ClockId::CLOCK_REALTIME) - seconds(ClockId::CLOCK_MONOTONIC);
+    offset.try_into().unwrap_or(0)
+}

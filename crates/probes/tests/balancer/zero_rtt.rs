@@ -1,0 +1,594 @@
+//! QUIC that goes where its connection ID says: packets in, and where they must go, in the kernel
+//! and natively.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dwell_engine::{
+    balance::{Balancer, config},
+    quic_lb::{Config, Load, Stamp},
+    response::{Key, Watch},
+    steer::zero_rtt::{HeavyConfig, OverloadConfig},
+};
+use dwell_probes::balancer::{
+    Decision, Forward, NextHop, Plane, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip,
+    VipKey, Why, ZeroServer, ZeroVip,
+};
+
+use crate::{
+    options,
+    packets::{Client, OUR_MAC, REAL_MAC, address, v4, v6},
+};
+
+const KEY: [u8; 16] = *b"the key of zero.";
+const NEXT_KEY: [u8; 16] = *b"the key of later";
+/// By Maglev all go there.
+const OWN: u32 = 1;
+const OTHER: u32 = 2;
+const THIRD: u32 = 3;
+/// What the servers are called in connection IDs.
+const IDS: [(u32, u16); 3] = [(OWN, 0x0101), (OTHER, 0xbeef), (THIRD, 7)];
+
+fn now_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap().as_secs()
+}
+
+fn key(client: &Client) -> VipKey {
+    VipKey {
+        address: client.dst,
+        proto: Proto::Udp,
+        port: Some(443),
+    }
+}
+
+fn zero_vip() -> ZeroVip {
+    ZeroVip {
+        layouts: vec![Config::own(0, KEY).unwrap()],
+        servers: IDS
+            .iter()
+            .map(|(real, id)| ZeroServer {
+                real: *real,
+                id: ServerId(u128::from(*id)),
+                is_out: false,
+            })
+            .collect(),
+        heavy: HeavyConfig::default(),
+        overload: OverloadConfig {
+            percentile: 0.5,
+            margin: Duration::from_millis(20),
+            stale: Some(Duration::from_secs(60)),
+            slack: Duration::from_secs(5),
+        },
+        window: Duration::from_secs(60),
+        attempt: Duration::from_secs(10),
+        is_any_heavy: false,
+        is_unroutable_hashed: false,
+    }
+}
+
+/// Kernel and native core, told the same.
+struct Both {
+    plane: Plane,
+    native: Balancer,
+    next: u64,
+}
+
+impl Both {
+    fn new(zero: &ZeroVip) -> Option<Both> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: loading BPF programs needs root");
+            return None;
+        }
+        let options = PlaneOptions {
+            table_seed: 7,
+            max_zero_vips: 2,
+            max_zero_servers: 16,
+            ..options()
+        };
+        let watch = Watch {
+            config: options.response.clone(),
+            key: Key::FiveTuple,
+            max_flows: 800,
+            idle_timeout_ns: options.idle_timeout.as_nanos() as u64,
+            seed: options.table_seed,
+            ..Watch::default()
+        };
+        let config = config(
+            options.hash_seed,
+            options.outer_v4,
+            options.outer_v6,
+            Duration::from_secs(1),
+        );
+        let mut both = Both {
+            plane: Plane::load(&options).unwrap(),
+            native: Balancer::new(&watch, config),
+            next: 0,
+        };
+        for number in [OWN, OTHER, THIRD] {
+            both.set_real(number, false);
+        }
+        both.set_zero(zero);
+        for (client, number) in [(v4(), 1), (v6(), 2)] {
+            let vip = Vip {
+                number,
+                zero_slot: Some(number as u16),
+                ..Vip::default()
+            };
+            both.plane.set_vip(&key(&client), &vip).unwrap();
+            both.plane.set_table(number, &[OWN; 31]).unwrap();
+            both.native.set_vip(&key(&client), &vip, &[OWN; 31]);
+        }
+        Some(both)
+    }
+
+    fn set_real(&mut self, number: u32, down: bool) {
+        let real = Real {
+            address: address(&format!("10.0.0.{number}")),
+            next_hop: Some(NextHop {
+                interface: 70 + number,
+                destination: REAL_MAC,
+                source: OUR_MAC,
+                mtu: 1500,
+            }),
+            forward: Forward::L2,
+            gue_port: 6080,
+            down,
+        };
+        self.plane.set_real(number, &real).unwrap();
+        self.native.set_real(number, &real);
+    }
+
+    fn set_zero(&mut self, zero: &ZeroVip) {
+        for (client, slot) in [(v4(), 1), (v6(), 2)] {
+            self.plane.set_zero(&key(&client), slot, zero).unwrap();
+            self.native.set_zero(&key(&client), slot, zero);
+        }
+    }
+
+    /// Where a frame goes, and why: the same in both, asked and done.
+    fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Why) {
+        let time_ns = now_s() * 1_000_000_000;
+        let told = self.plane.ask(frame).unwrap();
+        let (decision, out) = self.native.packet(frame, 0, time_ns, true, drop);
+        assert_eq!(told.decision, decision, "{frame:x?}");
+        assert_eq!(told.frame, out);
+        let before = self.plane.counters().unwrap();
+        self.plane.replay_packet(frame).unwrap();
+        let after = self.plane.counters().unwrap();
+        assert_eq!(
+            after.get(told.decision.why),
+            before.get(told.decision.why) + 1
+        );
+        self.native.packet(frame, 0, time_ns, false, drop);
+        for seen in Seen::ALL {
+            assert_eq!(after.seen(seen), self.native.seen(seen), "{seen:?}");
+        }
+        let Decision {
+            real, why, verdict, ..
+        } = told.decision;
+        assert_eq!(real.is_some(), verdict != Verdict::Drop);
+        (real, why)
+    }
+
+    /// One that nobody had, of a server that waits so long.
+    fn cid(&mut self, id: u16, wait: Duration) -> Vec<u8> {
+        self.cid_of(&Config::own(0, KEY).unwrap(), id, wait, now_s())
+    }
+
+    fn cid_of(&mut self, config: &Config, id: u16, wait: Duration, seconds: u64) -> Vec<u8> {
+        self.next += 1;
+        let stamp = Stamp {
+            freshness: seconds << 16 | self.next,
+            load: Load::from_wait(wait),
+        };
+        config.encode_stamped(id, stamp).to_vec()
+    }
+
+    fn seen(&mut self, seen: Seen) -> u64 {
+        self.plane.counters().unwrap().seen(seen)
+    }
+}
+
+/// A packet with a long header: version, connection IDs, and more.
+fn long(client: &Client, cid: &[u8]) -> Vec<u8> {
+    let mut payload = vec![0xc3, 0, 0, 0, 1, cid.len() as u8];
+    payload.extend(cid);
+    payload.extend([0; 100]);
+    client.udp(&payload)
+}
+
+fn short(client: &Client, cid: &[u8]) -> Vec<u8> {
+    let mut payload = vec![0x41];
+    payload.extend(cid);
+    payload.extend([9; 30]);
+    client.udp(&payload)
+}
+
+fn from(client: Client, port: u16) -> Client {
+    Client { port, ..client }
+}
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+#[test]
+fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    for client in [v4(), v6()] {
+        let random = [0x5a; 8];
+        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Why::New));
+        assert_eq!(
+            both.pass(&long(&client, &random)),
+            (Some(OWN), Why::Connection)
+        );
+        for (real, id) in IDS {
+            let cid = both.cid(id, MS(1));
+            let moved = from(client.clone(), 5000);
+            assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Why::Cid));
+            assert_eq!(
+                both.pass(&short(&moved, &cid)),
+                (Some(real), Why::Cid),
+                "migrated"
+            );
+            assert_eq!(both.pass(&long(&moved, &cid)), (Some(real), Why::Cid));
+        }
+    }
+    // once each: what follows is cached
+    assert_eq!(both.seen(Seen::Opened), 6);
+    let loads = both.plane.server_loads(1).unwrap();
+    assert_eq!(loads.len(), 3);
+    assert!(
+        loads
+            .iter()
+            .all(|(_, load)| load.stamp as u16 == Load::from_wait(MS(1)).code())
+    );
+}
+
+#[test]
+fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    let client = v4();
+    let forged = [&[16][..], &[0x77; 16]].concat();
+    let nobody = both.cid(0x4444, MS(1));
+    let mut other_rotation = both.cid(7, MS(1));
+    other_rotation[0] = 5 << 5 | 16;
+    let unroutable = [&[7 << 5 | 16][..], &[3; 16]].concat();
+    for (at, cid) in [forged, nobody, other_rotation, unroutable]
+        .iter()
+        .enumerate()
+    {
+        let port = 2000 + at as u16;
+        let attempt = long(&from(client.clone(), port), cid);
+        assert_eq!(both.pass(&short(&client, cid)), (None, Why::Unroutable));
+        assert_eq!(both.pass(&attempt), (Some(OWN), Why::New), "{at}");
+    }
+    for seen in [Seen::Forged, Seen::Nobody] {
+        assert_eq!(both.seen(seen), 2, "{seen:?}");
+    }
+    assert_eq!(both.seen(Seen::NoLayout), 4);
+    for payload in [&b""[..], b"\x40", b"\x40\x10\x00"] {
+        let why = if payload.is_empty() {
+            Why::Malformed
+        } else {
+            Why::Unroutable
+        };
+        assert_eq!(both.pass(&client.udp(payload)), (None, why));
+    }
+    // no connection ID, one of another length, one that is cut off
+    let attempt = long(&from(client.clone(), 2100), b"");
+    assert_eq!(both.pass(&attempt), (Some(OWN), Why::New));
+    let attempt = long(&from(client.clone(), 2101), &[16; 20]);
+    assert_eq!(both.pass(&attempt), (Some(OWN), Why::New));
+    for cut in [&[0xc3, 0, 0, 0, 1][..], &[0xc3, 0, 0, 0, 1, 17, 16, 1, 2]] {
+        assert_eq!(both.pass(&client.udp(cut)), (None, Why::Malformed));
+    }
+    // other ports and protocols of the address are not ours
+    let mut elsewhere = short(&client, &[1; 17]);
+    elsewhere[36..38].copy_from_slice(&444u16.to_be_bytes());
+    elsewhere[40..42].fill(0);
+    assert_eq!(
+        both.plane.ask(&elsewhere).unwrap().decision.why,
+        Why::NotVip
+    );
+}
+
+#[test]
+fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    let own = Config::own(0, KEY).unwrap();
+    for (at, (age, is_young)) in [
+        (0, true),
+        (55, true),
+        (70, false),
+        (90_000, false),
+        (-60, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let seconds = now_s().checked_add_signed(-age).unwrap();
+        let cid = both.cid_of(&own, 7, MS(1), seconds);
+        let client = from(v4(), 3000 + at as u16);
+        let expected = if is_young {
+            (Some(THIRD), Why::Cid)
+        } else {
+            (Some(OWN), Why::New)
+        };
+        assert_eq!(both.pass(&long(&client, &cid)), expected, "{age}");
+        // cached or not, a short header has it rightly
+        assert_eq!(both.pass(&short(&client, &cid)), (Some(THIRD), Why::Cid));
+        let again = if is_young {
+            expected
+        } else {
+            (Some(OWN), Why::Connection)
+        };
+        assert_eq!(both.pass(&long(&client, &cid)), again, "{age}");
+    }
+    // the one of a time that is still to come; the old ones are only not the newest
+    assert_eq!(both.seen(Seen::Refused), 1);
+}
+
+#[test]
+fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    for client in [v4(), v6()] {
+        let heavy = both.cid(0x0101, MS(500));
+        for _ in 0..4 {
+            both.pass(&short(&client, &heavy));
+        }
+        // its server is the only one that is known
+        let begin = |port| long(&from(client.clone(), port), &[1; 8]);
+        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Why::New));
+        for (id, wait) in [(0xbeef, MS(100)), (7, MS(3))] {
+            let cid = both.cid(id, wait);
+            both.pass(&short(&from(client.clone(), 999), &cid));
+        }
+        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Why::Diverted));
+        // all of an attempt stays together, whatever is said of loads
+        let cid = both.cid(0x0101, MS(1));
+        both.pass(&short(&client, &cid));
+        assert_eq!(both.pass(&begin(6001)), (Some(THIRD), Why::Connection));
+        assert_eq!(both.pass(&begin(6000)), (Some(OWN), Why::Connection));
+        assert_eq!(both.pass(&begin(6002)), (Some(OWN), Why::New));
+        // another client of an overloaded server is not heavy
+        let cid = both.cid(0x0101, MS(500));
+        both.pass(&short(&client, &cid));
+        let light = Client {
+            src: match client.src.is_ipv4() {
+                true => address("203.0.113.200"),
+                false => address("2001:db8:77::1"),
+            },
+            ..client.clone()
+        };
+        assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
+        // a client of IPv6 is its network
+        if !client.src.is_ipv4() {
+            let neighbour = Client {
+                src: address("2001:db8:9::abcd"),
+                ..from(client.clone(), 7000)
+            };
+            assert_eq!(
+                both.pass(&long(&neighbour, &[1; 8])),
+                (Some(THIRD), Why::Diverted)
+            );
+        }
+    }
+    let heavy = both.plane.heavy_hitters(1, OWN).unwrap();
+    assert_eq!(heavy[0].client.address, v4().src);
+    assert_eq!(heavy[0].packets, 6);
+}
+
+#[test]
+fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
+    let mut zero = zero_vip();
+    zero.is_any_heavy = true;
+    let Some(mut both) = Both::new(&zero) else {
+        return;
+    };
+    // heavy at the third, overloaded is its own
+    let cid = both.cid(7, MS(3));
+    both.pass(&short(&v4(), &cid));
+    let other = Client {
+        src: address("203.0.113.77"),
+        ..v4()
+    };
+    for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100))] {
+        let cid = both.cid(id, wait);
+        both.pass(&short(&other, &cid));
+    }
+    let light = Client {
+        src: address("203.0.113.78"),
+        ..v4()
+    };
+    assert_eq!(
+        both.pass(&long(&v4(), &[1; 8])),
+        (Some(THIRD), Why::Diverted)
+    );
+    assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
+}
+
+#[test]
+fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    let drained = both.cid(7, MS(1));
+    let mut zero = zero_vip();
+    zero.servers[2].is_out = true;
+    both.set_zero(&zero);
+    both.set_real(THIRD, true);
+    assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Why::Cid));
+    // it is never the least loaded
+    for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100)), (7, MS(1))] {
+        let cid = both.cid(id, wait);
+        both.pass(&short(&v4(), &cid));
+    }
+    assert_eq!(
+        both.pass(&long(&v4(), &[1; 8])),
+        (Some(OTHER), Why::Diverted)
+    );
+    // gone: nobody's, though cached before
+    zero.servers.remove(2);
+    both.set_zero(&zero);
+    assert_eq!(both.pass(&short(&v4(), &drained)), (None, Why::Unroutable));
+    let stay = both.plane.server_loads(1).unwrap();
+    assert_eq!(
+        stay.iter().map(|(real, _)| *real).collect::<Vec<_>>(),
+        [OWN, OTHER]
+    );
+    assert!(
+        stay.iter().all(|(_, load)| load.stamp != 0),
+        "what was known stays known"
+    );
+}
+
+#[test]
+fn root_keys_roll_over_without_a_broken_connection() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    let old = both.cid(7, MS(1));
+    let next = Config::own(1, NEXT_KEY).unwrap();
+    let new = both.cid_of(&next, 0xbeef, MS(1), now_s());
+    assert_eq!(both.pass(&short(&v4(), &new)), (None, Why::Unroutable));
+    let mut zero = zero_vip();
+    zero.layouts.push(next);
+    both.set_zero(&zero);
+    assert_eq!(both.pass(&short(&v4(), &old)), (Some(THIRD), Why::Cid));
+    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Why::Cid));
+    zero.layouts.remove(0);
+    both.set_zero(&zero);
+    assert_eq!(both.pass(&short(&v4(), &old)), (None, Why::Unroutable));
+    assert_eq!(both.pass(&short(&v4(), &new)), (Some(OTHER), Why::Cid));
+}
+
+#[test]
+fn root_layouts_of_others_are_routed_too() {
+    let layouts = vec![
+        Config::new(1, 3, 4, None).unwrap(),
+        Config::new(2, 8, 8, Some(KEY)).unwrap(),
+        Config::new(3, 3, 4, Some(KEY)).unwrap(),
+        Config::new(4, 10, 9, Some(KEY)).unwrap(),
+        Config::new(5, 4, 15, Some(KEY)).unwrap(),
+        Config::own(6, KEY).unwrap(),
+    ];
+    let zero = ZeroVip {
+        layouts: layouts.clone(),
+        ..zero_vip()
+    };
+    let Some(mut both) = Both::new(&zero) else {
+        return;
+    };
+    for layout in layouts.iter().filter(|layout| !layout.is_stamped()) {
+        for (real, id) in IDS {
+            let id = ServerId(u128::from(id))
+                .octets(layout.server_id_bytes())
+                .unwrap();
+            let nonce = vec![0xa7; layout.nonce_bytes().into()];
+            let cid = layout.encode(&id, &nonce).unwrap();
+            for client in [v4(), v6()] {
+                let case = format!("{layout:?} {id:x?}");
+                assert_eq!(
+                    both.pass(&short(&client, &cid)),
+                    (Some(real), Why::Cid),
+                    "{case}"
+                );
+                assert_eq!(
+                    both.pass(&long(&client, &cid)),
+                    (Some(real), Why::Cid),
+                    "{case}"
+                );
+            }
+        }
+    }
+    assert_eq!(both.seen(Seen::Noted), 0, "they say nothing of load");
+}
+
+#[test]
+fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for() {
+    let mut zero = zero_vip();
+    zero.is_unroutable_hashed = true;
+    let Some(mut both) = Both::new(&zero) else {
+        return;
+    };
+    assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Why::New));
+    both.plane.set_table(1, &[OTHER; 31]).unwrap();
+    assert_eq!(
+        both.plane
+            .ask(&short(&v4(), &[1; 8]))
+            .unwrap()
+            .decision
+            .real,
+        Some(OWN)
+    );
+}
+
+/// A flood of new connections, from one source and from many, while others go on.
+#[test]
+fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
+    let Some(mut both) = Both::new(&zero_vip()) else {
+        return;
+    };
+    let cid = both.cid(0xbeef, MS(1));
+    for round in 0..3000u32 {
+        let client = Client {
+            src: match round % 2 {
+                0 => v4().src,
+                _ => std::net::Ipv4Addr::from(0x0a00_0000 + round * 77).into(),
+            },
+            ..from(v4(), 1024 + (round % 60_000) as u16)
+        };
+        let flood = long(&client, &round.to_be_bytes().repeat(2));
+        both.plane.replay_packet(&flood).unwrap();
+        if round % 100 == 0 {
+            assert_eq!(both.plane.ask(&flood).unwrap().decision.real, Some(OWN));
+            let told = both.plane.ask(&short(&v4(), &cid)).unwrap();
+            assert_eq!(
+                (told.decision.real, told.decision.why),
+                (Some(OTHER), Why::Cid)
+            );
+        }
+    }
+    let counters = both.plane.counters().unwrap();
+    let (new, full) = (counters.get(Why::New), counters.get(Why::Full));
+    assert_eq!(new + full, 3000, "{counters:?}");
+}
+
+/// Packets that were hit on the way, or never right: both cores agree, and no load is learnt.
+#[test]
+fn root_kernel_and_native_agree_about_garbage() {
+    let mut zero = zero_vip();
+    zero.layouts.push(Config::new(3, 3, 4, Some(KEY)).unwrap());
+    let Some(mut both) = Both::new(&zero) else {
+        return;
+    };
+    let mut round = 1u64;
+    let mut next = || {
+        round = round
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (round >> 33) as usize
+    };
+    for at in 0..1500 {
+        let client = if at % 2 == 0 { v4() } else { v6() };
+        let mut payload: Vec<u8> = (0..next() % 60).map(|_| next() as u8).collect();
+        if let Some(first) = payload.get_mut(1).filter(|_| at % 3 == 0) {
+            *first = 16;
+        }
+        if payload.len() > 6 && at % 5 == 0 {
+            payload[0] |= 0x80;
+            payload[5] = 17;
+            payload[6] = 16;
+        }
+        both.pass(&from(client, 1000 + at).udp(&payload));
+    }
+    assert_eq!(both.seen(Seen::Noted) + both.seen(Seen::Refused), 0);
+    assert!(both.seen(Seen::Forged) > 100, "it was tried");
+}
