@@ -91,6 +91,21 @@ impl From<dwell_fleet::Error> for Failure {
     }
 }
 
+impl From<dwell_sim::ScenarioError> for Failure {
+    fn from(error: dwell_sim::ScenarioError) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+impl From<dwell_sim::trace::TraceError> for Failure {
+    fn from(error: dwell_sim::trace::TraceError) -> Failure {
+        match error {
+            dwell_sim::trace::TraceError::Capture(error) => error.into(),
+            error => Failure::usage(error),
+        }
+    }
+}
+
 impl From<dwell_records::store::StoreError> for Failure {
     fn from(error: dwell_records::store::StoreError) -> Failure {
         let exit = if error.is_usage() {

@@ -47,6 +47,11 @@ impl Stop {
         })
     }
 
+    /// Set once a signal has come.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.asked
+    }
+
     /// True once the run should end.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)

@@ -21,6 +21,12 @@ __u32 dwell_steer_load_note(struct dwell_server_load *load, __u64 stamp, __u64 u
 	return dwell_load_note(load, stamp, unix_s, now_s, config);
 }
 
+__u16 dwell_steer_load(const struct dwell_server_load *load, __u32 now_s,
+		       const struct dwell_overload_config *config)
+{
+	return dwell_load_code(load, now_s, config);
+}
+
 int dwell_steer_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
 		       __u32 from, __u32 now_s, const struct dwell_overload_config *config,
 		       __u32 *least)

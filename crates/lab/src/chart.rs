@@ -3,37 +3,53 @@
 use std::fmt::Write;
 
 /// A chart: lines over two axes, named beside it.
-pub(crate) struct Chart {
-    pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) lines: Vec<Line>,
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// The last one lies on top.
+    pub lines: Vec<Line>,
 }
 
-pub(crate) struct Axis {
-    pub(crate) label: String,
-    pub(crate) scale: Scale,
+/// What one direction means.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// With the unit.
+    pub label: String,
+    /// How values are spread.
+    pub scale: Scale,
     /// The least and the greatest value that is shown.
-    pub(crate) range: (f64, f64),
+    pub range: (f64, f64),
 }
 
+/// How values are spread over an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub enum Scale {
+    /// Evenly.
     Linear,
     /// Values are above zero.
     Log,
 }
 
-pub(crate) struct Line {
-    pub(crate) label: String,
-    pub(crate) colour: &'static str,
+/// A line of a chart.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// Beside it.
+    pub label: String,
+    /// As CSS has it.
+    pub colour: &'static str,
     /// Under the others, which must not hide it.
-    pub(crate) broad: bool,
-    pub(crate) dashed: bool,
+    pub broad: bool,
+    /// Broken.
+    pub dashed: bool,
     /// With a dot at each point.
-    pub(crate) dotted: bool,
+    pub dotted: bool,
     /// In pieces, with gaps between them.
-    pub(crate) pieces: Vec<Vec<(f64, f64)>>,
+    pub pieces: Vec<Vec<(f64, f64)>>,
 }
 
 const WIDTH: f64 = 960.0;
@@ -50,7 +66,7 @@ const HEADING: f64 = 40.0;
 const POINTS: usize = 1_000;
 
 /// One below the other, under a heading.
-pub(crate) fn drawing(heading: &str, charts: &[Chart]) -> String {
+pub fn drawing(heading: &str, charts: &[Chart]) -> String {
     let height = HEADING + HEIGHT * charts.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \

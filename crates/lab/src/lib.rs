@@ -9,7 +9,7 @@
 //! removes what a killed one left ([`list`]).
 
 pub mod balancer;
-mod chart;
+pub mod chart;
 mod console;
 pub mod demo;
 mod emulator;

@@ -9,6 +9,7 @@ mod report;
 mod response;
 mod rtt;
 mod run;
+mod sim;
 mod stack;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ pub enum Verb {
     Collect(Box<collect::Args>),
     Report(report::Args),
     Lb(Box<lb::Args>),
+    Sim(sim::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
 }
@@ -44,6 +46,7 @@ impl Verb {
             Verb::Collect(args) => collect::run(&args),
             Verb::Report(args) => report::run(&args),
             Verb::Lb(args) => lb::run(&args),
+            Verb::Sim(args) => sim::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
         };

@@ -132,3 +132,13 @@ fn called_with_nothing_it_shows_its_help_and_exits_with_2() {
 fn lab_stack_help() {
     insta::assert_snapshot!(help(&["lab", "stack", "--help"]));
 }
+
+#[test]
+fn sim_help() {
+    insta::assert_snapshot!(help(&["sim", "--help"]));
+}
+
+#[test]
+fn sim_paper_help() {
+    insta::assert_snapshot!(help(&["sim", "paper", "--help"]));
+}

@@ -28,6 +28,7 @@ mod response;
 mod response_live;
 mod run;
 mod run_cgroup;
+mod sim;
 mod stack;
 mod stack_baseline;
 mod stack_choice;

@@ -11,7 +11,7 @@ use crate::{
     abi,
     balance::to_core,
     measure::{self, Endpoint},
-    quic_lb::Stamp,
+    quic_lb::{Load, Stamp},
 };
 
 /// Servers that a VIP may have.
@@ -259,6 +259,18 @@ impl Loads {
     pub fn set_usable(&mut self, server: usize, is_usable: bool) {
         let load = &mut self.servers[..self.count as usize][server];
         load.flags = if is_usable { 0 } else { abi::DWELL_SERVER_OUT };
+    }
+
+    /// What is known of a server: how long one waits there, if it can be given anything.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such server.
+    pub fn load(&self, server: usize, now: Duration) -> Load {
+        let load = &self.servers[..self.count as usize][server];
+        // SAFETY: the core reads the one entry and keeps no pointer.
+        let code = unsafe { abi::dwell_steer_load(load, now.as_secs() as u32, &self.config) };
+        Load::from_code(code)
     }
 
     /// The server that should be given a heavy client's connection instead of this

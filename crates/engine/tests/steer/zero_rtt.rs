@@ -289,6 +289,8 @@ fn a_server_that_is_out_is_given_nothing() {
 fn what_was_heard_long_ago_is_not_known() {
     let mut loads = loads(&[Some(90), Some(0), Some(40), Some(60)], config(20));
     let later = NOW + Duration::from_secs(8);
+    assert_eq!(loads.load(1, later), Load::from_wait(Duration::ZERO));
+    assert_eq!(loads.load(1, later + Duration::from_secs(3)), Load::UNKNOWN);
     loads.note(0, stamp(1_000_008, 0, 90), later);
     loads.note(2, stamp(1_000_008, 0, 40), later);
     assert_eq!(loads.divert(0, 0, NOW + Duration::from_secs(10)), Some(1));

@@ -1,0 +1,206 @@
+//! `dwell sim`: what balancing policies do, simulated.
+
+mod page;
+mod paper;
+mod text;
+
+use std::{
+    fs,
+    io::{IsTerminal, Write, stderr, stdout},
+    path::PathBuf,
+};
+
+use clap::{Subcommand, ValueEnum};
+use dwell_sim::{
+    Progress, Scenario,
+    study::{self, Summary},
+    trace::Trace,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    exit::{Exit, Failure},
+    stop::Stop,
+    tell::tell,
+};
+
+/// Simulate balancing policies: what they do to latency, 0-RTT and load
+///
+/// Clients, a balancer and servers with queues, on a clock of their own. The policies are the
+/// balancer's very code. Needs no network and no root; the same seed gives the same figures on any
+/// machine.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  dwell sim paper                            the tables of the TrafficGrinder paper
+  dwell sim paper --runs 3 --plot paper.html
+  dwell sim --scenario examples/sim.toml     your own servers, policies and trace
+docs/guide/sim.md tells more."
+)]
+#[group(skip)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// A TOML file, as in examples/sim.toml
+    #[arg(long, value_name = "FILE", required = true)]
+    scenario: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Paper(paper::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct OutputArgs {
+    /// Runs of each policy, each with a seed of its own [default: as the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Of the first run; the next has one more [default: as the scenario says]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How to print: text, or jsonl, an object a policy and number of servers
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Draw it, too: a page of HTML that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Jsonl,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    match (&args.verb, &args.scenario) {
+        (Some(Verb::Paper(paper)), _) => paper::run(paper),
+        (None, Some(file)) => run_scenario(Scenario::read(file)?, &args.output),
+        (None, None) => unreachable!("clap wants one of them"),
+    }
+}
+
+fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Failure> {
+    output.apply(&mut scenario);
+    let session = Session::new(study::jobs(&scenario).len())?;
+    let summaries = session.study(&scenario)?;
+    let part = Part {
+        name: "scenario",
+        title: "As the scenario says".to_owned(),
+        summaries,
+    };
+    let text = text::policies(&part.summaries);
+    output.write(&text, &[part], session.is_stopped())
+}
+
+/// Some summaries that belong together.
+struct Part {
+    /// In jsonl.
+    name: &'static str,
+    title: String,
+    summaries: Vec<Summary>,
+}
+
+impl OutputArgs {
+    fn apply(&self, scenario: &mut Scenario) {
+        scenario.runs = self.runs.unwrap_or(scenario.runs);
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+    }
+
+    fn write(&self, text: &str, parts: &[Part], is_stopped: bool) -> Result<Exit, Failure> {
+        let output = match self.format {
+            Format::Text => text.to_owned(),
+            Format::Jsonl => jsonl(parts),
+        };
+        let written = stdout().lock().write_all(output.as_bytes());
+        if let Some(file) = &self.plot {
+            fs::write(file, page::page(text, parts)).map_err(|error| {
+                let file = file.display();
+                Failure::new(
+                    Exit::Incomplete,
+                    anyhow::anyhow!("cannot write '{file}': {error}"),
+                )
+            })?;
+        }
+        match written {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(Exit::Incomplete, error))
+            }
+            _ if is_stopped => {
+                tell("stopped: what is printed is of the runs that were done");
+                Ok(Exit::Incomplete)
+            }
+            _ => Ok(Exit::Done),
+        }
+    }
+}
+
+fn jsonl(parts: &[Part]) -> String {
+    let mut lines = String::new();
+    for part in parts {
+        for summary in &part.summaries {
+            let mut line = summary.line();
+            line["part"] = part.name.into();
+            lines += &line.to_string();
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+/// Runs that one command makes, and how far they are.
+struct Session {
+    stop: Stop,
+    bar: Bar,
+}
+
+struct Bar(ProgressBar);
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Progress for Bar {
+    fn done(&self, runs: u64) {
+        self.0.inc(runs);
+    }
+}
+
+impl Session {
+    /// Of so many runs.
+    fn new(runs: usize) -> Result<Session, Failure> {
+        let bar = match stderr().is_terminal() {
+            true => ProgressBar::new(runs as u64),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left");
+        Ok(Session {
+            stop: Stop::listen(None)?,
+            bar: Bar(match style {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }),
+        })
+    }
+
+    /// All that is done of a scenario before somebody asks to stop.
+    fn study(&self, scenario: &Scenario) -> Result<Vec<Summary>, Failure> {
+        scenario.check()?;
+        let trace = Trace::of(scenario)?;
+        let summaries = study::run(scenario, &trace, self.stop.flag(), &self.bar);
+        let mut summaries = summaries.map_err(Failure::usage)?;
+        summaries.retain(|summary| summary.runs > 0);
+        Ok(summaries)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_asked()
+    }
+}

@@ -1,0 +1,239 @@
+//! `dwell sim`: tables, lines and pages, and what it says of wrong input.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{DWELL, dwell, eventually, prepare, start};
+
+/// A folder with a scenario.
+fn scenario(text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+const SMALL: &str = "\
+policies = [\"zero-rtt\", \"least-loaded\"]
+servers = [4, 8]
+runs = 2
+interval_ms = 100.0
+[trace]
+kind = \"synthetic\"
+clients = 100
+connections = 2000
+packet_gap_ms = 1.0
+";
+
+fn lines(arguments: &[&str]) -> Vec<Value> {
+    let run = dwell(arguments);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    run.stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_scenario_becomes_a_table() {
+    let (_folder, file) = scenario(SMALL);
+    let run = dwell(&["sim", "--scenario", file.to_str().unwrap()]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    let table: Vec<Vec<&str>> = run
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(table[0][..3], ["policy", "servers", "runs"], "{run}");
+    let rows: Vec<_> = table[1..5].iter().map(|row| row[..3].to_vec()).collect();
+    let expected = [
+        ["zero-rtt", "4", "2"],
+        ["least-loaded", "4", "2"],
+        ["zero-rtt", "8", "2"],
+        ["least-loaded", "8", "2"],
+    ];
+    assert_eq!(rows, expected, "{run}");
+}
+
+#[test]
+fn a_seed_gives_the_same_lines_again() {
+    let (_folder, file) = scenario(SMALL);
+    let file = file.to_str().unwrap();
+    let of = |seed| {
+        let mut lines = lines(&[
+            "sim",
+            "--scenario",
+            file,
+            "--format",
+            "jsonl",
+            "--seed",
+            seed,
+        ]);
+        for line in &mut lines {
+            assert!(line["elapsed_s"].take()["mean"].as_f64().unwrap() > 0.0);
+        }
+        lines
+    };
+    let first = of("7");
+    assert_eq!(first.len(), 4);
+    assert_eq!(first, of("7"));
+    assert_ne!(first, of("8"));
+    let zero = &first[0];
+    assert_eq!(
+        (&zero["policy"], &zero["servers"], &zero["runs"]),
+        (&"zero-rtt".into(), &4.into(), &2.into())
+    );
+    let counts = |kind: &str, count: &str| zero["zero_rtt"][kind][count].as_u64().unwrap();
+    assert_eq!(
+        counts("short", "connections") + counts("long", "connections"),
+        4000
+    );
+    let p60 = &zero["first_byte_ratio"]["p60"];
+    assert!(
+        p60["mean"].as_f64().unwrap() >= 1.0 && p60["within"].is_f64(),
+        "{zero}"
+    );
+}
+
+#[test]
+fn a_page_needs_nothing_else() {
+    let (folder, file) = scenario(SMALL);
+    let page = folder.path().join("page.html");
+    let run = dwell(&[
+        "sim",
+        "--scenario",
+        file.to_str().unwrap(),
+        "--runs",
+        "1",
+        "--plot",
+        page.to_str().unwrap(),
+    ]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>"), "{page}");
+    // five charts by servers, each with a line a policy
+    assert_eq!(page.matches("<polyline").count(), 10, "{page}");
+    assert!(page.contains(run.stdout.lines().next().unwrap()), "{page}");
+    assert!(!page.contains("src=") && !page.contains("href="), "{page}");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_status_2() {
+    let (folder, file) = scenario("[trace]\nkind = \"csv\"\npath = \"flows.csv\"\n");
+    let file = file.to_str().unwrap();
+    let flows = folder.path().join("flows.csv");
+    fs::write(&flows, "start,client,packets,bytes\n0,a,1,10\n1,b,two,10\n").unwrap();
+    let run = dwell(&["sim", "--scenario", file]);
+    let expected = format!(
+        "dwell: '{}', line 3, column 5: packets is 'two'; it may be a number, 1 to 2^30\n",
+        flows.display()
+    );
+    assert_eq!(
+        (run.status, run.stderr.as_str()),
+        (Some(2), expected.as_str()),
+        "{run}"
+    );
+    fs::remove_file(&flows).unwrap();
+    for arguments in [
+        &["sim"][..],
+        &["sim", "--scenario", file],
+        &["sim", "--scenario", "/nonexistent"],
+        &["sim", "--scenario", file, "--runs", "0"],
+        &["sim", "--scenario", file, "paper"],
+    ] {
+        let run = dwell(arguments);
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stdout.is_empty() && !run.stderr.is_empty(), "{run}");
+    }
+}
+
+/// Seconds of processor time that a process has used.
+fn used(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    ticks as f64 / 100.0
+}
+
+#[test]
+fn ctrl_c_prints_what_is_done() {
+    let (_folder, file) = scenario(&SMALL.replace("servers = [4, 8]", "servers = [4]"));
+    let mut command = Command::new(DWELL);
+    command.args([
+        "sim",
+        "--scenario",
+        file.to_str().unwrap(),
+        "--runs",
+        "10000",
+        "--format",
+        "jsonl",
+    ]);
+    let process = start(prepare(&mut command));
+    // far more than a run takes, and far less than all
+    eventually("that it has run for a second", || used(process.id()) > 1.0);
+    let run = process.interrupt();
+    assert_eq!(run.status, Some(4), "{run}");
+    assert_eq!(
+        run.stderr,
+        "dwell: stopped: what is printed is of the runs that were done\n"
+    );
+    let first: Value = serde_json::from_str(run.stdout.lines().next().unwrap()).unwrap();
+    let runs = first["runs"].as_u64().unwrap();
+    assert!(
+        (1..10_000).contains(&runs) && first["runs_asked"] == 10_000,
+        "{run}"
+    );
+}
+
+#[test]
+fn the_papers_tables_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("paper.html");
+    let run = dwell(&[
+        "sim",
+        "paper",
+        "--runs",
+        "1",
+        "--plot",
+        page.to_str().unwrap(),
+    ]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
+    for title in [
+        "Synthetic trace, 64 servers, 1 runs",
+        "DoH-like trace, 64 servers",
+        "the load of 64 servers, as in Figure 8",
+        "in proportion to servers, as in Figure 9",
+    ] {
+        assert!(run.stdout.contains(title), "{title}: {run}");
+    }
+    let goals: Vec<&str> = run
+        .stdout
+        .lines()
+        .filter(|line| line.ends_with(" met"))
+        .collect();
+    for goal in [
+        "0-RTT of all that could",
+        "0-RTT of short ones",
+        "TTFB p60",
+        "TTFB p90",
+        "FCT p60",
+        "load over",
+    ] {
+        assert!(
+            goals.iter().any(|line| line.starts_with(goal)),
+            "{goal}: {run}"
+        );
+    }
+    // DoH: the same words a second time
+    assert_eq!(
+        goals
+            .iter()
+            .filter(|line| line.starts_with("0-RTT of all"))
+            .count(),
+        2,
+        "{run}"
+    );
+    assert!(fs::read_to_string(page).unwrap().contains("Imbalance"));
+}

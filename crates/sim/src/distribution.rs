@@ -1,0 +1,104 @@
+//! How often a ratio of 1 or more was how large.
+
+/// Buckets are 0.2 % wide, so that a quantile is within 0.1 %. What is beyond 10,000 shares the last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    buckets: Vec<u64>,
+    count: u64,
+    sum: f64,
+}
+
+const WIDTH: f64 = 0.002;
+const MOST: usize = 4606; // ln 10,000 of them
+
+impl Default for Distribution {
+    fn default() -> Distribution {
+        Distribution {
+            buckets: Vec::new(),
+            count: 0,
+            sum: 0.0,
+        }
+    }
+}
+
+impl Distribution {
+    /// Adds a ratio.
+    pub fn add(&mut self, ratio: f64) {
+        let bucket = ((ratio.max(1.0).ln() / WIDTH).round() as usize).min(MOST);
+        if bucket >= self.buckets.len() {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.sum += ratio;
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Distribution) {
+        if other.buckets.len() > self.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += count;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// None of nothing.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// What so great a part of them does not exceed.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let rank = (part * self.count as f64).ceil().max(1.0) as u64;
+        let mut points = self.points();
+        points.find_map(|(ratio, up_to)| (up_to >= rank).then_some(ratio))
+    }
+
+    /// Values and how many are at most as large, where that changes.
+    pub fn points(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let buckets = self.buckets.iter().enumerate();
+        let mut sum = 0;
+        buckets
+            .filter(|(_, count)| **count > 0)
+            .map(move |(bucket, count)| {
+                sum += count;
+                ((bucket as f64 * WIDTH).exp(), sum)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_tenth_of_a_percent() {
+        let mut both = Distribution::default();
+        assert_eq!(both.quantile(0.5), None);
+        let mut other = Distribution::default();
+        for i in 0..10_000 {
+            let half = if i % 2 == 0 { &mut both } else { &mut other };
+            half.add(1.0 + f64::from(i) / 1000.0);
+        }
+        both.merge(&other);
+        for part in [0.001f64, 0.25, 0.5, 0.9, 1.0] {
+            let truth = 1.0 + ((part * 1e4).ceil() - 1.0) / 1000.0;
+            let quantile = both.quantile(part).unwrap();
+            assert!(
+                (quantile / truth - 1.0).abs() < 0.00101,
+                "{quantile} {truth}"
+            );
+        }
+        assert_eq!(both.count(), 10_000);
+        both.add(1e9);
+        assert!(both.quantile(1.0).unwrap() < 10_100.0);
+    }
+}

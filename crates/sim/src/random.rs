@@ -1,0 +1,119 @@
+//! Randomness that is the same on all machines and for all time: SplitMix64 (Steele,
+//! Lea, Flood, "Fast splittable pseudorandom number generators").
+
+/// A stream of random numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Random {
+    #[cfg(test)]
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// One that has nothing to do with this one, by a number: the same for the same.
+    pub(crate) fn of(seed: u64, number: u64) -> Random {
+        Random(mix(seed ^ mix(number)))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
+    }
+
+    /// In 0 to 1, without 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
+    }
+
+    /// Uniform between two times.
+    pub(crate) fn between(&mut self, (low, high): (u64, u64)) -> u64 {
+        low + (self.unit() * (high - low) as f64) as u64
+    }
+
+    /// The time to the next event of a Poisson process.
+    pub(crate) fn exponential(&mut self, mean_ns: f64) -> u64 {
+        (-mean_ns * (1.0 - self.unit()).ln()) as u64
+    }
+}
+
+pub(crate) fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Numbers from 1 on, n as likely as n to the power of -skew.
+#[derive(Debug, Clone)]
+pub(crate) struct Zipf {
+    /// By n - 1: the part of draws that are at most n.
+    up_to: Vec<f64>,
+    mean: f64,
+}
+
+impl Zipf {
+    /// Up to `most`, which is at least 1.
+    pub(crate) fn new(most: u32, skew: f64) -> Zipf {
+        let weight = |n: u32| f64::from(n).powf(-skew);
+        let total: f64 = (1..=most).map(weight).sum();
+        let mean = (1..=most).map(|n| weight(n) * f64::from(n)).sum::<f64>() / total;
+        let mut sum = 0.0;
+        let up_to = (1..=most).map(|n| {
+            sum += weight(n) / total;
+            sum
+        });
+        Zipf {
+            up_to: up_to.collect(),
+            mean,
+        }
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    pub(crate) fn draw(&self, random: &mut Random) -> u32 {
+        let at = random.unit();
+        let below = self.up_to.partition_point(|sum| *sum <= at);
+        below.min(self.up_to.len() - 1) as u32 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_numbers_are_those_of_the_reference() {
+        let mut random = Random::new(1_234_567);
+        let first = [random.next(), random.next(), random.next()];
+        assert_eq!(
+            first,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
+    fn means_are_right() {
+        let mut random = Random::new(1);
+        let mean = |draw: &mut dyn FnMut() -> f64| (0..200_000).map(|_| draw()).sum::<f64>() / 2e5;
+        assert!((mean(&mut || random.exponential(1e6) as f64) / 1e6 - 1.0).abs() < 0.01);
+        assert!((mean(&mut || random.between((1000, 3000)) as f64) / 2e3 - 1.0).abs() < 0.01);
+        assert!((mean(&mut || random.below(11) as f64) / 5.0 - 1.0).abs() < 0.01);
+        // 1 + 1/2 + 1/3 by the sum of 1, 1/4 and 1/9
+        let zipf = Zipf::new(3, 2.0);
+        let expected = (1.0 + 0.5 + 1.0 / 3.0) / (1.0 + 0.25 + 1.0 / 9.0);
+        assert!((zipf.mean() - expected).abs() < 1e-12);
+        assert!((mean(&mut || f64::from(zipf.draw(&mut random))) / expected - 1.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,434 @@
+//! The policies: which server a new connection goes to. What decides is the balancer's code.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use dwell_engine::{
+    quic_lb::Stamp,
+    steer::{
+        LatencyConfig, LatencySteering, OutOfRange, Policy as _, Seen, Share,
+        maglev::{self, Member},
+        zero_rtt::{HeavyHitters, Loads},
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Scenario,
+    random::{Random, mix},
+    server::{Server, unix},
+};
+
+/// A policy to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// By the client's address, but for heavy clients of an overloaded server.
+    ZeroRtt,
+    /// The same, and nobody uses 0-RTT.
+    ZeroRttOff,
+    /// The server with the least work left, which this one knows exactly.
+    LeastLoaded,
+    /// The server that says that one waits least: what it said last, as far as that has come.
+    LeastTold,
+    /// That of two drawn at random with less work left.
+    PowerOfTwo,
+    /// By the client's address alone.
+    SessionAffinity,
+    /// TCP: Maglev with weights by measured response latency.
+    Latency,
+    /// TCP: Maglev.
+    Maglev,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 8] = [
+        Policy::ZeroRtt,
+        Policy::ZeroRttOff,
+        Policy::LeastLoaded,
+        Policy::LeastTold,
+        Policy::PowerOfTwo,
+        Policy::SessionAffinity,
+        Policy::Latency,
+        Policy::Maglev,
+    ];
+
+    /// As in a scenario.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::ZeroRtt => "zero-rtt",
+            Policy::ZeroRttOff => "zero-rtt-off",
+            Policy::LeastLoaded => "least-loaded",
+            Policy::LeastTold => "least-told",
+            Policy::PowerOfTwo => "power-of-two",
+            Policy::SessionAffinity => "session-affinity",
+            Policy::Latency => "latency",
+            Policy::Maglev => "maglev",
+        }
+    }
+
+    /// Its connections are of TCP: no 0-RTT, and a round trip more.
+    pub fn is_tcp(self) -> bool {
+        matches!(self, Policy::Latency | Policy::Maglev)
+    }
+
+    pub(crate) fn has_zero_rtt(self) -> bool {
+        !self.is_tcp() && self != Policy::ZeroRttOff
+    }
+
+    /// Its servers say how long one waits.
+    pub(crate) fn needs_loads(self) -> bool {
+        matches!(
+            self,
+            Policy::ZeroRtt | Policy::ZeroRttOff | Policy::LeastTold
+        )
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A client's end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    address: IpAddr,
+    port: u16,
+}
+
+impl Client {
+    pub(crate) fn new(number: u32, port: u16) -> Client {
+        Client {
+            address: Ipv4Addr::from(number.wrapping_add(0x0a00_0000)).into(),
+            port,
+        }
+    }
+
+    /// What Maglev's table is entered by.
+    fn hash(&self, has_port: bool) -> u64 {
+        let address = match self.address {
+            IpAddr::V4(address) => u32::from(address).into(),
+            IpAddr::V6(address) => u128::from(address) as u64,
+        };
+        mix(address << 16 | if has_port { self.port.into() } else { 0 })
+    }
+}
+
+/// Decides for one run.
+pub(crate) struct Router {
+    table: Vec<u32>,
+    random: Random,
+    rule: Rule,
+    /// New connections that went elsewhere than their client's address says.
+    pub(crate) diverted: u64,
+}
+
+enum Rule {
+    Source(Option<Box<Watch>>),
+    Least(Tournament),
+    Told(Box<Loads>),
+    TwoChoices,
+    Flow(Option<Box<Steering>>),
+}
+
+struct Watch {
+    heavy: Vec<HeavyHitters>,
+    loads: Loads,
+    any: bool,
+}
+
+impl Router {
+    pub(crate) fn new(
+        policy: Policy,
+        scenario: &Scenario,
+        servers: usize,
+        seed: u64,
+    ) -> Result<Router, OutOfRange> {
+        let rule = match policy {
+            Policy::ZeroRtt | Policy::ZeroRttOff => {
+                let heavy = HeavyHitters::new(scenario.zero_rtt.heavy())?;
+                Rule::Source(Some(Box::new(Watch {
+                    heavy: vec![heavy; servers],
+                    loads: Loads::new(servers, scenario.zero_rtt.overload(scenario.mean_rtt()))?,
+                    any: scenario.zero_rtt.heavy_any,
+                })))
+            }
+            Policy::SessionAffinity => Rule::Source(None),
+            Policy::LeastLoaded => Rule::Least(Tournament::new(servers)),
+            Policy::LeastTold => {
+                let overload = scenario.zero_rtt.overload(scenario.mean_rtt());
+                Rule::Told(Box::new(Loads::new(servers, overload)?))
+            }
+            Policy::PowerOfTwo => Rule::TwoChoices,
+            Policy::Maglev => Rule::Flow(None),
+            Policy::Latency => Rule::Flow(Some(Box::new(Steering::new(servers)?))),
+        };
+        Ok(Router {
+            table: table(servers, |_| 1.0),
+            random: Random::of(seed, 0x726f_7574_6572),
+            rule,
+            diverted: 0,
+        })
+    }
+
+    /// Where a new connection goes.
+    pub(crate) fn route(&mut self, client: Client, now_ns: u64, servers: &[Server]) -> usize {
+        match &mut self.rule {
+            Rule::Source(watch) => {
+                let own = by_table(&self.table, client.hash(false));
+                let Some(watch) = watch else {
+                    return own;
+                };
+                let is_heavy = match watch.any {
+                    false => watch.heavy[own].has(client.address),
+                    true => watch.heavy.iter().any(|heavy| heavy.has(client.address)),
+                };
+                if !is_heavy {
+                    return own;
+                }
+                let from = self.random.below(servers.len());
+                let least = watch.loads.divert(own, from, unix(now_ns));
+                self.diverted += u64::from(least.is_some());
+                least.unwrap_or(own)
+            }
+            Rule::Least(tournament) => tournament.take(now_ns),
+            Rule::Told(loads) => {
+                // of which nothing is known is tried, or nothing ever would be
+                let from = self.random.below(servers.len());
+                let turns = (from..servers.len()).chain(0..from);
+                let least = turns.min_by_key(|server| loads.load(*server, unix(now_ns)).code());
+                least.unwrap_or(from)
+            }
+            Rule::TwoChoices => {
+                let (a, b) = (
+                    self.random.below(servers.len()),
+                    self.random.below(servers.len()),
+                );
+                let work = |at: usize| servers[at].free_at_ns.max(now_ns);
+                if work(b) < work(a) { b } else { a }
+            }
+            Rule::Flow(_) => by_table(&self.table, client.hash(true)),
+        }
+    }
+
+    /// A packet went to a server, which will be free then.
+    pub(crate) fn packet(&mut self, client: Client, server: usize, free_at_ns: u64) {
+        match &mut self.rule {
+            Rule::Source(Some(watch)) => {
+                let random = (self.random.next() >> 32) as u32;
+                watch.heavy[server].note(client.address, client.port, random);
+            }
+            Rule::Least(tournament) => tournament.set(server, free_at_ns),
+            _ => {}
+        }
+    }
+
+    /// A connection ID tells what a server says.
+    pub(crate) fn told(&mut self, server: usize, stamp: Stamp, now_ns: u64) {
+        let loads = match &mut self.rule {
+            Rule::Source(Some(watch)) => &mut watch.loads,
+            Rule::Told(loads) => loads,
+            _ => return,
+        };
+        loads.note(server, stamp, unix(now_ns));
+    }
+
+    /// A connection to a server began or ended.
+    pub(crate) fn opened(&mut self, server: usize, by: i64) {
+        if let Rule::Flow(Some(steering)) = &mut self.rule {
+            steering.active[server] += by;
+        }
+    }
+
+    /// A server answered a request.
+    pub(crate) fn answered(&mut self, server: usize, latency_ns: u64) {
+        if let Rule::Flow(Some(steering)) = &mut self.rule {
+            steering.latencies[server].add(latency_ns as f64);
+        }
+    }
+
+    /// An interval of latency steering is over.
+    pub(crate) fn interval(&mut self) {
+        if let Rule::Flow(Some(steering)) = &mut self.rule
+            && steering.step()
+        {
+            self.table = table(steering.shares.len(), |server| {
+                steering.shares[server].weight
+            });
+        }
+    }
+}
+
+/// The server of an entry, as the kernel finds it.
+fn by_table(table: &[u32], hash: u64) -> usize {
+    let at = ((hash >> 32) * table.len() as u64) >> 32;
+    table[at as usize] as usize
+}
+
+/// A Maglev table of servers, by number.
+fn table(servers: usize, weight: impl Fn(usize) -> f64) -> Vec<u32> {
+    let members = (0..servers).map(|server| Member {
+        id: mix(server as u64 + 1),
+        weight: weight(server),
+        real: server as u32,
+    });
+    maglev::table(maglev::DEFAULT_SIZE, &members.collect::<Vec<_>>())
+}
+
+/// Who has the least work left, in the time that the logarithm of their number takes. Of those that have
+/// none the one that was not asked to do anything for longest.
+struct Tournament {
+    leaves: usize,
+    /// 1 is the root; who is at 2n and 2n + 1 plays for n.
+    winners: Vec<u32>,
+    free_at_ns: Vec<u64>,
+}
+
+impl Tournament {
+    fn new(servers: usize) -> Tournament {
+        let leaves = servers.next_power_of_two();
+        let mut free_at_ns = vec![0; leaves];
+        free_at_ns[servers..].fill(u64::MAX);
+        let mut tournament = Tournament {
+            leaves,
+            winners: vec![0; 2 * leaves],
+            free_at_ns,
+        };
+        for server in 0..leaves {
+            tournament.winners[leaves + server] = server as u32;
+        }
+        for match_ in (1..leaves).rev() {
+            tournament.play(match_);
+        }
+        tournament
+    }
+
+    fn play(&mut self, match_: usize) {
+        let (a, b) = (self.winners[2 * match_], self.winners[2 * match_ + 1]);
+        let free_at = |server: u32| self.free_at_ns[server as usize];
+        self.winners[match_] = if free_at(b) < free_at(a) { b } else { a };
+    }
+
+    fn set(&mut self, server: usize, free_at_ns: u64) {
+        self.free_at_ns[server] = free_at_ns;
+        let mut match_ = (self.leaves + server) / 2;
+        while match_ > 0 {
+            self.play(match_);
+            match_ /= 2;
+        }
+    }
+
+    fn least(&self) -> usize {
+        self.winners[1] as usize
+    }
+
+    /// The least, which is idle no longer: its work is still to come.
+    fn take(&mut self, now_ns: u64) -> usize {
+        let least = self.least();
+        self.set(least, self.free_at_ns[least].max(now_ns));
+        least
+    }
+}
+
+/// Latency steering, told what a balancer would have measured.
+struct Steering {
+    policy: LatencySteering,
+    shares: Vec<Share>,
+    latencies: Vec<Sum>,
+    active: Vec<i64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sum {
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// Of at least five, as [`dwell_engine::steer::IntervalsConfig`] has it.
+    fn latency(&self) -> Option<dwell_engine::steer::Latency> {
+        let count = self.count as f64;
+        let mean = self.sum / count;
+        (self.count >= 5).then(|| dwell_engine::steer::Latency {
+            mean_ns: mean as u64,
+            error_ns: ((self.squares / count - mean * mean).max(0.0) / (count - 1.0)).sqrt(),
+            connections: self.count as u32,
+            samples: self.count,
+            intervals: 1,
+        })
+    }
+}
+
+impl Steering {
+    fn new(servers: usize) -> Result<Steering, OutOfRange> {
+        Ok(Steering {
+            policy: LatencySteering::new(LatencyConfig::default())?,
+            shares: vec![Share::initial(1.0); servers],
+            latencies: vec![Sum::default(); servers],
+            active: vec![0; servers],
+        })
+    }
+
+    /// True if weights have changed.
+    fn step(&mut self) -> bool {
+        let seen: Vec<Seen> = (self.latencies.iter().zip(&self.active).enumerate())
+            .map(|(server, (sum, active))| Seen {
+                real: server as u32,
+                configured: 1.0,
+                latency: sum.latency(),
+                requests: sum.count,
+                active: *active as u64,
+                is_usable: true,
+            })
+            .collect();
+        let next = self.policy.step(&seen, &self.shares);
+        let changes = (next.iter().zip(&self.shares)).any(|(new, old)| new.weight != old.weight);
+        self.shares = next;
+        self.latencies.fill(Sum::default());
+        changes
+    }
+}
+
+/// How long an interval of latency steering is.
+pub(crate) const STEERING_INTERVAL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_wins() {
+        for servers in [1, 2, 3, 24, 64, 100] {
+            let mut tournament = Tournament::new(servers);
+            let mut random = Random::new(servers as u64);
+            let mut free_at = vec![0; servers];
+            for _ in 0..2000 {
+                let (server, time) = (random.below(servers), random.next() >> 40);
+                free_at[server] = time;
+                tournament.set(server, time);
+                assert_eq!(free_at[tournament.least()], *free_at.iter().min().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_scenarios() {
+        for policy in Policy::ALL {
+            let quoted = serde_json::to_string(&policy).unwrap();
+            assert_eq!(quoted, format!("\"{}\"", policy.name()));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Whole runs: what goes in comes out, queues are those of theory, and policies do what they say.
+
+#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use dwell_sim::{
+    Job, Outcome, Policy, Scenario, TraceConfig, run_all, simulate,
+    study::{self, jobs},
+    trace::Trace,
+};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// So many clients and connections, of at most so many packets.
+fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) -> Scenario {
+    Scenario {
+        trace: TraceConfig::Synthetic {
+            clients,
+            connections,
+            packet_gap_ms,
+            connection_gap_ms: 10.0,
+            length_skew: 1.2,
+            longest,
+            client_skew: 0.0,
+            short_part: None,
+        },
+        ..Scenario::default()
+    }
+}
+
+fn run(scenario: &Scenario, policy: Policy, servers: usize, seed: u64) -> Outcome {
+    scenario.check().unwrap();
+    let trace = Trace::of(scenario).unwrap();
+    let job = Job {
+        policy,
+        servers,
+        seed,
+        times_faster: 1.0,
+    };
+    simulate(scenario, &trace, &job, &GO).unwrap().unwrap()
+}
+
+/// All of an outcome but what it took.
+fn figures(outcome: &Outcome) -> String {
+    let mut same = outcome.clone();
+    same.elapsed = Duration::ZERO;
+    format!("{same:?}")
+}
+
+#[test]
+fn a_seed_decides_all_and_processors_nothing() {
+    let scenario = Scenario {
+        policies: Policy::ALL.to_vec(),
+        servers: vec![3, 8],
+        runs: 2,
+        ..scenario(300, 2000, 50, 1.0)
+    };
+    let trace = Trace::of(&scenario).unwrap();
+    let jobs = jobs(&scenario);
+    assert_eq!(jobs.len(), 2 * 8 * 2);
+    let together = run_all(&scenario, &trace, &jobs, &GO, &()).unwrap();
+    for (job, outcome) in jobs.iter().zip(&together) {
+        let alone = simulate(&scenario, &trace, job, &GO).unwrap().unwrap();
+        assert_eq!(
+            figures(&alone),
+            figures(outcome.as_ref().unwrap()),
+            "{job:?}"
+        );
+    }
+    let [first, second] = [0, 1].map(|run| figures(together[run].as_ref().unwrap()));
+    assert_ne!(first, second);
+}
+
+#[test]
+fn what_goes_in_comes_out() {
+    let scenario = scenario(500, 5000, 80, 0.5);
+    let trace = Trace::of(&scenario).unwrap();
+    let packets: u64 = trace
+        .flows(9, 1.0)
+        .map(|flow| u64::from(flow.packets))
+        .sum();
+    let short = trace
+        .flows(9, 1.0)
+        .filter(|flow| flow.packets <= 10)
+        .count() as u64;
+    for policy in Policy::ALL {
+        let outcome = run(&scenario, policy, 8, 9);
+        assert_eq!(outcome.packets, packets, "{policy}");
+        assert_eq!(outcome.short.connections, short);
+        assert_eq!(outcome.all().connections, 5000);
+        assert_eq!(
+            (outcome.first_byte.count(), outcome.completion.count()),
+            (5000, 5000)
+        );
+        for counts in [outcome.short, outcome.long] {
+            assert!(counts.used <= counts.tried && counts.tried <= counts.connections);
+            assert!(counts.possible <= counts.connections);
+        }
+        // nobody is faster than the fastest
+        assert!(outcome.first_byte.mean().unwrap() >= 1.0);
+        // 2.5 ms a packet, of 8 servers
+        let seconds = outcome.time.as_secs_f64();
+        let expected = packets as f64 * 0.0025 / 8.0 / seconds;
+        let load = outcome.load().unwrap();
+        assert!(
+            (load / expected - 1.0).abs() < 0.1,
+            "{policy}: {load} {expected}"
+        );
+        assert!(outcome.present >= 0.95 * expected, "{}", outcome.present);
+    }
+}
+
+/// Requests of one packet to one server, each of 1 ms: M/D/1. The ratio is (wait + service) / service,
+/// on average 1 + ρ / (2 (1 - ρ)). Few clients: nearly all use 0-RTT.
+#[test]
+fn waits_are_those_of_theory() {
+    for load in [0.3, 0.6, 0.8] {
+        let mut scenario = scenario(3, 300_000, 1, 1.0 / load);
+        scenario.network.trip_ms = [0.0, 0.0];
+        scenario.server.service_ms = [1.0, 1.0];
+        let outcome = run(&scenario, Policy::SessionAffinity, 1, 1);
+        assert!(outcome.all().used > 299_900, "{:?}", outcome.all());
+        let mean = outcome.first_byte.mean().unwrap();
+        let expected = 1.0 + load / (2.0 * (1.0 - load));
+        assert!((mean / expected - 1.0).abs() < 0.03, "{mean} {expected}");
+        assert!((outcome.load().unwrap() - load).abs() < 0.01);
+        assert!((outcome.present / (load * expected) - 1.0).abs() < 0.03);
+    }
+}
+
+#[test]
+fn without_waiting_a_handshake_costs_its_round_trips() {
+    let mut scenario = scenario(10_000, 1000, 1, 1000.0);
+    scenario.network.trip_ms = [10.0, 10.0];
+    scenario.server.service_ms = [5.0, 5.0];
+    for (policy, round_trips) in [
+        (Policy::ZeroRttOff, 2.0),
+        (Policy::LeastLoaded, 2.0),
+        (Policy::Maglev, 3.0),
+    ] {
+        let median = run(&scenario, policy, 16, 1)
+            .first_byte
+            .quantile(0.5)
+            .unwrap();
+        let expected = (20.0 * round_trips + 5.0) / 25.0;
+        assert!(
+            (median / expected - 1.0).abs() < 0.002,
+            "{policy}: {median}"
+        );
+    }
+}
+
+#[test]
+fn one_server_gives_all_that_could_0_rtt_and_many_at_random_do_not() {
+    let scenario = scenario(200, 5000, 5, 20.0);
+    let of = |policy, servers| run(&scenario, policy, servers, 4).all();
+    for policy in [Policy::ZeroRtt, Policy::LeastLoaded, Policy::PowerOfTwo] {
+        assert_eq!(of(policy, 1).part(), Some(1.0), "{policy}");
+    }
+    assert_eq!(of(Policy::SessionAffinity, 16).part(), Some(1.0));
+    assert_eq!(of(Policy::ZeroRtt, 16).part(), Some(1.0));
+    assert_eq!(of(Policy::ZeroRttOff, 16).used, 0);
+    let random = of(Policy::PowerOfTwo, 16).part().unwrap();
+    assert!((random - 1.0 / 16.0).abs() < 0.02, "{random}");
+}
+
+/// k tickets give k / (k + 1) to clients that do not wait for more.
+#[test]
+fn who_closes_early_uses_up_tickets() {
+    for tickets in [1, 2, 4] {
+        let mut scenario = scenario(50, 20_000, 1, 20.0);
+        scenario.network.closes_early = true;
+        scenario.server.tickets = tickets;
+        let part = run(&scenario, Policy::SessionAffinity, 4, 1)
+            .all()
+            .part()
+            .unwrap();
+        let expected = f64::from(tickets) / f64::from(tickets + 1);
+        assert!((part - expected).abs() < 0.01, "{tickets}: {part}");
+    }
+}
+
+/// Half of all packets are of one client, which its server cannot serve.
+#[test]
+fn a_heavy_client_goes_elsewhere_while_its_server_is_overloaded() {
+    let mut scenario = scenario(1000, 20_000, 20, 0.5);
+    if let TraceConfig::Synthetic { client_skew, .. } = &mut scenario.trace {
+        *client_skew = 1.5;
+    }
+    let zero = run(&scenario, Policy::ZeroRtt, 16, 2);
+    let sticky = run(&scenario, Policy::SessionAffinity, 16, 2);
+    assert_eq!(sticky.diverted, 0);
+    assert!(zero.diverted > 1000, "{}", zero.diverted);
+    assert!(
+        zero.present < 0.1 * sticky.present,
+        "{} {}",
+        zero.present,
+        sticky.present
+    );
+    assert!(zero.imbalance() < sticky.imbalance());
+    assert!(zero.all().part() < sticky.all().part());
+    let p90 = |outcome: &Outcome| outcome.first_byte.quantile(0.9).unwrap();
+    assert!(
+        p90(&zero) < 0.2 * p90(&sticky),
+        "{} {}",
+        p90(&zero),
+        p90(&sticky)
+    );
+}
+
+#[test]
+fn least_loaded_is_the_most_even() {
+    let scenario = scenario(2000, 20_000, 50, 0.4);
+    let imbalance = |policy| run(&scenario, policy, 16, 3).imbalance().unwrap();
+    let least = imbalance(Policy::LeastLoaded);
+    assert!(least < imbalance(Policy::PowerOfTwo));
+    assert!(imbalance(Policy::PowerOfTwo) < imbalance(Policy::SessionAffinity));
+    assert!(least < imbalance(Policy::Maglev));
+}
+
+#[test]
+fn load_in_proportion_to_servers_is_alike() {
+    let scenario = Scenario {
+        policies: vec![Policy::LeastLoaded],
+        servers: vec![4, 8, 16],
+        load_of_servers: Some(8),
+        ..scenario(2000, 40_000, 20, 1.0)
+    };
+    let trace = Trace::of(&scenario).unwrap();
+    let summaries = study::run(&scenario, &trace, &GO, &()).unwrap();
+    let loads: Vec<f64> = summaries
+        .iter()
+        .map(|summary| summary.load.unwrap().mean)
+        .collect();
+    for load in &loads {
+        assert!((load / 0.3125 - 1.0).abs() < 0.1, "{loads:?}");
+    }
+}
+
+#[test]
+fn a_stop_ends_runs_and_leaves_what_is_done() {
+    let scenario = scenario(100, 1_000_000_000, 5, 0.1);
+    let trace = Trace::of(&scenario).unwrap();
+    let stop = AtomicBool::new(true);
+    let summaries = study::run(&scenario, &trace, &stop, &()).unwrap();
+    assert!(
+        summaries
+            .iter()
+            .all(|summary| summary.runs == 0 && summary.asked == 1)
+    );
+    let job = jobs(&scenario)[0];
+    assert!(simulate(&scenario, &trace, &job, &stop).unwrap().is_none());
+}
