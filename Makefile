@@ -1,7 +1,7 @@
 # The menu. `make demo` and `make test` work on a fresh Debian 12 with git, cargo and make.
 
 BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
-LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base hping3 httping iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
+LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base hping3 httping iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs openssl python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
 BENCH_PACKAGES = tcptrace tshark
 VM_PACKAGES = binutils busybox-static cpio kmod qemu-system-x86 xz-utils zstd
 # A kernel for link boxes, whose tests skip without it.
@@ -45,6 +45,7 @@ test: setup ## every test; those that need root run as root
 	$(AS_ROOT) cargo test --workspace --locked
 	cargo test --locked --manifest-path fuzz/Cargo.toml
 	tests/compat/run $${CARGO_TARGET_DIR:-target}/debug/dwell
+	$(SUDO) tests/quic/run $(TARGET)/debug/dwell $(TARGET)/quic
 
 vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines; links by another kernel
 	$(call install,$(VM_PACKAGES) $(BOX_PACKAGES))
@@ -73,6 +74,8 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/dwell lab socket --time 6s
 	$(SUDO) target/release/dwell lab socket video
 	$(SUDO) target/release/dwell lab lb --runs 3
+	$(SUDO) target/release/dwell lab quic handshakes
+	$(SUDO) target/release/dwell lab quic policies
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

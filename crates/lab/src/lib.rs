@@ -23,6 +23,7 @@ mod nfqueue;
 mod pair;
 mod part;
 mod phases;
+pub mod quic;
 mod registry;
 mod signals;
 pub mod socket;

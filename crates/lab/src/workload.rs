@@ -7,7 +7,7 @@ mod dns;
 mod icmp;
 pub mod load;
 mod memcached;
-mod quic;
+pub(crate) mod quic;
 mod tcp;
 pub mod web;
 

@@ -12,6 +12,7 @@ mod formats;
 mod help;
 mod lab;
 mod lab_lb;
+mod lab_quic;
 mod lab_socket;
 mod lab_stack;
 mod live_devices;

@@ -3,11 +3,12 @@
 
 mod client;
 mod picture;
-mod process;
+pub(crate) mod process;
 mod scenario;
 mod server;
 mod star;
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ pub use star::{CLIENTS, SERVERS, Star};
 use crate::signals::Signals;
 use crate::{Error, Result};
 use client::{ClientPlan, run_client};
-use process::Balancer;
+use process::{Balancer, Places, configuration};
+use scenario::Event;
 use server::{Server, ServerPlan};
 
 /// How the balancer weighs servers.
@@ -159,13 +161,13 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
             Server::start(namespace, number, plan)
         })
         .collect();
-    let mut balancer = Balancer::start(
-        star,
-        &options.exe,
-        &options.folder,
-        options.policy,
-        scenario.servers(),
-    )?;
+    let configured = |servers| {
+        let policy = options.policy;
+        move |places: &Places| configuration(places, policy, servers)
+    };
+    let first = configured(scenario.servers());
+    let mut balancer = Balancer::start(star, &options.exe, &options.folder, first)?;
+    balancer.wait_until(|| star.clients[0].enter(connects))?;
     let began = Timestamp::now();
     let begin = *begins.get_or_init(|| Instant::now() + LEAD);
     let requests = scenario.requests().unwrap_or(options.requests);
@@ -190,7 +192,14 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         .collect();
     for (at, event) in scenario.events() {
         signals.pause((begin + *at).saturating_duration_since(Instant::now()))?;
-        balancer.undergo(*event)?;
+        match *event {
+            Event::Servers(servers) => balancer.reload(configured(servers))?,
+            Event::Restart => balancer.restart()?,
+            Event::Reloads(times) => (0..times).try_for_each(|time| {
+                signals.pause(Duration::ZERO)?;
+                balancer.reload(configured(SERVERS - (time + 1) % 2))
+            })?,
+        }
     }
     signals.pause((begin + options.time).saturating_duration_since(Instant::now()))?;
     let mut outcome = Outcome::default();
@@ -215,4 +224,9 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         return Err(Error::Timeout("an answer to any request".to_owned()));
     }
     Ok(outcome)
+}
+
+/// Whether a connection comes through.
+fn connects() -> bool {
+    TcpStream::connect_timeout(&Star::vip().into(), Duration::from_millis(250)).is_ok()
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -11,8 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::scenario::Event;
-use super::star::{FRONT, PORT, SERVERS, Star};
+use super::star::{FRONT, PORT, Star};
 use super::{Policy, Weighing};
 use crate::error::{command_line, run};
 use crate::part::{PATIENCE, Part};
@@ -20,27 +18,30 @@ use crate::registry::ProcessId;
 use crate::{Error, Result};
 
 /// A running balancer. Its programs and maps go when this is dropped.
-pub(super) struct Balancer<'a> {
+pub(crate) struct Balancer<'a> {
     star: &'a Star,
     exe: &'a Path,
     part: Option<Part>,
-    pin: PathBuf,
-    socket: PathBuf,
+    places: Places,
     config: PathBuf,
-    policy: Policy,
+}
+
+/// Where a balancer leaves its things: its configuration has to say so.
+pub(crate) struct Places {
+    pub(crate) pin: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 /// Where programs are pinned: folders that name their process, so that those of killed ones can be told.
 const PINS: &str = "/sys/fs/bpf/dwell";
 
 impl<'a> Balancer<'a> {
-    /// Starts it with so many servers, and waits until it lets connections through.
-    pub(super) fn start(
+    /// Starts it, and waits until it says that it runs.
+    pub(crate) fn start(
         star: &'a Star,
         exe: &'a Path,
         folder: &Path,
-        policy: Policy,
-        servers: usize,
+        configuration: impl FnOnce(&Places) -> String,
     ) -> Result<Balancer<'a>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_abandoned();
@@ -51,14 +52,14 @@ impl<'a> Balancer<'a> {
             star,
             exe,
             part: None,
-            pin: Path::new(PINS).join(name),
-            socket: folder.join("lb.sock"),
+            places: Places {
+                pin: Path::new(PINS).join(name),
+                socket: folder.join("lb.sock"),
+            },
             config: folder.join("lb.toml"),
-            policy,
         };
-        balancer.configure(servers)?;
+        balancer.configure(configuration)?;
         balancer.part = Some(balancer.run("balancer", folder)?);
-        balancer.wait_for_a_connection()?;
         Ok(balancer)
     }
 
@@ -69,31 +70,40 @@ impl<'a> Balancer<'a> {
         Ok(part)
     }
 
-    /// Does it.
-    pub(super) fn undergo(&mut self, event: Event) -> Result<()> {
-        match event {
-            Event::Servers(servers) => self.reload(servers),
-            Event::Restart => {
-                // killed
-                self.part = None;
-                let folder = self.config.parent().unwrap_or(Path::new(".")).to_owned();
-                self.part = Some(self.run("balancer-2", &folder)?);
-                Ok(())
-            }
-            Event::Reloads(times) => {
-                (0..times).try_for_each(|time| self.reload(SERVERS - (time + 1) % 2))
-            }
-        }
+    /// Kills its process, and has another take over.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.part = None;
+        let folder = self.config.parent().unwrap_or(Path::new(".")).to_owned();
+        self.part = Some(self.run("balancer-2", &folder)?);
+        Ok(())
     }
 
-    /// Has it go on with so many servers.
-    fn reload(&self, servers: usize) -> Result<()> {
-        self.configure(servers)?;
-        self.dwell(&["reload", "--socket", &self.socket.to_string_lossy()])
+    /// Has it go on by another configuration.
+    pub(crate) fn reload(&self, configuration: impl FnOnce(&Places) -> String) -> Result<()> {
+        self.configure(configuration)?;
+        let socket = self.places.socket.to_string_lossy();
+        self.dwell(&["reload", "--socket", &socket]).map(drop)
+    }
+
+    /// Waits until it lets something through.
+    pub(crate) fn wait_until(&self, mut comes_through: impl FnMut() -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        while !comes_through()? {
+            if begun.elapsed() > PATIENCE {
+                let said = self.part.as_ref().map_or(Ok(String::new()), Part::said)?;
+                let what = format!(
+                    "a connection through the balancer, which says: {}",
+                    said.trim()
+                );
+                return Err(Error::Timeout(what));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
     }
 
     /// Ends it. What it said of weights since a time.
-    pub(super) fn stop(mut self, since: Timestamp) -> Result<Vec<Weighing>> {
+    pub(crate) fn stop(mut self, since: Timestamp) -> Result<Vec<Weighing>> {
         let Some(part) = self.part.take() else {
             return Ok(Vec::new());
         };
@@ -107,7 +117,9 @@ impl<'a> Balancer<'a> {
     /// Takes it out of the kernel. Status 1 is that nothing of it is left there.
     fn detach(&self) -> Result<()> {
         let mut command = self.star.balancer.command(self.exe);
-        command.args(["lb", "detach", "--pin"]).arg(&self.pin);
+        command
+            .args(["lb", "detach", "--pin"])
+            .arg(&self.places.pin);
         let line = command_line(&command);
         let output = command
             .output()
@@ -122,39 +134,21 @@ impl<'a> Balancer<'a> {
         }
     }
 
-    fn dwell(&self, arguments: &[&str]) -> Result<()> {
+    fn dwell(&self, arguments: &[&str]) -> Result<String> {
         let mut command = self.star.balancer.command(self.exe);
-        run(command.arg("lb").args(arguments), "").map(drop)
+        run(command.arg("lb").args(arguments), "")
     }
 
-    fn configure(&self, servers: usize) -> Result<()> {
-        let text = configuration(&self.pin, &self.socket, self.policy, servers);
+    fn configure(&self, configuration: impl FnOnce(&Places) -> String) -> Result<()> {
+        let text = configuration(&self.places);
         fs::write(&self.config, text).map_err(Error::file("write", &self.config))
-    }
-
-    fn wait_for_a_connection(&self) -> Result<()> {
-        let begun = Instant::now();
-        let to = Star::vip().into();
-        let try_once = || TcpStream::connect_timeout(&to, Duration::from_millis(250));
-        while self.star.clients[0].enter(try_once)?.is_err() {
-            if begun.elapsed() > PATIENCE {
-                let said = self.part.as_ref().map_or(Ok(String::new()), Part::said)?;
-                let what = format!(
-                    "a connection through the balancer, which says: {}",
-                    said.trim()
-                );
-                return Err(Error::Timeout(what));
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        Ok(())
     }
 }
 
 impl Drop for Balancer<'_> {
     fn drop(&mut self) {
         self.part = None;
-        let _ = fs::remove_dir_all(&self.pin);
+        let _ = fs::remove_dir_all(&self.places.pin);
     }
 }
 
@@ -176,28 +170,46 @@ fn remove_abandoned() {
     }
 }
 
-fn configuration(pin: &Path, socket: &Path, policy: Policy, servers: usize) -> String {
-    let mut text = format!(
+/// What begins each configuration of the lab.
+pub(crate) fn head(places: &Places) -> String {
+    format!(
         "interface = \"{FRONT}\"\n\
          interval = \"200ms\"\n\
-         pin = {pin:?}\n\n\
+         pin = {:?}\n\n\
          [limits]\nconnections = 20000\nvips = 16\nreals = 64\n\n\
-         [api]\nsocket = {socket:?}\n\n\
-         [[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
+         [api]\nsocket = {:?}\n\n",
+        places.pin, places.socket
+    )
+}
+
+/// The servers, by their own addresses.
+pub(crate) fn backends(
+    servers: impl IntoIterator<Item = usize>,
+    more: impl Fn(usize) -> String,
+) -> String {
+    let mut text = String::new();
+    for server in servers {
+        let _ = write!(
+            text,
+            "\n[[vip.backend]]\nname = \"server{}\"\naddress = \"{}\"\n{}",
+            server + 1,
+            Star::server_address(server),
+            more(server)
+        );
+    }
+    text
+}
+
+/// For connections by TCP to so many servers.
+pub(super) fn configuration(places: &Places, policy: Policy, servers: usize) -> String {
+    let vip = format!(
+        "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"tcp\"\nport = {PORT}\n\
          policy = \"{}\"\nforward = \"l2\"\n\n\
          [vip.health]\nkind = \"tcp\"\ninterval = \"250ms\"\nrise = 2\nfall = 2\n",
         Star::vip().ip(),
         policy.name()
     );
-    for server in 0..servers {
-        let _ = write!(
-            text,
-            "\n[[vip.backend]]\nname = \"server{}\"\naddress = \"{}\"\n",
-            server + 1,
-            Star::server_address(server)
-        );
-    }
-    text
+    head(places) + &vip + &backends(0..servers, |_| String::new())
 }
 
 /// A line of what it says that is of weights.
@@ -269,7 +281,11 @@ mod tests {
 
     #[test]
     fn the_configuration_names_all_servers_and_the_policy() {
-        let text = configuration(Path::new("/pin"), Path::new("/s"), Policy::Latency, 3);
+        let places = Places {
+            pin: "/pin".into(),
+            socket: "/s".into(),
+        };
+        let text = configuration(&places, Policy::Latency, 3);
         assert_eq!(text.matches("[[vip.backend]]").count(), 3);
         assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));
         assert!(text.contains("address = \"10.79.0.23\"") && !text.contains("10.79.0.24"));

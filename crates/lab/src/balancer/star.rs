@@ -67,6 +67,27 @@ impl Star {
         SocketAddrV4::new(VIP, PORT)
     }
 
+    /// Gives each client a network of its own, of which it has every address: see [`Star::client_address`].
+    pub(crate) fn widen(&self) -> Result<()> {
+        for (number, client) in self.clients.iter().enumerate() {
+            let network = format!("10.80.{number}.0/24");
+            client.ip(&format!("route replace local {network} dev lo\n"))?;
+            let way = format!(
+                "route replace {network} via {}\n",
+                address(CLIENT_HOSTS + number as u8)
+            );
+            for server in &self.servers {
+                server.ip(&way)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An address of a client, of a star that was widened.
+    pub(crate) fn client_address(client: usize, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 80, client as u8, host)
+    }
+
     /// A server's own address.
     pub fn server_address(server: usize) -> Ipv4Addr {
         address(SERVER_HOSTS + server as u8)

@@ -196,7 +196,7 @@ async fn serve(
     }
 }
 
-pub(super) fn endpoint(
+pub(crate) fn endpoint(
     socket: std::net::UdpSocket,
     server: Option<ServerConfig>,
 ) -> Result<Endpoint> {
@@ -224,7 +224,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 /// Runs to the end on the calling thread. Tasks left over are dropped.
-pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

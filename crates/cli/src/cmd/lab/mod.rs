@@ -2,6 +2,7 @@
 
 mod lb;
 mod load;
+mod quic;
 mod response;
 mod socket;
 mod spin;
@@ -43,6 +44,7 @@ Examples:
   sudo dwell lab stack bulk                 where the time goes from socket to socket
   sudo dwell lab socket 10m-50ms            what bytes wait in sockets, and what dwell run does about it
   sudo dwell lab lb tail                    tail latencies with and without steering by latency
+  sudo dwell lab quic policies              which balancing keeps 0-RTT
   sudo dwell lab list
   sudo dwell lab down")]
 pub struct Args {
@@ -73,6 +75,7 @@ enum Verb {
     Stack(stack::Stack),
     Socket(socket::Socket),
     Lb(lb::Lb),
+    Quic(quic::Quic),
     /// Be an end of a flow
     #[command(hide = true)]
     SocketEnd {
@@ -161,6 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Verb::Stack(stack) => stack::run(stack),
         Verb::Socket(socket) => socket::run(socket),
         Verb::Lb(lb) => lb::run(lb),
+        Verb::Quic(quic) => quic::run(quic),
         Verb::SocketEnd { config } => {
             run_end(config)?;
             Ok(Exit::Done)

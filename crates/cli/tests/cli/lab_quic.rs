@@ -1,0 +1,91 @@
+//! `dwell lab quic`: QUIC through a balancer.
+
+use serde_json::Value;
+
+use crate::support::{dwell, skipped};
+
+fn objects(arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let run = dwell(&[&["lab", "quic"], arguments, &["--format", "jsonl"]].concat());
+    let lines = run.stdout.lines();
+    let objects = lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{run}")));
+    (run.status, objects.collect())
+}
+
+#[test]
+fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().to_str().unwrap();
+    let few = ["--clients", "20", "--rate", "30", "--time", "6s"];
+    let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..]].concat());
+    let policies: Vec<_> = runs
+        .iter()
+        .map(|run| run["policy"].as_str().unwrap())
+        .collect();
+    assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    let of = |place: usize, key: &str| runs[place][key].as_u64().unwrap();
+    for place in 0..3 {
+        assert_eq!(of(place, "broken"), 0);
+        assert!(of(place, "eligible") > 30, "{runs:?}");
+    }
+    assert_eq!(of(2, "early"), of(2, "eligible"));
+    // one in four, by chance
+    assert!(of(1, "early") * 2 < of(1, "eligible"), "{runs:?}");
+    assert!(folder.path().join("policies.svg").exists());
+}
+
+#[test]
+fn root_connections_survive_moves_by_connection_ids_only() {
+    if skipped() {
+        return;
+    }
+    let (status, runs) = objects(&["moves", "--connections", "10", "--moves", "5"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    assert_eq!(runs[0]["survived"], 50);
+}
+
+#[test]
+fn root_what_is_sent_again_is_not_done_again() {
+    if skipped() {
+        return;
+    }
+    let (status, runs) = objects(&["replay", "--requests", "10", "--times", "5"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    assert_eq!(
+        (&runs[0]["tries"], &runs[0]["repeated"]),
+        (&50.into(), &0.into())
+    );
+}
+
+#[test]
+fn root_nothing_breaks_while_keys_and_servers_change() {
+    if skipped() {
+        return;
+    }
+    let few = ["--lasting", "10", "--returning", "4", "--pause", "4s"];
+    let (status, runs) = objects(&[&["changes"], &few[..]].concat());
+    assert_eq!(status, Some(0), "{runs:?}");
+    let removed = &runs[3];
+    assert_eq!(removed["change"], "server removed");
+    assert!(removed["lasting_requests"].as_u64() > Some(0));
+}
+
+#[test]
+fn root_a_program_of_others_is_told_where_to_go() {
+    if skipped() {
+        return;
+    }
+    let is_told = "test -r \"$DWELL_QUIC_CERTIFICATE\" && test \"$DWELL_QUIC_SERVER\" = 10.79.0.100:443 \
+                   && test \"$DWELL_QUIC_OWN\" = 10.80.0.1,10.80.0.2,10.80.0.3";
+    let run = |script: &str| {
+        dwell(&[
+            "lab", "quic", "client", "--policy", "source", "--", "sh", "-c", script,
+        ])
+        .status
+    };
+    assert_eq!(run(is_told), Some(0));
+    assert_eq!(run("exit 3"), Some(1));
+}

@@ -1,0 +1,310 @@
+//! Servers that come and go, and keys that change, while clients are there.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{Client, Early, Mode, PATIENCE, Request, begin_to_read};
+use super::stage::{FIRST_KEY, Key, Like, Stage, bind, everyone, id};
+use super::{Policy, config, failed};
+use crate::Result;
+use crate::balancer::Star;
+use crate::signals::Signals;
+use crate::workload::quic::block_on;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct ChangeOptions {
+    /// Connections that last from beginning to end.
+    pub lasting: usize,
+    /// Clients that come back, a connection after the other.
+    pub returning: usize,
+    /// Between two changes.
+    pub pause: Duration,
+    /// The `dwell` that balances.
+    pub exe: PathBuf,
+    /// An existing folder for its files.
+    pub folder: PathBuf,
+}
+
+/// What happens, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing yet.
+    Begin,
+    /// The balancer gets a second key; then the servers make connection IDs with it.
+    Rotate,
+    /// The balancer loses the first key.
+    Forget,
+    /// The balancer loses a server.
+    Remove,
+    /// It gets the server again.
+    Add,
+}
+
+impl Change {
+    /// All, in their order.
+    pub const ALL: [Change; 5] = [
+        Change::Begin,
+        Change::Rotate,
+        Change::Forget,
+        Change::Remove,
+        Change::Add,
+    ];
+
+    /// Short.
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::Begin => "begin",
+            Change::Rotate => "key rotated",
+            Change::Forget => "old key gone",
+            Change::Remove => "server removed",
+            Change::Add => "server added",
+        }
+    }
+}
+
+/// What clients saw from a change to the next one.
+#[derive(Debug, Clone, Default)]
+pub struct Changed {
+    /// Requests on connections that last.
+    pub lasting: usize,
+    /// Connections that lasted until then, and broke.
+    pub broken: usize,
+    /// Connections of clients that come back, answered.
+    pub visits: usize,
+    /// Of these, with a ticket.
+    pub eligible: usize,
+    /// Of these, answered as 0-RTT data.
+    pub early: usize,
+    /// Connections of clients that come back, not answered.
+    pub failed: usize,
+    /// Visits to the server that is removed.
+    pub at_removed: usize,
+    /// Why the first connection broke or was not answered.
+    pub why: Option<String>,
+}
+
+impl Changed {
+    fn add(&mut self, other: Changed) {
+        self.lasting += other.lasting;
+        self.broken += other.broken;
+        self.visits += other.visits;
+        self.eligible += other.eligible;
+        self.early += other.early;
+        self.failed += other.failed;
+        self.at_removed += other.at_removed;
+        self.why = self.why.take().or(other.why);
+    }
+}
+
+const SECOND_KEY: Key = Key {
+    rotation: 1,
+    key: *b"the next lab key",
+};
+/// Connections that last must have IDs by the second key before the first one goes. On a path without loss it may be
+/// shorter than it should be elsewhere.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// The server that goes.
+const GOES: usize = 3;
+/// Between requests of a lasting connection, and between visits.
+const THINK: Duration = Duration::from_millis(100);
+
+/// Runs all changes. Gives what clients saw after each.
+///
+/// # Errors
+///
+/// If servers or balancer do not come up or refuse a change, or a signal asked to stop.
+pub fn changes(star: &Star, options: &ChangeOptions) -> Result<Vec<(Change, Changed)>> {
+    let signals = Signals::watch()?;
+    let exe: &Path = &options.exe;
+    let like = Like {
+        tickets: 4,
+        work: Duration::ZERO,
+        seed: 0,
+        heartbeat: HEARTBEAT,
+    };
+    let stage = Stage::start(star, exe, &options.folder, Policy::ZeroRtt, like)?;
+    let mut crowds = Vec::new();
+    for (number, namespace) in star.clients.iter().enumerate() {
+        let of = |all: usize| {
+            (0..all)
+                .filter(|client| client % star.clients.len() == number)
+                .count()
+        };
+        let client = || Client::new(&stage.identity.certificate, Mode::ZeroRtt);
+        let crowd = Crowd {
+            number,
+            lasting: (0..of(options.lasting))
+                .map(|_| client())
+                .collect::<Result<_>>()?,
+            returning: (0..of(options.returning))
+                .map(|_| client())
+                .collect::<Result<_>>()?,
+        };
+        let (orders, ordered) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = namespace.spawn_thread(move || block_on(crowd.run(ordered, tell)));
+        crowds.push((orders, told, thread));
+    }
+    let mut all = Vec::new();
+    for change in Change::ALL {
+        stage.change(change)?;
+        signals.pause(options.pause)?;
+        let mut changed = Changed::default();
+        for (orders, told, _) in &crowds {
+            // One that has failed tells so below.
+            let _ = orders.send(());
+            if let Ok(part) = told.recv() {
+                changed.add(part);
+            }
+        }
+        all.push((change, changed));
+    }
+    for (orders, told, thread) in crowds {
+        drop((orders, told));
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+    }
+    stage.stop()?;
+    Ok(all)
+}
+
+impl Stage<'_> {
+    fn change(&self, change: Change) -> Result<()> {
+        let others: Vec<usize> = everyone()
+            .into_iter()
+            .filter(|server| *server != GOES)
+            .collect();
+        match change {
+            Change::Begin => Ok(()),
+            Change::Rotate => {
+                self.reload(&everyone(), &[FIRST_KEY, SECOND_KEY])?;
+                for server in &self.servers {
+                    server.rotate(config(SECOND_KEY.rotation, SECOND_KEY.key)?);
+                }
+                Ok(())
+            }
+            Change::Forget => self.reload(&everyone(), &[SECOND_KEY]),
+            Change::Remove => self.reload(&others, &[SECOND_KEY]),
+            Change::Add => self.reload(&everyone(), &[SECOND_KEY]),
+        }
+    }
+}
+
+/// The clients of a namespace.
+struct Crowd {
+    number: usize,
+    lasting: Vec<Client>,
+    returning: Vec<Client>,
+}
+
+type Seen = Arc<std::sync::Mutex<Changed>>;
+
+impl Crowd {
+    /// Tells what was seen each time that it is asked, until nobody asks any more.
+    async fn run(
+        self,
+        mut ordered: tokio::sync::mpsc::UnboundedReceiver<()>,
+        tell: std::sync::mpsc::Sender<Changed>,
+    ) -> Result<()> {
+        let seen = Seen::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for (host, client) in (1..).zip(self.lasting) {
+            let address = Star::client_address(self.number, host);
+            tasks.spawn(last(client, address, Arc::clone(&seen), Arc::clone(&stop)));
+        }
+        for (host, client) in (1..=250).rev().zip(self.returning) {
+            let address = Star::client_address(self.number, host);
+            tasks.spawn(come_back(
+                client,
+                address,
+                Arc::clone(&seen),
+                Arc::clone(&stop),
+            ));
+        }
+        while ordered.recv().await.is_some() {
+            let part = std::mem::take(&mut *lock(&seen));
+            let _ = tell.send(part);
+        }
+        stop.store(true, Ordering::Relaxed);
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+        }
+        Ok(())
+    }
+}
+
+fn lock(seen: &Seen) -> std::sync::MutexGuard<'_, Changed> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks on one connection until it breaks, or is to stop.
+async fn last(client: Client, address: Ipv4Addr, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
+    let visit = client
+        .visit(bind(address)?, Stage::vip(), Request::short(0))
+        .await?;
+    while !stop.load(Ordering::Relaxed) {
+        match timeout(PATIENCE, ask(&visit.connection)).await {
+            Ok(Ok(())) => lock(&seen).lasting += 1,
+            other => {
+                let mut seen = lock(&seen);
+                seen.broken += 1;
+                seen.why.get_or_insert(match other {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => "no answer on a connection that lasts".to_owned(),
+                });
+                return Ok(());
+            }
+        }
+        tokio::time::sleep(THINK).await;
+    }
+    client.leave(visit).await;
+    Ok(())
+}
+
+async fn ask(connection: &quinn::Connection) -> Result<()> {
+    let (_, mut answer) = begin_to_read(connection, Request::short(0)).await?;
+    let read = answer.read_to_end(64).await;
+    read.map(drop).map_err(|why| failed(&why))
+}
+
+async fn come_back(
+    client: Client,
+    address: Ipv4Addr,
+    seen: Seen,
+    stop: Arc<AtomicBool>,
+) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let had_ticket = client.has_ticket();
+        match client
+            .visit(bind(address)?, Stage::vip(), Request::short(0))
+            .await
+        {
+            Ok(visit) => {
+                {
+                    let mut seen = lock(&seen);
+                    seen.visits += 1;
+                    seen.eligible += usize::from(had_ticket);
+                    seen.early += usize::from(visit.early == Early::Accepted);
+                    seen.at_removed += usize::from(visit.server == id(GOES));
+                }
+                client.leave(visit).await;
+            }
+            Err(error) => {
+                let mut seen = lock(&seen);
+                seen.failed += 1;
+                seen.why.get_or_insert(error.to_string());
+            }
+        }
+        tokio::time::sleep(THINK).await;
+    }
+    Ok(())
+}

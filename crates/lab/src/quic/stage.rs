@@ -1,0 +1,169 @@
+//! Servers behind a balancer, and clients with many addresses.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::client::{Client, Mode, Request};
+use super::identity::{Certificate, Identity};
+use super::server::{Server, ServerPlan};
+use super::{KEY, PORT, Policy, config};
+use crate::balancer::process::{Balancer, Places, backends, head};
+use crate::balancer::{SERVERS, Star};
+use crate::workload::quic::block_on;
+use crate::{Error, Result};
+
+/// Four servers, and a balancer that has some of them.
+pub(super) struct Stage<'a> {
+    star: &'a Star,
+    policy: Policy,
+    balancer: Balancer<'a>,
+    pub(super) servers: Vec<Server>,
+    pub(super) identity: Arc<Identity>,
+}
+
+/// What servers are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Like {
+    pub(super) tickets: usize,
+    pub(super) work: Duration,
+    pub(super) seed: u64,
+    pub(super) heartbeat: Duration,
+}
+
+/// A configuration of connection IDs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub(super) rotation: u8,
+    pub(super) key: [u8; 16],
+}
+
+/// With which all begins.
+pub(super) const FIRST_KEY: Key = Key {
+    rotation: 0,
+    key: KEY,
+};
+
+impl<'a> Stage<'a> {
+    /// All servers run, and the balancer lets connections through. `exe` is the `dwell` that balances.
+    pub(super) fn start(
+        star: &'a Star,
+        exe: &'a Path,
+        folder: &Path,
+        policy: Policy,
+        like: Like,
+    ) -> Result<Stage<'a>> {
+        star.widen()?;
+        let identity = Arc::new(Identity::new(Certificate::Ecdsa)?);
+        let mut servers = Vec::new();
+        for (number, namespace) in star.servers.iter().enumerate() {
+            let plan = ServerPlan {
+                number: id(number),
+                address: Self::vip(),
+                identity: Arc::clone(&identity),
+                cids: config(FIRST_KEY.rotation, FIRST_KEY.key)?,
+                tickets: like.tickets,
+                work: like.work,
+                seed: like.seed,
+                heartbeat: like.heartbeat,
+            };
+            servers.push(Server::start(namespace, plan)?);
+        }
+        let all = configuration(policy, &[0, 1, 2, 3], &[FIRST_KEY]);
+        let stage = Stage {
+            star,
+            policy,
+            balancer: Balancer::start(star, exe, folder, all)?,
+            servers,
+            identity,
+        };
+        stage.balancer.wait_until(|| stage.comes_through())?;
+        Ok(stage)
+    }
+
+    /// Where clients go.
+    pub(super) fn vip() -> SocketAddr {
+        (*Star::vip().ip(), PORT).into()
+    }
+
+    /// Has the balancer go on with these servers and keys.
+    pub(super) fn reload(&self, servers: &[usize], keys: &[Key]) -> Result<()> {
+        self.balancer
+            .reload(configuration(self.policy, servers, keys))
+    }
+
+    /// Ends the balancer, then the servers.
+    pub(super) fn stop(self) -> Result<()> {
+        self.balancer.stop(Timestamp::now()).map(drop)
+    }
+
+    fn comes_through(&self) -> Result<bool> {
+        let client = Client::new(&self.identity.certificate, Mode::Full)?;
+        self.star.clients[0].enter(|| {
+            let socket = bind(Star::client_address(0, 254))?;
+            block_on(async {
+                let visiting = client.visit(socket, Self::vip(), Request::short(0));
+                let visit = tokio::time::timeout(Duration::from_millis(500), visiting).await;
+                Ok(matches!(visit, Ok(Ok(_))))
+            })
+        })?
+    }
+}
+
+/// A server's number in connection IDs.
+pub(super) fn id(server: usize) -> u16 {
+    server as u16 + 1
+}
+
+/// In the namespace of the calling thread.
+pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
+    UdpSocket::bind((address, 0)).map_err(Error::io(format!("make a socket at {address}")))
+}
+
+fn configuration(
+    policy: Policy,
+    servers: &[usize],
+    keys: &[Key],
+) -> impl FnOnce(&Places) -> String {
+    let is_steered = policy == Policy::ZeroRtt;
+    let hash = match policy {
+        Policy::Source => "hash = \"source\"\n",
+        _ => "",
+    };
+    let mut vip = format!(
+        "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"udp\"\nport = {PORT}\n\
+         policy = \"{}\"\nforward = \"l2\"\n{hash}\n\
+         [vip.health]\nkind = \"icmp\"\ninterval = \"250ms\"\nrise = 2\nfall = 2\n",
+        Star::vip().ip(),
+        match policy {
+            Policy::ZeroRtt => "zero-rtt",
+            Policy::FiveTuple | Policy::Source => "maglev",
+        },
+    );
+    if is_steered {
+        // Round trips of the lab are next to nothing.
+        vip += "\n[vip.zero_rtt]\nrtt = \"1ms\"\n";
+    }
+    for key in keys.iter().filter(|_| is_steered) {
+        let digits = key.key.map(|octet| format!("{octet:02x}")).concat();
+        let _ = write!(
+            vip,
+            "\n[[vip.zero_rtt.layout]]\nrotation = {}\nkey = \"{digits}\"\n",
+            key.rotation
+        );
+    }
+    vip += &backends(servers.iter().copied(), |server| match is_steered {
+        true => format!("server_id = {}\n", id(server)),
+        false => String::new(),
+    });
+    move |places| head(places) + &vip
+}
+
+/// Servers that the balancer has at first, by their places.
+pub(super) fn everyone() -> Vec<usize> {
+    (0..SERVERS).collect()
+}

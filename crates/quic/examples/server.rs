@@ -1,0 +1,104 @@
+//! An HTTP/3 server behind `dwell lb` with `policy = "zero-rtt"`.
+//!
+//!     cargo run -p dwell-quic --example server -- ADDRESS:PORT SERVER-ID KEY-FILE CERTIFICATE-FILE
+//!
+//! The key file has the 16 octets that the balancer has for rotation 0. The certificate, made anew for the name
+//! `localhost`, is written in DER, for the client.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use bytes::{Buf, Bytes};
+use dwell_engine::quic_lb::Config;
+use dwell_quic::{Cids, Limits, Setup, SingleUseSessions, WaitingTimes};
+use h3::server::RequestResolver;
+use http::Response;
+use quinn::{Endpoint, Incoming, TokioRuntime};
+
+type Asked = RequestResolver<h3_quinn::Connection, Bytes>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, server, key, certificate] = &arguments[..] else {
+        bail!("usage: server ADDRESS:PORT SERVER-ID KEY-FILE CERTIFICATE-FILE");
+    };
+    let address: SocketAddr = address.parse().context("the address")?;
+    let key: [u8; 16] = std::fs::read(key)?
+        .try_into()
+        .ok()
+        .context("a key has 16 octets")?;
+
+    let waiting = WaitingTimes::new(1);
+    let asked = waiting.clone();
+    let cids = Cids::new(
+        server.parse().context("the server ID")?,
+        Config::own(0, key)?,
+        Some(dwell_quic::HEARTBEAT),
+        move || asked.wait(),
+    )?;
+    let setup = Setup::new(cids, SingleUseSessions::new(Limits::default()));
+    let (server, endpoint) = setup.configs(tls(&PathBuf::from(certificate))?)?;
+    let socket = UdpSocket::bind(address)?;
+    let endpoint = Endpoint::new(endpoint, Some(server), socket, Arc::new(TokioRuntime))?;
+    eprintln!("listening at {}", endpoint.local_addr()?);
+    while let Some(incoming) = endpoint.accept().await {
+        let waiting = waiting.clone();
+        tokio::spawn(async move {
+            // A client that closes its connection ends it with an error.
+            let _ = serve(incoming, waiting).await;
+        });
+    }
+    Ok(())
+}
+
+fn tls(certificate: &PathBuf) -> Result<rustls::ServerConfig> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    std::fs::write(certificate, made.cert.der())?;
+    let key = made
+        .signing_key
+        .serialize_der()
+        .try_into()
+        .map_err(anyhow::Error::msg)?;
+    let mut tls = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    Ok(tls)
+}
+
+async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
+    let (connection, _) = dwell_quic::accept(incoming).await?;
+    let mut connection = h3::server::builder()
+        .build(h3_quinn::Connection::new(connection))
+        .await?;
+    while let Some(asked) = connection.accept().await? {
+        let waiting = waiting.clone();
+        tokio::spawn(async move {
+            if let Err(error) = answer(asked, &waiting).await {
+                eprintln!("{error:#}");
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn answer(asked: Asked, waiting: &WaitingTimes) -> Result<()> {
+    let _service = waiting.arrived().begin();
+    let (request, mut stream) = asked.resolve_request().await?;
+    // To its end, also where nothing is expected: otherwise the client is told that its request was not wanted.
+    let mut length = 0;
+    while let Some(data) = stream.recv_data().await? {
+        length += data.remaining();
+    }
+    let text = format!(
+        "{} {}, {length} bytes\n",
+        request.method(),
+        request.uri().path()
+    );
+    stream.send_response(Response::new(())).await?;
+    stream.send_data(text.into()).await?;
+    Ok(stream.finish().await?)
+}
