@@ -1,6 +1,7 @@
 //! An HTTP/3 client that comes back, each time on a new connection.
 //!
 //!     cargo run -p dwell-quic --example client -- ADDRESS:PORT CERTIFICATE-FILE [TIMES]
+#![allow(clippy::print_stdout)]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

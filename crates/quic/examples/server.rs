@@ -4,6 +4,7 @@
 //!
 //! The key file has the 16 octets that the balancer has for rotation 0. The certificate, made anew for the name
 //! `localhost`, is written in DER, for the client.
+#![allow(clippy::print_stdout)]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;

@@ -1,7 +1,12 @@
 //! Frames to a VIP, and of others.
 
+use dwell_engine::quic_lb::{Config, Load, Stamp};
+
 use super::{endpoints, framed, query};
 use crate::frame::{self, Link};
+
+/// Of connection IDs.
+pub const QUIC_KEY: [u8; 16] = *b"a key to be hit.";
 
 /// A connection, datagrams, pings and an ICMP error, for each way of sending them on.
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -27,6 +32,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             ethernet(icmp, v6, &unreachable),
             framed(Link::Tagged, 6, v6, &tcp(2)).data,
         ]);
+        frames.extend(quic().iter().map(|l4| ethernet(17, v6, l4)));
         frames
     };
     let input = |choices: u8, v6: bool| {
@@ -50,4 +56,36 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
     .map(|(name, choices, v6)| (name, input(choices, v6)))
     .to_vec()
+}
+
+/// Short and long headers with servers' connection IDs of three layouts, and with none.
+fn quic() -> Vec<Vec<u8>> {
+    let own = Config::own(0, QUIC_KEY).expect("a layout");
+    let stamp = |second: u64, wait| Stamp {
+        freshness: second << 16,
+        load: Load::from_code(wait),
+    };
+    let other = |layout: Config| {
+        let server = [vec![0; usize::from(layout.server_id_bytes()) - 1], vec![2]].concat();
+        let nonce = vec![7; layout.nonce_bytes().into()];
+        let cid = layout.encode(&server, &nonce).expect("as configured");
+        cid.to_vec()
+    };
+    let cids = [
+        own.encode_stamped(1, stamp(1, 30_000)).to_vec(),
+        own.encode_stamped(2, stamp(2, 5)).to_vec(),
+        own.encode_stamped(9, stamp(3, 5)).to_vec(),
+        other(Config::new(1, 3, 4, None).expect("a layout")),
+        other(Config::new(2, 9, 10, Some(QUIC_KEY)).expect("a layout")),
+        vec![0xff; 8],
+    ];
+    let short = |cid: &Vec<u8>| [&[0x40][..], cid, &[9; 20]].concat();
+    let long = |cid: &Vec<u8>| [&[0xc0, 0, 0, 0, 1, cid.len() as u8][..], cid, &[9; 20]].concat();
+    let payloads = cids.iter().flat_map(|cid| [short(cid), long(cid)]);
+    let datagram = |payload: Vec<u8>| {
+        let length = (payload.len() as u16 + 8).to_be_bytes();
+        let ports = [40_000u16.to_be_bytes(), 443u16.to_be_bytes()].concat();
+        [&ports[..], &length, &[0, 0], &payload].concat()
+    };
+    payloads.map(datagram).collect()
 }

@@ -10,6 +10,8 @@ use dwell_engine::{
     measure::Endpoint,
 };
 
+pub(crate) use balancer::QUIC_KEY;
+
 use crate::{
     frame::{self, Frame, Link},
     targets::clock_session,

@@ -4,13 +4,19 @@ use std::{collections::BTreeSet, net::Ipv4Addr, net::Ipv6Addr, time::Duration};
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Proto, Real, Verdict, Vip, VipKey, Why, config,
+        Balancer, Decision, Forward, NextHop, Proto, Real, ServerId, Verdict, Vip, VipKey, Why,
+        ZeroServer, ZeroVip, config,
     },
     measure::Method,
+    quic_lb::Config,
     response::{Key, Watch},
+    steer::zero_rtt::{HeavyConfig, OverloadConfig},
 };
 
-use crate::{bytes::Bytes, seeds::endpoints};
+use crate::{
+    bytes::Bytes,
+    seeds::{QUIC_KEY, endpoints},
+};
 
 const INGRESS: u32 = 1;
 const OUT: u32 = 2;
@@ -87,8 +93,46 @@ fn balancer_of(choices: u8) -> Balancer {
             };
             balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         }
+        let key = VipKey {
+            address: vip.address,
+            proto: Proto::Udp,
+            port: Some(443),
+        };
+        let slot = 1 + u16::from(v6);
+        let vip = Vip {
+            number: 4 + u32::from(slot),
+            zero_slot: Some(slot),
+            ..Vip::default()
+        };
+        balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
+        balancer.set_zero(&key, slot, &zero_vip());
     }
     balancer
+}
+
+/// Connection IDs in three layouts; where a short header leads to nobody it goes as any UDP.
+fn zero_vip() -> ZeroVip {
+    let layouts = [
+        Config::own(0, QUIC_KEY),
+        Config::new(1, 3, 4, None),
+        Config::new(2, 9, 10, Some(QUIC_KEY)),
+    ];
+    ZeroVip {
+        layouts: layouts.map(|layout| layout.expect("a layout")).to_vec(),
+        servers: (1..=2)
+            .map(|real| ZeroServer {
+                real,
+                id: ServerId(real.into()),
+                is_out: false,
+            })
+            .collect(),
+        heavy: HeavyConfig::default(),
+        overload: OverloadConfig::default(),
+        window: Duration::from_secs(60),
+        attempt: Duration::from_secs(1),
+        is_any_heavy: true,
+        is_unroutable_hashed: false,
+    }
 }
 
 fn check(frame: &[u8], decision: &Decision, out: &[u8]) {

@@ -1,5 +1,7 @@
 //! Real clients and servers, and what lies on the way between them.
 
+#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+
 mod cids;
 mod client;
 mod relay;

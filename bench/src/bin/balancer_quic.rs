@@ -1,0 +1,255 @@
+//! Nanoseconds a packet of QUIC in the kernel's balancer, above an empty program in the same run.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use std::{
+    net::IpAddr,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, bail};
+use dwell_bench::{
+    figures::{least, median},
+    kernel_objects, pin,
+    stop::Stop,
+};
+use dwell_engine::{
+    balance::{Forward, NextHop, Proto, Real, ServerId, Vip, VipKey, Why, ZeroServer, ZeroVip},
+    quic_lb::{Config, Load, Stamp},
+    steer::zero_rtt::{HeavyConfig, OverloadConfig},
+};
+use dwell_probes::balancer::{Plane, PlaneOptions};
+use etherparse::PacketBuilder;
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
+
+static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
+
+const ROUNDS: usize = 15;
+const PACKETS: u32 = 50_000;
+/// The loopback device, at which BPF_PROG_TEST_RUN has packets come in.
+const LOOPBACK: u32 = 1;
+const SERVERS: u32 = 64;
+const KEY: [u8; 16] = *b"a key to measure";
+
+fn main() -> ExitCode {
+    Stop::heeded_by(run)
+}
+
+struct Row {
+    name: &'static str,
+    flows: u32,
+    packet: Vec<u8>,
+    why: Why,
+}
+
+fn run(stop: &Stop) -> Result<()> {
+    pin()?;
+    println!(
+        "\
+What a packet of QUIC costs the balancer (BPF_PROG_TEST_RUN, layer 2, {SERVERS} servers), in ns above an
+empty program. {ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences."
+    );
+    println!(
+        "\n{:<52}{:>9}{:>8}{:>8}",
+        "packet", "clients", "least", "median"
+    );
+    for row in rows()? {
+        stop.check()?;
+        let above = measure(&row)?;
+        println!(
+            "{:<52}{:>9}{:>8.0}{:>8.0}",
+            row.name,
+            row.flows,
+            least(&above),
+            median(&above)
+        );
+    }
+    Ok(())
+}
+
+fn rows() -> Result<Vec<Row>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let own = Config::own(0, KEY)?;
+    let stamp = Stamp {
+        freshness: now.as_secs() << 16,
+        load: Load::from_wait(Duration::from_millis(3)),
+    };
+    let cid = own.encode_stamped(7, stamp).to_vec();
+    let forged = [&[16][..], &[0x5a; 16]].concat();
+    let row = |name, flows, payload: Vec<u8>, why| Row {
+        name,
+        flows,
+        packet: packet(&payload),
+        why,
+    };
+    Ok(vec![
+        row("short, its server's, cached", 1, short(&cid), Why::Cid),
+        row("the same, of many clients", 10_000, short(&cid), Why::Cid),
+        row("long, its server's, cached", 1, long(&cid), Why::Cid),
+        row(
+            "short, opened, nobody's: dropped",
+            1,
+            short(&forged),
+            Why::Unroutable,
+        ),
+        row(
+            "short, of no layout: dropped",
+            1,
+            short(&[0xff; 17]),
+            Why::Unroutable,
+        ),
+        row(
+            "long, not routable, known",
+            10_000,
+            long(&[1; 8]),
+            Why::Connection,
+        ),
+        row("long, not routable, new", 500_000, long(&[1; 8]), Why::New),
+    ])
+}
+
+fn short(cid: &[u8]) -> Vec<u8> {
+    [&[0x41][..], cid, &[7; 100]].concat()
+}
+
+fn long(cid: &[u8]) -> Vec<u8> {
+    [&[0xc3, 0, 0, 0, 1, cid.len() as u8][..], cid, &[7; 1200]].concat()
+}
+
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4([10, 0, 0, 1], [198, 51, 100, 1], 64)
+        .udp(12_345, 443)
+        .write(&mut bytes, payload)
+        .expect("a vector takes all");
+    bytes
+}
+
+fn measure(row: &Row) -> Result<Vec<f64>> {
+    let mut plane = plane()?;
+    let driver = ObjectBuilder::default()
+        .open_memory(DRIVER)
+        .and_then(OpenObject::load)
+        .context("cannot load the benchmark's driver")?;
+    let loaded = kernel_objects::program("balance_xdp")?;
+    let balancer = kernel_objects::number_of(&loaded);
+    let nothing = kernel_objects::number_of(&named(&driver, "nothing")?);
+    let mut count = 0;
+    if row.why != Why::New {
+        count = drive(&driver, row, balancer, row.flows.max(PACKETS), count)?.1;
+    }
+    let mut above = Vec::new();
+    for _ in 0..ROUNDS {
+        let (empty, _) = drive(&driver, row, nothing, PACKETS, count)?;
+        let (taken, next) = drive(&driver, row, balancer, PACKETS, count)?;
+        count = next;
+        above.push(taken - empty);
+    }
+    let counters = plane.counters()?;
+    let wanted = match row.why {
+        // a few find no place in their buckets
+        Why::New => row.flows - row.flows / 500,
+        _ => PACKETS * (ROUNDS as u32 - 1),
+    };
+    if counters.get(row.why) < u64::from(wanted) {
+        bail!(
+            "packets were not what '{}' says: {counters:?}",
+            row.why.name()
+        );
+    }
+    Ok(above)
+}
+
+fn plane() -> Result<Plane> {
+    let mut plane = Plane::load(&PlaneOptions {
+        max_reals: 1024,
+        idle_timeout: Duration::from_secs(3600),
+        ..PlaneOptions::default()
+    })?;
+    for number in 1..=SERVERS {
+        let real = Real {
+            address: IpAddr::from([10, 99, 0, number as u8]),
+            next_hop: Some(NextHop {
+                interface: LOOPBACK,
+                destination: [2; 6],
+                source: [4; 6],
+                mtu: 1500,
+            }),
+            forward: Forward::L2,
+            gue_port: 6080,
+            down: false,
+        };
+        plane.set_real(number, &real)?;
+    }
+    let key = VipKey {
+        address: "198.51.100.1".parse()?,
+        proto: Proto::Udp,
+        port: Some(443),
+    };
+    let zero = ZeroVip {
+        layouts: vec![Config::own(0, KEY)?],
+        servers: (1..=SERVERS)
+            .map(|real| ZeroServer {
+                real,
+                id: ServerId(real.into()),
+                is_out: false,
+            })
+            .collect(),
+        heavy: HeavyConfig::default(),
+        overload: OverloadConfig::default(),
+        window: Duration::from_secs(3600),
+        attempt: Duration::from_secs(600),
+        is_any_heavy: false,
+        is_unroutable_hashed: false,
+    };
+    plane.set_zero(&key, 1, &zero)?;
+    let vip = Vip {
+        number: 1,
+        zero_slot: Some(1),
+        ..Vip::default()
+    };
+    plane.set_vip(&key, &vip)?;
+    let table: Vec<u32> = (0..65_537).map(|at| 1 + at % SERVERS).collect();
+    plane.set_table(1, &table)?;
+    Ok(plane)
+}
+
+fn named<'a>(driver: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'a>> {
+    driver
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .with_context(|| format!("the driver has no program {name}"))
+}
+
+/// Mean nanoseconds a packet, and how many clients' there were by then.
+fn drive(
+    driver: &Object,
+    row: &Row,
+    target: [u8; 4],
+    packets: u32,
+    count: u64,
+) -> Result<(f64, u64)> {
+    let map = |name: &str| {
+        driver
+            .maps()
+            .find(|map| map.name() == name)
+            .with_context(|| format!("the driver has no map {name}"))
+    };
+    map("target")?.update(&[0; 4], &target, MapFlags::ANY)?;
+    // as struct state of forward.bpf.c
+    let mut state = [0u8; 24];
+    state[..4].copy_from_slice(&row.flows.to_ne_bytes());
+    state[12..16].copy_from_slice(&7919u32.to_ne_bytes());
+    state[16..].copy_from_slice(&count.to_ne_bytes());
+    map(".data.state")?.update(&[0; 4], &state, MapFlags::ANY)?;
+    let ran = named(driver, "drive")?.test_run(ProgramInput {
+        data_in: Some(&row.packet),
+        repeat: packets,
+        ..Default::default()
+    })?;
+    if ran.return_value == 0 {
+        bail!("the driver did not reach the program under test");
+    }
+    Ok((ran.duration.as_nanos() as f64, count + u64::from(packets)))
+}
