@@ -256,7 +256,7 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
 						       struct dwell_packet *packet, int asks)
 {
 	__u32 why = dwell_balance_choose(table->embedder, packet),
-	      mask = table->config->bucket_mask;
+	      mask = table->config->bucket_mask, own = packet->real;
 	struct dwell_found found;
 
 	if (!packet->real)
@@ -270,8 +270,11 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
 		return DWELL_CHOICE_ALONE(why);
 	found = dwell_flow_admit(table, packet, dwell_bucket_first(packet->hash, mask),
 				 dwell_bucket_second(packet->hash, mask));
-	if (!found.head)
+	if (!found.head) {
+		/* the rest of its flight must come there too */
+		packet->real = own;
 		return DWELL_CHOICE_ALONE(DWELL_WHY_FULL);
+	}
 	dwell_balance_opened(table->embedder, packet);
 	dwell_seat_mark((struct dwell_seat *)found.head, packet);
 	return packet->measured ? DWELL_CHOICE(why, found.place) : DWELL_CHOICE_ALONE(why);

@@ -47,12 +47,16 @@ static __always_inline __u64 dwell_less(__u64 a, __u64 b)
 	return difference >> 63;
 }
 
-/* The load code of a server that can be given something, 0 if nothing is known. */
+/* The load code of a server that can be given something, 0 if nothing is known. What
+ * is of a moment to come was said before the clock was set back, or is read while
+ * another CPU writes it: that is not old.
+ */
 static __always_inline __u32 dwell_load_code(const struct dwell_server_load *load, __u32 now_s,
 					     const struct dwell_overload_config *config)
 {
-	__u64 is_stale =
-		dwell_less(config->stale_s, now_s - load->seen_s) & dwell_less(0, config->stale_s);
+	__u32 age_s = now_s - load->seen_s;
+	__u64 is_stale = dwell_less(config->stale_s, age_s) & dwell_less(0, config->stale_s) &
+			 ~(age_s >> 31);
 
 	return load->stamp & 0xffff & (((load->flags & DWELL_SERVER_OUT) | is_stale) - 1);
 }

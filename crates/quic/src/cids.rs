@@ -27,8 +27,8 @@ struct Shared {
     configs: RwLock<Vec<Config>>,
 }
 
-/// Often enough for a balancer that takes what is older than a minute for unknown, and longer than quinn lets a
-/// connection be silent (30 s): see [`Cids::new`].
+/// Longer than quinn lets a connection be silent (30 s): see [`Cids::new`]. As quinn renews IDs at every second
+/// heartbeat, a balancer hears of a connection's server each 80 s at least.
 pub const HEARTBEAT: Duration = Duration::from_secs(40);
 
 type Wait = dyn Fn() -> Option<Duration> + Send + Sync;

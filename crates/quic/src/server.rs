@@ -57,7 +57,7 @@ impl Setup {
     }
 }
 
-/// Of one server: who takes it cannot reset connections of others.
+/// Of one server, from the secret of all.
 fn reset_key(secret: &[u8; 32], server: u16) -> hmac::Key {
     let all = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let mut context = hmac::Context::with_key(&all);

@@ -40,7 +40,9 @@ impl Balancer {
             .collect();
         self.neighbours.set(addresses);
         let mut runs = self.runs(&wanted, &planned, earlier)?;
+        let told = self.zero_told();
         if let Err(error) = self.give(&planned, &mut runs) {
+            self.undo_zero(told);
             self.undo(&planned);
             return Err(error);
         }

@@ -104,10 +104,30 @@ impl Balancer {
         };
         let told = (*slot, wanted);
         if self.zero.told.get(&key) != Some(&told) {
+            // Also of what fails halfway it must be known that it was begun.
+            self.zero.told.insert(key, told.clone());
             self.plane.set_zero(&to_plane(&key), *slot, &told.1)?;
-            self.zero.told.insert(key, told);
         }
         Ok(())
+    }
+
+    /// What has been told, for [`Balancer::undo_zero`].
+    pub(super) fn zero_told(&self) -> BTreeMap<VipKey, (u16, ZeroVip)> {
+        self.zero.told.clone()
+    }
+
+    /// As it was before a plan that failed.
+    pub(super) fn undo_zero(&mut self, before: BTreeMap<VipKey, (u16, ZeroVip)>) {
+        // The kernel has just refused something: what it refuses now cannot be helped.
+        for (key, (slot, _)) in &self.zero.told {
+            if before.get(key).map(|(slot, _)| slot) != Some(slot) {
+                let _ = self.plane.remove_zero(*slot);
+            }
+        }
+        for (key, (slot, vip)) in &before {
+            let _ = self.plane.set_zero(&to_plane(key), *slot, vip);
+        }
+        self.zero.told = before;
     }
 
     /// Tells the kernel who gets new connections, where that has changed.
@@ -188,7 +208,7 @@ fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
         Some(ZeroServer {
             real: run.real,
             id: ServerId(run.backend.server_id?.into()),
-            is_out: !run.is_usable(),
+            is_out: !run.is_usable() || run.share.weight <= 0.0,
         })
     });
     let mut servers: Vec<ZeroServer> = serving.collect();

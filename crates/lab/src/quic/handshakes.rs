@@ -269,10 +269,6 @@ mod tests {
                 Mode::Full | Mode::Resumed => 2 * rtt,
             };
             assert!(run.first_byte[0] >= least, "{run:?}");
-            if run.mode == Mode::ZeroRtt {
-                // Not all of them by accident on a busy machine.
-                assert!(run.first_byte[0] < 2 * rtt, "{run:?}");
-            }
         }
     }
 }

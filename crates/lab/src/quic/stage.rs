@@ -137,7 +137,7 @@ fn configuration(
     let mut vip = format!(
         "[[vip]]\nname = \"lab\"\naddress = \"{}\"\nprotocol = \"udp\"\nport = {PORT}\n\
          policy = \"{}\"\nforward = \"l2\"\n{hash}\n\
-         [vip.health]\nkind = \"icmp\"\ninterval = \"250ms\"\nrise = 2\nfall = 2\n",
+         [vip.health]\nkind = \"icmp\"\ninterval = \"2s\"\nrise = 2\nfall = 5\n",
         Star::vip().ip(),
         match policy {
             Policy::ZeroRtt => "zero-rtt",
@@ -146,7 +146,7 @@ fn configuration(
     );
     if is_steered {
         // Round trips of the lab are next to nothing.
-        vip += "\n[vip.zero_rtt]\nrtt = \"1ms\"\n";
+        vip += "\n[vip.zero_rtt]\nrtt = \"20ms\"\n";
     }
     for key in keys.iter().filter(|_| is_steered) {
         let digits = key.key.map(|octet| format!("{octet:02x}")).concat();

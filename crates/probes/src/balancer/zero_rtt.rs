@@ -6,6 +6,7 @@ use dwell_engine::{
     steer::zero_rtt::{Heavy, heavy_of},
 };
 use libbpf_rs::MapCore;
+use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
 use zeroize::Zeroize;
@@ -229,9 +230,11 @@ impl Plane {
     }
 }
 
-/// Unix time less CLOCK_MONOTONIC.
+/// Unix time less CLOCK_MONOTONIC, to the nearest second: whole seconds of both would differ by one more or less,
+/// by when they are read.
 fn unix_offset_s() -> u32 {
-    let seconds = |clock| clock_gettime(clock).map_or(0, |time| time.tv_sec());
-    let offset = seconds(ClockId::CLOCK_REALTIME) - seconds(ClockId::CLOCK_MONOTONIC);
-    offset.try_into().unwrap_or(0)
+    let time = |clock| clock_gettime(clock).map_or(0, |time| time.num_nanoseconds());
+    let offset_ns = time(ClockId::CLOCK_REALTIME) - time(ClockId::CLOCK_MONOTONIC);
+    let offset_s = (offset_ns + 500_000_000).div_euclid(1_000_000_000);
+    offset_s.try_into().unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use dwell_sim::{Estimate, Policy, Scenario, TraceConfig, study::Summary};
 
-use super::{Format, OutputArgs, Part, Session, text};
+use super::{OutputArgs, Part, Session, text};
 use crate::exit::{Exit, Failure};
 
 /// Print the tables of the TrafficGrinder paper, and how far its results are met
@@ -75,9 +75,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         title: choice.to_owned(),
         summaries,
     }));
-    if args.output.format == Format::Jsonl {
-        text.clear();
-    }
     args.output.write(&text, &parts, session.is_stopped())
 }
 
@@ -264,15 +261,17 @@ type Goal = (&'static str, Option<f64>, f64, bool);
 fn met(goals: &[Goal]) -> String {
     let rows = goals.iter().map(|(name, value, goal, is_least)| {
         let sign = if *is_least { "at least" } else { "at most" };
-        let is_met = value.is_some_and(|value| match is_least {
-            true => value >= *goal,
-            false => value <= *goal,
-        });
+        let verdict = match (value, is_least) {
+            (None, _) => "not run",
+            (Some(value), true) if value >= goal => "met",
+            (Some(value), false) if value <= goal => "met",
+            _ => "missed",
+        };
         vec![
             (*name).to_owned(),
             value.map_or("-".to_owned(), |value| format!("{value:.4}")),
             format!("{sign} {goal}"),
-            if is_met { "met" } else { "missed" }.to_owned(),
+            verdict.to_owned(),
         ]
     });
     text::table(&["zero-rtt", "is", "goal", ""], &rows.collect::<Vec<_>>())
