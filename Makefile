@@ -70,12 +70,18 @@ bench: build ## what dwell costs, as ratios from one run
 	$(SUDO) target/release/clock
 	$(SUDO) target/release/socket
 	$(SUDO) target/release/balancer
+	$(SUDO) target/release/balancer_quic
 	$(SUDO) target/release/control
 	$(SUDO) target/release/dwell lab socket --time 6s
 	$(SUDO) target/release/dwell lab socket video
 	$(SUDO) target/release/dwell lab lb --runs 3
+	$(SUDO) target/release/dwell lab lb open
 	$(SUDO) target/release/dwell lab quic handshakes
 	$(SUDO) target/release/dwell lab quic policies
+	$(SUDO) target/release/dwell lab quic moves
+	$(SUDO) target/release/dwell lab quic replay
+	$(SUDO) target/release/dwell lab quic changes
+	target/release/dwell sim paper --runs 10
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	cargo fmt --all --check

@@ -32,6 +32,9 @@ pub(super) struct ClientPlan {
     pub(super) begin: Instant,
     /// For so long.
     pub(super) time: Duration,
+    /// The other ends of its connections are files of this process too: of more than may be in one table. A copy
+    /// keeps open what others close, so that nothing else may go on in this process.
+    pub(super) has_own_files: bool,
     pub(super) seed: u64,
     pub(super) number: u64,
 }
@@ -80,8 +83,9 @@ const TIMER: u64 = 0;
 pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
     become_realtime();
     let failed = |what: &str| Error::os(format!("{what} for a client"));
-    // the other ends of its connections are files of this process too: of more than may be in one table
-    unshare(CloneFlags::CLONE_FILES).map_err(failed("make a table of files"))?;
+    if plan.has_own_files {
+        unshare(CloneFlags::CLONE_FILES).map_err(failed("make a table of files"))?;
+    }
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
     let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
         .map_err(failed("make a timer"))?;

@@ -142,9 +142,11 @@ fn allow_connections() -> Result<()> {
 ///
 /// If the balancer does not come up or ends badly, or a signal asked to stop.
 pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
-    let signals = Signals::watch()?;
-    allow_connections()?;
     let Options { scenario, seed, .. } = *options;
+    let signals = Signals::watch()?;
+    if scenario == Scenario::Open {
+        allow_connections()?;
+    }
     let begins = Arc::new(OnceLock::new());
     let servers: Vec<Server> = star
         .servers
@@ -182,6 +184,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
                 rate: rate / f64::from(requests) / CLIENTS as f64,
                 requests,
                 think: scenario.think(),
+                has_own_files: scenario == Scenario::Open,
                 begin,
                 time: options.time,
                 seed,

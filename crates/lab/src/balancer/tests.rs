@@ -25,6 +25,7 @@ fn client(rate: f64, begin: Instant) -> ClientPlan {
         rate,
         requests: 4,
         think: None,
+        has_own_files: false,
         begin,
         time: Duration::from_secs(2),
         seed: 1,
