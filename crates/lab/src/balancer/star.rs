@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 
+use crate::emulator::QueueConfig;
 use crate::error::{find_program, run};
-use crate::{Error, Namespace, Result};
+use crate::{EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, Result};
 
 /// How many clients there are, and servers.
 pub const CLIENTS: usize = 2;
@@ -86,6 +88,32 @@ impl Star {
     /// An address of a client, of a star that was widened.
     pub(crate) fn client_address(client: usize, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 80, client as u8, host)
+    }
+
+    /// Has each UDP packet of clients wait as it leaves: a round trip, all of it on the way there. Until the handle is
+    /// dropped; none is needed for zero.
+    pub(crate) fn delay(&self, rtt: Duration) -> Result<Option<EmulatorHandle>> {
+        if rtt.is_zero() {
+            return Ok(None);
+        }
+        let mut config = EmulatorConfig::default();
+        for (queue, client) in (0..).zip(&self.clients) {
+            let rules = format!(
+                "*mangle\n-A OUTPUT -p udp -j NFQUEUE --queue-num {queue} --queue-bypass\nCOMMIT\n"
+            );
+            let mut restore = client.command("iptables-legacy-restore");
+            run(restore.args(["--wait", "10"]), &rules)?;
+            config.queues.push(QueueConfig {
+                name: format!("client{queue}"),
+                namespace: Some(client.name().to_owned()),
+                queue,
+                link: LinkSpec {
+                    delay_ns: Nanos::from(rtt),
+                    ..LinkSpec::default()
+                },
+            });
+        }
+        EmulatorHandle::spawn_thread(config).map(Some)
     }
 
     /// A server's own address.

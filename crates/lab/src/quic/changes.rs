@@ -124,10 +124,8 @@ pub fn changes(star: &Star, options: &ChangeOptions) -> Result<Vec<(Change, Chan
     let signals = Signals::watch()?;
     let exe: &Path = &options.exe;
     let like = Like {
-        tickets: 4,
-        work: Duration::ZERO,
-        seed: 0,
         heartbeat: HEARTBEAT,
+        ..Like::default()
     };
     let stage = Stage::start(star, exe, &options.folder, Policy::ZeroRtt, like)?;
     let mut crowds = Vec::new();

@@ -9,8 +9,6 @@ use rand::rngs::Xoshiro256PlusPlus;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use dwell_quic::HEARTBEAT;
-
 use super::client::{Client, Mode, PATIENCE, Request, Visit, begin_to_read};
 use super::server::PIECE;
 use super::stage::{Like, Stage, bind};
@@ -67,9 +65,8 @@ pub fn moves(star: &Star, policy: Policy, options: &MoveOptions) -> Result<Moved
     let exe: &Path = &options.exe;
     let like = Like {
         tickets: 1,
-        work: Duration::ZERO,
         seed: options.seed,
-        heartbeat: HEARTBEAT,
+        ..Like::default()
     };
     let stage = Stage::start(star, exe, &options.folder, policy, like)?;
     let certificate = &stage.identity.certificate;

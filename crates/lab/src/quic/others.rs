@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dwell_quic::HEARTBEAT;
-
 use super::Policy;
 use super::identity::NAME;
 use super::stage::{Like, Stage};
@@ -48,13 +46,7 @@ pub struct Other {
 pub fn other(star: &Star, options: &OtherOptions) -> Result<Other> {
     let signals = Signals::watch()?;
     let exe: &Path = &options.exe;
-    let like = Like {
-        tickets: 4,
-        work: Duration::ZERO,
-        seed: 0,
-        heartbeat: HEARTBEAT,
-    };
-    let stage = Stage::start(star, exe, &options.folder, options.policy, like)?;
+    let stage = Stage::start(star, exe, &options.folder, options.policy, Like::default())?;
     let certificate = options.folder.join("certificate.pem");
     fs::write(&certificate, stage.identity.pem()).map_err(Error::file("write", &certificate))?;
     let Some((program, arguments)) = options.command.split_first() else {

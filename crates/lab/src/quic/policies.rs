@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 use rand::rngs::Xoshiro256PlusPlus;
 use tokio::task::JoinSet;
 
-use dwell_quic::HEARTBEAT;
-
 use super::client::{Client, Early, Mode, Request};
 use super::stage::{Like, Stage, bind, id};
 use super::{Policy, quantile};
@@ -33,6 +31,8 @@ pub struct PolicyOptions {
     pub work: Duration,
     /// Of each answer.
     pub bytes: u64,
+    /// The round trip that is emulated, which the balancer is told; zero: none is.
+    pub rtt: Duration,
     /// Tickets a connection.
     pub tickets: usize,
     /// Of all that is random.
@@ -110,8 +110,10 @@ pub fn policies(star: &Star, policy: Policy, options: &PolicyOptions) -> Result<
         tickets: options.tickets,
         work: options.work,
         seed: options.seed,
-        heartbeat: HEARTBEAT,
+        rtt: options.rtt.max(Like::default().rtt),
+        ..Like::default()
     };
+    let _delay = star.delay(options.rtt)?;
     let stage = Stage::start(star, exe, &options.folder, policy, like)?;
     let before = cpu(&stage)?;
     let begin = Instant::now();

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dwell_quic::HEARTBEAT;
-
 use super::Policy;
 use super::client::{Client, Early, Mode, PATIENCE, Request};
 use super::stage::{Like, Stage, bind};
@@ -52,9 +50,7 @@ pub fn replay(star: &Star, options: &ReplayOptions) -> Result<Replayed> {
     let exe: &Path = &options.exe;
     let like = Like {
         tickets: 2,
-        work: Duration::ZERO,
-        seed: 0,
-        heartbeat: HEARTBEAT,
+        ..Like::default()
     };
     let stage = Stage::start(star, exe, &options.folder, Policy::ZeroRtt, like)?;
     let client = Client::new(&stage.identity.certificate, Mode::ZeroRtt)?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_quic::HEARTBEAT;
 use jiff::Timestamp;
 
 use super::client::{Client, Mode, Request};
@@ -21,6 +22,7 @@ use crate::{Error, Result};
 pub(super) struct Stage<'a> {
     star: &'a Star,
     policy: Policy,
+    rtt: Duration,
     balancer: Balancer<'a>,
     pub(super) servers: Vec<Server>,
     pub(super) identity: Arc<Identity>,
@@ -33,6 +35,20 @@ pub(super) struct Like {
     pub(super) work: Duration,
     pub(super) seed: u64,
     pub(super) heartbeat: Duration,
+    /// What the balancer is told of round trips. Most in the lab are next to nothing, and so would be its margin.
+    pub(super) rtt: Duration,
+}
+
+impl Default for Like {
+    fn default() -> Like {
+        Like {
+            tickets: 4,
+            work: Duration::ZERO,
+            seed: 0,
+            heartbeat: HEARTBEAT,
+            rtt: Duration::from_millis(20),
+        }
+    }
 }
 
 /// A configuration of connection IDs.
@@ -73,10 +89,12 @@ impl<'a> Stage<'a> {
             };
             servers.push(Server::start(namespace, plan)?);
         }
-        let all = configuration(policy, &[0, 1, 2, 3], &[FIRST_KEY]);
+        let everyone = everyone();
+        let all = configuration(policy, like.rtt, &everyone, &[FIRST_KEY]);
         let stage = Stage {
             star,
             policy,
+            rtt: like.rtt,
             balancer: Balancer::start(star, exe, folder, all)?,
             servers,
             identity,
@@ -93,7 +111,7 @@ impl<'a> Stage<'a> {
     /// Has the balancer go on with these servers and keys.
     pub(super) fn reload(&self, servers: &[usize], keys: &[Key]) -> Result<()> {
         self.balancer
-            .reload(configuration(self.policy, servers, keys))
+            .reload(configuration(self.policy, self.rtt, servers, keys))
     }
 
     /// Ends the balancer, then the servers.
@@ -126,6 +144,7 @@ pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
 
 fn configuration(
     policy: Policy,
+    rtt: Duration,
     servers: &[usize],
     keys: &[Key],
 ) -> impl FnOnce(&Places) -> String {
@@ -145,8 +164,7 @@ fn configuration(
         },
     );
     if is_steered {
-        // Round trips of the lab are next to nothing.
-        vip += "\n[vip.zero_rtt]\nrtt = \"20ms\"\n";
+        let _ = write!(vip, "\n[vip.zero_rtt]\nrtt = \"{}us\"\n", rtt.as_micros());
     }
     for key in keys.iter().filter(|_| is_steered) {
         let digits = key.key.map(|octet| format!("{octet:02x}")).concat();

@@ -109,6 +109,9 @@ pub struct Policies {
     /// Mean of the exponential time that a request takes a server
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     work: Duration,
+    /// Round trip that is emulated; the balancer is told it
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
+    rtt: Duration,
     /// Bytes of an answer
     #[arg(long, value_name = "N", default_value_t = 1000)]
     bytes: u64,
@@ -173,6 +176,7 @@ impl Policies {
                 time: self.time,
                 work: self.work,
                 bytes: self.bytes,
+                rtt: self.rtt,
                 tickets: self.tickets.into(),
                 seed: self.common.seed,
                 exe: scene.exe.clone(),
@@ -186,8 +190,8 @@ impl Policies {
             all.push((policy, run));
         }
         let heading = format!(
-            "{} clients, {} connections a second, four servers",
-            self.clients, self.rate
+            "{} clients, {} connections a second, four servers, round trip {:?}",
+            self.clients, self.rate, self.rtt
         );
         save(
             self.common.keep.as_deref(),
