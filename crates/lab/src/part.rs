@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use crate::{Error, Guarded, Namespace, Result};
 
 /// How long something may take to come up or to end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program, and files of what it says. It is killed when this is dropped.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ mod waiting;
 
 pub use cids::{CidGenerator, Cids, HEARTBEAT};
 pub use server::{Setup, TICKETS, accept, single_use};
-pub use sessions::{Counts, Limits, SingleUseSessions};
+pub use sessions::{Counts, Limits, Secrets, SingleUseSessions};
 pub use waiting::{Request, Service, WaitingTimes};
 
 /// What every fallible function here returns.

@@ -48,6 +48,9 @@ pub struct Counts {
     pub refused: u64,
 }
 
+/// The secrets of sessions, each by the name that is its ticket.
+pub type Secrets = Vec<(Vec<u8>, Zeroizing<Vec<u8>>)>;
+
 /// A session's secrets are in the memory of one server, are deleted by their first use, and overwritten where they
 /// are not used. So a replayed ticket finds nothing, and neither does who takes the server later.
 ///
@@ -114,9 +117,18 @@ impl SingleUseSessions {
 
     /// Forgets everything: tickets that clients have are good no more.
     pub fn clear(&self) {
+        drop(self.give_up());
+    }
+
+    /// All names of tickets with their secrets, which are forgotten here: what somebody finds who takes the server.
+    pub fn give_up(&self) -> Secrets {
         let mut store = self.lock();
-        store.sessions.clear();
         store.order.clear();
+        let sessions = std::mem::take(&mut store.sessions);
+        sessions
+            .into_iter()
+            .map(|(id, session)| (id.to_vec(), session.secrets))
+            .collect()
     }
 
     fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, now: Instant) -> bool {
@@ -349,6 +361,21 @@ mod tests {
         assert!(!sessions.put(vec![1], vec![0; LONGEST + 1]));
         assert!(sessions.put(vec![1], vec![0; LONGEST]));
         assert_eq!(sessions.counts().refused, 1);
+    }
+
+    #[test]
+    fn what_is_given_up_is_what_was_not_used_and_is_not_there_any_more() {
+        let sessions = sessions(10);
+        for id in 1..=3 {
+            sessions.put(vec![id], vec![id; 32]);
+        }
+        sessions.take(&[2]);
+        let mut found = sessions.give_up();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = [1, 3].map(|id| (vec![id], Zeroizing::new(vec![id; 32])));
+        assert_eq!(found, expected);
+        assert_eq!((sessions.counts().held, sessions.take(&[1])), (0, None));
+        assert!(sessions.lock().order.is_empty());
     }
 
     #[test]

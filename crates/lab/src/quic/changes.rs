@@ -1,17 +1,17 @@
 //! Servers that come and go, and keys that change, while clients are there.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use dwell_quic::TICKETS;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::client::{Client, Early, Mode, PATIENCE, Request, begin_to_read};
 use super::stage::{FIRST_KEY, Key, Like, Stage, bind, everyone, id};
-use super::{Policy, config, failed};
+use super::{Policy, Scene, config, failed};
 use crate::Result;
 use crate::balancer::Star;
 use crate::signals::Signals;
@@ -26,10 +26,6 @@ pub struct ChangeOptions {
     pub returning: usize,
     /// Between two changes.
     pub pause: Duration,
-    /// The `dwell` that balances.
-    pub exe: PathBuf,
-    /// An existing folder for its files.
-    pub folder: PathBuf,
 }
 
 /// What happens, in this order.
@@ -120,14 +116,14 @@ const THINK: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// If servers or balancer do not come up or refuse a change, or a signal asked to stop.
-pub fn changes(star: &Star, options: &ChangeOptions) -> Result<Vec<(Change, Changed)>> {
+pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change, Changed)>> {
     let signals = Signals::watch()?;
-    let exe: &Path = &options.exe;
+    let star = scene.star;
     let like = Like {
         heartbeat: HEARTBEAT,
-        ..Like::default()
+        ..Like::idle(TICKETS)
     };
-    let stage = Stage::start(star, exe, &options.folder, Policy::ZeroRtt, like)?;
+    let stage = Stage::start(scene, Policy::ZeroRtt, like)?;
     let mut crowds = Vec::new();
     for (number, namespace) in star.clients.iter().enumerate() {
         let of = |all: usize| {

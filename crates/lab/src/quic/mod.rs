@@ -11,7 +11,9 @@ mod policies;
 mod replay;
 mod server;
 mod stage;
+mod theft;
 
+use std::path::Path;
 use std::time::Duration;
 
 use dwell_engine::quic_lb::Config;
@@ -25,8 +27,21 @@ pub use others::{Other, OtherOptions, other};
 pub use picture::{by_clients, by_policy};
 pub use policies::{Balanced, PolicyOptions, policies};
 pub use replay::{ReplayOptions, Replayed, replay};
+pub use theft::Theft;
 
+use crate::balancer::Star;
 use crate::{Error, Result};
+
+/// Where all of this runs, but for handshakes.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The network.
+    pub star: &'a Star,
+    /// The `dwell` that balances.
+    pub exe: &'a Path,
+    /// An existing folder for its files.
+    pub folder: &'a Path,
+}
 
 /// How the balancer places connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Clients that get another address in the middle of an answer.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quinn::RecvStream;
@@ -12,7 +11,7 @@ use tokio::time::timeout;
 use super::client::{Client, Mode, PATIENCE, Request, Visit, begin_to_read};
 use super::server::PIECE;
 use super::stage::{Like, Stage, bind};
-use super::{Policy, failed, quantile};
+use super::{Policy, Scene, failed, quantile};
 use crate::balancer::Star;
 use crate::workload::load::random::generator;
 use crate::workload::quic::block_on;
@@ -27,10 +26,6 @@ pub struct MoveOptions {
     pub moves: usize,
     /// Of all that is random.
     pub seed: u64,
-    /// The `dwell` that balances.
-    pub exe: PathBuf,
-    /// An existing folder for its files.
-    pub folder: PathBuf,
 }
 
 /// What came of it.
@@ -61,14 +56,9 @@ const PIECES: usize = 3 * PIECE;
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a connection does not before it moves.
-pub fn moves(star: &Star, policy: Policy, options: &MoveOptions) -> Result<Moved> {
-    let exe: &Path = &options.exe;
-    let like = Like {
-        tickets: 1,
-        seed: options.seed,
-        ..Like::default()
-    };
-    let stage = Stage::start(star, exe, &options.folder, policy, like)?;
+pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<Moved> {
+    let star = scene.star;
+    let stage = Stage::start(scene, policy, Like::idle(1))?;
     let certificate = &stage.identity.certificate;
     let crowds: Vec<_> = star
         .clients

@@ -1,12 +1,13 @@
 //! Clients of others: a program in a client's place.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::Policy;
+use dwell_quic::TICKETS;
+
 use super::identity::NAME;
 use super::stage::{Like, Stage};
+use super::{Policy, Scene};
 use crate::balancer::Star;
 use crate::signals::Signals;
 use crate::{Error, Result};
@@ -20,10 +21,6 @@ pub struct OtherOptions {
     pub policy: Policy,
     /// For no longer.
     pub patience: Duration,
-    /// The `dwell` that balances.
-    pub exe: PathBuf,
-    /// An existing folder for its files.
-    pub folder: PathBuf,
 }
 
 /// What came of it.
@@ -43,18 +40,17 @@ pub struct Other {
 /// # Errors
 ///
 /// If servers, balancer or the program do not start, it takes too long, or a signal asked to stop.
-pub fn other(star: &Star, options: &OtherOptions) -> Result<Other> {
+pub fn other(scene: Scene<'_>, options: &OtherOptions) -> Result<Other> {
     let signals = Signals::watch()?;
-    let exe: &Path = &options.exe;
-    let stage = Stage::start(star, exe, &options.folder, options.policy, Like::default())?;
-    let certificate = options.folder.join("certificate.pem");
+    let stage = Stage::start(scene, options.policy, Like::idle(TICKETS))?;
+    let certificate = scene.folder.join("certificate.pem");
     fs::write(&certificate, stage.identity.pem()).map_err(Error::file("write", &certificate))?;
     let Some((program, arguments)) = options.command.split_first() else {
         return Err(Error::invalid("command", "names no program"));
     };
     let own = [1, 2, 3].map(|host| Star::client_address(0, host).to_string());
     let before = tickets(&stage);
-    let mut process = star.clients[0].spawn(program, |command| {
+    let mut process = scene.star.clients[0].spawn(program, |command| {
         command
             .args(arguments)
             .env("DWELL_QUIC_SERVER", Stage::vip().to_string())

@@ -1,15 +1,14 @@
 //! Clients that come back, over four servers: who is answered as 0-RTT data.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rand::rngs::Xoshiro256PlusPlus;
 use tokio::task::JoinSet;
 
 use super::client::{Client, Early, Mode, Request};
-use super::stage::{Like, Stage, bind, id};
-use super::{Policy, quantile};
+use super::stage::{Like, Placing, Stage, bind, id};
+use super::{Policy, Scene, quantile};
 use crate::Result;
 use crate::balancer::Star;
 use crate::signals::Signals;
@@ -31,16 +30,15 @@ pub struct PolicyOptions {
     pub work: Duration,
     /// Of each answer.
     pub bytes: u64,
-    /// The round trip that is emulated, which the balancer is told; zero: none is.
-    pub rtt: Duration,
     /// Tickets a connection.
     pub tickets: usize,
+    /// The round trip that is emulated; zero: none is.
+    pub rtt: Duration,
+    /// The mean round trip, as `zero-rtt` is told: clients leave a server only if requests wait longer there than at
+    /// the least loaded one by more than this. At most 30 s.
+    pub margin: Duration,
     /// Of all that is random.
     pub seed: u64,
-    /// The `dwell` that balances.
-    pub exe: PathBuf,
-    /// An existing folder for its files.
-    pub folder: PathBuf,
 }
 
 /// What came of a policy.
@@ -103,18 +101,20 @@ struct Told {
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a signal asked to stop.
-pub fn policies(star: &Star, policy: Policy, options: &PolicyOptions) -> Result<Balanced> {
+pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Result<Balanced> {
     let signals = Signals::watch()?;
-    let exe: &Path = &options.exe;
+    let star = scene.star;
+    let placing = Placing {
+        policy,
+        rtt: options.margin,
+    };
     let like = Like {
-        tickets: options.tickets,
         work: options.work,
         seed: options.seed,
-        rtt: options.rtt.max(Like::default().rtt),
-        ..Like::default()
+        ..Like::idle(options.tickets)
     };
     let _delay = star.delay(options.rtt)?;
-    let stage = Stage::start(star, exe, &options.folder, policy, like)?;
+    let stage = Stage::start(scene, placing, like)?;
     let before = cpu(&stage)?;
     let begin = Instant::now();
     let crowds: Vec<_> = (0..star.clients.len())

@@ -1,14 +1,14 @@
 //! Somebody who records what clients send first, and sends it again from elsewhere.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Policy;
 use super::client::{Client, Early, Mode, PATIENCE, Request};
 use super::stage::{Like, Stage, bind};
+use super::theft::{Theft, Thief};
+use super::{Policy, Scene};
 use crate::balancer::Star;
 use crate::workload::quic::block_on;
 use crate::{Error, Result};
@@ -20,10 +20,6 @@ pub struct ReplayOptions {
     pub requests: usize,
     /// How often each is sent again, each time from another address.
     pub times: usize,
-    /// The `dwell` that balances.
-    pub exe: PathBuf,
-    /// An existing folder for its files.
-    pub folder: PathBuf,
 }
 
 /// What came of it.
@@ -39,6 +35,10 @@ pub struct Replayed {
     pub repeated: usize,
     /// Times that requests were done by another server than the first.
     pub elsewhere: usize,
+    /// Of a thief with a copy of what all servers remembered before each request: that flights can be read.
+    pub copied: Theft,
+    /// Of thieves who took what is left at the end, by server.
+    pub stolen: Vec<Theft>,
 }
 
 /// Records and replays, through the balancer.
@@ -46,16 +46,13 @@ pub struct Replayed {
 /// # Errors
 ///
 /// If servers or balancer do not come up, or a genuine request gets no answer.
-pub fn replay(star: &Star, options: &ReplayOptions) -> Result<Replayed> {
-    let exe: &Path = &options.exe;
-    let like = Like {
-        tickets: 2,
-        ..Like::default()
-    };
-    let stage = Stage::start(star, exe, &options.folder, Policy::ZeroRtt, like)?;
+pub fn replay(scene: Scene<'_>, options: &ReplayOptions) -> Result<Replayed> {
+    let star = scene.star;
+    let stage = Stage::start(scene, Policy::ZeroRtt, Like::idle(2))?;
     let client = Client::new(&stage.identity.certificate, Mode::ZeroRtt)?;
     let requests = options.requests;
-    let flights = star.clients[0].enter(|| record(&client, requests))??;
+    let mut copyist = Thief::start(&star.clients[1], &stage.identity)?;
+    let flights = record(&stage, &client, requests, &mut copyist)?;
     let misses = || {
         stage
             .servers
@@ -68,6 +65,7 @@ pub fn replay(star: &Star, options: &ReplayOptions) -> Result<Replayed> {
     let before = misses();
     let mut replayed = Replayed {
         recorded: flights.len(),
+        copied: copyist.stop(),
         ..Replayed::default()
     };
     for round in 0..options.times {
@@ -90,6 +88,14 @@ pub fn replay(star: &Star, options: &ReplayOptions) -> Result<Replayed> {
             .count()
             .saturating_sub(1);
     }
+    for server in &stage.servers {
+        let mut thief = Thief::start(&star.clients[1], &stage.identity)?;
+        thief.take(&server.give_up());
+        for (flight, number) in flights.iter().zip(1..) {
+            thief.try_to_read(flight, number)?;
+        }
+        replayed.stolen.push(thief.stop());
+    }
     stage.stop()?;
     Ok(replayed)
 }
@@ -109,37 +115,61 @@ fn wait_for_silence(count: impl Fn() -> u64) {
 }
 
 /// The first datagrams of each connection of a client.
-type Flight = Vec<Vec<u8>>;
+pub(super) type Flight = Vec<Vec<u8>>;
 
-/// Has requests 1 to so many done as 0-RTT data, and gives what was sent before each first answer.
-fn record(client: &Client, requests: usize) -> Result<Vec<Flight>> {
-    let genuine = Star::client_address(0, 1);
-    let first = |to, number| {
-        let socket = bind(genuine)?;
-        block_on(async {
-            let visit = client.visit(socket, to, Request::short(number)).await?;
-            let early = visit.early;
-            client.leave(visit).await;
-            // The close has to leave.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            Ok(early)
-        })
-    };
-    first(Stage::vip(), 0)?;
+/// Has requests 1 to so many done as 0-RTT data, and gives what was sent before each first answer. The copyist takes
+/// what servers remember before each, and reads it at once.
+fn record(
+    stage: &Stage<'_>,
+    client: &Client,
+    requests: usize,
+    copyist: &mut Thief<'_>,
+) -> Result<Vec<Flight>> {
+    let home = &stage.star.clients[0];
+    home.enter(|| visit(client, Stage::vip(), 0))??;
     let mut flights = Vec::new();
     for number in 1..=requests as u64 {
-        let wire = Wire::start(genuine)?;
-        let early = first(wire.address, number)?;
-        if early != Early::Accepted {
-            let what = format!("0-RTT data of request {number} through the balancer");
-            return Err(Error::Timeout(what));
+        for server in &stage.servers {
+            let remembered = server.give_up();
+            copyist.take(&remembered);
+            server.remember(&remembered);
         }
-        flights.push(wire.stop());
+        let flight = home.enter(|| record_one(client, number))??;
+        copyist.try_to_read(&flight, number)?;
+        flights.push(flight);
     }
     Ok(flights)
 }
 
-fn send(address: std::net::Ipv4Addr, flights: &[Flight]) -> Result<()> {
+fn record_one(client: &Client, number: u64) -> Result<Flight> {
+    let wire = Wire::start(genuine())?;
+    match visit(client, wire.address, number)? {
+        Early::Accepted => Ok(wire.stop()),
+        _ => {
+            let what = format!("0-RTT data of request {number} through the balancer");
+            Err(Error::Timeout(what))
+        }
+    }
+}
+
+/// The address of the client whose requests are recorded.
+fn genuine() -> Ipv4Addr {
+    Star::client_address(0, 1)
+}
+
+fn visit(client: &Client, to: SocketAddr, number: u64) -> Result<Early> {
+    let socket = bind(genuine())?;
+    block_on(async {
+        let visit = client.visit(socket, to, Request::short(number)).await?;
+        let early = visit.early;
+        client.leave(visit).await;
+        // The close has to leave.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(early)
+    })
+}
+
+fn send(address: Ipv4Addr, flights: &[Flight]) -> Result<()> {
     for flight in flights {
         // A port of its own each time.
         let socket = bind(address)?;
@@ -162,7 +192,7 @@ struct Wire {
 
 impl Wire {
     /// To and from the VIP, by another socket of the same address.
-    fn start(address: std::net::Ipv4Addr) -> Result<Wire> {
+    fn start(address: Ipv4Addr) -> Result<Wire> {
         let (near, far) = (bind(address)?, bind(address)?);
         let failed = |what: &str| Error::io(format!("{what} for a wire"));
         far.connect(Stage::vip()).map_err(failed("connect"))?;

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dwell_engine::quic_lb::Config;
-use dwell_quic::{Cids, Counts, Limits, Setup, SingleUseSessions, WaitingTimes};
+use dwell_quic::{Cids, Counts, Secrets, Setup, SingleUseSessions, WaitingTimes};
 use nix::time::{ClockId, clock_gettime};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, TokioRuntime};
+use rustls::server::StoresServerSessions;
 use tokio::sync::{Mutex as Turn, mpsc, oneshot};
 
 use super::identity::Identity;
@@ -33,6 +34,7 @@ pub(super) struct ServerPlan {
     pub(super) seed: u64,
     /// How often connections that last get new IDs.
     pub(super) heartbeat: Duration,
+    pub(super) sessions: Arc<SingleUseSessions>,
 }
 
 /// A running server. It ends when this is dropped.
@@ -66,11 +68,10 @@ impl Server {
             .map_err(Error::io(format!("listen at {address}")))?;
         widen(&socket)?;
         let (control, orders) = mpsc::unbounded_channel();
-        let sessions = SingleUseSessions::new(Limits::default());
+        let sessions = Arc::clone(&plan.sessions);
         let done = Done::default();
-        let (own, book) = (Arc::clone(&sessions), Arc::clone(&done));
-        let thread =
-            namespace.spawn_thread(move || block_on(serve(socket, plan, own, book, orders)));
+        let book = Arc::clone(&done);
+        let thread = namespace.spawn_thread(move || block_on(serve(socket, plan, book, orders)));
         Ok(Server {
             control,
             thread: Some(thread),
@@ -98,6 +99,18 @@ impl Server {
         self.sessions.counts()
     }
 
+    /// All sessions that it holds, and loses by that.
+    pub(super) fn give_up(&self) -> Secrets {
+        self.sessions.give_up()
+    }
+
+    /// As if it had made them.
+    pub(super) fn remember(&self, secrets: &Secrets) {
+        for (id, secret) in secrets {
+            self.sessions.put(id.clone(), secret.to_vec());
+        }
+    }
+
     /// How often a request was done here.
     pub(super) fn done(&self, number: u64) -> u32 {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +132,6 @@ impl Drop for Server {
 async fn serve(
     socket: UdpSocket,
     plan: ServerPlan,
-    sessions: Arc<SingleUseSessions>,
     done: Done,
     mut orders: mpsc::UnboundedReceiver<Control>,
 ) -> Result<()> {
@@ -131,7 +143,7 @@ async fn serve(
         Cids::new(plan.number, plan.cids.clone(), Some(plan.heartbeat), wait).map_err(wrong)?;
     let setup = Setup {
         tickets: plan.tickets,
-        ..Setup::new(cids.clone(), sessions)
+        ..Setup::new(cids.clone(), plan.sessions)
     };
     let (server, endpoint) = setup.configs(plan.identity.tls()?).map_err(wrong)?;
     let endpoint = Endpoint::new(endpoint, Some(server), socket, Arc::new(TokioRuntime))

@@ -2,17 +2,16 @@
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_quic::HEARTBEAT;
+use dwell_quic::{HEARTBEAT, Limits, SingleUseSessions};
 use jiff::Timestamp;
 
 use super::client::{Client, Mode, Request};
 use super::identity::{Certificate, Identity};
 use super::server::{Server, ServerPlan};
-use super::{KEY, PORT, Policy, config};
+use super::{KEY, PORT, Policy, Scene, config};
 use crate::balancer::process::{Balancer, Places, backends, head};
 use crate::balancer::{SERVERS, Star};
 use crate::workload::quic::block_on;
@@ -20,12 +19,29 @@ use crate::{Error, Result};
 
 /// Four servers, and a balancer that has some of them.
 pub(super) struct Stage<'a> {
-    star: &'a Star,
-    policy: Policy,
-    rtt: Duration,
+    pub(super) star: &'a Star,
+    placing: Placing,
     balancer: Balancer<'a>,
     pub(super) servers: Vec<Server>,
     pub(super) identity: Arc<Identity>,
+}
+
+/// What the balancer does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placing {
+    pub(super) policy: Policy,
+    /// By how much longer a server's requests may wait than the least, before heavy clients go elsewhere.
+    pub(super) rtt: Duration,
+}
+
+impl From<Policy> for Placing {
+    /// With the round trip that the balancer has by itself.
+    fn from(policy: Policy) -> Placing {
+        Placing {
+            policy,
+            rtt: Duration::from_millis(20),
+        }
+    }
 }
 
 /// What servers are like.
@@ -35,18 +51,16 @@ pub(super) struct Like {
     pub(super) work: Duration,
     pub(super) seed: u64,
     pub(super) heartbeat: Duration,
-    /// What the balancer is told of round trips. Most in the lab are next to nothing, and so would be its margin.
-    pub(super) rtt: Duration,
 }
 
-impl Default for Like {
-    fn default() -> Like {
+impl Like {
+    /// They have nothing to do but to answer.
+    pub(super) fn idle(tickets: usize) -> Like {
         Like {
-            tickets: 4,
+            tickets,
             work: Duration::ZERO,
             seed: 0,
             heartbeat: HEARTBEAT,
-            rtt: Duration::from_millis(20),
         }
     }
 }
@@ -65,14 +79,14 @@ pub(super) const FIRST_KEY: Key = Key {
 };
 
 impl<'a> Stage<'a> {
-    /// All servers run, and the balancer lets connections through. `exe` is the `dwell` that balances.
+    /// All servers run, and the balancer lets connections through.
     pub(super) fn start(
-        star: &'a Star,
-        exe: &'a Path,
-        folder: &Path,
-        policy: Policy,
+        scene: Scene<'a>,
+        placing: impl Into<Placing>,
         like: Like,
     ) -> Result<Stage<'a>> {
+        let Scene { star, exe, folder } = scene;
+        let placing = placing.into();
         star.widen()?;
         let identity = Arc::new(Identity::new(Certificate::Ecdsa)?);
         let mut servers = Vec::new();
@@ -86,15 +100,15 @@ impl<'a> Stage<'a> {
                 work: like.work,
                 seed: like.seed,
                 heartbeat: like.heartbeat,
+                sessions: SingleUseSessions::new(Limits::default()),
             };
             servers.push(Server::start(namespace, plan)?);
         }
         let everyone = everyone();
-        let all = configuration(policy, like.rtt, &everyone, &[FIRST_KEY]);
+        let all = configuration(placing, &everyone, &[FIRST_KEY]);
         let stage = Stage {
             star,
-            policy,
-            rtt: like.rtt,
+            placing,
             balancer: Balancer::start(star, exe, folder, all)?,
             servers,
             identity,
@@ -111,7 +125,7 @@ impl<'a> Stage<'a> {
     /// Has the balancer go on with these servers and keys.
     pub(super) fn reload(&self, servers: &[usize], keys: &[Key]) -> Result<()> {
         self.balancer
-            .reload(configuration(self.policy, self.rtt, servers, keys))
+            .reload(configuration(self.placing, servers, keys))
     }
 
     /// Ends the balancer, then the servers.
@@ -143,11 +157,11 @@ pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
 }
 
 fn configuration(
-    policy: Policy,
-    rtt: Duration,
+    placing: Placing,
     servers: &[usize],
     keys: &[Key],
 ) -> impl FnOnce(&Places) -> String {
+    let Placing { policy, rtt } = placing;
     let is_steered = policy == Policy::ZeroRtt;
     let hash = match policy {
         Policy::Source => "hash = \"source\"\n",

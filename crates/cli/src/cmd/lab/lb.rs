@@ -2,23 +2,13 @@
 
 mod figures;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
-use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
-use dwell_lab::balancer::{
-    self, Options, Outcome, Policy, Scenario, Star, Work, by_load, over_time,
-};
+use dwell_lab::balancer::{self, Options, Outcome, Policy, Scenario, Work, by_load, over_time};
 use serde::Serialize;
 
-use super::{
-    executable, folders,
-    socket::{Check, Format},
-};
+use super::star::{Common, Scene, save};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -32,7 +22,8 @@ use figures::Figures;
 /// clients directly. Clients open connections whether or not answers come (a Poisson process), each with
 /// a few requests, one after the other. A server has one worker, whose work is a wait. Policies take
 /// turns with the same arrivals. Latencies are as the clients measure them, of all requests of a run;
-/// one that broke counts as longer than all others. Ends with status 1 if a goal is missed.
+/// one that broke counts as longer than all others. --keep has tails by load and weights over time, and
+/// what balancers said. Ends with status 1 if a goal is missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub struct Lb {
@@ -54,18 +45,8 @@ pub struct Lb {
     /// Requests of a connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
-    /// Of all that is random
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Keep pictures of tails by load and of weights over time, and what balancers said, in this folder
-    #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
-    /// The dwell that balances; this one by default
-    #[arg(long, value_name = "FILE", hide = true)]
-    balancer: Option<PathBuf>,
-    /// How to print: text, or jsonl, an object a run
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[command(flatten)]
+    common: Common,
 }
 
 const SCHEMA: &str = "dwell.lab_lb/1";
@@ -108,32 +89,26 @@ struct Object {
 }
 
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
-    let folder = folders("dwell-lb-", args.keep.as_deref())?;
-    let exe = args.balancer.clone().map_or_else(executable, Ok)?;
-    let star = Star::start()?;
+    let scene = args.common.scene()?;
+    let format = args.common.format;
     let mut checks = Vec::new();
     for scenario in chosen(&args.scenarios) {
         let runs = Runs {
             args,
             scenario,
-            star: &star,
-            exe: &exe,
-            folder: folder.path(),
+            scene: &scene,
         };
         let figures = runs.all()?;
-        args.format.say("")?;
-        args.format.say(&figures.table())?;
-        if let Some(keep) = args.keep.as_deref().filter(|_| figures.has_loads()) {
+        format.say("")?;
+        format.say(&figures.table())?;
+        if figures.has_loads() {
             let picture = by_load(&runs.heading(), &figures.bars());
-            save(keep, &format!("{}.svg", scenario.name()), &picture)?;
+            let name = format!("{}.svg", scenario.name());
+            save(args.common.keep.as_deref(), &name, &picture)?;
         }
         checks.extend(figures.checks(scenario));
     }
-    args.format.say("")?;
-    for check in &checks {
-        args.format.say(&check.line())?;
-    }
-    Ok(Check::exit(&checks))
+    args.common.judge(&checks)
 }
 
 fn chosen(names: &[String]) -> Vec<Scenario> {
@@ -148,9 +123,7 @@ fn chosen(names: &[String]) -> Vec<Scenario> {
 struct Runs<'a> {
     args: &'a Lb,
     scenario: Scenario,
-    star: &'a Star,
-    exe: &'a Path,
-    folder: &'a Path,
+    scene: &'a Scene,
 }
 
 impl Runs<'_> {
@@ -161,7 +134,7 @@ impl Runs<'_> {
             loads => loads,
         };
         tell(self.heading());
-        self.args.format.say(&head())?;
+        self.args.common.format.say(&head())?;
         for load in loads {
             for run in 0..self.args.runs {
                 // who is first takes turns too
@@ -184,21 +157,21 @@ impl Runs<'_> {
             time: self.time(),
             work: Work::Exponential(self.args.work),
             requests: self.args.requests,
-            seed: self.args.seed.wrapping_add(run.into()),
-            exe: self.exe.to_owned(),
-            folder: self.folder.to_owned(),
+            seed: self.args.common.seed.wrapping_add(run.into()),
+            exe: self.scene.exe.clone(),
+            folder: self.scene.folder.path().to_owned(),
         };
-        let outcome = balancer::run(self.star, &options)?;
+        let outcome = balancer::run(&self.scene.star, &options)?;
         let object = self.object(load, run, policy, &outcome);
-        self.args.format.print(&object, || object.line())?;
-        if let Some(keep) = &self.args.keep {
+        self.args.common.format.print(&object, || object.line())?;
+        if let Some(keep) = self.args.common.keep.as_deref() {
             let name = format!("{}-{load}-{run}-{}", self.scenario.name(), policy.name());
             let heading = format!("{}, load {load}, {}", self.scenario.about(), policy.name());
             let picture = over_time(&heading, &outcome, self.time());
-            save(keep, &format!("{name}.svg"), &picture)?;
-            let said = self.folder.join("balancer.out");
+            save(Some(keep), &format!("{name}.svg"), &picture)?;
+            let said = self.scene.folder.path().join("balancer.out");
             let text = fs::read_to_string(said).unwrap_or_default();
-            save(keep, &format!("{name}.jsonl"), &text)?;
+            save(Some(keep), &format!("{name}.jsonl"), &text)?;
         }
         Ok(outcome)
     }
@@ -283,12 +256,6 @@ impl Object {
             answered.join(" ")
         )
     }
-}
-
-fn save(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    let file = folder.join(name);
-    fs::write(&file, text)
-        .map_err(|error| Failure::usage(anyhow!("cannot write {}: {error}", file.display())))
 }
 
 fn load(text: &str) -> Result<f64, String> {

@@ -7,6 +7,7 @@ mod response;
 mod socket;
 mod spin;
 mod stack;
+mod star;
 
 use std::{
     env, fs,

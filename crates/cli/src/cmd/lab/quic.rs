@@ -4,9 +4,8 @@ mod handshakes;
 mod others;
 mod star;
 
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Subcommand;
 
 use super::socket::Format;
@@ -67,13 +66,4 @@ fn ms(time: Option<Duration>) -> String {
 
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", share * 100.0))
-}
-
-fn save(folder: Option<&Path>, name: &str, text: &str) -> Result<(), Failure> {
-    let Some(folder) = folder else {
-        return Ok(());
-    };
-    let file = folder.join(name);
-    fs::write(&file, text)
-        .map_err(|error| Failure::usage(anyhow!("cannot write {}: {error}", file.display())))
 }

@@ -8,8 +8,8 @@ use dwell_lab::quic::{self, HandshakeOptions, Mode};
 use serde::Serialize;
 
 use super::{
-    super::{executable, folders},
-    Format, SCHEMA, ms, nanos, save,
+    super::{executable, folders, star::save},
+    Format, SCHEMA, ms, nanos,
 };
 use crate::{
     args::duration,

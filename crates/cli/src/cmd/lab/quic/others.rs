@@ -5,8 +5,8 @@ use std::time::Duration;
 use dwell_lab::quic::{self, OtherOptions};
 
 use super::{
-    super::socket::Check,
-    star::{Common, Placing},
+    super::{socket::Check, star::Common},
+    star::{Placing, lab},
 };
 use crate::{
     args::positive_duration,
@@ -47,10 +47,8 @@ impl Client {
             command: self.command.clone(),
             policy: self.policy.into(),
             patience: self.time,
-            exe: scene.exe.clone(),
-            folder: scene.folder.path().to_owned(),
         };
-        let other = quic::other(&scene.star, &options)?;
+        let other = quic::other(lab(&scene), &options)?;
         let (stored, taken, missed) = other.tickets;
         self.common.judge(&[Check {
             holds: Some(other.is_well),

@@ -1,43 +1,25 @@
 //! Four servers behind a balancer.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::ValueEnum;
-use dwell_lab::{
-    balancer::Star,
-    quic::{
-        self, Balanced, Change, ChangeOptions, Changed, MoveOptions, Moved, Policy, PolicyOptions,
-        ReplayOptions, Replayed,
-    },
+use dwell_lab::quic::{
+    self, Balanced, Change, ChangeOptions, Changed, MoveOptions, Moved, Policy, PolicyOptions,
+    ReplayOptions, Replayed, Theft,
 };
 use serde::Serialize;
-use tempfile::TempDir;
 
 use super::{
-    super::{executable, folders, socket::Check},
-    Format, SCHEMA, ms, nanos, percent, save,
+    super::{
+        socket::Check,
+        star::{Common, Scene, save},
+    },
+    SCHEMA, ms, nanos, percent,
 };
 use crate::{
     args::{duration, positive_duration},
     exit::{Exit, Failure},
 };
-
-/// What all of these take.
-#[derive(Debug, clap::Args)]
-pub(super) struct Common {
-    /// Of all that is random
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Keep pictures in this folder
-    #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
-    /// The dwell that balances; this one by default
-    #[arg(long, value_name = "FILE", hide = true)]
-    balancer: Option<PathBuf>,
-    /// How to print: text, or jsonl, an object a line
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
-}
 
 /// How connections are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,28 +43,11 @@ impl From<Placing> for Policy {
     }
 }
 
-/// A network, and what a balancer there needs.
-pub(super) struct Scene {
-    pub(super) star: Star,
-    pub(super) exe: PathBuf,
-    pub(super) folder: TempDir,
-}
-
-impl Common {
-    pub(super) fn scene(&self) -> Result<Scene, Failure> {
-        Ok(Scene {
-            folder: folders("dwell-quic-", self.keep.as_deref())?,
-            exe: self.balancer.clone().map_or_else(executable, Ok)?,
-            star: Star::start()?,
-        })
-    }
-
-    pub(super) fn judge(&self, checks: &[Check]) -> Result<Exit, Failure> {
-        self.format.say("")?;
-        for check in checks {
-            self.format.say(&check.line())?;
-        }
-        Ok(Check::exit(checks))
+pub(super) fn lab(scene: &Scene) -> quic::Scene<'_> {
+    quic::Scene {
+        star: &scene.star,
+        exe: &scene.exe,
+        folder: scene.folder.path(),
     }
 }
 
@@ -109,7 +74,7 @@ pub struct Policies {
     /// Mean of the exponential time that a request takes a server
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     work: Duration,
-    /// Round trip that is emulated; the balancer is told it
+    /// Round trip that is emulated
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
     rtt: Duration,
     /// Bytes of an answer
@@ -118,11 +83,23 @@ pub struct Policies {
     /// Tickets a connection
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     tickets: u8,
+    /// Mean round trip that zero-rtt is told (`rtt`): by so much longer must requests wait at a client's server than at the
+    /// least loaded one before the client may be sent there; 0 to 30s
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = margin)]
+    margin: Duration,
     /// How connections are placed, in turns
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',', default_values_t = [Placing::ZeroRtt, Placing::FiveTuple, Placing::Source])]
     policies: Vec<Placing>,
     #[command(flatten)]
     common: Common,
+}
+
+/// As long as the balancer takes it.
+fn margin(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        margin if margin > Duration::from_secs(30) => Err("it is 30s at most".into()),
+        margin => Ok(margin),
+    }
 }
 
 /// What is wanted of eligible connections.
@@ -176,13 +153,12 @@ impl Policies {
                 time: self.time,
                 work: self.work,
                 bytes: self.bytes,
-                rtt: self.rtt,
                 tickets: self.tickets.into(),
+                rtt: self.rtt,
+                margin: self.margin,
                 seed: self.common.seed,
-                exe: scene.exe.clone(),
-                folder: scene.folder.path().to_owned(),
             };
-            let run = quic::policies(&scene.star, policy, &options)?;
+            let run = quic::policies(lab(&scene), policy, &options)?;
             format.print(&object(policy, &run), || line(policy, &run))?;
             if let Some(why) = &run.why {
                 format.say(&format!("          first: {why}"))?;
@@ -313,10 +289,8 @@ impl Moves {
                 connections: self.connections.into(),
                 moves: self.moves.into(),
                 seed: self.common.seed,
-                exe: scene.exe.clone(),
-                folder: scene.folder.path().to_owned(),
             };
-            let moved = quic::moves(&scene.star, policy, &options)?;
+            let moved = quic::moves(lab(&scene), policy, &options)?;
             let object = move_object(policy, &moved);
             format.print(&object, || move_line(policy, &moved))?;
             let wanted = usize::from(self.connections) * usize::from(self.moves);
@@ -368,6 +342,9 @@ fn move_line(policy: Policy, moved: &Moved) -> String {
 }
 
 /// First flights with 0-RTT data, recorded on their way and sent again from other addresses
+///
+/// In the end, a thief takes the sessions that each server still has, and tries to read what was recorded.
+/// With a copy of what servers had before, he can.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
     /// 0-RTT requests that are recorded
@@ -392,14 +369,24 @@ struct ReplayObject {
     elsewhere: usize,
 }
 
+#[derive(Serialize)]
+struct TheftObject<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'static str,
+    sessions_of: &'a str,
+    sessions: usize,
+    requests: usize,
+    found: u64,
+    read: usize,
+}
+
 impl Replay {
     pub fn run(&self) -> Result<Exit, Failure> {
         let scene = self.common.scene()?;
         let options = ReplayOptions {
             requests: self.requests.into(),
             times: self.times.into(),
-            exe: scene.exe.clone(),
-            folder: scene.folder.path().to_owned(),
         };
         let Replayed {
             recorded,
@@ -407,7 +394,9 @@ impl Replay {
             missed,
             repeated,
             elsewhere,
-        } = quic::replay(&scene.star, &options)?;
+            copied,
+            stolen,
+        } = quic::replay(lab(&scene), &options)?;
         let object = ReplayObject {
             kind: "lab_quic_replay",
             schema: SCHEMA,
@@ -423,6 +412,8 @@ impl Replay {
                  tickets in vain; {repeated} requests were done again"
             )
         })?;
+        self.tell_of_thefts(&copied, &stolen)?;
+        let read: usize = stolen.iter().map(|theft| theft.read).sum();
         self.common.judge(&[
             Check {
                 holds: Some(repeated == 0 && elsewhere == 0),
@@ -434,7 +425,50 @@ impl Replay {
                     "{missed} tries came as far as a look for their ticket, wanted: some"
                 ),
             },
+            Check {
+                holds: Some(read == 0),
+                what: format!(
+                    "{read} requests were read by who took a server afterwards, wanted: none"
+                ),
+            },
+            Check {
+                holds: Some(copied.read == recorded),
+                what: format!(
+                    "{} of {recorded} were read with a copy from before, wanted: all, as reading is real",
+                    copied.read
+                ),
+            },
         ])
+    }
+
+    fn tell_of_thefts(&self, copied: &Theft, stolen: &[Theft]) -> Result<(), Failure> {
+        let format = self.common.format;
+        format.say(&format!(
+            "\n{:<27}{:>9}{:>9}{:>7}{:>7}",
+            "what a thief reads with", "sessions", "requests", "found", "read"
+        ))?;
+        let one = |whose: &str, theft: &Theft| {
+            let object = TheftObject {
+                kind: "lab_quic_theft",
+                schema: SCHEMA,
+                sessions_of: whose,
+                sessions: theft.sessions,
+                requests: theft.tries,
+                found: theft.found,
+                read: theft.read,
+            };
+            format.print(&object, || {
+                format!(
+                    "{whose:<27}{:>9}{:>9}{:>7}{:>7}",
+                    theft.sessions, theft.tries, theft.found, theft.read
+                )
+            })
+        };
+        one("copies from before each", copied)?;
+        for (theft, number) in stolen.iter().zip(1..) {
+            one(&format!("server{number}, afterwards"), theft)?;
+        }
+        Ok(())
     }
 }
 
@@ -478,14 +512,12 @@ impl Changes {
             lasting: self.lasting.into(),
             returning: self.returning.into(),
             pause: self.pause,
-            exe: scene.exe.clone(),
-            folder: scene.folder.path().to_owned(),
         };
         format.say(&format!(
             "{:<15}{:>9}{:>7}{:>8}{:>9}{:>7}{:>7}{:>11}",
             "since", "requests", "broken", "visits", "eligible", "0-RTT", "failed", "at server4"
         ))?;
-        let all = quic::changes(&scene.star, &options)?;
+        let all = quic::changes(lab(&scene), &options)?;
         for (change, seen) in &all {
             format.print(&change_object(*change, seen), || change_line(*change, seen))?;
         }
