@@ -6,7 +6,9 @@
 #define DWELL_SEAT_HOOKS_H
 
 #include "seat_native.h"
+#ifndef DWELL_STORES_IN_ORDER
 #define DWELL_STORES_IN_ORDER 1 /* one thread */
+#endif
 #include "seat.h"
 
 static __always_inline __u64 dwell_now(struct dwell_clock *clock)

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "BPF programs by their instructions")]
 
+#[path = "support/xdp.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod xdp;
+
 use std::{
     fs,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     path::PathBuf,
 };
 
@@ -14,7 +18,7 @@ use dwell_probes::{
     Chain, Error, Hook, TcHookKind,
     response::{Options, Probe},
 };
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 
 /// A program array that is pinned while it lives.
 struct Slots {
@@ -25,12 +29,7 @@ struct Slots {
 impl Slots {
     fn new() -> Option<Slots> {
         let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{}", std::process::id()));
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-            ..Default::default()
-        };
-        let mut map =
-            MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &options).unwrap();
+        let mut map = xdp::map(MapType::ProgArray, 4);
         match map.pin(&path) {
             Ok(()) => Some(Slots { map, path }),
             Err(why) => {
@@ -42,11 +41,6 @@ impl Slots {
             }
         }
     }
-
-    fn is_empty(&self, slot: u32) -> bool {
-        let found = self.map.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
-        !matches!(found, Ok(Some(_)))
-    }
 }
 
 impl Drop for Slots {
@@ -55,47 +49,9 @@ impl Drop for Slots {
     }
 }
 
-/// Loads an XDP program of these instructions, as libbpf loads those of a section
-/// "xdp": an array takes programs of one kind only.
-fn xdp(instructions: &[u64]) -> OwnedFd {
-    let options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as u64,
-        expected_attach_type: libbpf_sys::BPF_XDP,
-        ..Default::default()
-    };
-    // SAFETY: the instructions are valid for their length, and copied.
-    let fd = unsafe {
-        libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_XDP,
-            c"test".as_ptr(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr().cast(),
-            instructions.len() as u64,
-            (&raw const options).cast_mut(),
-        )
-    };
-    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: a descriptor that nobody else has.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-const EXIT: u64 = 0x95;
-/// r0 = a verdict.
-fn verdict(number: u64) -> u64 {
-    number << 32 | 0xb7
-}
-
 /// Calls slot 1, and drops if there is nothing in it.
 fn caller(slots: &MapHandle) -> OwnedFd {
-    let map = slots.as_fd().as_raw_fd() as u64;
-    xdp(&[
-        map << 32 | 0x1218, // r2 = the map
-        0,
-        1 << 32 | 0x03b7, // r3 = 1
-        12 << 32 | 0x85,  // bpf_tail_call
-        verdict(1),
-        EXIT,
-    ])
+    xdp::load(&[&xdp::call(slots, 1)[..], &[xdp::verdict(1), xdp::EXIT]].concat())
 }
 
 /// Runs the program over a packet; its verdict.
@@ -150,12 +106,8 @@ fn root_another_program_calls_and_goes_on() {
     let mut probe = Probe::load(&options(chain(Some(2)))).unwrap();
     // nothing is in the next slot: the packet passes
     assert_eq!(run(&caller, &packet), pass);
-    let last = xdp(&[verdict(tx.into()), EXIT]);
-    let last_fd = last.as_raw_fd().to_ne_bytes();
-    slots
-        .map
-        .update(&2u32.to_ne_bytes(), &last_fd, MapFlags::ANY)
-        .unwrap();
+    let last = xdp::load(&[xdp::verdict(tx.into()), xdp::EXIT]);
+    xdp::put(&slots.map, 2, &last);
     assert_eq!(run(&caller, &packet), tx);
     assert_eq!(probe.counters().unwrap().get(Counter::Packets), 2);
 
@@ -163,7 +115,7 @@ fn root_another_program_calls_and_goes_on() {
     let taken = Probe::load(&options(chain(None))).err();
     assert!(matches!(taken, Some(Error::Chain { .. })), "{taken:?}");
     probe.detach();
-    assert!(slots.is_empty(1));
+    assert!(xdp::is_empty(&slots.map, 1));
     assert_eq!(run(&caller, &packet), drop);
     let mut packets = 0;
     probe.finish().unwrap();

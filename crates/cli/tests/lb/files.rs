@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 

@@ -2,10 +2,12 @@
 //! answer the client straight back.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
+    fs::Permissions,
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -21,13 +23,18 @@ use serde_json::Value;
 use crate::support::{DWELL, Process, Run, eventually, ip, links, spawn, tool};
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 pub const PORT: u16 = 80;
 
 pub struct Scene {
     pub client: Namespace,
     pub balancer: Namespace,
     pub servers: Vec<Server>,
-    _switch: Namespace,
+    /// What is configured and asked: [`VIP`], or [`VIP6`] after [`Scene::speak_ipv6`].
+    pub vip: Cell<IpAddr>,
+    /// By which of their addresses backends are configured.
+    pub address_of: Cell<fn(usize) -> IpAddr>,
+    _switches: Vec<Namespace>,
     _watch: Process,
     pub folder: tempfile::TempDir,
     pin: PathBuf,
@@ -54,49 +61,99 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, 0, host as u8)
 }
 
-impl Scene {
-    /// With servers that listen.
-    pub fn new(name: &str, servers: usize) -> Scene {
-        let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
-        let switch = create("sw");
+/// The same of IPv6.
+pub fn address6(host: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, host as u16)
+}
+
+/// Hosts on a switch: 10.SUBNET.0.HOST.
+struct Segment {
+    switch: Namespace,
+    subnet: u8,
+}
+
+impl Segment {
+    fn new(switch: Namespace, subnet: u8) -> Segment {
         ip(
             &switch,
             "link add bridge0 type bridge\nlink set bridge0 up\n",
         );
+        Segment { switch, subnet }
+    }
+
+    fn join(&self, space: &Namespace, device: &str, host: usize) {
+        let there = space.name();
+        ip(
+            &self.switch,
+            &format!(
+                "link add port{host} type veth peer name {device} netns {there}\n\
+                 link set port{host} master bridge0 up\n"
+            ),
+        );
+        let address = Ipv4Addr::new(10, self.subnet, 0, host as u8);
+        ip(
+            space,
+            &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"),
+        );
+        // XDP knows nothing of checksums that are left to the device.
+        tool(space, "ethtool", &["-K", device, "tx", "off"]);
+        // What XDP sends through a veth arrives only at a peer that polls.
+        tool(
+            &self.switch,
+            "ethtool",
+            &["-K", &format!("port{host}"), "gro", "on"],
+        );
+    }
+}
+
+impl Scene {
+    /// With servers that listen.
+    pub fn new(name: &str, servers: usize) -> Scene {
+        Scene::build(name, servers, false)
+    }
+
+    /// The same with servers on a segment of their own, behind another interface of the balancer, whose
+    /// kernel takes their answers to the client.
+    pub fn apart(name: &str, servers: usize) -> Scene {
+        let scene = Scene::build(name, servers, true);
+        scene
+            .address_of
+            .set(|host| Ipv4Addr::new(10, 80, 0, host as u8).into());
+        for server in &scene.servers {
+            ip(&server.namespace, "route add default via 10.80.0.2\n");
+        }
+        for (key, value) in [
+            ("ip_forward", "1"),
+            ("conf/all/rp_filter", "0"),
+            ("conf/eth1/rp_filter", "0"),
+        ] {
+            let write = || std::fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
+            scene.balancer.enter(write).unwrap().unwrap();
+        }
+        scene
+    }
+
+    fn build(name: &str, servers: usize, is_apart: bool) -> Scene {
+        let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
         let (client, balancer) = (create("c"), create("b"));
         let spaces: Vec<_> = (0..servers).map(|at| create(&format!("s{at}"))).collect();
-        for (at, space) in [&client, &balancer].into_iter().chain(&spaces).enumerate() {
-            let host = at + 1;
-            let there = space.name();
-            ip(
-                &switch,
-                &format!(
-                    "link add port{host} type veth peer name eth0 netns {there}\n\
-                     link set port{host} master bridge0 up\n"
-                ),
-            );
-            ip(
-                space,
-                &format!("addr add {}/24 dev eth0\nlink set eth0 up\n", address(host)),
-            );
-            // XDP knows nothing of checksums that are left to the device.
-            tool(space, "ethtool", &["-K", "eth0", "tx", "off"]);
-            // What XDP sends through a veth arrives only at a peer that polls.
-            tool(
-                &switch,
-                "ethtool",
-                &["-K", &format!("port{host}"), "gro", "on"],
-            );
+        let mut segments = vec![Segment::new(create("sw"), 79)];
+        segments[0].join(&client, "eth0", 1);
+        segments[0].join(&balancer, "eth0", 2);
+        if is_apart {
+            segments.push(Segment::new(create("sw2"), 80));
+            segments[1].join(&balancer, "eth1", 2);
         }
         ip(&client, &format!("route add {VIP} via {}\n", address(2)));
-        for space in &spaces {
+        for (host, space) in (3..).zip(&spaces) {
+            segments[segments.len() - 1].join(space, "eth0", host);
             ip(space, &format!("addr add {VIP}/32 dev lo\n"));
         }
         // What XDP sends through a veth arrives only if its peer has a program too: one that watches.
         let watch = [
             "response", "-i", "port2", "--hook", "xdp", "--format", "none",
         ];
-        let watch = spawn(&switch, DWELL, &watch);
+        let watch = spawn(&segments[0].switch, DWELL, &watch);
         eventually("the port is watched", || links(watch.id()) > 0);
         let folder = tempfile::tempdir().unwrap();
         let pin = PathBuf::from(format!(
@@ -115,7 +172,9 @@ impl Scene {
                     delay_ms: Arc::default(),
                 })
                 .collect(),
-            _switch: switch,
+            vip: Cell::new(VIP.into()),
+            address_of: Cell::new(|host| address(host).into()),
+            _switches: segments.into_iter().map(|segment| segment.switch).collect(),
             _watch: watch,
             folder,
             pin,
@@ -125,11 +184,26 @@ impl Scene {
         scene
     }
 
+    /// Gives all of one segment addresses of IPv6 too, and servers [`VIP6`].
+    pub fn speak_ipv6(&self) {
+        let servers = self.servers.iter().map(|server| &server.namespace);
+        let hosts = [&self.client, &self.balancer].into_iter().chain(servers);
+        for (host, space) in (1..).zip(hosts) {
+            let own = format!("addr add {}/64 dev eth0 nodad\n", address6(host));
+            let vip = match host {
+                1 => format!("route add {VIP6} via {}\n", address6(2)),
+                2 => String::new(),
+                _ => format!("addr add {VIP6}/128 dev lo\n"),
+            };
+            ip(space, &(own + &vip));
+        }
+    }
+
     pub fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The same by a tunnel: each server unpacks for itself, with `dwell lb decap`.
+    /// Each server unpacks what comes by a tunnel, with `dwell lb decap`.
     pub fn decapsulate(&self) -> Vec<Process> {
         let begin = |server: &Server| {
             let process = spawn(&server.namespace, DWELL, &["lb", "decap", "eth0"]);
@@ -137,6 +211,18 @@ impl Scene {
             process
         };
         self.servers.iter().map(begin).collect()
+    }
+
+    /// The binary where any user may run it, in a folder that any may enter.
+    pub fn for_anybody(&self) -> String {
+        let folder = self.folder.path();
+        std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+        let path = folder.join("dwell");
+        let linked = std::fs::hard_link(DWELL, &path);
+        linked
+            .or_else(|_| std::fs::copy(DWELL, &path).map(drop))
+            .unwrap();
+        path.display().to_string()
     }
 
     /// Writes the configuration: what stands before the VIPs, what stands in the one VIP, and its
@@ -147,7 +233,7 @@ impl Scene {
             .map(|server| {
                 format!(
                     "[[vip.backend]]\nname = \"s{server}\"\naddress = \"{}\"\n",
-                    address(server + 3)
+                    self.address_of.get()(server + 3)
                 )
             })
             .collect();
@@ -158,16 +244,24 @@ impl Scene {
         };
         let text = format!(
             "interface = \"eth0\"\npin = \"{}\"\nlimits.connections = 4096\napi.socket = \"{}\"\n{top}\n\
-             [[vip]]\nname = \"web\"\naddress = \"{VIP}\"\nport = {PORT}\n{forward}table_size = 1009\n{vip}\n{backends}",
+             [[vip]]\nname = \"web\"\naddress = \"{}\"\nport = {PORT}\n{forward}table_size = 1009\n{vip}\n{backends}",
             self.pin.display(),
             self.path("lb.sock"),
+            self.vip.get(),
         );
         std::fs::write(self.path("lb.toml"), text).unwrap();
     }
 
     /// Starts `dwell lb run` and waits until it answers.
     pub fn run(&self) {
-        let process = spawn(&self.balancer, DWELL, &["lb", "run", &self.path("lb.toml")]);
+        self.run_by(&["env"]);
+    }
+
+    /// The same by a program that becomes what it is given.
+    pub fn run_by(&self, by: &[&str]) {
+        let path = self.path("lb.toml");
+        let all = [&by[1..], &[DWELL, "lb", "run", &path]].concat();
+        let process = spawn(&self.balancer, by[0], &all);
         *self.run.borrow_mut() = Some(process);
         eventually("it answers", || {
             let ended = self.run.borrow_mut().as_mut().unwrap().has_ended();
@@ -254,7 +348,8 @@ impl Scene {
 
     /// A connection of the client's.
     pub fn connect(&self) -> std::io::Result<TcpStream> {
-        self.client.enter(connect).unwrap()
+        let vip = self.vip.get();
+        self.client.enter(|| connect(vip)).unwrap()
     }
 
     /// Which servers so many new connections come to.
@@ -271,11 +366,13 @@ impl Scene {
     pub fn load(&self, connections: usize) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::new(AtomicU64::new(0));
+        let vip = self.vip.get();
         let threads = (0..connections)
             .map(|_| {
                 let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
                 self.client.spawn_thread(move || -> Result<(), String> {
-                    let mut stream = connect().map_err(|error| format!("connecting: {error}"))?;
+                    let mut stream =
+                        connect(vip).map_err(|error| format!("connecting: {error}"))?;
                     let mut first = None;
                     while !stop.load(Ordering::Relaxed) {
                         let number = ask(&mut stream)
@@ -345,8 +442,8 @@ impl Load {
     }
 }
 
-fn connect() -> std::io::Result<TcpStream> {
-    let to = SocketAddr::new(VIP.into(), PORT);
+fn connect(vip: IpAddr) -> std::io::Result<TcpStream> {
+    let to = SocketAddr::new(vip, PORT);
     let stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     stream.set_nodelay(true)?;
@@ -370,7 +467,10 @@ impl Server {
         let (number, for_thread, kept) = (self.number, Arc::clone(&stop), Arc::clone(&streams));
         let delay = Arc::clone(&self.delay_ms);
         let thread = self.namespace.spawn_thread(move || {
-            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap();
+            // Where there is no IPv6, of IPv4 alone.
+            let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+            let any = any.map(|address| SocketAddr::new(address, PORT));
+            let listener = TcpListener::bind(&any[..]).unwrap();
             ready.send(()).unwrap();
             for stream in listener.incoming() {
                 if for_thread.load(Ordering::SeqCst) {

@@ -3,19 +3,20 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell_quic::TICKETS;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::{Client, Early, Mode, PATIENCE, Request, begin_to_read};
+use super::client::{Client, Early, Mode, PATIENCE, Request, Visit, begin_to_read};
 use super::stage::{FIRST_KEY, Key, Like, Stage, bind, everyone, id};
+use super::watch::Watch;
 use super::{Policy, Scene, config, failed};
-use crate::Result;
 use crate::balancer::Star;
 use crate::signals::Signals;
 use crate::workload::quic::block_on;
+use crate::{Error, Result};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct ChangeOptions {
     pub lasting: usize,
     /// Clients that come back, a connection after the other.
     pub returning: usize,
-    /// Between two changes.
+    /// Between two changes; longer where connections still have IDs by a key that goes.
     pub pause: Duration,
 }
 
@@ -103,9 +104,11 @@ const SECOND_KEY: Key = Key {
     rotation: 1,
     key: *b"the next lab key",
 };
-/// Connections that last must have IDs by the second key before the first one goes. On a path without loss it may be
-/// shorter than it should be elsewhere.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Connections that last must have IDs by the second key before the first one goes. Shorter than it should be elsewhere
+/// (see [`dwell_quic::Cids::new`]), but longer than quinn takes to send anew what was lost three times at the beginning.
+const HEARTBEAT: Duration = Duration::from_secs(8);
+/// By then they have, on any machine: quinn renews IDs at every second heartbeat.
+const RENEWED: Duration = Duration::from_secs(90);
 /// The server that goes.
 const GOES: usize = 3;
 /// Between requests of a lasting connection, and between visits.
@@ -124,6 +127,7 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
         ..Like::idle(TICKETS)
     };
     let stage = Stage::start(scene, Policy::ZeroRtt, like)?;
+    let watch = Watch::default();
     let mut crowds = Vec::new();
     for (number, namespace) in star.clients.iter().enumerate() {
         let of = |all: usize| {
@@ -134,6 +138,7 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
         let client = || Client::new(&stage.identity.certificate, Mode::ZeroRtt);
         let crowd = Crowd {
             number,
+            watch: watch.clone(),
             lasting: (0..of(options.lasting))
                 .map(|_| client())
                 .collect::<Result<_>>()?,
@@ -150,6 +155,9 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
     for change in Change::ALL {
         stage.change(change)?;
         signals.pause(options.pause)?;
+        if change == Change::Rotate {
+            wait_for_renewal(&watch, &signals)?;
+        }
         let mut changed = Changed::default();
         for (orders, told, _) in &crowds {
             // One that has failed tells so below.
@@ -168,6 +176,21 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
     }
     stage.stop()?;
     Ok(all)
+}
+
+/// Until no client sends to connection IDs by the first key.
+fn wait_for_renewal(watch: &Watch, signals: &Signals) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        match watch.of_others_than(SECOND_KEY.rotation) {
+            0 => return Ok(()),
+            others if begun.elapsed() > RENEWED => {
+                let what = format!("connection IDs by the second key for {others} connections");
+                return Err(Error::Timeout(what));
+            }
+            _ => signals.pause(Duration::from_millis(50))?,
+        }
+    }
 }
 
 impl Stage<'_> {
@@ -195,6 +218,7 @@ impl Stage<'_> {
 /// The clients of a namespace.
 struct Crowd {
     number: usize,
+    watch: Watch,
     lasting: Vec<Client>,
     returning: Vec<Client>,
 }
@@ -213,16 +237,19 @@ impl Crowd {
         let mut tasks = JoinSet::new();
         for (host, client) in (1..).zip(self.lasting) {
             let address = Star::client_address(self.number, host);
-            tasks.spawn(last(client, address, Arc::clone(&seen), Arc::clone(&stop)));
+            let way = Way {
+                address,
+                watch: self.watch.clone(),
+            };
+            tasks.spawn(last(client, way, Arc::clone(&seen), Arc::clone(&stop)));
         }
         for (host, client) in (1..=250).rev().zip(self.returning) {
             let address = Star::client_address(self.number, host);
-            tasks.spawn(come_back(
-                client,
+            let way = Way {
                 address,
-                Arc::clone(&seen),
-                Arc::clone(&stop),
-            ));
+                watch: self.watch.clone(),
+            };
+            tasks.spawn(come_back(client, way, Arc::clone(&seen), Arc::clone(&stop)));
         }
         while ordered.recv().await.is_some() {
             let part = std::mem::take(&mut *lock(&seen));
@@ -236,15 +263,28 @@ impl Crowd {
     }
 }
 
+/// How a client gets to servers.
+struct Way {
+    address: Ipv4Addr,
+    watch: Watch,
+}
+
+impl Way {
+    async fn visit(&self, client: &Client) -> Result<Visit> {
+        let endpoint = self.watch.endpoint(bind(self.address)?)?;
+        client
+            .visit_from(endpoint, Stage::vip(), Request::short(0))
+            .await
+    }
+}
+
 fn lock(seen: &Seen) -> std::sync::MutexGuard<'_, Changed> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks on one connection until it breaks, or is to stop.
-async fn last(client: Client, address: Ipv4Addr, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
-    let visit = client
-        .visit(bind(address)?, Stage::vip(), Request::short(0))
-        .await?;
+async fn last(client: Client, way: Way, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
+    let visit = way.visit(&client).await?;
     while !stop.load(Ordering::Relaxed) {
         match timeout(PATIENCE, ask(&visit.connection)).await {
             Ok(Ok(())) => lock(&seen).lasting += 1,
@@ -270,18 +310,10 @@ async fn ask(connection: &quinn::Connection) -> Result<()> {
     read.map(drop).map_err(|why| failed(&why))
 }
 
-async fn come_back(
-    client: Client,
-    address: Ipv4Addr,
-    seen: Seen,
-    stop: Arc<AtomicBool>,
-) -> Result<()> {
+async fn come_back(client: Client, way: Way, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let had_ticket = client.has_ticket();
-        match client
-            .visit(bind(address)?, Stage::vip(), Request::short(0))
-            .await
-        {
+        match way.visit(&client).await {
             Ok(visit) => {
                 {
                     let mut seen = lock(&seen);

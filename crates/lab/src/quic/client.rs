@@ -133,7 +133,16 @@ impl Client {
         to: SocketAddr,
         request: Request,
     ) -> Result<Visit> {
-        let endpoint = endpoint(socket, None)?;
+        self.visit_from(endpoint(socket, None)?, to, request).await
+    }
+
+    /// The same by an endpoint that is there.
+    pub(super) async fn visit_from(
+        &self,
+        endpoint: Endpoint,
+        to: SocketAddr,
+        request: Request,
+    ) -> Result<Visit> {
         let visiting = self.begin(endpoint, to, request);
         match timeout(PATIENCE, visiting).await {
             Ok(visit) => visit,

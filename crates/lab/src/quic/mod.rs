@@ -12,6 +12,7 @@ mod replay;
 mod server;
 mod stage;
 mod theft;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;

@@ -10,6 +10,9 @@ mod parity;
 mod pins;
 mod star;
 mod tables;
+#[path = "../support/xdp.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod xdp;
 mod zero_rtt;
 
 use std::io::{Read, Write};

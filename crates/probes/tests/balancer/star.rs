@@ -4,7 +4,7 @@
 use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::OwnedFd,
     process::Command,
     sync::mpsc::Sender,
     thread,
@@ -16,7 +16,8 @@ use dwell_probes::{
     Interface,
     balancer::{Decap, NextHop},
 };
-use libbpf_rs::libbpf_sys;
+
+use crate::xdp;
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const PORT: u16 = 80;
@@ -234,28 +235,9 @@ pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
 
 /// An XDP program that lets all pass, at a device; it goes with its link.
 fn pass(device: &str) -> [OwnedFd; 2] {
-    // r0 = XDP_PASS; exit
-    let instructions = [2u64 << 32 | 0xb7, 0x95];
-    // SAFETY: the instructions are valid for their length, and copied.
-    let program = unsafe {
-        libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_XDP,
-            c"pass".as_ptr(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr().cast(),
-            instructions.len() as u64,
-            std::ptr::null_mut(),
-        )
-    };
-    assert!(program >= 0, "{}", std::io::Error::last_os_error());
-    let index = nix::net::if_::if_nametoindex(device).unwrap();
-    // SAFETY: the program's descriptor is open.
-    let link = unsafe {
-        libbpf_sys::bpf_link_create(program, index as i32, libbpf_sys::BPF_XDP, std::ptr::null())
-    };
-    assert!(link >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: descriptors that nobody else has.
-    [program, link].map(|fd| unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) })
+    let program = xdp::load(&[xdp::verdict(2), xdp::EXIT]);
+    let link = xdp::attach(&program, device);
+    [program, link]
 }
 
 /// True if this process may do all that these tests do; says so if not.

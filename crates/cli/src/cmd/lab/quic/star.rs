@@ -481,7 +481,7 @@ pub struct Changes {
     /// Clients that come back
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(2..=200))]
     returning: u16,
-    /// Between two changes
+    /// Between two changes; the old key goes when no connection has an ID by it, if that is later
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     pause: Duration,
     #[command(flatten)]

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Several threads at the places of one flow table, as CPUs are in the kernel. It says what is
+ * wrong, and ends with 1, if a place is lost or is two flows'.
+ *
+ *     places pool THREADS STEPS     take and free places
+ *     places table THREADS STEPS    admit flows, and free idle ones
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Between what a swap depends on and the swap others come seldom by themselves. */
+static void let_others(void)
+{
+	static __thread unsigned int turn;
+
+	if (!(++turn % 7))
+		sched_yield();
+}
+#define __sync_val_compare_and_swap(where, old, new)                                               \
+	(let_others(), __sync_val_compare_and_swap(where, old, new))
+
+#define DWELL_STORES_IN_ORDER 0 /* on any machine */
+#include "seat_hooks.h"
+
+#define PLACES 64U
+#define BUCKETS 32U
+#define HELD 2 /* at once by a thread of "pool" */
+
+static struct dwell_seats seats;
+static struct dwell_seat_bucket buckets[BUCKETS];
+static struct dwell_seat seat[PLACES];
+static struct dwell_alias alias[1];
+static __u32 owners[PLACES];
+static __u64 now_ns = 1000000000;
+static __u32 steps;
+static __u32 wrong;
+
+static void fail(const char *what, __u32 place)
+{
+	if (!__sync_fetch_and_add(&wrong, 1))
+		printf("place %u %s\n", place, what);
+}
+
+static __u32 next_random(__u64 *random)
+{
+	*random = *random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return *random >> 33;
+}
+
+static void give_back(struct dwell_table *table, __u32 place)
+{
+	__sync_fetch_and_sub(&owners[place], 1);
+	dwell_place_free(table, place);
+}
+
+static void *take_and_free(void *number)
+{
+	struct dwell_seat_bucket own = {0};
+	struct dwell_table table = {.embedder = &seats};
+	__u32 held[HELD], count = 0;
+	__u64 random = (__u64)number;
+
+	for (__u32 step = 0; step < steps && !wrong; step++) {
+		__u32 place;
+
+		if (count == HELD || (count && next_random(&random) & 1)) {
+			give_back(&table, held[--count]);
+			continue;
+		}
+		place = dwell_place_new(&table, &own.bucket, 0, 0);
+		if (place == DWELL_NO_PLACE)
+			continue;
+		if (place >= PLACES || __sync_fetch_and_add(&owners[place], 1)) {
+			fail("was given twice", place);
+			break;
+		}
+		/* as a flow writes over the link to the next free place */
+		seat[place].vip = next_random(&random);
+		held[count++] = place;
+	}
+	while (count)
+		give_back(&table, held[--count]);
+	return 0;
+}
+
+static void *admit_and_sweep(void *number)
+{
+	struct dwell_counters counters = {0};
+	__u64 random = (__u64)number;
+
+	for (__u32 step = 0; step < steps; step++) {
+		/* 3 ms a step of each: the clock runs while others are at it */
+		struct dwell_clock clock = {__sync_add_and_fetch(&now_ns, 3000000)};
+		struct dwell_table table = {&seats.program.table, &counters, &clock, &seats};
+		struct dwell_packet packet = {.proto = 6, .may_open = 1, .vip = 1, .real = 1};
+
+		if (!(next_random(&random) % 8)) {
+			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS,
+					   DWELL_CLOSE_IDLE);
+			continue;
+		}
+		packet.key.a.low = next_random(&random) % (4 * PLACES);
+		packet.key.b.low = 1ULL << 40;
+		packet.hash = dwell_key_hash(&packet.key, packet.proto, 7);
+		dwell_flow_of(&table, &packet);
+	}
+	return 0;
+}
+
+/* Each place is one flow's, or free. */
+static void audit(void)
+{
+	struct dwell_table table = {.embedder = &seats};
+	struct dwell_seat_bucket own = {0};
+	__u32 found[PLACES] = {0}, place;
+
+	for (__u32 index = 0; index < BUCKETS; index++)
+		for (__u32 way = 0; way < DWELL_WAYS; way++)
+			if (buckets[index].bucket.tags >> 16 * way & 0xffff)
+				found[buckets[index].place[way] % PLACES]++;
+	for (__u32 i = 0; i <= PLACES; i++) {
+		place = dwell_place_new(&table, &own.bucket, 0, 0);
+		if (place == DWELL_NO_PLACE)
+			break;
+		found[place % PLACES]++;
+	}
+	for (place = 0; place < PLACES; place++)
+		if (found[place] != 1)
+			fail(found[place] ? "is in two places" : "is lost", place);
+}
+
+int main(int count, char **arguments)
+{
+	void *(*run)(void *) = take_and_free;
+	pthread_t thread[64];
+	__u32 threads;
+
+	if (count != 4)
+		return 2;
+	if (!strcmp(arguments[1], "table"))
+		run = admit_and_sweep;
+	threads = atoi(arguments[2]);
+	steps = atoi(arguments[3]);
+	seats.buckets = buckets;
+	seats.seats = seat;
+	seats.aliases = alias;
+	seats.program.places = PLACES;
+	seats.program.table.bucket_mask = BUCKETS - 1;
+	seats.program.table.idle_timeout_ns = 200000000;
+	for (__u64 i = 0; i < threads; i++)
+		pthread_create(&thread[i], 0, run, (void *)(i + 1));
+	for (__u32 i = 0; i < threads; i++)
+		pthread_join(thread[i], 0);
+	audit();
+	return !!wrong;
+}
