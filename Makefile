@@ -38,6 +38,7 @@ install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dwell $(TARGET)/release/libdwell.so $(TARGET)/release/libdwell_calls.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/dwell.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man3 crates/libdwell/man/libdwell.3
+	$(TARGET)/release/dwell man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/dwell.pc
 

@@ -25,7 +25,7 @@ use dwell_engine::measure::Method;
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("balancer", targets::balancer),
     ("capture", targets::capture),
     ("clock", targets::clock),
@@ -40,6 +40,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("response_replay", targets::response_replay),
     ("socket", targets::socket),
     ("tcp", targets::tcp),
+    ("trace", targets::trace),
 ];
 
 /// The folder that keeps what a target is started from.

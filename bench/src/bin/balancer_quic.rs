@@ -14,9 +14,8 @@ use dwell_bench::{
     stop::Stop,
 };
 use dwell_engine::{
-    balance::{Forward, NextHop, Proto, Real, ServerId, Vip, VipKey, Why, ZeroServer, ZeroVip},
+    balance::{Forward, NextHop, Proto, Real, ServerId, Vip, VipKey, Why, ZeroVip},
     quic_lb::{Config, Load, Stamp},
-    steer::zero_rtt::{HeavyConfig, OverloadConfig},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
 use etherparse::PacketBuilder;
@@ -187,21 +186,11 @@ fn plane() -> Result<Plane> {
         proto: Proto::Udp,
         port: Some(443),
     };
+    let servers = (1..=SERVERS).map(|real| (real, ServerId(real.into())));
     let zero = ZeroVip {
-        layouts: vec![Config::own(0, KEY)?],
-        servers: (1..=SERVERS)
-            .map(|real| ZeroServer {
-                real,
-                id: ServerId(real.into()),
-                is_out: false,
-            })
-            .collect(),
-        heavy: HeavyConfig::default(),
-        overload: OverloadConfig::default(),
         window: Duration::from_secs(3600),
         attempt: Duration::from_secs(600),
-        is_any_heavy: false,
-        is_unroutable_hashed: false,
+        ..ZeroVip::new(vec![Config::own(0, KEY)?], servers)
     };
     plane.set_zero(&key, 1, &zero)?;
     let vip = Vip {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use dwell_engine::steer::zero_rtt::MOST_SERVERS;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Forward, Limits, Vip, VipKey};
@@ -18,6 +19,18 @@ pub struct State {
     pub vips: BTreeMap<u32, VipKey>,
     /// By number, from 1. With those that are leaving.
     pub reals: BTreeMap<u32, Real>,
+    /// VIPs that go by connection ID, by slot, from 1.
+    #[serde(default)]
+    pub zero_slots: BTreeMap<u32, VipKey>,
+}
+
+impl State {
+    /// The slot of a VIP, if it goes by connection ID.
+    pub fn zero_slot(&self, key: &VipKey) -> Option<u16> {
+        let mut slots = self.zero_slots.iter();
+        let (slot, _) = slots.find(|(_, other)| *other == key)?;
+        (*slot).try_into().ok()
+    }
 }
 
 /// A backend of a VIP that has a number.
@@ -87,6 +100,35 @@ pub enum PlanError {
         /// How many there may be.
         limit: u32,
     },
+    /// More servers than connection IDs of one VIP are looked up among.
+    #[error(
+        "{vip} would have {needed} servers with connection IDs, and can have {MOST_SERVERS}, with those that \
+         leave: take some away, or give them to another VIP"
+    )]
+    ManyServers {
+        /// The VIP.
+        vip: VipKey,
+        /// How many there would be.
+        needed: usize,
+    },
+    /// Connections of one backend would go to another.
+    #[error(
+        "vip.backend.server_id: {id} of backend '{backend}' is still that of '{former}' ({address}), which leaves \
+         {vip}: connections there are known by it; write another, or leave '{backend}' out until '{former}' has \
+         left (`dwell lb status` tells)"
+    )]
+    ServerIdTaken {
+        /// Which ID.
+        id: u64,
+        /// Who is to have it.
+        backend: String,
+        /// Whose it is.
+        former: String,
+        /// The address of that one.
+        address: IpAddr,
+        /// The VIP of both.
+        vip: VipKey,
+    },
 }
 
 fn leaving_words(leaving: usize) -> String {
@@ -100,7 +142,7 @@ fn leaving_words(leaving: usize) -> String {
 ///
 /// # Errors
 ///
-/// If there is no room; then nothing is to change.
+/// If there is no room, or a server ID is not free yet; then nothing is to change.
 pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanError> {
     let mut plan = Plan {
         next: state.clone(),
@@ -135,7 +177,9 @@ pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanE
         }
     }
     reals(state, wanted, &mut plan);
-    room(&plan, limits)?;
+    slots(state, wanted, &mut plan);
+    server_ids(state, wanted, &plan)?;
+    room(state, &plan, limits)?;
     Ok(plan)
 }
 
@@ -189,14 +233,74 @@ fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
     }
 }
 
-fn room(plan: &Plan, limits: Limits) -> Result<(), PlanError> {
-    let leaving = plan
-        .next
+/// Slots that end are not given out again at once: packets may be on their way.
+fn slots(state: &State, wanted: &[Vip], plan: &mut Plan) {
+    let mut free = Free::new(state.zero_slots.keys().copied());
+    plan.next.zero_slots.clear();
+    for vip in wanted.iter().filter(|vip| vip.zero_rtt.is_some()) {
+        let slot = state.zero_slot(&vip.key).map(u32::from);
+        let slot = slot.unwrap_or_else(|| free.take());
+        plan.next.zero_slots.insert(slot, vip.key);
+    }
+}
+
+/// A server ID that one takes over who is reached elsewhere takes along the connections of the one before,
+/// to whom they are unknown.
+fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanError> {
+    let by_id = wanted.iter().zip(&plan.numbers);
+    for (vip, (_, numbers)) in by_id.filter(|(vip, _)| vip.zero_rtt.is_some()) {
+        let leaving: BTreeMap<u64, &Real> = of_vip_by_id(&plan.next, vip.key)
+            .filter(|(_, real)| real.phase == Phase::Leaving)
+            .collect();
+        for (backend, number) in vip.backends.iter().zip(numbers) {
+            let had = state.reals.get(number).and_then(|real| real.server_id);
+            let taken = backend.server_id.filter(|id| had != Some(*id));
+            let former = taken.and_then(|id| Some((id, *leaving.get(&id)?)));
+            if let Some((id, former)) = former.filter(|(_, real)| real.address != backend.address) {
+                return Err(PlanError::ServerIdTaken {
+                    id,
+                    backend: backend.name.clone(),
+                    former: former.name.clone(),
+                    address: former.address,
+                    vip: vip.key,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The backends of a VIP that connection IDs name, with those that leave.
+pub(crate) fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &Real)> {
+    let reals = state
         .reals
         .values()
-        .filter(|real| real.phase == Phase::Leaving)
-        .count();
+        .filter(move |real| real.vip == Some(vip));
+    reals.filter_map(|real| Some((real.server_id?, real)))
+}
+
+fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
+    let is_leaving = |real: &&Real| real.phase == Phase::Leaving;
+    let leaving = plan.next.reals.values().filter(is_leaving).count();
     let highest = |number: Option<&u32>| number.copied().unwrap_or(0);
+    let (mut servers, mut servers_leaving) = (0, 0);
+    // Those of slots that end have their room until all has been given to the kernel.
+    let slots: BTreeMap<u32, VipKey> = [&state.zero_slots, &plan.next.zero_slots]
+        .into_iter()
+        .flat_map(|slots| slots.iter().map(|(slot, key)| (*slot, *key)))
+        .collect();
+    for vip in slots.into_values() {
+        // Who is reached otherwise than before takes over the place.
+        let serving = of_vip_by_id(&plan.next, vip).filter(|(_, real)| !is_leaving(real));
+        let serving: BTreeSet<u64> = serving.map(|(id, _)| id).collect();
+        let all: BTreeSet<u64> = of_vip_by_id(&plan.next, vip).map(|(id, _)| id).collect();
+        if all.len() > MOST_SERVERS {
+            let needed = all.len();
+            return Err(PlanError::ManyServers { vip, needed });
+        }
+        servers += all.len();
+        servers_leaving += all.len() - serving.len();
+    }
     let most = [
         (
             "VIPs",
@@ -213,6 +317,22 @@ fn room(plan: &Plan, limits: Limits) -> Result<(), PlanError> {
             leaving,
             highest(plan.next.reals.keys().last()),
             limits.reals,
+        ),
+        (
+            "VIPs with the policy zero-rtt",
+            "zero_rtt_vips",
+            plan.next.zero_slots.len(),
+            0,
+            highest(plan.next.zero_slots.keys().last()),
+            limits.zero_rtt_vips.into(),
+        ),
+        (
+            "backends of VIPs with the policy zero-rtt",
+            "zero_rtt_servers",
+            servers,
+            servers_leaving,
+            u32::try_from(servers).unwrap_or(u32::MAX),
+            limits.zero_rtt_servers,
         ),
     ];
     for (what, key, needed, leaving, highest, limit) in most {

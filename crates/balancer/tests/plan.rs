@@ -109,6 +109,129 @@ fn what_has_no_room_says_who_takes_it() {
     );
 }
 
+/// VIPs of QUIC by their last byte, each with backends by theirs and their server IDs.
+fn quic(vips: &[(u8, &[(u8, u64)])]) -> Vec<Vip> {
+    let mut text = "interface = \"eth0\"\n".to_owned();
+    for (vip, backends) in vips {
+        write!(
+            text,
+            "[[vip]]\nname = \"v{vip}\"\naddress = \"192.0.2.{vip}\"\nport = 443\nprotocol = \"udp\"\n\
+             forward = \"l2\"\npolicy = \"zero-rtt\"\n\
+             zero_rtt = {{ layout = [{{ rotation = 0, clear = true }}] }}\n"
+        )
+        .unwrap();
+        for (backend, id) in *backends {
+            let address = format!("10.0.{}.{backend}", id >> 8);
+            write!(
+                text,
+                "[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n"
+            )
+            .unwrap();
+        }
+    }
+    Config::parse(&text, Path::new("lb.toml")).unwrap().vips
+}
+
+const TAKEN: &str = "vip.backend.server_id: 7 of backend '10.0.0.3' is still that of '10.0.0.1' (10.0.0.1), which leaves 192.0.2.1:443/udp: connections there are known by it; write another, or leave '10.0.0.3' out until '10.0.0.1' has left (`dwell lb status` tells)";
+
+#[test]
+fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
+    let state = |state: &State, vips: &[Vip]| plan(state, vips, LIMITS).unwrap().next;
+    let both = state(&State::default(), &quic(&[(1, &[(1, 7), (2, 8)])]));
+    // as it goes, and while it leaves
+    let first = state(&both, &quic(&[(1, &[(2, 8)])]));
+    for before in [&both, &first] {
+        let taken = quic(&[(1, &[(3, 7), (2, 8)])]);
+        let error = plan(before, &taken, LIMITS).unwrap_err();
+        assert_eq!(error.to_string(), TAKEN);
+        // nor may one that is there take it
+        let taken = quic(&[(1, &[(2, 7)])]);
+        let error = plan(before, &taken, LIMITS).unwrap_err();
+        assert!(
+            matches!(error, PlanError::ServerIdTaken { id: 7, .. }),
+            "{error}"
+        );
+        // another ID, the same of another VIP, and the one whose it was
+        for vips in [
+            quic(&[(1, &[(3, 9), (2, 8)])]),
+            quic(&[(1, &[(2, 8)]), (2, &[(3, 7)])]),
+            quic(&[(1, &[(1, 7), (2, 8)])]),
+        ] {
+            plan(before, &vips, LIMITS).unwrap();
+        }
+    }
+    // the same backend, reached otherwise, is the same to its connections
+    let mut otherwise = quic(&[(1, &[(1, 7), (2, 8)])]);
+    otherwise[0].forward = dwell_balancer::config::Forward::Ipip;
+    let next = state(&both, &otherwise);
+    assert_eq!(next.reals.len(), 4);
+    // also where all are gone for a while, and their VIP with them
+    let none = state(&both, &[]);
+    plan(&none, &quic(&[(1, &[(3, 7)])]), LIMITS).unwrap_err();
+    let mut left = first;
+    left.reals.remove(&1);
+    let taken = state(&left, &quic(&[(1, &[(3, 7), (2, 8)])]));
+    assert_eq!(taken.reals[&1].server_id, Some(7));
+    // an older build may have let it happen: whoever has it keeps it
+    let mut twice = taken.clone();
+    twice.reals.get_mut(&2).unwrap().server_id = Some(7);
+    plan(&twice, &quic(&[(1, &[(3, 7)])]), LIMITS).unwrap();
+}
+
+#[test]
+fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
+    let one: &[(u8, u64)] = &[(1, 1)];
+    let both = plan(&State::default(), &quic(&[(1, one), (2, one)]), LIMITS)
+        .unwrap()
+        .next;
+    let keys = |state: &State| state.zero_slots.clone().into_iter().collect::<Vec<_>>();
+    let [first, second] = [1, 2].map(|number| both.vips[&number]);
+    assert_eq!(keys(&both), [(1, first), (2, second)]);
+    // a slot that ends is not given out by the same plan
+    let next = plan(&both, &quic(&[(2, one), (3, one)]), LIMITS)
+        .unwrap()
+        .next;
+    assert_eq!(keys(&next), [(2, second), (3, next.vips[&3])]);
+    let again = plan(&next, &quic(&[(2, one), (3, one), (4, one)]), LIMITS)
+        .unwrap()
+        .next;
+    assert_eq!(
+        again.zero_slots.keys().copied().collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    let limits = Limits {
+        zero_rtt_vips: 2,
+        ..LIMITS
+    };
+    let error = plan(&both, &quic(&[(2, one), (3, one)]), limits).unwrap_err();
+    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt, only for 2: raise limits.zero_rtt_vips and start anew");
+    // servers, with those that leave and those of slots that end
+    let limits = Limits {
+        zero_rtt_servers: 3,
+        ..LIMITS
+    };
+    plan(&both, &quic(&[(1, &[(1, 1), (2, 2)]), (2, one)]), limits).unwrap();
+    let error = plan(&both, &quic(&[(1, &[(2, 2), (3, 3)]), (2, one)]), limits).unwrap_err();
+    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them leaving: they wait for their last connections), only for 3: raise limits.zero_rtt_servers and start anew");
+    let error = plan(&both, &quic(&[(1, one), (3, &[(1, 1), (2, 2)])]), limits).unwrap_err();
+    assert!(
+        error.to_string().contains("no room for 4 backends of VIPs"),
+        "{error}"
+    );
+    // of one VIP
+    let many: Vec<(u8, u64)> = (0..1025)
+        .map(|id| ((id % 250) as u8 + 1, id + (id / 250) * 256))
+        .collect();
+    let limits = Limits {
+        reals: 2000,
+        zero_rtt_servers: 2000,
+        ..LIMITS
+    };
+    plan(&State::default(), &quic(&[(1, &many[1..])]), limits).unwrap();
+    let error = plan(&State::default(), &quic(&[(1, &many)]), limits).unwrap_err();
+    insta::assert_snapshot!(error, @"192.0.2.1:443/udp would have 1025 servers with connection IDs, and can have 1024, with those that leave: take some away, or give them to another VIP");
+}
+
 #[test]
 fn a_difference_in_words() {
     let old = r#"

@@ -66,6 +66,22 @@ fn what_is_written_is_what_holds() {
 }
 
 #[test]
+fn a_load_lives_longer_than_it_takes_lasting_connections_to_tell_it_anew() {
+    let text = |more| vip(UDP, &zero(more), TWO);
+    let stale = |text: &str| {
+        let config = parse(text).expect("it is right");
+        let zero = config.vips[0].zero_rtt.clone().expect("it has the policy");
+        zero.overload
+            .stale
+            .expect("a load may be too old")
+            .as_secs()
+    };
+    let renewed_s = 2 * 40;
+    assert!((renewed_s + 10..=renewed_s + 40).contains(&stale(&text(""))));
+    assert_eq!(stale(&text("load_lifetime = \"7s\"")), 7);
+}
+
+#[test]
 fn keys_are_read_from_a_file_beside_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("cid.key"), format!("{KEY}\n")).expect("a file");

@@ -148,12 +148,16 @@ static const __u32 dwell_aes_back[4][256] = {
 	DWELL_AES_COLUMN((box)[DWELL_AES_OCTET(a, 0)], (box)[DWELL_AES_OCTET(b, 1)],               \
 			 (box)[DWELL_AES_OCTET(c, 2)], (box)[DWELL_AES_OCTET(d, 3)])
 
-static __always_inline void dwell_aes128_encrypt(const struct dwell_aes128 *key,
-						 struct dwell_block *block)
+/* Rows are shifted to the left if `second` is 1, and to the right if it is 3: the second
+ * column and the fourth have changed places.
+ */
+static __always_inline void dwell_aes128_rounds(struct dwell_block *block, const __u32 *round,
+						const __u32 (*table)[256], const __u8 *box,
+						const int second)
 {
-	const __u32 *round = key->encrypt;
-	__u32 a = block->word[0] ^ round[0], b = block->word[1] ^ round[1],
-	      c = block->word[2] ^ round[2], d = block->word[3] ^ round[3];
+	const int fourth = 4 - second;
+	__u32 a = block->word[0] ^ round[0], b = block->word[second] ^ round[second],
+	      c = block->word[2] ^ round[2], d = block->word[fourth] ^ round[fourth];
 	__u32 na, nb, nc, nd;
 
 	/* unrolled it is slower: it leaves the instruction cache */
@@ -162,49 +166,32 @@ static __always_inline void dwell_aes128_encrypt(const struct dwell_aes128 *key,
 #endif
 	for (int i = 1; i < DWELL_AES_ROUNDS; i++) {
 		round += 4;
-		na = DWELL_AES_STEP(dwell_aes_mix, a, b, c, d) ^ round[0];
-		nb = DWELL_AES_STEP(dwell_aes_mix, b, c, d, a) ^ round[1];
-		nc = DWELL_AES_STEP(dwell_aes_mix, c, d, a, b) ^ round[2];
-		nd = DWELL_AES_STEP(dwell_aes_mix, d, a, b, c) ^ round[3];
+		na = DWELL_AES_STEP(table, a, b, c, d) ^ round[0];
+		nb = DWELL_AES_STEP(table, b, c, d, a) ^ round[second];
+		nc = DWELL_AES_STEP(table, c, d, a, b) ^ round[2];
+		nd = DWELL_AES_STEP(table, d, a, b, c) ^ round[fourth];
 		a = na;
 		b = nb;
 		c = nc;
 		d = nd;
 	}
 	round += 4;
-	block->word[0] = DWELL_AES_LAST(dwell_aes_sbox, a, b, c, d) ^ round[0];
-	block->word[1] = DWELL_AES_LAST(dwell_aes_sbox, b, c, d, a) ^ round[1];
-	block->word[2] = DWELL_AES_LAST(dwell_aes_sbox, c, d, a, b) ^ round[2];
-	block->word[3] = DWELL_AES_LAST(dwell_aes_sbox, d, a, b, c) ^ round[3];
+	block->word[0] = DWELL_AES_LAST(box, a, b, c, d) ^ round[0];
+	block->word[second] = DWELL_AES_LAST(box, b, c, d, a) ^ round[second];
+	block->word[2] = DWELL_AES_LAST(box, c, d, a, b) ^ round[2];
+	block->word[fourth] = DWELL_AES_LAST(box, d, a, b, c) ^ round[fourth];
+}
+
+static __always_inline void dwell_aes128_encrypt(const struct dwell_aes128 *key,
+						 struct dwell_block *block)
+{
+	dwell_aes128_rounds(block, key->encrypt, dwell_aes_mix, dwell_aes_sbox, 1);
 }
 
 static __always_inline void dwell_aes128_decrypt(const struct dwell_aes128 *key,
 						 struct dwell_block *block)
 {
-	const __u32 *round = key->decrypt;
-	__u32 a = block->word[0] ^ round[0], b = block->word[1] ^ round[1],
-	      c = block->word[2] ^ round[2], d = block->word[3] ^ round[3];
-	__u32 na, nb, nc, nd;
-
-#ifdef __clang__
-#pragma clang loop unroll(disable)
-#endif
-	for (int i = 1; i < DWELL_AES_ROUNDS; i++) {
-		round += 4;
-		na = DWELL_AES_STEP(dwell_aes_back, a, d, c, b) ^ round[0];
-		nb = DWELL_AES_STEP(dwell_aes_back, b, a, d, c) ^ round[1];
-		nc = DWELL_AES_STEP(dwell_aes_back, c, b, a, d) ^ round[2];
-		nd = DWELL_AES_STEP(dwell_aes_back, d, c, b, a) ^ round[3];
-		a = na;
-		b = nb;
-		c = nc;
-		d = nd;
-	}
-	round += 4;
-	block->word[0] = DWELL_AES_LAST(dwell_aes_sbox_back, a, d, c, b) ^ round[0];
-	block->word[1] = DWELL_AES_LAST(dwell_aes_sbox_back, b, a, d, c) ^ round[1];
-	block->word[2] = DWELL_AES_LAST(dwell_aes_sbox_back, c, b, a, d) ^ round[2];
-	block->word[3] = DWELL_AES_LAST(dwell_aes_sbox_back, d, c, b, a) ^ round[3];
+	dwell_aes128_rounds(block, key->decrypt, dwell_aes_back, dwell_aes_sbox_back, 3);
 }
 
 static __always_inline __u32 dwell_aes_substitute(__u32 word)

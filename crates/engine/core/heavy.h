@@ -209,12 +209,51 @@ static __always_inline void dwell_heavy_note(struct dwell_heavy *heavy,
 		dwell_heavy_admit(heavy, address, port, random, config);
 }
 
+/* How many connections are heavier than the heaviest of this address. Without a branch, as
+ * dwell_heavy_lightest().
+ */
+static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy,
+					      const struct dwell_address *address,
+					      const struct dwell_heavy_config *config)
+{
+	__u64 heaviest = 0;
+	__u32 rank = 0;
+
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
+		const struct dwell_address *other = &heavy->end[place].address;
+		__u64 count = heavy->count[place] + heavy->before[place];
+		__u64 differs = (other->high ^ address->high) | (other->low ^ address->low);
+		__u64 is_more = ((__u64)place - config->most) >> 63 & (heaviest - count) >> 63 &
+				~((differs | -differs) >> 63);
+
+		DWELL_OPAQUE(is_more);
+		heaviest += (count - heaviest) & -is_more;
+	}
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
+		__u64 count = heavy->count[place] + heavy->before[place];
+		__u64 is_heavier = ((__u64)place - config->most) >> 63 & (heaviest - count) >> 63;
+
+		DWELL_OPAQUE(is_heavier);
+		rank += is_heavier;
+	}
+	return rank;
+}
+
 /* True if a connection of this address is among the server's heaviest. */
 static __always_inline int dwell_heavy_has(const struct dwell_heavy *heavy,
 					   const struct dwell_address *address,
 					   const struct dwell_heavy_config *config)
 {
-	return dwell_heavy_find(heavy, address, DWELL_HEAVY_ANY_PORT, config) < DWELL_HEAVY_MOST;
+	if (dwell_heavy_find(heavy, address, DWELL_HEAVY_ANY_PORT, config) >= DWELL_HEAVY_MOST)
+		return 0;
+	return config->top >= config->most ||
+	       dwell_heavy_rank(heavy, address, config) < config->top;
 }
 
 #endif

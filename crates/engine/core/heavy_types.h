@@ -10,6 +10,8 @@
 struct dwell_heavy_config {
 	__u32 most;     /* entries in use, up to DWELL_HEAVY_MOST */
 	__u32 interval; /* packets; the window is this interval and the one before */
+	__u32 top;      /* of the entries so many are heavy, those with most packets */
+	__u32 reserved;
 };
 
 struct dwell_heavy_end {

@@ -6,8 +6,9 @@
  * - A connection ID with a server's ID in it: to that server. In a long header only if
  *   it is as young as a handshake.
  * - A long header without: a new connection. The connection table keeps it together by
- *   its ends; where it is not known, the Maglev table tells by the client's address, or,
- *   where that server is overloaded and the client heavy, the least loaded one.
+ *   its ends and the connection ID that its client drew; where it is not known, the Maglev
+ *   table tells by the client's address, or, where that server is overloaded and the client
+ *   heavy, the least loaded one.
  * - A short header without: nowhere.
  */
 #ifndef DWELL_ZERO_RTT_H
@@ -41,13 +42,15 @@ static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
 static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 
-/* dwell_zero_open_block(), dwell_zero_open_other(), dwell_zero_note(), dwell_zero_divert(),
- * dwell_heavy_admit(), or calls of them; and whether a client is heavy at any server of a VIP.
+/* dwell_zero_open_block(), dwell_zero_open_other(), dwell_attempt_key(), dwell_zero_note(),
+ * dwell_zero_divert(), dwell_heavy_admit(), or calls of them; and whether a client is heavy at any server of a VIP.
  */
 static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
 					      struct dwell_cid_entry *entry);
 static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot,
 					      __u32 rotation, __u32 at);
+static __always_inline void dwell_zero_apart(DWELL_FRAME *frame, void *embedder,
+					     struct dwell_packet *packet, __u32 at);
 static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
 					    struct dwell_cid_entry *entry);
 static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet);
@@ -71,6 +74,13 @@ static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
 #define DWELL_ZERO_NONE(counter) (1U << 31 | (counter))
 #define dwell_zero_is_none(place) ((place) >> 31)
 #define dwell_zero_counter_of(place) ((place)&0xff)
+
+/* What tells connection IDs apart that clients draw: they have 8 octets at least (RFC 9000
+ * section 7.2).
+ */
+struct dwell_cid_begin {
+	__u64 word;
+} DWELL_WORDS(8);
 
 /* What follows the first octet of our own connection IDs. */
 struct dwell_cid_words {
@@ -231,6 +241,9 @@ static __always_inline int dwell_zero_is_young(void *embedder, const struct dwel
 	return vip && age_s <= (__s32)vip->window_s && age_s >= -(__s32)vip->overload.slack_s;
 }
 
+/* In a long header the destination connection ID follows form, version and its length. */
+#define DWELL_LONG_CID 6
+
 /* False if it is cut off. */
 static __always_inline int dwell_zero_read(const void *data, const void *end, __u32 at,
 					   __u32 payload_bytes, struct dwell_zero_header *header)
@@ -243,10 +256,10 @@ static __always_inline int dwell_zero_read(const void *data, const void *end, __
 	header->bytes = payload_bytes - 1;
 	if (!header->is_long)
 		return 1;
-	DWELL_PEEK(__u8, length, at + 5, 0);
-	header->at = at + 6;
+	DWELL_PEEK(__u8, length, at + DWELL_LONG_CID - 1, 0);
+	header->at = at + DWELL_LONG_CID;
 	header->bytes = *length;
-	return payload_bytes >= 6 + header->bytes;
+	return payload_bytes >= DWELL_LONG_CID + header->bytes;
 }
 
 /* Whose a connection ID is: a place, or DWELL_ZERO_NONE(). Fills the entry. */
@@ -266,13 +279,31 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
 	    (header->is_long && header->bytes != bytes))
 		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 	entry->noted = !layout->stamped;
+	entry->is_block = layout->cipher == DWELL_CID_BLOCK;
 	if (layout->cipher == DWELL_CID_BLOCK) {
 		if (layout->stamped && (first & 31) != DWELL_CID_OWN_BYTES - 1)
 			return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 		return dwell_zero_block(embedder, rotation, entry);
 	}
-	entry->check = 0; /* not to be cached */
 	return dwell_zero_other(frame, embedder, entry->slot, rotation, header->at);
+}
+
+/* Has the connection table tell connections of one socket apart: all that a client sends before
+ * it has a server's ID has the one that it drew. Not where what comes later and has no server's ID
+ * goes as its connection began: that has another.
+ */
+static __always_inline void dwell_attempt_key(const void *data, const void *end,
+					      struct dwell_packet *packet, __u32 at)
+{
+	__u32 drawn;
+
+	DWELL_OPAQUE(at);
+	if (at > 4 * DWELL_MAX_OFFSET)
+		return;
+	DWELL_PEEK(struct dwell_cid_begin, begin, at, );
+	drawn = dwell_mix(begin->word, 0) >> 32;
+	packet->key.interface = drawn; /* of no use else at a balancer */
+	packet->hash = dwell_mix(dwell_mix(packet->hash, drawn), packet->hash);
 }
 
 /* A packet whose connection ID nobody on this CPU knows. Returns as dwell_zero_route(). */
@@ -309,6 +340,9 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 	packet->vip = entry->vip_number;
 	if (header->is_long) {
 		packet->attempt = entry->slot;
+		if (header->bytes >= sizeof(struct dwell_cid_begin) &&
+		    !(vip->flags & DWELL_ZERO_HASH))
+			dwell_zero_apart(frame, embedder, packet, header->at);
 		return DWELL_WHY_FLOW;
 	}
 	return vip->flags & DWELL_ZERO_HASH ? DWELL_WHY_FLOW : DWELL_WHY_UNROUTABLE;
@@ -374,7 +408,7 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 	packet->vip = entry->vip_number;
 	if (!asks && !work->header.is_long)
 		dwell_zero_seen(embedder, packet, entry);
-	if (!asks && known && entry->check)
+	if (!asks && known && entry->is_block)
 		*known = *entry;
 	return why;
 }

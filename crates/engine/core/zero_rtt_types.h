@@ -64,7 +64,8 @@ struct dwell_cid_entry {
 	__u16 slot;
 	__u16 place;
 	__u32 vip_number;
-	__u32 noted; /* its load has been noted, or says nothing */
+	__u16 noted;    /* its load has been noted, or says nothing */
+	__u16 is_block; /* what is in `cid` is what was opened: it may be cached */
 };
 
 /* Where a packet's connection ID is. */

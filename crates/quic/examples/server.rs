@@ -70,7 +70,8 @@ fn tls(certificate: &PathBuf) -> Result<rustls::ServerConfig> {
     Ok(tls)
 }
 
-async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
+/// A connection, to its end.
+pub async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
     let (connection, _) = dwell_quic::accept(incoming).await?;
     let mut connection = h3::server::builder()
         .build(h3_quinn::Connection::new(connection))
@@ -87,18 +88,21 @@ async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
 }
 
 async fn answer(asked: Asked, waiting: &WaitingTimes) -> Result<()> {
-    let _service = waiting.arrived().begin();
     let (request, mut stream) = asked.resolve_request().await?;
     // To its end, also where nothing is expected: otherwise the client is told that its request was not wanted.
     let mut length = 0;
     while let Some(data) = stream.recv_data().await? {
         length += data.remaining();
     }
+    // What the server itself does, and no more: reading and sending go at the client's pace. Where requests queue for a
+    // worker, service begins after that.
+    let service = waiting.arrived().begin();
     let text = format!(
         "{} {}, {length} bytes\n",
         request.method(),
         request.uri().path()
     );
+    drop(service);
     stream.send_response(Response::new(())).await?;
     stream.send_data(text.into()).await?;
     Ok(stream.finish().await?)

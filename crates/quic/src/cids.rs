@@ -28,7 +28,7 @@ struct Shared {
 }
 
 /// Longer than quinn lets a connection be silent (30 s): see [`Cids::new`]. As quinn renews IDs at every second
-/// heartbeat, a balancer hears of a connection's server each 80 s at least.
+/// heartbeat, a balancer hears of a connection's server each 80 s at least: its `load_lifetime` is longer (100 s).
 pub const HEARTBEAT: Duration = Duration::from_secs(40);
 
 type Wait = dyn Fn() -> Option<Duration> + Send + Sync;

@@ -17,6 +17,7 @@ mod run;
 mod scenario;
 mod server;
 mod statistics;
+mod steering;
 pub mod study;
 pub mod trace;
 

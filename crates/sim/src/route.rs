@@ -9,7 +9,7 @@ use std::{
 use dwell_engine::{
     quic_lb::Stamp,
     steer::{
-        LatencyConfig, LatencySteering, OutOfRange, Policy as _, Seen, Share,
+        HeavyShare, OutOfRange,
         maglev::{self, Member},
         zero_rtt::{HeavyHitters, Loads},
     },
@@ -20,6 +20,7 @@ use crate::{
     Scenario,
     random::{Random, mix},
     server::{Server, unix},
+    steering::Steering,
 };
 
 /// A policy to try.
@@ -96,10 +97,10 @@ impl fmt::Display for Policy {
 }
 
 /// A client's end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
-    address: IpAddr,
-    port: u16,
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
 }
 
 impl Client {
@@ -141,6 +142,21 @@ struct Watch {
     heavy: Vec<HeavyHitters>,
     loads: Loads,
     any: bool,
+    share: Option<HeavyShare>,
+}
+
+impl Watch {
+    /// Chooses how many connections are heavy, where that is not configured.
+    fn choose(&mut self) {
+        let Some(share) = &mut self.share else {
+            return;
+        };
+        let top = share.step(self.heavy.iter().map(HeavyHitters::window));
+        for heavy in &mut self.heavy {
+            // a number that the policy has chosen is within its range
+            let _ = heavy.set_top(top);
+        }
+    }
 }
 
 impl Router {
@@ -157,6 +173,7 @@ impl Router {
                     heavy: vec![heavy; servers],
                     loads: Loads::new(servers, scenario.zero_rtt.overload(scenario.mean_rtt()))?,
                     any: scenario.zero_rtt.heavy_any,
+                    share: scenario.zero_rtt.share()?,
                 })))
             }
             Policy::SessionAffinity => Rule::Source(None),
@@ -217,15 +234,22 @@ impl Router {
         }
     }
 
-    /// A packet went to a server, which will be free then.
-    pub(crate) fn packet(&mut self, client: Client, server: usize, free_at_ns: u64) {
+    /// A request comes now, and is answered then.
+    pub(crate) fn packet(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
         match &mut self.rule {
             Rule::Source(Some(watch)) => {
                 let random = (self.random.next() >> 32) as u32;
                 watch.heavy[server].note(client.address, client.port, random);
             }
-            Rule::Least(tournament) => tournament.set(server, free_at_ns),
+            Rule::Flow(Some(steering)) => steering.asked(client, server, now_ns, done_ns),
             _ => {}
+        }
+    }
+
+    /// A server has something to do until then.
+    pub(crate) fn busy_until(&mut self, server: usize, free_at_ns: u64) {
+        if let Rule::Least(tournament) = &mut self.rule {
+            tournament.set(server, free_at_ns);
         }
     }
 
@@ -242,25 +266,20 @@ impl Router {
     /// A connection to a server began or ended.
     pub(crate) fn opened(&mut self, server: usize, by: i64) {
         if let Rule::Flow(Some(steering)) = &mut self.rule {
-            steering.active[server] += by;
+            steering.opened(server, by);
         }
     }
 
-    /// A server answered a request.
-    pub(crate) fn answered(&mut self, server: usize, latency_ns: u64) {
-        if let Rule::Flow(Some(steering)) = &mut self.rule {
-            steering.latencies[server].add(latency_ns as f64);
-        }
-    }
-
-    /// An interval of latency steering is over.
-    pub(crate) fn interval(&mut self) {
-        if let Rule::Flow(Some(steering)) = &mut self.rule
-            && steering.step()
-        {
-            self.table = table(steering.shares.len(), |server| {
-                steering.shares[server].weight
-            });
+    /// An interval of the control loop ends now.
+    pub(crate) fn interval(&mut self, now_ns: u64) {
+        let steering = match &mut self.rule {
+            Rule::Source(Some(watch)) => return watch.choose(),
+            Rule::Flow(Some(steering)) => steering,
+            _ => return,
+        };
+        if steering.step(now_ns) {
+            let shares = steering.shares();
+            self.table = table(shares.len(), |server| shares[server].weight);
         }
     }
 }
@@ -333,72 +352,6 @@ impl Tournament {
         let least = self.least();
         self.set(least, self.free_at_ns[least].max(now_ns));
         least
-    }
-}
-
-/// Latency steering, told what a balancer would have measured.
-struct Steering {
-    policy: LatencySteering,
-    shares: Vec<Share>,
-    latencies: Vec<Sum>,
-    active: Vec<i64>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    count: u64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Sum {
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        self.sum += value;
-        self.squares += value * value;
-    }
-
-    /// Of at least five, as [`dwell_engine::steer::IntervalsConfig`] has it.
-    fn latency(&self) -> Option<dwell_engine::steer::Latency> {
-        let count = self.count as f64;
-        let mean = self.sum / count;
-        (self.count >= 5).then(|| dwell_engine::steer::Latency {
-            mean_ns: mean as u64,
-            error_ns: ((self.squares / count - mean * mean).max(0.0) / (count - 1.0)).sqrt(),
-            connections: self.count as u32,
-            samples: self.count,
-            intervals: 1,
-        })
-    }
-}
-
-impl Steering {
-    fn new(servers: usize) -> Result<Steering, OutOfRange> {
-        Ok(Steering {
-            policy: LatencySteering::new(LatencyConfig::default())?,
-            shares: vec![Share::initial(1.0); servers],
-            latencies: vec![Sum::default(); servers],
-            active: vec![0; servers],
-        })
-    }
-
-    /// True if weights have changed.
-    fn step(&mut self) -> bool {
-        let seen: Vec<Seen> = (self.latencies.iter().zip(&self.active).enumerate())
-            .map(|(server, (sum, active))| Seen {
-                real: server as u32,
-                configured: 1.0,
-                latency: sum.latency(),
-                requests: sum.count,
-                active: *active as u64,
-                is_usable: true,
-            })
-            .collect();
-        let next = self.policy.step(&seen, &self.shares);
-        let changes = (next.iter().zip(&self.shares)).any(|(new, old)| new.weight != old.weight);
-        self.shares = next;
-        self.latencies.fill(Sum::default());
-        changes
     }
 }
 

@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
     fn pass_to(&mut self, time_ns: u64, has_more: bool) {
         self.now_ns = time_ns;
         while self.next_steering_ns <= time_ns {
-            self.router.interval();
+            self.router.interval(self.next_steering_ns);
             self.next_steering_ns += STEERING_INTERVAL.as_nanos() as u64;
         }
         while self.next_sample_ns <= time_ns && has_more {
@@ -273,6 +273,7 @@ impl<'a> Run<'a> {
             return;
         }
         let done_ns = self.servers[server].serve(now_ns, self.handshake_ns);
+        self.router.busy_until(server, done_ns);
         let round_trips = match self.job.policy.is_tcp() {
             true => u64::from(self.scenario.network.tcp_round_trips),
             false => 1,
@@ -288,12 +289,9 @@ impl<'a> Run<'a> {
         let server = usize::from(connection.server);
         let service_ns = connection.random.between(self.service_ns) + connection.extra_ns;
         let done_ns = self.servers[server].serve(now_ns, service_ns);
-        self.router.packet(
-            Client::new(connection.client, connection.port),
-            server,
-            done_ns,
-        );
-        self.router.answered(server, done_ns - now_ns);
+        let client = Client::new(connection.client, connection.port);
+        self.router.packet(client, server, now_ns, done_ns);
+        self.router.busy_until(server, done_ns);
         self.present_ns += u128::from(done_ns - now_ns);
         self.outcome.packets += 1;
         let (comes_ns, free_ns) = connection.ideal_ns;

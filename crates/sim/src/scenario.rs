@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::steer::zero_rtt::{HeavyConfig, MOST_SERVERS, OverloadConfig};
+use dwell_engine::steer::{
+    HeavyShare, OutOfRange,
+    zero_rtt::{HeavyConfig, MOST_SERVERS, OverloadConfig},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::Policy;
@@ -199,6 +202,8 @@ impl Default for Server {
 pub struct ZeroRtt {
     /// Heavy connections of a server.
     pub heavy: u32,
+    /// As few of those as have this part of a server's packets; 0: all of them.
+    pub heavy_share: f64,
     /// Packets in half of the window in which they are heavy.
     pub heavy_interval: u32,
     /// Heavy at any server counts, and not only at the client's own.
@@ -216,6 +221,7 @@ impl Default for ZeroRtt {
         let heavy = HeavyConfig::default();
         ZeroRtt {
             heavy: heavy.most,
+            heavy_share: 0.0,
             heavy_interval: heavy.interval,
             heavy_any: false,
             percentile: 0.8,
@@ -230,7 +236,15 @@ impl ZeroRtt {
         HeavyConfig {
             most: self.heavy,
             interval: self.heavy_interval,
+            ..HeavyConfig::default()
         }
+    }
+
+    pub(crate) fn share(&self) -> Result<Option<HeavyShare>, OutOfRange> {
+        let is_asked = self.heavy_share > 0.0;
+        is_asked
+            .then(|| HeavyShare::new(self.heavy_share, self.heavy))
+            .transpose()
     }
 
     pub(crate) fn overload(&self, mean_rtt: Duration) -> OverloadConfig {
@@ -449,6 +463,12 @@ impl Scenario {
             zero.heavy_interval,
             zero.heavy().check().is_ok(),
             "16 to 2^30",
+        )?;
+        each(
+            "zero_rtt.heavy_share",
+            zero.heavy_share,
+            (0.0..=1.0).contains(&zero.heavy_share),
+            "0 to 1",
         )?;
         each(
             "zero_rtt.percentile",

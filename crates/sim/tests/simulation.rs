@@ -220,6 +220,45 @@ fn least_loaded_is_the_most_even() {
 }
 
 #[test]
+fn least_loaded_knows_what_handshakes_take() {
+    let scenario = Scenario {
+        server: dwell_sim::Server {
+            handshake_ms: 30.0,
+            service_ms: [0.0, 2.0],
+            ..dwell_sim::Server::default()
+        },
+        ..scenario(2000, 20_000, 3, 2.0)
+    };
+    let there = |policy| run(&scenario, policy, 16, 3).present;
+    let (least, two) = (there(Policy::LeastLoaded), there(Policy::PowerOfTwo));
+    assert!(least < 0.8 * two, "{least} {two}");
+}
+
+#[test]
+fn latency_steering_keeps_servers_even_that_are_alike() {
+    let scenario = scenario(2000, 20_000, 50, 0.4);
+    let imbalance = |policy| run(&scenario, policy, 16, 3).imbalance().unwrap();
+    let (latency, maglev) = (imbalance(Policy::Latency), imbalance(Policy::Maglev));
+    assert!(latency < 1.1 * maglev, "{latency} {maglev}");
+}
+
+#[test]
+fn fewer_heavy_connections_by_their_share_mean_fewer_detours() {
+    let share = |heavy_share| Scenario {
+        zero_rtt: dwell_sim::ZeroRtt {
+            heavy_share,
+            alpha: 0.1,
+            ..dwell_sim::ZeroRtt::default()
+        },
+        ..scenario(2000, 20_000, 100, 0.4)
+    };
+    let diverted = |heavy_share| run(&share(heavy_share), Policy::ZeroRtt, 16, 3).diverted;
+    let (all, most, few) = (diverted(0.0), diverted(1.0), diverted(0.2));
+    assert_eq!(all, most, "all of those that may be heavy are");
+    assert!(few > 0 && few < all / 2, "{few} {all}");
+}
+
+#[test]
 fn load_in_proportion_to_servers_is_alike() {
     let scenario = Scenario {
         policies: vec![Policy::LeastLoaded],

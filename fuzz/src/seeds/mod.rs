@@ -4,6 +4,7 @@ mod balancer;
 mod captures;
 mod fleet;
 mod packets;
+mod traces;
 
 use dwell_engine::{
     clock::{Stamper, answer, request},
@@ -36,6 +37,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             .collect(),
         "socket" => sockets(),
         "tcp" => tcp(),
+        "trace" => traces::seeds(),
         _ => panic!("no target {target}"),
     }
 }

@@ -5,12 +5,11 @@ use std::{collections::BTreeSet, net::Ipv4Addr, net::Ipv6Addr, time::Duration};
 use dwell_engine::{
     balance::{
         Balancer, Decision, Forward, NextHop, Proto, Real, ServerId, Verdict, Vip, VipKey, Why,
-        ZeroServer, ZeroVip, config,
+        ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,
     response::{Key, Watch},
-    steer::zero_rtt::{HeavyConfig, OverloadConfig},
 };
 
 use crate::{
@@ -117,21 +116,11 @@ fn zero_vip() -> ZeroVip {
         Config::new(1, 3, 4, None),
         Config::new(2, 9, 10, Some(QUIC_KEY)),
     ];
+    let layouts = layouts.map(|layout| layout.expect("a layout")).to_vec();
     ZeroVip {
-        layouts: layouts.map(|layout| layout.expect("a layout")).to_vec(),
-        servers: (1..=2)
-            .map(|real| ZeroServer {
-                real,
-                id: ServerId(real.into()),
-                is_out: false,
-            })
-            .collect(),
-        heavy: HeavyConfig::default(),
-        overload: OverloadConfig::default(),
-        window: Duration::from_secs(60),
         attempt: Duration::from_secs(1),
         is_any_heavy: true,
-        is_unroutable_hashed: false,
+        ..ZeroVip::new(layouts, (1..=2).map(|real| (real, ServerId(real.into()))))
     }
 }
 

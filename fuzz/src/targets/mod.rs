@@ -11,6 +11,7 @@ mod response;
 mod scene;
 mod socket;
 mod tcp;
+mod trace;
 
 pub use any::{capture, filter, packet, replay};
 pub use balancer::balancer;
@@ -23,3 +24,4 @@ pub use quic::quic;
 pub use response::{response, response_replay};
 pub use socket::socket;
 pub use tcp::tcp;
+pub use trace::trace;

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
 pub use server::{Answer, Asked, ListenError, Listener};
-pub use status::{BackendStatus, HealthWord, LoadStatus, PlaneStatus, Status, VipStatus};
+pub use status::{
+    BackendStatus, HealthWord, HeavyStatus, LoadStatus, PlaneStatus, Status, VipStatus,
+};
 
 /// A longer request is none.
 pub const MOST_REQUEST_BYTES: u64 = 256 * 1024;

@@ -79,8 +79,22 @@ pub struct VipStatus {
     pub connections: u64,
     /// All backends fail their checks, so that all are kept.
     pub all_down: bool,
+    /// Which connections of QUIC are heavy, where that follows from what clients send.
+    #[serde(default)]
+    pub heavy: Option<HeavyStatus>,
     /// Who stands behind it.
     pub backends: Vec<BackendStatus>,
+}
+
+/// How many connections of a server are heavy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HeavyStatus {
+    /// So many.
+    pub connections: u32,
+    /// The part of a server's packets that they are to have.
+    pub wanted: f64,
+    /// And that they have, on average.
+    pub captured: Option<f64>,
 }
 
 /// A backend.

@@ -23,6 +23,8 @@ pub struct ZeroRtt {
     pub layouts: Vec<quic_lb::Config>,
     /// Whose connections are heavy.
     pub heavy: HeavyConfig,
+    /// The part of a server's packets that as few of those as can are to have; none: all of them count.
+    pub heavy_share: Option<f64>,
     /// Heavy at any server, not only at the client's own.
     pub is_any_heavy: bool,
     /// Which servers are overloaded.
@@ -45,6 +47,10 @@ impl ZeroRtt {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Of a server without new connections there is news when it renews the connection IDs of those it has. With the
+/// heartbeat of `dwell-quic` (40 s) that is each 80 s, as quinn does so at every second one; and a server may take some
+/// time to send one, and its client to use it.
+const LOAD_LIFETIME: Duration = Duration::from_secs(100);
 const KEY_REMEDY: &str =
     "write 32 hexadecimal digits, as of `openssl rand -hex 16`, the same as the servers have";
 
@@ -79,6 +85,7 @@ pub(super) fn read(
     heavy.most = table.get("heavy_most", whole(1..=32)).unwrap_or(heavy.most);
     let interval = table.get("heavy_interval", whole(16..=1 << 30));
     heavy.interval = interval.unwrap_or(heavy.interval);
+    let heavy_share = table.get("heavy_share", number(0.01..=1.0));
     let alpha = table.get("alpha", number(0.0..=100.0)).unwrap_or(1.0);
     let rtt = table.get("rtt", time(Duration::ZERO..=MINUTE / 2));
     let rtt = rtt.unwrap_or(Duration::from_millis(20));
@@ -88,7 +95,7 @@ pub(super) fn read(
         stale: Some(
             table
                 .get("load_lifetime", time(SECOND..=DAY))
-                .unwrap_or(MINUTE),
+                .unwrap_or(LOAD_LIFETIME),
         ),
         slack: table
             .get("clock_slack", time(Duration::ZERO..=60 * MINUTE))
@@ -96,6 +103,7 @@ pub(super) fn read(
     };
     let zero = ZeroRtt {
         heavy,
+        heavy_share,
         overload,
         is_any_heavy: table
             .get("heavy", choice(&[("own", false), ("any", true)]))

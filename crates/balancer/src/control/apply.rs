@@ -13,6 +13,7 @@ use super::{
     Balancer, ControlError, Event,
     saved::{self, Saved, Weighed},
     vip::{Earlier, VipRun},
+    zero_rtt::Given,
 };
 use crate::{
     config::{Forward, Protocol, Vip, VipKey},
@@ -40,9 +41,9 @@ impl Balancer {
             .collect();
         self.neighbours.set(addresses);
         let mut runs = self.runs(&wanted, &planned, earlier)?;
-        let told = self.zero_told();
-        if let Err(error) = self.give(&planned, &mut runs) {
-            self.undo_zero(told);
+        let mut given = Given::new();
+        if let Err(error) = self.give(&planned, &mut runs, &mut given) {
+            self.undo_zero(given);
             self.undo(&planned);
             return Err(error);
         }
@@ -59,8 +60,8 @@ impl Balancer {
             }
         }
         self.vips = runs;
-        self.state = planned.next;
-        self.forget_zero();
+        let before = std::mem::replace(&mut self.state, planned.next);
+        self.forget_zero(&before);
         self.places = self
             .vips
             .iter()
@@ -123,7 +124,12 @@ impl Balancer {
         runs.collect()
     }
 
-    fn give(&mut self, planned: &Plan, runs: &mut [VipRun]) -> Result<(), ControlError> {
+    fn give(
+        &mut self,
+        planned: &Plan,
+        runs: &mut [VipRun],
+        given: &mut Given,
+    ) -> Result<(), ControlError> {
         let (ramp, now) = (self.config.checking.ramp, Instant::now());
         let mut changed = Vec::new();
         for (at, run) in runs.iter_mut().enumerate() {
@@ -157,12 +163,11 @@ impl Balancer {
             .into_iter()
             .map(|at| (runs[at].number, runs[at].table.as_slice()));
         self.plane.set_tables(&tables.collect::<Vec<_>>())?;
-        let slots = self.zero_slots(runs)?;
         for run in runs.iter() {
-            self.give_zero(run, &planned.next, &slots)?;
+            self.give_zero(run, &planned.next, given)?;
         }
         for run in runs {
-            let slot = slots.get(&run.vip.key).copied();
+            let slot = planned.next.zero_slot(&run.vip.key);
             self.plane
                 .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, slot))?;
         }
@@ -179,7 +184,7 @@ impl Balancer {
             // The kernel has just refused something: what it refuses now cannot be helped.
             let _ = self.plane.set_vip(
                 &to_plane(&run.vip.key),
-                &flags(run.number, &run.vip, self.zero.slot(&run.vip.key)),
+                &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)),
             );
             let _ = self.plane.set_table(run.number, &run.table);
         }

@@ -61,6 +61,7 @@ impl Balancer {
         let changed = self.tables()?;
         self.vips.iter_mut().for_each(VipRun::end_changes);
         self.end_zero_interval()?;
+        self.end_heavy_interval()?;
         self.release()?;
         self.figures.vips = self.plane.load_of_vips()?;
         self.figures.reals = self.plane.load_of_reals()?;

@@ -4,6 +4,7 @@
 
 mod apply;
 mod event;
+mod heavy;
 mod interval;
 mod neighbours;
 mod request;
@@ -41,7 +42,7 @@ use crate::{
     api::Asked,
     config::{Config, ConfigError, Vip, VipKey},
     health::{Health, Told},
-    plan::{PlanError, State, plan},
+    plan::{Plan, PlanError, State, plan},
 };
 
 /// Between two looks at the ring buffer, which nothing wakes us for.
@@ -58,9 +59,14 @@ pub enum ControlError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no room for it.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
+    /// What is wanted does not follow what runs.
+    #[error("{}: {error}", .path.display())]
+    Plan {
+        /// The file of the configuration.
+        path: PathBuf,
+        /// Why.
+        error: PlanError,
+    },
     /// Its certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] crate::health::TlsError),
@@ -201,8 +207,14 @@ impl Balancer {
             Taken::Over | Taken::Anew { .. } => saved::read(&config.socket),
             Taken::New => saved::Saved::default(),
         };
-        let saved = saved.matching(&self.plane);
+        let saved = saved.matching(&mut self.plane, config.limits)?;
         self.state = saved.state.clone();
+        let slots: Vec<u16> = self
+            .plane
+            .vips()
+            .filter_map(|(_, vip)| vip.zero_slot)
+            .collect();
+        self.plane.remove_zero_but(&slots)?;
         for (_, real) in self.plane.reals() {
             if let Some(hop) = real.next_hop {
                 self.last_hops.insert(real.address, hop);
@@ -212,7 +224,7 @@ impl Balancer {
         let addresses: BTreeSet<IpAddr> = backends.map(|backend| backend.address).collect();
         self.neighbours.set(addresses.iter().copied().collect());
         self.wait_for_neighbours(addresses.len());
-        let planned = plan(&self.state, &config.vips, config.limits)?;
+        let planned = plan_for(&self.state, &config.vips, &config)?;
         self.say(&Event::Started {
             interface: config.interface.clone(),
             config: config.path.display().to_string(),
@@ -325,6 +337,13 @@ fn next_end(interval: Duration) -> Instant {
         Duration::from(now).as_nanos() % interval.as_nanos().max(1)
     });
     Instant::now() + interval - Duration::from_nanos(into as u64) + LATER
+}
+
+fn plan_for(state: &State, wanted: &[Vip], config: &Config) -> Result<Plan, ControlError> {
+    plan(state, wanted, config.limits).map_err(|error| ControlError::Plan {
+        path: config.path.clone(),
+        error,
+    })
 }
 
 /// The weights that a file says.

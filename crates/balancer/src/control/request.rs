@@ -5,11 +5,11 @@ use dwell_probes::balancer::Verdict;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Balancer, ControlError, Event, vip::Earlier};
+use super::{Balancer, ControlError, Event, plan_for, vip::Earlier};
 use crate::{
     api::{Answer, Changed, Named, Request, Went, from_hex, to_hex},
     config::{Backend, Config, ConfigError, Vip},
-    plan::{Phase, difference, fixed, plan},
+    plan::{Phase, difference, fixed, of_vip_by_id},
 };
 
 /// What a request comes to before it is JSON.
@@ -95,8 +95,7 @@ impl Balancer {
 
     fn become_of(&mut self, wanted: Vec<Vip>) -> Result<(), String> {
         let refused = |error: ControlError| format!("{error}; nothing was changed");
-        let planned = plan(&self.state, &wanted, self.config.limits)
-            .map_err(|error| refused(error.into()))?;
+        let planned = plan_for(&self.state, &wanted, &self.config).map_err(refused)?;
         self.apply(wanted, planned, &Earlier::default())
             .map_err(refused)?;
         self.save();
@@ -195,6 +194,15 @@ impl Balancer {
             return Err(format!(
                 "the server_id {id} is that of '{}': take another",
                 other.name
+            ));
+        }
+        let mut leaving = of_vip_by_id(&self.state, found.key)
+            .filter(|(other, real)| *other == id && real.phase == Phase::Leaving);
+        if let Some((_, other)) = leaving.find(|(_, real)| real.address != backend.address) {
+            return Err(format!(
+                "the server_id {id} is still that of '{}' ({}), which leaves: take another, or wait until it has \
+                 left (`dwell lb status` tells)",
+                other.name, other.address
             ));
         }
         match zero.has_room_for(id) {

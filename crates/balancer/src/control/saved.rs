@@ -9,12 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dwell_probes::balancer::Plane;
+use dwell_probes::{Error, balancer::Plane};
 use serde::{Deserialize, Serialize};
 
 use super::vip::scaled;
 use crate::{
-    config::{Forward, PolicyName, Vip, VipKey},
+    config::{Forward, Limits, PolicyName, Vip, VipKey},
     plan::{Phase, Plan, Real, State},
 };
 
@@ -91,8 +91,20 @@ impl Saved {
         weights
     }
 
-    /// As far as the kernel agrees. Whoever only the kernel knows leaves.
-    pub(super) fn matching(mut self, plane: &Plane) -> Saved {
+    /// As far as the kernel agrees. Whoever only the kernel knows leaves; who connection IDs name is known
+    /// by them.
+    pub(super) fn matching(mut self, plane: &mut Plane, limits: Limits) -> Result<Saved, Error> {
+        let slots: BTreeMap<u16, VipKey> = plane
+            .vips()
+            .filter_map(|(key, vip)| Some((vip.zero_slot?, from_plane(key))))
+            .filter(|(slot, _)| *slot <= limits.zero_rtt_vips)
+            .collect();
+        let mut named = BTreeMap::new();
+        for (slot, key) in &slots {
+            for (number, id) in plane.server_ids(*slot)? {
+                named.insert(number, (*key, id));
+            }
+        }
         let there: BTreeMap<u32, _> = plane.reals().collect();
         self.state.reals.retain(|number, real| {
             there.get(number).is_some_and(|there| {
@@ -101,20 +113,23 @@ impl Saved {
             })
         });
         for (number, real) in there {
+            let named = named.get(&number);
             self.state.reals.entry(number).or_insert_with(|| Real {
-                vip: None,
+                vip: named.map(|(key, _)| *key),
                 name: real.address.to_string(),
                 address: real.address,
                 forward: forward(real.forward, real.gue_port),
                 phase: Phase::Leaving,
-                server_id: None,
+                server_id: named.and_then(|(_, id)| id.0.try_into().ok()),
             });
         }
+        let slots = slots.into_iter().map(|(slot, key)| (slot.into(), key));
+        self.state.zero_slots = slots.collect();
         self.state.vips = plane
             .vips()
             .map(|(key, vip)| (vip.number, from_plane(key)))
             .collect();
-        self
+        Ok(self)
     }
 }
 

@@ -79,6 +79,7 @@ impl Balancer {
             bytes: load.bytes,
             connections: load.opened,
             all_down: run.all_down,
+            heavy: run.heavy_status(),
             backends: backends
                 .map(|(run, share)| self.backend_status(run, share))
                 .collect(),

@@ -9,12 +9,13 @@ use std::{
 use dwell_engine::{
     response::{Estimate, Record},
     steer::{
-        Backend as Ended, Intervals, LatencySteering, Maglev, Manual, OutOfRange, Policy, Seen,
-        Share,
+        Backend as Ended, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange,
+        Policy, Seen, Share,
         maglev::{self, Member},
     },
 };
 
+use super::heavy;
 use crate::{
     api::HealthWord,
     config::{Backend, PolicyName, Vip},
@@ -44,6 +45,8 @@ pub(super) struct VipRun {
     pub disruption: Option<f64>,
     /// All fail their checks, so that all are kept.
     pub all_down: bool,
+    /// How many connections of a server are heavy, where that is not configured.
+    pub heavy: Option<HeavyShare>,
 }
 
 /// A backend that runs.
@@ -128,6 +131,7 @@ impl VipRun {
             number,
             policy: policy(&vip)?,
             intervals: Intervals::new(vip.latency.intervals)?,
+            heavy: heavy::share_of(&vip)?,
             vip,
             backends: Vec::new(),
             table: Vec::new(),
@@ -162,6 +166,7 @@ impl VipRun {
             run.changing = before.changing;
             run.disruption = before.disruption;
             run.all_down = before.all_down;
+            run.keep_heavy(before);
             old = before.backends.iter().map(|run| (run.real, run)).collect();
         }
         let is_same_policy = before.is_some_and(|before| before.vip.policy == run.vip.policy);

@@ -17,8 +17,8 @@ use crate::{
 /// VIPs that go by connection ID.
 #[derive(Default)]
 pub(super) struct ZeroRun {
-    /// What the kernel was told last, and under which slot.
-    told: BTreeMap<VipKey, (u16, ZeroVip)>,
+    /// What this process has told the kernel last.
+    told: BTreeMap<VipKey, ZeroVip>,
     /// What servers last said, by number.
     loads: BTreeMap<u32, ServerLoad>,
     /// Packets to each that leaves, and when there was the last.
@@ -26,11 +26,10 @@ pub(super) struct ZeroRun {
     idle: Duration,
 }
 
-impl ZeroRun {
-    pub(super) fn slot(&self, key: &VipKey) -> Option<u16> {
-        self.told.get(key).map(|(slot, _)| *slot)
-    }
+/// What a plan has told of VIPs and slots, and what this process had told of them before, if it had.
+pub(super) type Given = Vec<(VipKey, u16, Option<ZeroVip>)>;
 
+impl ZeroRun {
     /// Whether packets still go to a backend by their connection IDs: the connection table does not
     /// tell.
     pub(super) fn is_routed(&self, real: u32) -> bool {
@@ -49,138 +48,81 @@ impl ZeroRun {
 }
 
 impl Balancer {
-    /// The slots of VIPs that go by connection ID: the kernel's, where it has one.
-    pub(super) fn zero_slots(
-        &self,
-        runs: &[VipRun],
-    ) -> Result<BTreeMap<VipKey, u16>, ControlError> {
-        let there: BTreeMap<_, _> = self
-            .plane
-            .vips()
-            .filter_map(|(key, vip)| Some((*key, vip.zero_slot?)))
-            .collect();
-        let mut slots = BTreeMap::new();
-        let wanted: Vec<VipKey> = runs
-            .iter()
-            .filter(|run| run.vip.zero_rtt.is_some())
-            .map(|run| run.vip.key)
-            .collect();
-        for key in &wanted {
-            if let Some(slot) = there.get(&to_plane(key)) {
-                slots.insert(*key, *slot);
-            }
-        }
-        let mut taken: Vec<u16> = there.into_values().collect();
-        for key in wanted {
-            if slots.contains_key(&key) {
-                continue;
-            }
-            let most = self.config.limits.zero_rtt_vips;
-            let slot = (1..=most).find(|slot| !taken.contains(slot)).ok_or(
-                crate::plan::PlanError::NoRoom {
-                    what: "VIPs with the policy zero-rtt",
-                    key: "zero_rtt_vips",
-                    needed: taken.len() + 1,
-                    leaving: 0,
-                    limit: most.into(),
-                },
-            )?;
-            taken.push(slot);
-            slots.insert(key, slot);
-        }
-        Ok(slots)
-    }
-
-    /// Tells the kernel how a VIP goes by connection ID, if it does.
+    /// Tells the kernel how a VIP goes by connection ID, if it does. What it was told before goes to `given`.
     pub(super) fn give_zero(
         &mut self,
         run: &VipRun,
-        state: &State,
-        slots: &BTreeMap<VipKey, u16>,
+        next: &State,
+        given: &mut Given,
     ) -> Result<(), ControlError> {
         let key = run.vip.key;
-        let (Some(wanted), Some(slot)) = (zero_vip(run, state), slots.get(&key)) else {
+        let (Some(wanted), Some(slot)) = (zero_vip(run, next), next.zero_slot(&key)) else {
             return Ok(());
         };
-        let told = (*slot, wanted);
-        if self.zero.told.get(&key) != Some(&told) {
-            // Also of what fails halfway it must be known that it was begun.
-            self.zero.told.insert(key, told.clone());
-            self.plane.set_zero(&to_plane(&key), *slot, &told.1)?;
+        if self.zero.told.get(&key) == Some(&wanted) {
+            return Ok(());
         }
-        Ok(())
+        // Also of what fails halfway it must be known that it was begun.
+        let before = self.zero.told.insert(key, wanted.clone());
+        given.push((key, slot, before));
+        Ok(self.plane.set_zero(&to_plane(&key), slot, &wanted)?)
     }
 
-    /// What has been told, for [`Balancer::undo_zero`].
-    pub(super) fn zero_told(&self) -> BTreeMap<VipKey, (u16, ZeroVip)> {
-        self.zero.told.clone()
-    }
-
-    /// As it was before a plan that failed.
-    pub(super) fn undo_zero(&mut self, before: BTreeMap<VipKey, (u16, ZeroVip)>) {
-        // The kernel has just refused something: what it refuses now cannot be helped.
-        for (key, (slot, _)) in &self.zero.told {
-            if before.get(key).map(|(slot, _)| slot) != Some(slot) {
-                let _ = self.plane.remove_zero(*slot);
+    /// As it was before a plan that failed: of what that has touched.
+    pub(super) fn undo_zero(&mut self, given: Given) {
+        for (key, slot, before) in given {
+            // The kernel has just refused something: what it refuses now cannot be helped.
+            if let Some(before) = before {
+                let _ = self.plane.set_zero(&to_plane(&key), slot, &before);
+                self.zero.told.insert(key, before);
+                continue;
+            }
+            self.zero.told.remove(&key);
+            // That of a process before this one is not known any more; its packets go on.
+            if self.state.zero_slot(&key).is_none() {
+                let _ = self.plane.remove_zero(slot);
             }
         }
-        for (key, (slot, vip)) in &before {
-            let _ = self.plane.set_zero(&to_plane(key), *slot, vip);
-        }
-        self.zero.told = before;
     }
 
     /// Tells the kernel who gets new connections, where that has changed.
     pub(super) fn refresh_zero(&mut self) -> Result<(), ControlError> {
-        let wanted: Vec<(VipKey, ZeroVip)> = self
-            .vips
-            .iter()
-            .filter_map(|run| Some((run.vip.key, zero_vip(run, &self.state)?)))
-            .collect();
-        for (key, wanted) in wanted {
-            let Some((slot, told)) = self.zero.told.get_mut(&key) else {
+        for run in &self.vips {
+            let key = run.vip.key;
+            let (Some(wanted), Some(slot)) =
+                (zero_vip(run, &self.state), self.state.zero_slot(&key))
+            else {
                 continue;
             };
-            if *told != wanted {
-                self.plane.set_zero(&to_plane(&key), *slot, &wanted)?;
-                *told = wanted;
+            if self.zero.told.get(&key).is_some_and(|told| *told != wanted) {
+                self.plane.set_zero(&to_plane(&key), slot, &wanted)?;
+                self.zero.told.insert(key, wanted);
             }
         }
         Ok(())
     }
 
-    /// After a plan: slots of VIPs that go by connection ID no more are free.
-    pub(super) fn forget_zero(&mut self) {
-        let vips = &self.vips;
-        let is_wanted = |key: &VipKey| {
-            vips.iter()
-                .any(|run| run.vip.key == *key && run.vip.zero_rtt.is_some())
-        };
-        let gone: Vec<VipKey> = self
-            .zero
-            .told
-            .keys()
-            .filter(|key| !is_wanted(key))
-            .copied()
-            .collect();
-        for key in gone {
-            if let Some((slot, _)) = self.zero.told.remove(&key) {
+    /// After a plan: slots of VIPs that went by connection ID before it, and do no more, are free.
+    pub(super) fn forget_zero(&mut self, before: &State) {
+        for (slot, key) in &before.zero_slots {
+            if self.state.zero_slots.get(slot) != Some(key) {
+                self.zero.told.remove(key);
                 // No packet comes to it any more: what stays there does no harm.
-                let _ = self.plane.remove_zero(slot);
+                let _ = self.plane.remove_zero(*slot as u16);
             }
         }
     }
 
     /// Takes what servers have said, and tells the kernel the time.
     pub(super) fn end_zero_interval(&mut self) -> Result<(), ControlError> {
-        if self.zero.told.is_empty() {
+        if self.state.zero_slots.is_empty() {
             return Ok(());
         }
         self.plane.set_clock()?;
         self.zero.loads.clear();
-        let slots: Vec<u16> = self.zero.told.values().map(|(slot, _)| *slot).collect();
-        for slot in slots {
-            self.zero.loads.extend(self.plane.server_loads(slot)?);
+        for slot in self.state.zero_slots.keys() {
+            let loads = self.plane.server_loads(*slot as u16)?;
+            self.zero.loads.extend(loads);
         }
         self.zero.idle = self.config.idle_timeout;
         let now = Instant::now();
@@ -217,7 +159,7 @@ fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
             continue;
         };
         let is_of_it = real.vip == Some(run.vip.key) && real.phase == Phase::Leaving;
-        // who has the ID of one that leaves has its place
+        // who is reached otherwise than before has its place
         if is_of_it && !servers.iter().any(|server| server.id == id) {
             servers.push(ZeroServer {
                 real: *number,
@@ -229,7 +171,7 @@ fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
     Some(ZeroVip {
         layouts: zero.layouts.clone(),
         servers,
-        heavy: zero.heavy,
+        heavy: run.heavy_now(zero.heavy),
         overload: zero.overload,
         window: zero.window,
         attempt: zero.attempt,

@@ -5,6 +5,7 @@ mod collect;
 mod doctor;
 mod lab;
 mod lb;
+mod man;
 mod report;
 mod response;
 mod rtt;
@@ -32,6 +33,8 @@ pub enum Verb {
     Sim(sim::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 impl Verb {
@@ -49,6 +52,7 @@ impl Verb {
             Verb::Sim(args) => sim::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Lab(args) => lab::run(&args),
+            Verb::Man(args) => man::run(&args),
         };
         exit.map(ExitCode::from)
     }

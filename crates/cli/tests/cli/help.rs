@@ -142,3 +142,56 @@ fn sim_help() {
 fn sim_paper_help() {
     insta::assert_snapshot!(help(&["sim", "paper", "--help"]));
 }
+
+/// As `make install` does, and man shows it.
+#[test]
+fn each_verb_has_a_manual_page_without_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert_eq!(dwell(&["man", pages.to_str().unwrap()]).status, Some(0));
+    let mut found: Vec<_> = std::fs::read_dir(&pages)
+        .unwrap()
+        .map(|page| page.unwrap().path())
+        .collect();
+    found.sort();
+    for verb in ["", "-rtt", "-lb-where", "-lab-quic-policies"] {
+        let page = pages.join(format!("dwell{verb}.1"));
+        assert!(found.contains(&page), "{found:?}");
+    }
+    // hidden ones are for dwell itself
+    let hidden = ["dwell-man.1", "dwell-lab-emulate.1"].map(|page| pages.join(page));
+    assert!(!hidden.iter().any(|page| found.contains(page)), "{found:?}");
+    for (name, arguments) in [
+        ("groff", &["-man", "-Tutf8", "-ww", "-z"][..]),
+        ("mandoc", &["-Tlint", "-Werror"]),
+    ] {
+        let Ok(checked) = std::process::Command::new(name)
+            .args(arguments)
+            .args(&found)
+            .output()
+        else {
+            eprintln!("skipped: no {name}");
+            continue;
+        };
+        let said = [checked.stdout, checked.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&said), "", "{name}");
+        assert!(checked.status.success(), "{name}");
+    }
+}
+
+#[test]
+fn a_manual_page_keeps_the_lines_of_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    dwell(&["man", folder.path().to_str().unwrap()]);
+    let page = std::fs::read_to_string(folder.path().join("dwell-lb-drain.1")).unwrap();
+    let examples =
+        "\n.SH EXAMPLES\n.nf\n  dwell lb drain web/b2\n  dwell lb drain 10.0.0.3 \\-\\-undo\n.fi\n";
+    assert!(page.ends_with(examples), "{page}");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        page.contains(&format!(
+            "\n.TH dwell-lb-drain 1 \" \" \"dwell {version}\" dwell\n"
+        )),
+        "{page}"
+    );
+}

@@ -7,8 +7,11 @@ use dwell_lab::Namespace;
 use serde_json::Value;
 
 use crate::records::{number, text};
-use crate::stack::{PORT, SERVER, links_that_stamp, objects_of};
+use crate::stack::{SERVER, links_that_stamp, objects_of};
 use crate::support::{DWELL, eventually, ip, links, skipped, spawn, tool};
+
+/// No other test's: the devices of all namespaces are followed, and traffic of others would displace ours.
+const PORT: u16 = 5211;
 
 /// A container behind a bridge, whose uplink is slow: the time is at the uplink's queue, which
 /// neither end of the connection sees.
@@ -47,7 +50,8 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
     }
     let shape = "qdisc add dev uplink root tbf rate 8mbit burst 3000 limit 200000";
     tool(&host, "tc", &shape.split(' ').collect::<Vec<_>>());
-    let arguments = ["stack", "--format", "jsonl", "--port", "5201"];
+    let port = PORT.to_string();
+    let arguments = ["stack", "--format", "jsonl", "--port", &port];
     let more = ["--interval", "1h", "--sample-bytes", "1024", "--devices"];
     let dwell = spawn(&inside, DWELL, &[&arguments[..], &more].concat());
     let wanted = links_that_stamp() + 5;
@@ -95,8 +99,8 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
             );
             assert!(found.1.contains(namespace), "{run}");
         }
-        // a busy machine may lose some on the way
-        assert!(number(hop, "count") >= BYTES as u64 / 1024 / 4, "{hop}");
+        // what is sent again counts again
+        assert!(number(hop, "count") >= BYTES as u64 / 1024, "{hop}");
     }
     // At 1 byte in a microsecond, a burst of ten packets waits for 12 ms.
     let slow = number(&hops[3].2, "max_ns");

@@ -6,6 +6,7 @@
 mod api;
 mod chain;
 mod files;
+mod heavy;
 mod offline;
 mod scene;
 mod steering;

@@ -12,15 +12,15 @@ use std::{
 
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 
-use crate::scene::{PORT, Scene, VIP};
-use crate::support::{eventually, skipped};
+use crate::scene::{PORT, Scene, VIP, address};
+use crate::support::{eventually, skipped, tool};
 
 const KEYS: [&str; 2] = [
     "000102030405060708090a0b0c0d0e0f",
     "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
 ];
 
-fn configure(scene: &Scene, rotations: &[usize], servers: &[usize]) {
+pub fn configure(scene: &Scene, rotations: &[usize], servers: &[usize]) {
     let layouts: Vec<String> = rotations
         .iter()
         .map(|at| format!("{{ rotation = {at}, key = \"{}\" }}", KEYS[*at]))
@@ -37,6 +37,39 @@ fn configure(scene: &Scene, rotations: &[usize], servers: &[usize]) {
         text = text.replace(&name, &format!("{name}\nserver_id = {}", id(*server)));
     }
     std::fs::write(&path, text).unwrap();
+}
+
+/// Has another VIP, with a layout that is not our own.
+fn configure_second(scene: &Scene, servers: &[usize]) {
+    let path = scene.path("lb.toml");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    let second = format!(
+        "[[vip]]\nname = \"second\"\naddress = \"{VIP}\"\nport = 444\nforward = \"l2\"\nprotocol = \"udp\"\n\
+         policy = \"zero-rtt\"\nzero_rtt = {{ layout = [{{ rotation = 0, clear = true }}] }}\n"
+    );
+    text.push_str(&second);
+    for server in servers {
+        let (address, id) = (address(server + 3), id(*server));
+        text.push_str(&format!(
+            "[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n"
+        ));
+    }
+    std::fs::write(&path, text).unwrap();
+}
+
+/// What `bpftool map` says of a pinned map.
+fn pinned(scene: &Scene, map: &str, verb: &str, more: &[&str]) -> serde_json::Value {
+    let path = format!("{}/{map}", scene.pin());
+    let arguments = [&["-j", "map", verb, "pinned", &path], more].concat();
+    let said = tool(&scene.balancer, "bpftool", &arguments);
+    serde_json::from_str(&said).unwrap_or_default()
+}
+
+/// A start that must fail.
+fn refused(scene: &Scene) -> String {
+    let run = scene.lb_alone(&["run", &scene.path("lb.toml")]);
+    assert_eq!(run.status, Some(2), "{run}");
+    run.stderr
 }
 
 fn id(server: usize) -> u16 {
@@ -106,7 +139,7 @@ fn answered(scene: &Scene, payload: &[u8]) -> usize {
     by.unwrap()
 }
 
-fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
+pub fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
     let octets = |at: usize| u8::from_str_radix(&KEYS[rotation][2 * at..2 * at + 2], 16).unwrap();
     let key: [u8; 16] = std::array::from_fn(octets);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -175,4 +208,123 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     assert!(scene.ok(&["status"]).contains("says that one waits 25."));
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
+}
+
+#[test]
+fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("taken", 3);
+    let _answering = Answering::new(&scene);
+    configure(&scene, &[0], &[0, 1]);
+    scene.run();
+    let known = short(0, 1, 1);
+    let stays = |what: &str| assert_eq!(answered(&scene, &known), 1, "{what}");
+    stays("at first");
+    scene.ok(&["remove", "s1"]);
+    let (third, taken) = (address(5).to_string(), id(1).to_string());
+    let add = || scene.lb(&["add", "web", &third, "--server-id", &taken]);
+    let told = add();
+    assert_eq!(told.status, Some(2), "{told}");
+    assert!(told.stderr.contains("1007 is still that of 's1'"), "{told}");
+    // by the file, running and at the start, even if what was saved is lost
+    let file = || {
+        configure(&scene, &[0], &[0, 2]);
+        let text = std::fs::read_to_string(scene.path("lb.toml")).unwrap();
+        let text = text.replace("server_id = 2007", "server_id = 1007");
+        std::fs::write(scene.path("lb.toml"), text).unwrap();
+    };
+    file();
+    let wanted = |told: &str, former: &str| {
+        let whole = format!(
+            "lb.toml: vip.backend.server_id: 1007 of backend 's2' is still that of '{former}'"
+        );
+        assert!(told.contains(&whole), "{told}");
+        stays("refused");
+    };
+    let told = scene.lb(&["reload"]);
+    wanted(&told.stderr, "s1");
+    assert!(told.stderr.contains("nothing was changed"), "{told}");
+    scene.kill();
+    wanted(&refused(&scene), "s1");
+    std::fs::remove_file(scene.path("lb.sock.state")).unwrap();
+    wanted(&refused(&scene), &address(4).to_string());
+    // once it has left
+    configure(&scene, &[0], &[0]);
+    let path = scene.path("lb.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("idle_timeout = \"1s\"\n{text}")).unwrap();
+    scene.run();
+    eventually("it has left", || add().status == Some(0));
+    assert_eq!(answered(&scene, &known), 2);
+}
+
+#[test]
+fn root_slots_that_end_while_no_process_runs_are_cleared() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("slots", 2);
+    configure(&scene, &[0], &[0, 1]);
+    configure_second(&scene, &[0]);
+    scene.run();
+    let slot = |number: &str| {
+        let found = pinned(
+            &scene,
+            "zero_vips",
+            "lookup",
+            &["key", number, "0", "0", "0"],
+        );
+        let octets = found["value"].as_array().unwrap().clone();
+        octets.iter().any(|octet| octet != "0x00")
+    };
+    let names = || {
+        pinned(&scene, "zero_names", "dump", &[])
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!((slot("1"), slot("2"), names()), (true, true, 1));
+    scene.kill();
+    // one is gone, one has another policy
+    scene.configure("", "protocol = \"udp\"", &[0, 1]);
+    scene.run();
+    assert_eq!((slot("1"), slot("2"), names()), (false, false, 0));
+    // and while one runs
+    configure(&scene, &[0], &[0, 1]);
+    scene.ok(&["reload"]);
+    assert_eq!((slot("1"), slot("2")), (true, false));
+    scene.configure("", "protocol = \"udp\"", &[0, 1]);
+    scene.ok(&["reload"]);
+    assert_eq!((slot("1"), slot("2")), (false, false));
+}
+
+#[test]
+fn root_a_plan_that_the_kernel_refuses_leaves_connections_of_others_alone() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("undone", 3);
+    let _answering = Answering::new(&scene);
+    configure(&scene, &[0], &[0, 1]);
+    scene.run();
+    let known: Vec<_> = (0..3).map(|server| short(0, server, 1)).collect();
+    let goes_on = |what: &str| {
+        assert_eq!(answered(&scene, &known[0]), 0, "{what}");
+        assert_eq!(answered(&scene, &known[1]), 1, "{what}");
+    };
+    goes_on("at first");
+    // the names of the second cannot be written
+    pinned(&scene, "zero_names", "freeze", &[]);
+    configure(&scene, &[0], &[0, 1, 2]);
+    configure_second(&scene, &[0]);
+    let told = scene.lb(&["reload"]);
+    assert!(told.stderr.contains("zero_names"), "{told}");
+    goes_on("refused");
+    assert_eq!(answer(&scene, &known[2]), None, "as it was before");
+    scene.kill();
+    let run = scene.lb_alone(&["run", &scene.path("lb.toml")]);
+    assert!(run.stderr.contains("zero_names"), "{run}");
+    goes_on("refused at the start");
 }

@@ -125,6 +125,29 @@ impl Seating {
 }
 
 impl ZeroVip {
+    /// Of these layouts and these servers, by the numbers of backends, with usual constants. All
+    /// servers get new connections.
+    pub fn new(
+        layouts: Vec<quic_lb::Config>,
+        servers: impl IntoIterator<Item = (u32, ServerId)>,
+    ) -> ZeroVip {
+        let servers = servers.into_iter().map(|(real, id)| ZeroServer {
+            real,
+            id,
+            is_out: false,
+        });
+        ZeroVip {
+            layouts,
+            servers: servers.collect(),
+            heavy: HeavyConfig::default(),
+            overload: OverloadConfig::default(),
+            window: Duration::from_secs(60),
+            attempt: Duration::from_secs(10),
+            is_any_heavy: false,
+            is_unroutable_hashed: false,
+        }
+    }
+
     /// As the core has it.
     pub fn to_core(&self, seating: &Seating) -> Box<abi::dwell_zero_vip> {
         let mut core = Box::<abi::dwell_zero_vip>::default();

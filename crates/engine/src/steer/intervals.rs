@@ -98,7 +98,17 @@ impl Default for Real {
     }
 }
 
-type Connection = (Endpoint, Endpoint, Protocol);
+/// Client, server, transport.
+pub type Connection = (Endpoint, Endpoint, Protocol);
+
+/// Responses of a connection in an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Responses {
+    /// So many.
+    pub count: u64,
+    /// How long they took on average.
+    pub mean_ns: u64,
+}
 
 /// Of one connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -125,19 +135,32 @@ impl Intervals {
     /// One of a single response is believed, as there are others to it: without such,
     /// nothing would be known of a backend that takes as long as an epoch.
     pub fn add(&mut self, real: u32, record: &Record, estimate: &Estimate) {
-        let seen = self.reals.entry(real).or_default();
-        seen.requests += u64::from(record.epoch.requests);
         let is_of_use = estimate.is_valid() || is_single(record, estimate);
-        let (true, Some(mean_ns)) = (is_of_use, estimate.response_ns) else {
-            return;
-        };
-        let Some(newest) = seen.intervals.back_mut() else {
-            return;
-        };
+        let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
+        let responses = mean_ns.map(|mean_ns| Responses {
+            count: estimate.batches,
+            mean_ns,
+        });
+        self.note(real, connection, record.epoch.requests.into(), responses);
+    }
+
+    /// The same of what is known to be so: requests of a connection, and its responses, if it had any.
+    pub fn note(
+        &mut self,
+        real: u32,
+        connection: Connection,
+        requests: u64,
+        responses: Option<Responses>,
+    ) {
+        let seen = self.reals.entry(real).or_default();
+        seen.requests += requests;
+        let (Some(responses), Some(newest)) = (responses, seen.intervals.back_mut()) else {
+            return;
+        };
         let sum = newest.entry(connection).or_default();
-        sum.responses += estimate.batches as f64;
-        sum.ns += mean_ns as f64 * estimate.batches as f64;
+        sum.responses += responses.count as f64;
+        sum.ns += responses.mean_ns as f64 * responses.count as f64;
         sum.samples += 1;
     }
 

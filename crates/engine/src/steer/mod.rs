@@ -4,6 +4,7 @@
 //! intervals, whose length the caller chooses: a [`Policy`] is told what was
 //! [`Seen`] of each backend in one, and sets the [`Share`]s for the next.
 
+mod heavy_share;
 mod intervals;
 mod latency;
 pub mod maglev;
@@ -11,6 +12,7 @@ mod share;
 pub mod waiting;
 pub mod zero_rtt;
 
-pub use intervals::{Backend, Intervals, IntervalsConfig};
+pub use heavy_share::{HeavyShare, HeavyWindow};
+pub use intervals::{Backend, Connection, Intervals, IntervalsConfig, Responses};
 pub use latency::{LatencyConfig, LatencySteering};
 pub use share::{Latency, Maglev, Manual, OutOfRange, Policy, Seen, Share, Why};

@@ -6,7 +6,7 @@
 
 use std::{fmt, net::IpAddr, time::Duration};
 
-use super::OutOfRange;
+use super::{HeavyWindow, OutOfRange};
 use crate::{
     abi,
     balance::to_core,
@@ -23,8 +23,10 @@ pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MOST;
 /// Which connections of a server are heavy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeavyConfig {
-    /// So many; 1 to [`MOST_HEAVY`].
+    /// So many are kept; 1 to [`MOST_HEAVY`].
     pub most: u32,
+    /// And of these so many are heavy, those with most packets; from 1, beyond `most` all.
+    pub top: u32,
     /// By packets in a window of two intervals of so many packets; 16 to 2^30. It
     /// ends as an interval does, and so is one to two of them long.
     pub interval: u32,
@@ -35,6 +37,7 @@ impl Default for HeavyConfig {
     fn default() -> HeavyConfig {
         HeavyConfig {
             most: 20,
+            top: MOST_HEAVY,
             interval: 1000,
         }
     }
@@ -46,6 +49,7 @@ impl HeavyConfig {
     /// The first number that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         in_range("most", self.most, 1, MOST_HEAVY, "1 to 32")?;
+        in_range("top", self.top, 1, MOST_HEAVY, "1 to 32")?;
         in_range("interval", self.interval, 16, 1 << 30, "16 to 2^30")
     }
 
@@ -54,6 +58,8 @@ impl HeavyConfig {
         abi::dwell_heavy_config {
             most: self.most,
             interval: self.interval,
+            top: self.top,
+            reserved: 0,
         }
     }
 }
@@ -71,7 +77,7 @@ pub struct Heavy {
 #[derive(Clone)]
 pub struct HeavyHitters {
     core: Box<abi::dwell_heavy>,
-    config: abi::dwell_heavy_config,
+    config: HeavyConfig,
 }
 
 impl fmt::Debug for HeavyHitters {
@@ -88,8 +94,25 @@ impl HeavyHitters {
         config.check()?;
         Ok(HeavyHitters {
             core: Box::default(),
-            config: config.to_core(),
+            config,
         })
+    }
+
+    /// Of the connections that are kept so many are heavy from now on.
+    ///
+    /// # Errors
+    ///
+    /// The number is out of its range.
+    pub fn set_top(&mut self, top: u32) -> Result<(), OutOfRange> {
+        let config = HeavyConfig { top, ..self.config };
+        config.check()?;
+        self.config = config;
+        Ok(())
+    }
+
+    /// What its window shows.
+    pub fn window(&self) -> HeavyWindow {
+        HeavyWindow::of(&self.core, self.config)
     }
 
     /// A packet of a client to this server. `random` is uniform.
@@ -101,7 +124,7 @@ impl HeavyHitters {
                 &to_core(client),
                 port,
                 random,
-                &self.config,
+                &self.config.to_core(),
             );
         }
     }
@@ -109,7 +132,9 @@ impl HeavyHitters {
     /// Whether a connection of this client is heavy.
     pub fn has(&self, client: IpAddr) -> bool {
         // SAFETY: the core reads within the table and keeps no pointer.
-        unsafe { abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config) != 0 }
+        unsafe {
+            abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config.to_core()) != 0
+        }
     }
 
     /// All of them, the heaviest first.

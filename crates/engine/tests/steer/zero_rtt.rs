@@ -13,19 +13,24 @@ use dwell_engine::{
 use proptest::prelude::*;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
-fn client(number: u32) -> IpAddr {
+pub fn client(number: u32) -> IpAddr {
     Ipv4Addr::from(0x0a00_0000 + number).into()
 }
 
 fn heavy(most: u32, interval: u32) -> HeavyHitters {
-    HeavyHitters::new(HeavyConfig { most, interval }).unwrap()
+    HeavyHitters::new(HeavyConfig {
+        most,
+        interval,
+        ..HeavyConfig::default()
+    })
+    .unwrap()
 }
 
 /// Numbers from 0 on, the n-th as likely as (n + 1)^-skew.
-struct Zipf(Vec<f64>);
+pub struct Zipf(Vec<f64>);
 
 impl Zipf {
-    fn new(numbers: u32, skew: f64) -> Zipf {
+    pub fn new(numbers: u32, skew: f64) -> Zipf {
         let mut sum = 0.0;
         let weights = (1..=numbers).map(|n| {
             sum += f64::from(n).powf(-skew);
@@ -34,9 +39,16 @@ impl Zipf {
         Zipf(weights.collect())
     }
 
-    fn draw(&self, random: &mut StdRng) -> u32 {
+    pub fn draw(&self, random: &mut StdRng) -> u32 {
         let at = random.random::<f64>() * self.0.last().unwrap();
         self.0.partition_point(|sum| *sum <= at) as u32
+    }
+
+    /// The probability of a number.
+    pub fn part(&self, number: u32) -> f64 {
+        let at = number as usize;
+        let before = if at == 0 { 0.0 } else { self.0[at - 1] };
+        (self.0[at] - before) / self.0.last().unwrap()
     }
 }
 
@@ -322,9 +334,13 @@ fn all_places_are_looked_at() {
 #[test]
 fn configurations_out_of_range_are_refused_by_name() {
     let name = |most, interval| {
-        HeavyHitters::new(HeavyConfig { most, interval })
-            .unwrap_err()
-            .name
+        HeavyHitters::new(HeavyConfig {
+            most,
+            interval,
+            ..HeavyConfig::default()
+        })
+        .unwrap_err()
+        .name
     };
     assert_eq!((name(0, 100), name(33, 100)), ("most", "most"));
     assert_eq!((name(1, 15), name(1, u32::MAX)), ("interval", "interval"));

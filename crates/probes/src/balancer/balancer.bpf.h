@@ -377,6 +377,13 @@ __noinline __u32 zero_other(dwell_context *context, __u32 slot, __u32 rotation, 
 				     rotation, at);
 }
 
+__noinline int zero_apart(dwell_context *context, struct dwell_packet *packet, __u32 at)
+{
+	if (packet)
+		dwell_attempt_key(dwell_frame_data(context), dwell_frame_end(context), packet, at);
+	return 0;
+}
+
 __noinline int heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *client,
 			   __u16 port, const struct dwell_heavy_config *config)
 {
@@ -451,6 +458,12 @@ static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder
 					      __u32 rotation, __u32 at)
 {
 	return zero_other(frame, slot, rotation, at);
+}
+
+static __always_inline void dwell_zero_apart(DWELL_FRAME *frame, void *embedder,
+					     struct dwell_packet *packet, __u32 at)
+{
+	zero_apart(frame, packet, at);
 }
 
 static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,

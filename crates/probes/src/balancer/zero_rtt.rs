@@ -2,8 +2,11 @@
 
 use dwell_engine::{
     abi,
-    balance::{Seating, VipKey, ZeroState, ZeroVip},
-    steer::zero_rtt::{Heavy, heavy_of},
+    balance::{Seating, ServerId, VipKey, ZeroState, ZeroVip},
+    steer::{
+        HeavyWindow,
+        zero_rtt::{Heavy, HeavyConfig, heavy_of},
+    },
 };
 use libbpf_rs::MapCore;
 use nix::sys::time::TimeValLike;
@@ -38,7 +41,9 @@ impl Plane {
         let before = self.seating(slot)?;
         let taken = self.heavies_of_others(slot)?;
         let most = self.options().max_zero_servers;
-        let mine: Vec<u32> = before.places.iter().map(|(_, heavy)| *heavy).collect();
+        let stays = |real: u32| wanted.servers.iter().any(|server| server.real == real);
+        let mine = before.places.iter().filter(|(real, _)| stays(*real));
+        let mine: Vec<u32> = mine.map(|(_, heavy)| *heavy).collect();
         let free = (1..=most).filter(|number| !taken.contains(number) && !mine.contains(number));
         let number = wanted.servers.len() as u32;
         let (seating, new) = before.seat(&wanted.servers, free).ok_or(Error::NoNumber {
@@ -91,6 +96,23 @@ impl Plane {
         self.write_state(&state)
     }
 
+    /// Forgets all slots but these: a process may have been ended before it could.
+    ///
+    /// # Errors
+    ///
+    /// If the maps cannot be read or written.
+    pub fn remove_zero_but(&mut self, kept: &[u16]) -> Result<(), Error> {
+        for slot in (1..=self.options().max_zero_vips).filter(|slot| !kept.contains(slot)) {
+            let at = u32::from(slot).to_ne_bytes();
+            let found: Option<abi::dwell_zero_vip> =
+                maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
+            if found.is_some_and(|vip| vip.as_bytes().iter().any(|byte| *byte != 0)) {
+                self.remove_zero(slot)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the kernel what time it is, if that is not as it was told before. To be called
     /// each interval: a clock may be set.
     ///
@@ -115,6 +137,40 @@ impl Plane {
         let found: Option<abi::dwell_zero_vip> =
             maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
         Ok(found.map_or_else(Seating::default, |vip| Seating::from_core(&vip)))
+    }
+
+    /// By which IDs connection IDs name the servers of a slot, by real.
+    ///
+    /// # Errors
+    ///
+    /// If a map cannot be read.
+    pub fn server_ids(&mut self, slot: u16) -> Result<Vec<(u32, ServerId)>, Error> {
+        let seating = self.seating(slot)?;
+        let at = u32::from(slot).to_ne_bytes();
+        let own: Option<abi::dwell_zero_ids> = maps::read(&self.map("zero_ids"), "zero_ids", &at)?;
+        let own = own.iter().flat_map(|ids| ids.place.iter().enumerate());
+        let mut ids: Vec<(u32, ServerId)> = own
+            .filter_map(|(id, place)| {
+                let (real, _) = seating.places.get(usize::from(*place).checked_sub(1)?)?;
+                Some((*real, ServerId(id as u128)))
+            })
+            .collect();
+        for (name, place) in self.names(slot)? {
+            let octets = &name.id[..name.id.len().min(name.bytes.into())];
+            let id = octets
+                .iter()
+                .fold(0, |id, octet| id << 8 | u128::from(*octet));
+            let (real, _) = seating
+                .places
+                .get(place as usize)
+                .copied()
+                .unwrap_or_default();
+            ids.push((real, ServerId(id)));
+        }
+        ids.retain(|(real, _)| *real != 0);
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
     }
 
     /// What servers last said, by real.
@@ -153,6 +209,30 @@ impl Plane {
         let found: Option<abi::dwell_heavy> =
             maps::read(&self.map("heavies"), "heavies", &number.to_ne_bytes())?;
         Ok(found.as_ref().map(heavy_of).unwrap_or_default())
+    }
+
+    /// What the windows of heavy connections show of all servers.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn heavy_windows(
+        &mut self,
+        slot: u16,
+        config: HeavyConfig,
+    ) -> Result<Vec<HeavyWindow>, Error> {
+        let seating = self.seating(slot)?;
+        let map = self.map("heavies");
+        let mut windows = Vec::new();
+        for (real, number) in seating.places {
+            if real == 0 {
+                continue;
+            }
+            let found: Option<abi::dwell_heavy> =
+                maps::read(&map, "heavies", &number.to_ne_bytes())?;
+            windows.extend(found.map(|table| HeavyWindow::of(&table, config)));
+        }
+        Ok(windows)
     }
 
     fn heavies_of_others(&mut self, slot: u16) -> Result<Vec<u32>, Error> {
@@ -197,22 +277,33 @@ impl Plane {
         slot: u16,
         names: &[(abi::dwell_zero_name, u32)],
     ) -> Result<(), Error> {
-        let map = self.map("zero_names");
-        for (name, place) in names {
-            maps::write(&map, "zero_names", name.as_bytes(), place)?;
-        }
-        for key in map.keys() {
-            let Ok(name) = abi::dwell_zero_name::read_from_bytes(&key) else {
-                continue;
-            };
-            let is_wanted = names
-                .iter()
-                .any(|(wanted, _)| wanted.as_bytes() == name.as_bytes());
-            if name.slot == u32::from(slot) && !is_wanted {
-                maps::forget(&map, "zero_names", &key)?;
+        // Who goes makes room for who comes.
+        for (name, _) in self.names(slot)? {
+            let is =
+                |(wanted, _): &(abi::dwell_zero_name, u32)| wanted.as_bytes() == name.as_bytes();
+            if !names.iter().any(is) {
+                maps::forget(&self.map("zero_names"), "zero_names", name.as_bytes())?;
             }
         }
-        Ok(())
+        let map = self.map("zero_names");
+        names
+            .iter()
+            .try_for_each(|(name, place)| maps::write(&map, "zero_names", name.as_bytes(), place))
+    }
+
+    /// Server IDs of other layouts than our own, and the places of whom they name.
+    fn names(&mut self, slot: u16) -> Result<Vec<(abi::dwell_zero_name, u32)>, Error> {
+        let map = self.map("zero_names");
+        let mut names = Vec::new();
+        for key in map.keys() {
+            let name = abi::dwell_zero_name::read_from_bytes(&key).ok();
+            let Some(name) = name.filter(|name| name.slot == u32::from(slot)) else {
+                continue;
+            };
+            let place: Option<u32> = maps::read(&map, "zero_names", &key)?;
+            names.extend(place.and_then(|place| Some((name, place.checked_sub(1)?))));
+        }
+        Ok(names)
     }
 
     fn zero_state(&mut self) -> Result<ZeroState, Error> {

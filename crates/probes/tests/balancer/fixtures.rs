@@ -3,38 +3,25 @@
 use std::net::IpAddr;
 
 use dwell_probes::balancer::{
-    Answer, Decap, Forward, NextHop, Plane, Proto, Real, Verdict, Vip, VipKey, Why,
+    Answer, Decap, Forward, Plane, Proto, Real, Verdict, Vip, VipKey, Why,
 };
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
 use crate::{
     options,
-    packets::{CLIENT_MAC, Client, OUR_MAC, REAL_MAC, address, checked, hop_less, inside, v4, v6},
+    packets::{
+        CLIENT_MAC, Client, GUE_PORT, OUR_MAC, REAL_MAC, address, checked, hop_less, inside, real,
+        v4, v6,
+    },
 };
 
-const GUE_PORT: u16 = 6080;
 const OUT: u32 = 77;
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 
-fn real(address: IpAddr, forward: Forward) -> Real {
-    Real {
-        address,
-        next_hop: Some(NextHop {
-            interface: OUT,
-            destination: REAL_MAC,
-            source: OUR_MAC,
-            mtu: 1500,
-        }),
-        forward,
-        gue_port: GUE_PORT,
-        down: false,
-    }
-}
-
 /// VIPs of both families, TCP 80 and UDP of any port, with two backends; all go
 /// to the first.
-fn plane(first: Real) -> Option<Plane> {
+pub fn plane(first: Real) -> Option<Plane> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: loading BPF programs needs root");
         return None;
@@ -61,20 +48,20 @@ fn plane(first: Real) -> Option<Plane> {
     Some(plane)
 }
 
-fn l2() -> Real {
-    real(address("10.0.0.5"), Forward::L2)
+pub fn l2() -> Real {
+    real(address("10.0.0.5"), Forward::L2, OUT)
 }
 
-fn ask(plane: &mut Plane, frame: &[u8]) -> Answer {
+pub fn ask(plane: &mut Plane, frame: &[u8]) -> Answer {
     plane.ask(frame).unwrap()
 }
 
-fn why(plane: &mut Plane, frame: &[u8]) -> Why {
+pub fn why(plane: &mut Plane, frame: &[u8]) -> Why {
     ask(plane, frame).decision.why
 }
 
 /// Where it goes, by number, and why; the connection table learns of it.
-fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Why) {
+pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Why) {
     let before = plane.counters().unwrap();
     let told = ask(plane, frame).decision.real;
     plane.replay_packet(frame).unwrap();
@@ -95,7 +82,7 @@ fn root_tunnels_carry_the_packet_with_a_hop_less() {
         ("2001:db8:5::5", Forward::Ipip),
         ("2001:db8:5::5", Forward::Gue),
     ] {
-        let Some(mut plane) = plane(real(address(outer), forward)) else {
+        let Some(mut plane) = plane(real(address(outer), forward, OUT)) else {
             return;
         };
         let mut decap = Decap::load(&[address(outer)], GUE_PORT).unwrap();
@@ -313,7 +300,7 @@ fn root_a_client_is_told_what_fits() {
         ("2001:db8:5::5", Forward::Gue, 48),
         ("10.0.0.5", Forward::L2, 0),
     ] {
-        let Some(mut plane) = plane(real(address(to), forward)) else {
+        let Some(mut plane) = plane(real(address(to), forward, OUT)) else {
             return;
         };
         for client in [v4(), v6()] {
@@ -414,7 +401,7 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
 
 #[test]
 fn root_extension_headers_are_walked() {
-    let Some(mut plane) = plane(real(address("10.0.0.5"), Forward::Ipip)) else {
+    let Some(mut plane) = plane(real(address("10.0.0.5"), Forward::Ipip, OUT)) else {
         return;
     };
     for headers in 1..=5u8 {
@@ -472,165 +459,8 @@ fn root_what_is_no_vips_passes_untouched() {
 }
 
 #[test]
-fn root_connections_stay_until_they_are_over() {
-    let Some(mut plane) = plane(l2()) else { return };
-    let client = v4();
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::New));
-    plane.set_table(1, &[2; 7]).unwrap();
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
-    assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
-    // a backend that is down keeps what is established, and gets nothing new
-    let down = Real { down: true, ..l2() };
-    plane.set_real(1, &down).unwrap();
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Why::Connection));
-    let told = plane.sweep(drop).unwrap();
-    assert_eq!((told.of(1), told.kept_by(1)), (0, 1));
-    // its last ACK still goes there, and its ends may be used again
-    assert_eq!(
-        pass(&mut plane, &client.data(0)),
-        (Some(1), Why::Connection)
-    );
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Moved));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(2), Why::Connection)
-    );
-    // a forged RST ends nothing that goes on, and a SYN after it moves nothing
-    plane.set_table(1, &[1; 7]).unwrap();
-    plane.set_real(1, &l2()).unwrap();
-    assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Why::Connection));
-    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Connection));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(2), Why::Connection)
-    );
-    assert_eq!(plane.sweep(drop).unwrap().of(2), 1);
-    // one that is out of reach for a while keeps what is established
-    let second = Real {
-        next_hop: None,
-        ..real(address("10.0.0.7"), Forward::L2)
-    };
-    plane.set_real(2, &second).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::NoRoute));
-    // a backend that is gone keeps nothing
-    plane.remove_real(2).unwrap();
-    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Moved));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
-}
-
-#[test]
-fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
-    let Some(mut plane) = plane(l2()) else { return };
-    let (tcp, udp) = (v4(), v6());
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::New));
-    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(1), Why::New));
-    plane.set_real(1, &Real { down: true, ..l2() }).unwrap();
-    // while the table still leads there, nothing is better
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::Connection));
-    let mixed: Vec<u32> = (0..101).map(|at| 1 + u32::from(at >= 3)).collect();
-    for vip in [1, 2] {
-        plane.set_table(vip, &mixed).unwrap();
-    }
-    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(2), Why::Moved));
-    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(2), Why::Moved));
-    // 97 % of the table is up: the rest is tried again elsewhere
-    for port in 1000..1300 {
-        let client = Client { port, ..v4() };
-        assert_eq!(ask(&mut plane, &client.syn()).decision.real, Some(2));
-    }
-}
-
-#[test]
-fn root_unknown_connections_are_taken_up_but_not_for_a_rst() {
-    let Some(mut plane) = plane(l2()) else { return };
-    let client = v4();
-    assert_eq!(pass(&mut plane, &client.rst()), (Some(1), Why::Fallback));
-    assert_eq!(plane.sweep(drop).unwrap().total(), 0);
-    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Fallback));
-    plane.set_table(1, &[2; 7]).unwrap();
-    assert_eq!(
-        pass(&mut plane, &client.data(1)),
-        (Some(1), Why::Connection)
-    );
-    let asked = Client { port: 9, ..v4() };
-    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
-    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
-    assert_eq!(plane.sweep(drop).unwrap().total(), 1);
-}
-
-#[test]
-fn root_a_flood_leaves_connections_where_they_are() {
-    let Some(mut plane) = plane(l2()) else { return };
-    let known: Vec<Client> = (1..=100).map(|port| Client { port, ..v4() }).collect();
-    for client in &known {
-        for frame in [client.syn(), client.data(0), client.data(9)] {
-            plane.replay_packet(&frame).unwrap();
-        }
-    }
-    plane.set_table(1, &[2; 7]).unwrap();
-    // more than the table has places
-    for port in 1000..4000 {
-        plane.replay_packet(&Client { port, ..v4() }.syn()).unwrap();
-    }
-    let counters = plane.counters().unwrap();
-    assert!(counters.get(Why::Full) > 1900, "{counters:?}");
-    let full = counters.get(Why::Full);
-    let mut kept = 0;
-    for client in &known {
-        kept += u32::from(pass(&mut plane, &client.data(9)) == (Some(1), Why::Connection));
-    }
-    assert_eq!(kept, 100);
-    assert_eq!(plane.counters().unwrap().get(Why::Full), full);
-}
-
-#[test]
-fn root_all_connections_of_a_client_may_go_to_one_backend() {
-    let Some(mut plane) = plane(l2()) else { return };
-    let table: Vec<u32> = (0..101).map(|at| 1 + at % 2).collect();
-    plane.set_table(1, &table).unwrap();
-    let backends = |plane: &mut Plane| {
-        let mut seen = [0; 3];
-        for port in 1000..1200 {
-            let client = Client { port, ..v4() };
-            seen[ask(plane, &client.syn()).decision.real.unwrap() as usize] += 1;
-        }
-        [seen[1], seen[2]]
-    };
-    let spread = backends(&mut plane);
-    assert!(spread.iter().all(|count| *count > 60), "{spread:?}");
-    let key = VipKey {
-        address: v4().dst,
-        proto: Proto::Tcp,
-        port: Some(80),
-    };
-    let vip = Vip {
-        number: 1,
-        by_source: true,
-        ..Vip::default()
-    };
-    plane.set_vip(&key, &vip).unwrap();
-    let together = backends(&mut plane);
-    assert!(together.contains(&200), "{together:?}");
-    // without its VIP the packet is not ours
-    plane.remove_vip(&key).unwrap();
-    assert_eq!(why(&mut plane, &v4().syn()), Why::NotVip);
-}
-
-#[test]
 fn root_a_tunnel_hands_its_congestion_marks_on() {
-    let Some(mut plane) = plane(real(address("10.0.0.5"), Forward::Ipip)) else {
+    let Some(mut plane) = plane(real(address("10.0.0.5"), Forward::Ipip, OUT)) else {
         return;
     };
     let mut decap = Decap::load(&[address("10.0.0.5")], 0).unwrap();

@@ -1,16 +1,14 @@
 //! A flood of SYNs beside connections, in the native core: time is an argument there.
 
-use std::time::Duration;
-
 use dwell_engine::{
-    balance::{Balancer, Why, config},
-    response::{Key, Watch},
+    balance::{Balancer, Why},
+    response::Watch,
 };
-use dwell_probes::balancer::{Forward, NextHop, PlaneOptions, Proto, Real, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Proto, Vip, VipKey};
 
 use crate::{
-    options,
-    packets::{Client, OUR_MAC, REAL_MAC, address, v4},
+    both::native,
+    packets::{Client, address, real, v4},
 };
 
 const MS: u64 = 1_000_000;
@@ -18,35 +16,10 @@ const MS: u64 = 1_000_000;
 const PLACES: u32 = 4096;
 
 fn balancer() -> Balancer {
-    let options: PlaneOptions = options();
-    let watch = Watch {
-        key: Key::FiveTuple,
-        max_flows: PLACES * 4 / 5,
-        ..Watch::default()
-    };
-    let config = config(
-        options.hash_seed,
-        options.outer_v4,
-        options.outer_v6,
-        Duration::from_secs(1),
-    );
-    let mut balancer = Balancer::new(&watch, config);
+    let mut balancer = native(Watch::default(), PLACES * 4 / 5);
     for number in 1..=2 {
-        balancer.set_real(
-            number,
-            &Real {
-                address: address("10.0.0.5"),
-                next_hop: Some(NextHop {
-                    interface: 70 + number,
-                    destination: REAL_MAC,
-                    source: OUR_MAC,
-                    mtu: 1500,
-                }),
-                forward: Forward::L2,
-                gue_port: 6080,
-                down: false,
-            },
-        );
+        let real = real(address("10.0.0.5"), Forward::L2, 70 + number);
+        balancer.set_real(number, &real);
     }
     balancer
 }

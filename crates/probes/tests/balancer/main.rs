@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "BPF programs by their instructions")]
 
+mod both;
+mod connections;
 mod fixtures;
 mod flood;
 mod packets;
@@ -14,6 +16,7 @@ mod tables;
 #[allow(dead_code, reason = "shared with other tests")]
 mod xdp;
 mod zero_rtt;
+mod zero_slots;
 
 use std::io::{Read, Write};
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use dwell_probes::balancer::{Forward, NextHop, Real};
 use etherparse::{
     IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder, TcpHeader, UdpHeader,
 };
@@ -10,8 +11,26 @@ pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub const REAL_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
+pub const GUE_PORT: u16 = 6080;
+
 pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// A backend beyond an interface of ours.
+pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
+    Real {
+        address: to,
+        next_hop: Some(NextHop {
+            interface,
+            destination: REAL_MAC,
+            source: OUR_MAC,
+            mtu: 1500,
+        }),
+        forward,
+        gue_port: GUE_PORT,
+        down: false,
+    }
 }
 
 /// What a client's packet is like.

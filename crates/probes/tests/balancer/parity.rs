@@ -1,58 +1,18 @@
 //! The same frames through the kernel (BPF_PROG_TEST_RUN) and through the native
 //! core come to the same.
 
-use std::time::Duration;
-
-use dwell_engine::{
-    balance::{Balancer, config},
-    response::{Key, Watch},
-};
-use dwell_probes::balancer::{Forward, NextHop, Plane, PlaneOptions, Proto, Real, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Proto, Vip, VipKey};
 
 use crate::{
+    both::Both,
     options,
-    packets::{Client, OUR_MAC, REAL_MAC, address, v4, v6},
+    packets::{Client, address, real, v4, v6},
 };
 
-fn both(forward: Forward, to: [&str; 2]) -> (Plane, Balancer) {
-    // outer sources vary by a hash that it seeds
-    let options = PlaneOptions {
-        table_seed: 7,
-        ..options()
-    };
-    let watch = Watch {
-        config: options.response.clone(),
-        key: Key::FiveTuple,
-        max_flows: 800,
-        idle_timeout_ns: options.idle_timeout.as_nanos() as u64,
-        seed: options.table_seed,
-        ..Watch::default()
-    };
-    let config = config(
-        options.hash_seed,
-        options.outer_v4,
-        options.outer_v6,
-        Duration::from_secs(1),
-    );
-    let (mut plane, mut native) = (
-        Plane::load(&options).unwrap(),
-        Balancer::new(&watch, config),
-    );
+fn both(forward: Forward, to: [&str; 2]) -> Option<Both> {
+    let mut both = Both::new(options())?;
     for (number, to) in (1..).zip(to) {
-        let real = Real {
-            address: address(to),
-            next_hop: Some(NextHop {
-                interface: 70 + number,
-                destination: REAL_MAC,
-                source: OUR_MAC,
-                mtu: 1500,
-            }),
-            forward,
-            gue_port: 6080,
-            down: false,
-        };
-        plane.set_real(number, &real).unwrap();
-        native.set_real(number, &real);
+        both.set_real(number, &real(address(to), forward, 70 + number));
     }
     let table: Vec<u32> = (0..251).map(|at| 1 + at * 7 % 2).collect();
     for (client, number) in [(v4(), 1), (v6(), 2)] {
@@ -70,12 +30,10 @@ fn both(forward: Forward, to: [&str; 2]) -> (Plane, Balancer) {
                 measured: true,
                 ..Vip::default()
             };
-            plane.set_vip(&key, &vip).unwrap();
-            plane.set_table(number, &table).unwrap();
-            native.set_vip(&key, &vip, &table);
+            both.set_vip(&key, &vip, &table);
         }
     }
-    (plane, native)
+    Some(both)
 }
 
 fn frames() -> Vec<Vec<u8>> {
@@ -117,16 +75,18 @@ fn damaged(frame: &[u8], round: &mut u64) -> Vec<u8> {
 
 #[test]
 fn root_kernel_and_native_send_the_same_packets() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
-        return;
-    }
     for (forward, to) in [
         (Forward::L2, ["10.0.0.5", "10.0.0.6"]),
         (Forward::Ipip, ["10.0.0.5", "2001:db8:5::6"]),
         (Forward::Gue, ["10.0.0.5", "2001:db8:5::6"]),
     ] {
-        let (mut plane, mut native) = both(forward, to);
+        let Some(Both {
+            mut plane,
+            mut native,
+        }) = both(forward, to)
+        else {
+            return;
+        };
         let (mut round, mut time_ns, mut compared) = (1, 1_000_000_000_000, 0);
         for frame in frames() {
             let hit = damaged(&frame, &mut round);

@@ -1,22 +1,24 @@
 //! QUIC that goes where its connection ID says: packets in, and where they must go, in the kernel
 //! and natively.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use dwell_engine::{
-    balance::{Balancer, config},
     quic_lb::{Config, Load, Stamp},
-    response::{Key, Watch},
-    steer::zero_rtt::{HeavyConfig, OverloadConfig},
+    steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    Decision, Forward, NextHop, Plane, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip,
-    VipKey, Why, ZeroServer, ZeroVip,
+    Decision, Forward, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
+    ZeroVip,
 };
 
 use crate::{
+    both::Both,
     options,
-    packets::{Client, OUR_MAC, REAL_MAC, address, v4, v6},
+    packets::{Client, address, real, v4, v6},
 };
 
 const KEY: [u8; 16] = *b"the key of zero.";
@@ -42,70 +44,28 @@ fn key(client: &Client) -> VipKey {
 }
 
 fn zero_vip() -> ZeroVip {
+    let servers = IDS.map(|(real, id)| (real, ServerId(id.into())));
     ZeroVip {
-        layouts: vec![Config::own(0, KEY).unwrap()],
-        servers: IDS
-            .iter()
-            .map(|(real, id)| ZeroServer {
-                real: *real,
-                id: ServerId(u128::from(*id)),
-                is_out: false,
-            })
-            .collect(),
-        heavy: HeavyConfig::default(),
         overload: OverloadConfig {
             percentile: 0.5,
             margin: Duration::from_millis(20),
             stale: Some(Duration::from_secs(60)),
             slack: Duration::from_secs(5),
         },
-        window: Duration::from_secs(60),
-        attempt: Duration::from_secs(10),
-        is_any_heavy: false,
-        is_unroutable_hashed: false,
+        ..ZeroVip::new(vec![Config::own(0, KEY).unwrap()], servers)
     }
 }
 
-/// Kernel and native core, told the same.
-struct Both {
-    plane: Plane,
-    native: Balancer,
-    next: u64,
-}
-
 impl Both {
-    fn new(zero: &ZeroVip) -> Option<Both> {
-        if !nix::unistd::geteuid().is_root() {
-            eprintln!("skipped: loading BPF programs needs root");
-            return None;
-        }
+    fn quic(zero: &ZeroVip) -> Option<Both> {
         let options = PlaneOptions {
-            table_seed: 7,
             max_zero_vips: 2,
             max_zero_servers: 16,
             ..options()
         };
-        let watch = Watch {
-            config: options.response.clone(),
-            key: Key::FiveTuple,
-            max_flows: 800,
-            idle_timeout_ns: options.idle_timeout.as_nanos() as u64,
-            seed: options.table_seed,
-            ..Watch::default()
-        };
-        let config = config(
-            options.hash_seed,
-            options.outer_v4,
-            options.outer_v6,
-            Duration::from_secs(1),
-        );
-        let mut both = Both {
-            plane: Plane::load(&options).unwrap(),
-            native: Balancer::new(&watch, config),
-            next: 0,
-        };
+        let mut both = Both::new(options)?;
         for number in [OWN, OTHER, THIRD] {
-            both.set_real(number, false);
+            both.set_server(number, false);
         }
         both.set_zero(zero);
         for (client, number) in [(v4(), 1), (v6(), 2)] {
@@ -114,28 +74,18 @@ impl Both {
                 zero_slot: Some(number as u16),
                 ..Vip::default()
             };
-            both.plane.set_vip(&key(&client), &vip).unwrap();
-            both.plane.set_table(number, &[OWN; 31]).unwrap();
-            both.native.set_vip(&key(&client), &vip, &[OWN; 31]);
+            both.set_vip(&key(&client), &vip, &[OWN; 31]);
         }
         Some(both)
     }
 
-    fn set_real(&mut self, number: u32, down: bool) {
+    fn set_server(&mut self, number: u32, down: bool) {
+        let to = address(&format!("10.0.0.{number}"));
         let real = Real {
-            address: address(&format!("10.0.0.{number}")),
-            next_hop: Some(NextHop {
-                interface: 70 + number,
-                destination: REAL_MAC,
-                source: OUR_MAC,
-                mtu: 1500,
-            }),
-            forward: Forward::L2,
-            gue_port: 6080,
             down,
+            ..real(to, Forward::L2, 70 + number)
         };
-        self.plane.set_real(number, &real).unwrap();
-        self.native.set_real(number, &real);
+        self.set_real(number, &real);
     }
 
     fn set_zero(&mut self, zero: &ZeroVip) {
@@ -176,9 +126,9 @@ impl Both {
     }
 
     fn cid_of(&mut self, config: &Config, id: u16, wait: Duration, seconds: u64) -> Vec<u8> {
-        self.next += 1;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let stamp = Stamp {
-            freshness: seconds << 16 | self.next,
+            freshness: seconds << 16 | NEXT.fetch_add(1, Ordering::Relaxed),
             load: Load::from_wait(wait),
         };
         config.encode_stamped(id, stamp).to_vec()
@@ -189,12 +139,24 @@ impl Both {
     }
 }
 
-/// A packet with a long header: version, connection IDs, and more.
+/// The first octet of a packet with a long header.
+struct Long(u8);
+
+impl Long {
+    const INITIAL: Long = Long(0xc3);
+    const EARLY: Long = Long(0xd3);
+
+    /// Version, connection IDs, and more.
+    fn of(&self, client: &Client, cid: &[u8]) -> Vec<u8> {
+        let mut payload = vec![self.0, 0, 0, 0, 1, cid.len() as u8];
+        payload.extend(cid);
+        payload.extend([0; 100]);
+        client.udp(&payload)
+    }
+}
+
 fn long(client: &Client, cid: &[u8]) -> Vec<u8> {
-    let mut payload = vec![0xc3, 0, 0, 0, 1, cid.len() as u8];
-    payload.extend(cid);
-    payload.extend([0; 100]);
-    client.udp(&payload)
+    Long::INITIAL.of(client, cid)
 }
 
 fn short(client: &Client, cid: &[u8]) -> Vec<u8> {
@@ -212,7 +174,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 #[test]
 fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     for client in [v4(), v6()] {
@@ -247,7 +209,7 @@ fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s
 
 #[test]
 fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     let client = v4();
@@ -297,7 +259,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
 
 #[test]
 fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     let own = Config::own(0, KEY).unwrap();
@@ -335,7 +297,7 @@ fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
 
 #[test]
 fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     for client in [v4(), v6()] {
@@ -385,11 +347,66 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
     assert_eq!(heavy[0].packets, 6);
 }
 
+/// A client opens several connections from one socket, as a proxy does.
+#[test]
+fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
+        return;
+    };
+    for client in [v4(), v6()] {
+        for (id, wait) in [(0xbeef, MS(100)), (7, MS(3)), (0x0101, MS(1))] {
+            let cid = both.cid(id, wait);
+            both.pass(&short(&client, &cid));
+        }
+        let [first, second, third] = [[1; 8], [2; 8], [3; 8]];
+        assert_eq!(both.pass(&long(&client, &first)), (Some(OWN), Why::New));
+        let load = both.cid(0x0101, MS(500));
+        both.pass(&short(&client, &load));
+        assert_eq!(
+            both.pass(&long(&client, &second)),
+            (Some(THIRD), Why::Diverted)
+        );
+        // what follows of each flight, early data (0-RTT) too, whatever becomes of loads
+        let calm = both.cid(0x0101, MS(1));
+        both.pass(&short(&client, &calm));
+        for packet in [Long::INITIAL, Long::EARLY] {
+            let packet = |cid: &[u8]| packet.of(&client, cid);
+            assert_eq!(both.pass(&packet(&first)), (Some(OWN), Why::Connection));
+            assert_eq!(both.pass(&packet(&second)), (Some(THIRD), Why::Connection));
+        }
+        assert_eq!(both.pass(&long(&client, &third)), (Some(OWN), Why::New));
+        // what is shorter than any client's of version 1 tells nothing
+        assert_eq!(both.pass(&long(&client, &[1; 7])), (Some(OWN), Why::New));
+        assert_eq!(
+            both.pass(&long(&client, &[2; 7])),
+            (Some(OWN), Why::Connection)
+        );
+    }
+}
+
+/// There its later packets are known by the ends alone.
+#[test]
+fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_connection() {
+    let zero = ZeroVip {
+        is_unroutable_hashed: true,
+        ..zero_vip()
+    };
+    let Some(mut both) = Both::quic(&zero) else {
+        return;
+    };
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OWN), Why::New));
+    both.plane.set_table(1, &[OTHER; 31]).unwrap();
+    for packet in [long(&v4(), &[2; 8]), short(&v4(), &[3; 8])] {
+        let told = both.plane.ask(&packet).unwrap().decision;
+        assert_eq!((told.real, told.why), (Some(OWN), Why::Connection));
+    }
+}
+
 #[test]
 fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
     let mut zero = zero_vip();
     zero.is_any_heavy = true;
-    let Some(mut both) = Both::new(&zero) else {
+    let Some(mut both) = Both::quic(&zero) else {
         return;
     };
     // heavy at the third, overloaded is its own
@@ -415,15 +432,47 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
 }
 
 #[test]
+fn root_of_the_connections_that_are_kept_only_the_heaviest_may_be_all_that_are_heavy() {
+    let mut zero = zero_vip();
+    zero.heavy.top = 1;
+    let Some(mut both) = Both::quic(&zero) else {
+        return;
+    };
+    let second = Client {
+        src: address("203.0.113.77"),
+        ..v4()
+    };
+    for (client, packets) in [(&second, 3), (&v4(), 5)] {
+        let cid = both.cid(0x0101, MS(500));
+        for _ in 0..packets {
+            both.pass(&short(client, &cid));
+        }
+    }
+    for (id, wait) in [(0xbeef, MS(100)), (7, MS(3))] {
+        let cid = both.cid(id, wait);
+        both.pass(&short(&from(v4(), 999), &cid));
+    }
+    let begin = |client: &Client, port| long(&from(client.clone(), port), &[1; 8]);
+    assert_eq!(both.pass(&begin(&v4(), 6000)), (Some(THIRD), Why::Diverted));
+    assert_eq!(both.pass(&begin(&second, 6000)), (Some(OWN), Why::New));
+    zero.heavy.top = 2;
+    both.set_zero(&zero);
+    assert_eq!(
+        both.pass(&begin(&second, 6001)),
+        (Some(THIRD), Why::Diverted)
+    );
+}
+
+#[test]
 fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     let drained = both.cid(7, MS(1));
     let mut zero = zero_vip();
     zero.servers[2].is_out = true;
     both.set_zero(&zero);
-    both.set_real(THIRD, true);
+    both.set_server(THIRD, true);
     assert_eq!(both.pass(&short(&v4(), &drained)), (Some(THIRD), Why::Cid));
     // it is never the least loaded
     for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100)), (7, MS(1))] {
@@ -451,7 +500,7 @@ fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
 
 #[test]
 fn root_keys_roll_over_without_a_broken_connection() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     let old = both.cid(7, MS(1));
@@ -483,7 +532,7 @@ fn root_layouts_of_others_are_routed_too() {
         layouts: layouts.clone(),
         ..zero_vip()
     };
-    let Some(mut both) = Both::new(&zero) else {
+    let Some(mut both) = Both::quic(&zero) else {
         return;
     };
     for layout in layouts.iter().filter(|layout| !layout.is_stamped()) {
@@ -515,7 +564,7 @@ fn root_layouts_of_others_are_routed_too() {
 fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for() {
     let mut zero = zero_vip();
     zero.is_unroutable_hashed = true;
-    let Some(mut both) = Both::new(&zero) else {
+    let Some(mut both) = Both::quic(&zero) else {
         return;
     };
     assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Why::New));
@@ -533,7 +582,7 @@ fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for(
 /// A flood of new connections, from one source and from many, while others go on.
 #[test]
 fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
-    let Some(mut both) = Both::new(&zero_vip()) else {
+    let Some(mut both) = Both::quic(&zero_vip()) else {
         return;
     };
     let cid = both.cid(0xbeef, MS(1));
@@ -566,7 +615,7 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
 fn root_kernel_and_native_agree_about_garbage() {
     let mut zero = zero_vip();
     zero.layouts.push(Config::new(3, 3, 4, Some(KEY)).unwrap());
-    let Some(mut both) = Both::new(&zero) else {
+    let Some(mut both) = Both::quic(&zero) else {
         return;
     };
     let mut round = 1u64;

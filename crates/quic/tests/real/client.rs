@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, ReadToEndError, VarInt};
+use quinn::{ClientConfig, Connecting, Connection, Endpoint, ReadToEndError, VarInt};
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
     Tls13ClientSessionValue,
@@ -67,11 +67,23 @@ impl Client {
         went
     }
 
-    /// The same, left open.
-    pub async fn open(&self, server: SocketAddr, request: &[u8]) -> (Endpoint, Connection, Went) {
+    /// A connection, left open, on which nothing was asked.
+    pub async fn connect(&self, server: SocketAddr) -> (Endpoint, Connection) {
+        let (endpoint, connecting) = self.begin(server);
+        let connection = timeout(PATIENCE, connecting).await.unwrap().unwrap();
+        (endpoint, connection)
+    }
+
+    fn begin(&self, server: SocketAddr) -> (Endpoint, Connecting) {
         let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         endpoint.set_default_client_config(self.config.clone());
         let connecting = endpoint.connect(server, NAME).unwrap();
+        (endpoint, connecting)
+    }
+
+    /// One request, and its connection left open.
+    pub async fn open(&self, server: SocketAddr, request: &[u8]) -> (Endpoint, Connection, Went) {
+        let (endpoint, connecting) = self.begin(server);
         let work = async {
             match connecting.into_0rtt() {
                 Ok((connection, accepted)) => {

@@ -4,7 +4,12 @@
 
 mod cids;
 mod client;
+mod example;
 mod relay;
 mod replay;
 mod resume;
 mod server;
+
+#[path = "../../examples/server.rs"]
+#[allow(dead_code)] // the rest of the program
+mod server_example;

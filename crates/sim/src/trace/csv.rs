@@ -14,13 +14,33 @@ const LINE_BYTES: u64 = 4096;
 
 const FIELDS: [&str; 4] = ["start", "client", "packets", "bytes"];
 
-/// Connections of a file, sorted by start, the first at 0.
+/// Connections start within so many seconds: who mixes clocks waits for ever else.
+const LONGEST_S: f64 = 1e7;
+
+/// Connections of a file; see [`read_csv`].
 pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
+    let file = File::open(path).map_err(|io| TraceError::Read {
+        path: path.to_owned(),
+        io,
+    })?;
+    read_csv(BufReader::new(file), path, gap_ns)
+}
+
+/// Connections of a text in CSV, sorted by start, the first at 0. Its path is for errors; between packets of
+/// a connection there are so many nanoseconds on average.
+///
+/// # Errors
+///
+/// It cannot be read, or a line makes no sense.
+pub fn read_csv(
+    mut reader: impl BufRead,
+    path: &Path,
+    gap_ns: f64,
+) -> Result<Vec<Flow>, TraceError> {
     let failed = |io| TraceError::Read {
         path: path.to_owned(),
         io,
     };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
     let (mut rows, mut clients) = (Vec::new(), HashMap::new());
     let mut line = Vec::new();
     for number in 1.. {
@@ -52,17 +72,28 @@ pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
         if text.trim().is_empty() || text.starts_with('#') || (number == 1 && is_heading(text)) {
             continue;
         }
-        rows.push(row(text, &mut clients).map_err(at)?);
+        rows.push(row(text, number, &mut clients).map_err(at)?);
     }
     rows.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-    let Some(first) = rows.first().map(|row| row.start_s) else {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
         return Err(TraceError::Empty {
             path: path.to_owned(),
             what: String::new(),
         });
     };
+    if last.start_s - first.start_s > LONGEST_S {
+        let (start, line, first_start) = (last.start_s, first.line, first.start_s);
+        return Err(TraceError::Line {
+            path: path.to_owned(),
+            line: last.line,
+            column: 1,
+            what: format!(
+                "start is {start}, and {first_start} in line {line}; they may be {LONGEST_S} seconds apart"
+            ),
+        });
+    }
     let flow = |row: &Row| Flow {
-        start_ns: ((row.start_s - first) * 1e9).round() as u64,
+        start_ns: ((row.start_s - first.start_s) * 1e9).round() as u64,
         client: row.client,
         packets: row.packets,
         bytes: row.bytes,
@@ -76,6 +107,7 @@ fn is_heading(text: &str) -> bool {
 }
 
 struct Row {
+    line: u64,
     start_s: f64,
     client: u32,
     packets: u32,
@@ -85,7 +117,7 @@ struct Row {
 /// What is wrong, and at which column.
 type Wrong = (usize, String);
 
-fn row(text: &str, clients: &mut HashMap<String, u32>) -> Result<Row, Wrong> {
+fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row, Wrong> {
     let mut fields = Vec::with_capacity(4);
     let mut column = 1;
     for field in text.split(',') {
@@ -129,6 +161,7 @@ fn row(text: &str, clients: &mut HashMap<String, u32>) -> Result<Row, Wrong> {
         return Err(wrong(client, 1, "any name"));
     }
     let row = Row {
+        line,
         start_s: start_s.ok_or_else(|| wrong(start, 0, "seconds, 0 to 10^11"))?,
         packets: count.ok_or_else(|| wrong(packets, 2, "a number, 1 to 2^30"))?,
         bytes: size.ok_or_else(|| wrong(bytes, 3, "a number, 0 to 2^50"))?,
@@ -216,6 +249,10 @@ mod tests {
                 "line 1, column 9: '4' is a field too many; a line is start,client,packets,bytes",
             ),
             (b"1,\xc3\xa9\xff,2,3", "line 1, column 4: this is no UTF-8"),
+            (
+                b"1.7e9,a,2,3\n0,b,1,1\n5,b,1,1",
+                "line 1, column 1: start is 1700000000, and 0 in line 2; they may be 10000000 seconds apart",
+            ),
             (
                 b"1,a,2,3\nstart,client,packets,bytes",
                 "line 2, column 1: start is 'start'; it may be seconds, 0 to 10^11",

@@ -6,6 +6,7 @@ mod synthetic;
 
 use std::path::PathBuf;
 
+pub use csv::read_csv;
 pub use synthetic::Synthetic;
 
 use crate::{Scenario, TraceConfig};

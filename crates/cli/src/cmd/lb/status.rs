@@ -110,6 +110,16 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
             ""
         }
     );
+    if let Some(heavy) = &vip.heavy {
+        let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+        let captured = heavy.captured.map_or("-".into(), percent);
+        let _ = writeln!(
+            text,
+            "  heavy: {} connections of a server, with {captured} of its packets ({} wanted)",
+            heavy.connections,
+            percent(heavy.wanted)
+        );
+    }
     let unit = if was.is_some() { "/s" } else { "" };
     let _ = writeln!(
         text,

@@ -160,7 +160,7 @@ impl Plan {
 }
 
 /// Other choices where the paper is silent, as a scenario would say them.
-const CHOICES: [(&str, &str); 23] = [
+const CHOICES: [(&str, &str); 24] = [
     ("as chosen", ""),
     (
         "longest connection 30 packets",
@@ -211,6 +211,10 @@ const CHOICES: [(&str, &str); 23] = [
         "heavy by intervals of 10,000 packets",
         "zero_rtt.heavy_interval = 10_000",
     ),
+    (
+        "as few heavy as have half of the packets",
+        "zero_rtt.heavy_share = 0.5",
+    ),
     ("heavy at any server", "zero_rtt.heavy_any = true"),
     ("alpha 0", "zero_rtt.alpha = 0.0"),
     ("alpha 4", "zero_rtt.alpha = 4.0"),
@@ -233,7 +237,6 @@ fn goals(summaries: &[Summary]) -> String {
     else {
         return String::new();
     };
-    let mean = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.mean);
     let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
     let completion = over(least.completion_at(0.6), zero.completion_at(0.6));
     let load = over(mean(zero.load), mean(least.load));
@@ -277,85 +280,89 @@ fn met(goals: &[Goal]) -> String {
     text::table(&["zero-rtt", "is", "goal", ""], &rows.collect::<Vec<_>>())
 }
 
-/// A row a number of servers: both policies beside each other.
-fn sweep(summaries: &[Summary]) -> String {
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    let part = |value: Option<Estimate>| number(value.map(|part| part.mean * 100.0));
-    let ratio = |value: Option<Estimate>| number(value.map(|ratio| ratio.mean));
-    let rows = summaries
-        .chunk_by(|a, b| a.servers == b.servers)
-        .filter_map(|pair| {
-            let (zero, least) = (of(pair, Policy::ZeroRtt)?, of(pair, Policy::LeastLoaded)?);
-            Some(vec![
-                zero.servers.to_string(),
-                part(zero.load),
-                number(zero.first_byte_at(0.6)),
-                number(least.first_byte_at(0.6)),
-                number(zero.first_byte_at(0.9)),
-                number(least.first_byte_at(0.9)),
-                number(zero.completion_at(0.6)),
-                number(least.completion_at(0.6)),
-                part(zero.part),
-                ratio(zero.imbalance),
-                ratio(least.imbalance),
-            ])
-        });
-    let heading = [
-        "servers",
-        "load %",
-        "TTFB p60",
-        "of least",
-        "TTFB p90",
-        "of least",
-        "FCT p60",
-        "of least",
-        "0-RTT %",
-        "imbalance",
-        "of least",
-    ];
+/// A figure, and how it is told.
+struct Column {
+    name: &'static str,
+    digits: usize,
+    /// That of `least-loaded` stands beside it.
+    is_of_both: bool,
+    figure: fn(&Summary) -> Option<f64>,
+}
+
+const fn column(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
+    Column {
+        name,
+        digits: 2,
+        is_of_both: false,
+        figure,
+    }
+}
+
+const fn both(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
+    Column {
+        is_of_both: true,
+        ..column(name, figure)
+    }
+}
+
+const COLUMNS: [Column; 8] = [
+    column("load %", |of| percent(of.load)),
+    both("TTFB p60", |of| of.first_byte_at(0.6)),
+    both("TTFB p90", |of| of.first_byte_at(0.9)),
+    both("FCT p60", |of| of.completion_at(0.6)),
+    column("0-RTT %", |of| percent(of.part)),
+    Column {
+        digits: 3,
+        ..column("diverted %", |of| percent(of.diverted))
+    },
+    both("imbalance", |of| mean(of.imbalance)),
+    both("packets there", |of| mean(of.present)),
+];
+
+fn mean(estimate: Option<Estimate>) -> Option<f64> {
+    estimate.map(|estimate| estimate.mean)
+}
+
+fn percent(part: Option<Estimate>) -> Option<f64> {
+    mean(part).map(|part| part * 100.0)
+}
+
+/// Both policies beside each other, a row each time that both were run: what it is of, and figures.
+fn beside<'a>(of_what: &str, rows: impl Iterator<Item = (String, &'a [Summary])>) -> String {
+    let rows = rows.filter_map(|(name, pair)| {
+        let (zero, least) = (of(pair, Policy::ZeroRtt)?, of(pair, Policy::LeastLoaded)?);
+        let mut row = vec![name];
+        for column in &COLUMNS {
+            let told = if column.is_of_both { 2 } else { 1 };
+            row.extend([zero, least].into_iter().take(told).map(|summary| {
+                let digits = column.digits;
+                (column.figure)(summary).map_or("-".into(), |value| format!("{value:.digits$}"))
+            }));
+        }
+        Some(row)
+    });
+    let mut heading = vec![of_what];
+    for column in &COLUMNS {
+        heading.push(column.name);
+        heading.extend(column.is_of_both.then_some("of least"));
+    }
     text::table(&heading, &rows.collect::<Vec<_>>())
 }
 
+/// A row a number of servers.
+fn sweep(summaries: &[Summary]) -> String {
+    let pairs = summaries.chunk_by(|a, b| a.servers == b.servers);
+    beside(
+        "servers",
+        pairs.map(|pair| (pair[0].servers.to_string(), pair)),
+    )
+}
+
+/// A row a choice.
 fn sensitivity(choices: &[(&'static str, Vec<Summary>)]) -> String {
-    let number = |value: Option<f64>, digits: usize| {
-        value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-    };
-    let mean = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.mean);
-    let rows = choices.iter().filter_map(|(choice, summaries)| {
-        let (zero, least) = (
-            of(summaries, Policy::ZeroRtt)?,
-            of(summaries, Policy::LeastLoaded)?,
-        );
-        Some(vec![
-            (*choice).to_owned(),
-            number(zero.first_byte_at(0.6), 2),
-            number(least.first_byte_at(0.6), 2),
-            number(zero.first_byte_at(0.9), 2),
-            number(least.first_byte_at(0.9), 2),
-            number(zero.completion_at(0.6), 2),
-            number(least.completion_at(0.6), 2),
-            number(mean(zero.part).map(|part| part * 100.0), 2),
-            number(mean(zero.diverted).map(|part| part * 100.0), 3),
-            number(mean(zero.imbalance), 2),
-            number(mean(least.imbalance), 2),
-            number(mean(zero.present), 2),
-            number(mean(least.present), 2),
-        ])
-    });
-    let heading = [
+    let rows = choices.iter();
+    beside(
         "Where the paper is silent",
-        "TTFB p60",
-        "of least",
-        "TTFB p90",
-        "of least",
-        "FCT p60",
-        "of least",
-        "0-RTT %",
-        "diverted %",
-        "imbalance",
-        "of least",
-        "packets there",
-        "of least",
-    ];
-    text::table(&heading, &rows.collect::<Vec<_>>())
+        rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())),
+    )
 }

@@ -1,0 +1,155 @@
+//! How many connections are heavy, by the part of packets that they have.
+
+use dwell_engine::steer::{
+    HeavyShare, HeavyWindow,
+    zero_rtt::{HeavyConfig, HeavyHitters},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::zero_rtt::{Zipf, client};
+
+fn window(packets: u64, of_heaviest: &[u32]) -> HeavyWindow {
+    HeavyWindow {
+        packets,
+        of_heaviest: of_heaviest.to_vec(),
+    }
+}
+
+/// The number after so many intervals of the same.
+fn settled(share: &mut HeavyShare, windows: &[HeavyWindow]) -> u32 {
+    (0..100)
+        .map(|_| share.step(windows.to_vec()))
+        .last()
+        .unwrap()
+}
+
+#[test]
+fn as_few_as_have_the_wanted_part_on_average() {
+    // of 200 packets the first has 80, the second 60, the third 30
+    let windows = [window(100, &[50, 20, 10]), window(100, &[30, 40, 20])];
+    for (wanted, top, captured) in [
+        (0.3, 1, 0.4),
+        (0.39, 1, 0.4),
+        (0.5, 2, 0.7),
+        (0.72, 3, 0.85),
+        (0.9, 20, 0.85),
+        (1.0, 20, 0.85),
+    ] {
+        let mut share = HeavyShare::new(wanted, 20).unwrap();
+        assert_eq!((share.top(), share.captured()), (20, None));
+        assert_eq!(settled(&mut share, &windows), top, "{wanted}");
+        let known = share.captured().unwrap();
+        assert!((known - captured).abs() < 1e-9, "{wanted}: {known}");
+    }
+    let mut few = HeavyShare::new(0.9, 2).unwrap();
+    assert_eq!(settled(&mut few, &windows), 2, "no more than may be");
+}
+
+#[test]
+fn windows_that_are_not_full_tell_nothing() {
+    let mut share = HeavyShare::new(0.5, 20).unwrap();
+    assert_eq!(share.step([window(0, &[3, 1])]), 20);
+    assert_eq!(share.captured(), None);
+    assert_eq!(share.step([window(0, &[3, 1]), window(10, &[6])]), 1);
+    assert_eq!(share.step([]), 1);
+    assert_eq!(share.captured(), Some(0.6));
+}
+
+#[test]
+fn on_the_edge_the_number_stays_and_a_change_that_lasts_is_followed() {
+    let mut share = HeavyShare::new(0.5, 20).unwrap();
+    let (less, more) = (window(1000, &[495, 100]), window(1000, &[505, 100]));
+    assert_eq!(settled(&mut share, std::slice::from_ref(&less)), 2);
+    for round in 0..200 {
+        let now = [&less, &more][round % 2].clone();
+        assert_eq!(share.step([now]), 2);
+    }
+    // one interval is no reason
+    assert_eq!(share.step([window(1000, &[60; 10])]), 2);
+    let other = [window(1000, &[60; 10])];
+    assert_eq!(settled(&mut share, &other), 9);
+    assert_eq!(settled(&mut share, &[window(1000, &[900])]), 1);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    for (wanted, most, name) in [
+        (0.0, 20, "share"),
+        (1.1, 20, "share"),
+        (f64::NAN, 20, "share"),
+        (0.5, 0, "most"),
+        (0.5, 33, "most"),
+    ] {
+        assert_eq!(HeavyShare::new(wanted, most).unwrap_err().name, name);
+    }
+}
+
+/// Of the connections that a table keeps those count that are among its heaviest: as many as wanted,
+/// and the share of those in the stream is the one that was asked for.
+#[test]
+fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
+    let zipf = Zipf::new(5000, 1.2);
+    let exact = |top: u32| -> f64 {
+        let mut of = (0..top).map(|number| zipf.part(number));
+        of.by_ref().sum()
+    };
+    for wanted in [0.2, 0.35, 0.5] {
+        let mut random = StdRng::seed_from_u64(9);
+        let config = HeavyConfig {
+            most: 32,
+            interval: 5000,
+            ..HeavyConfig::default()
+        };
+        let mut table = HeavyHitters::new(config).unwrap();
+        let mut share = HeavyShare::new(wanted, 32).unwrap();
+        for packet in 1..200_000 {
+            table.note(client(zipf.draw(&mut random)), 443, random.next_u32());
+            if packet % 2000 == 0 {
+                table.set_top(share.step([table.window()])).unwrap();
+            }
+        }
+        let top = share.top();
+        // counts of those who took another's place are too high
+        assert!(
+            exact(top) > wanted - 0.06,
+            "{wanted}: {top} have {}",
+            exact(top)
+        );
+        assert!(exact(top - 1) < wanted + 0.03, "{wanted}: {top}");
+        let heaviest = (0..5000)
+            .filter(|number| table.has(client(*number)))
+            .count();
+        assert_eq!(heaviest, top as usize, "{wanted}");
+        for number in 0..top / 2 {
+            assert!(table.has(client(number)), "{wanted}: {number} of {top}");
+        }
+    }
+}
+
+/// A client with several connections is as heavy as the heaviest of them.
+#[test]
+fn an_address_has_the_rank_of_its_heaviest_connection() {
+    let config = HeavyConfig {
+        most: 8,
+        top: 2,
+        interval: 1 << 20,
+    };
+    let mut table = HeavyHitters::new(config).unwrap();
+    let mut note = |number, port, packets| {
+        (0..packets).for_each(|_| table.note(client(number), port, 0));
+    };
+    note(1, 1, 3); // a light one first, at a place before the others
+    note(2, 1, 20);
+    note(3, 1, 10);
+    note(1, 2, 15);
+    note(4, 1, 5);
+    let heavy = |table: &HeavyHitters| (1..6).filter(|n| table.has(client(*n))).collect::<Vec<_>>();
+    assert_eq!(heavy(&table), [1, 2]);
+    table.set_top(1).unwrap();
+    assert_eq!(heavy(&table), [2]);
+    table.set_top(3).unwrap();
+    assert_eq!(heavy(&table), [1, 2, 3]);
+    table.set_top(32).unwrap();
+    assert_eq!(heavy(&table), [1, 2, 3, 4]);
+    assert_eq!(table.set_top(0).unwrap_err().name, "top");
+}

@@ -1,0 +1,68 @@
+//! Kernel and native core, told the same.
+
+use std::time::Duration;
+
+use dwell_engine::{
+    balance::{Balancer, config},
+    response::{Key, Watch},
+};
+use dwell_probes::balancer::{Plane, PlaneOptions, Real, Vip, VipKey};
+
+use crate::options;
+
+pub struct Both {
+    pub plane: Plane,
+    pub native: Balancer,
+}
+
+impl Both {
+    pub fn new(options: PlaneOptions) -> Option<Both> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: loading BPF programs needs root");
+            return None;
+        }
+        // outer sources vary by a hash that it seeds
+        let options = PlaneOptions {
+            table_seed: 7,
+            ..options
+        };
+        let watch = Watch {
+            config: options.response.clone(),
+            idle_timeout_ns: options.idle_timeout.as_nanos() as u64,
+            seed: options.table_seed,
+            ..Watch::default()
+        };
+        Some(Both {
+            plane: Plane::load(&options).unwrap(),
+            native: native(watch, 800),
+        })
+    }
+
+    pub fn set_real(&mut self, number: u32, real: &Real) {
+        self.plane.set_real(number, real).unwrap();
+        self.native.set_real(number, real);
+    }
+
+    pub fn set_vip(&mut self, key: &VipKey, vip: &Vip, table: &[u32]) {
+        self.plane.set_vip(key, vip).unwrap();
+        self.plane.set_table(vip.number, table).unwrap();
+        self.native.set_vip(key, vip, table);
+    }
+}
+
+/// The native core alone, with places for so many connections.
+pub fn native(watch: Watch, max_flows: u32) -> Balancer {
+    let options = options();
+    let config = config(
+        options.hash_seed,
+        options.outer_v4,
+        options.outer_v6,
+        Duration::from_secs(1),
+    );
+    let watch = Watch {
+        key: Key::FiveTuple,
+        max_flows,
+        ..watch
+    };
+    Balancer::new(&watch, config)
+}

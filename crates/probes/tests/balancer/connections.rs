@@ -1,0 +1,165 @@
+//! Where a connection is, and when it goes elsewhere.
+
+use dwell_probes::balancer::{Plane, Proto, Real, Vip, VipKey, Why};
+
+use crate::{
+    fixtures::{ask, l2, pass, plane, why},
+    packets::{Client, v4, v6},
+};
+
+#[test]
+fn root_connections_stay_until_they_are_over() {
+    let Some(mut plane) = plane(l2()) else { return };
+    let client = v4();
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::New));
+    plane.set_table(1, &[2; 7]).unwrap();
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
+    assert_eq!(
+        pass(&mut plane, &client.data(5)),
+        (Some(1), Why::Connection)
+    );
+    assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
+    // a backend that is down keeps what is established, and gets nothing new
+    let down = Real { down: true, ..l2() };
+    plane.set_real(1, &down).unwrap();
+    assert_eq!(
+        pass(&mut plane, &client.data(5)),
+        (Some(1), Why::Connection)
+    );
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Why::Connection));
+    let told = plane.sweep(drop).unwrap();
+    assert_eq!((told.of(1), told.kept_by(1)), (0, 1));
+    // its last ACK still goes there, and its ends may be used again
+    assert_eq!(
+        pass(&mut plane, &client.data(0)),
+        (Some(1), Why::Connection)
+    );
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Moved));
+    assert_eq!(
+        pass(&mut plane, &client.data(5)),
+        (Some(2), Why::Connection)
+    );
+    // a forged RST ends nothing that goes on, and a SYN after it moves nothing
+    plane.set_table(1, &[1; 7]).unwrap();
+    plane.set_real(1, &l2()).unwrap();
+    assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Why::Connection));
+    assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Connection));
+    assert_eq!(
+        pass(&mut plane, &client.data(5)),
+        (Some(2), Why::Connection)
+    );
+    assert_eq!(plane.sweep(drop).unwrap().of(2), 1);
+    // one that is out of reach for a while keeps what is established
+    let second = Real {
+        next_hop: None,
+        ..l2()
+    };
+    plane.set_real(2, &second).unwrap();
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::NoRoute));
+    // a backend that is gone keeps nothing
+    plane.remove_real(2).unwrap();
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Moved));
+    assert_eq!(
+        pass(&mut plane, &client.data(5)),
+        (Some(1), Why::Connection)
+    );
+}
+
+#[test]
+fn root_a_connection_that_never_was_leaves_a_backend_that_is_down() {
+    let Some(mut plane) = plane(l2()) else { return };
+    let (tcp, udp) = (v4(), v6());
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::New));
+    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(1), Why::New));
+    plane.set_real(1, &Real { down: true, ..l2() }).unwrap();
+    // while the table still leads there, nothing is better
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(1), Why::Connection));
+    let mixed: Vec<u32> = (0..101).map(|at| 1 + u32::from(at >= 3)).collect();
+    for vip in [1, 2] {
+        plane.set_table(vip, &mixed).unwrap();
+    }
+    assert_eq!(pass(&mut plane, &tcp.syn()), (Some(2), Why::Moved));
+    assert_eq!(pass(&mut plane, &udp.udp(b"q")), (Some(2), Why::Moved));
+    // 97 % of the table is up: the rest is tried again elsewhere
+    for port in 1000..1300 {
+        let client = Client { port, ..v4() };
+        assert_eq!(ask(&mut plane, &client.syn()).decision.real, Some(2));
+    }
+}
+
+#[test]
+fn root_unknown_connections_are_taken_up_but_not_for_a_rst() {
+    let Some(mut plane) = plane(l2()) else { return };
+    let client = v4();
+    assert_eq!(pass(&mut plane, &client.rst()), (Some(1), Why::Fallback));
+    assert_eq!(plane.sweep(drop).unwrap().total(), 0);
+    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Fallback));
+    plane.set_table(1, &[2; 7]).unwrap();
+    assert_eq!(
+        pass(&mut plane, &client.data(1)),
+        (Some(1), Why::Connection)
+    );
+    let asked = Client { port: 9, ..v4() };
+    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
+    assert_eq!(why(&mut plane, &asked.syn()), Why::New);
+    assert_eq!(plane.sweep(drop).unwrap().total(), 1);
+}
+
+#[test]
+fn root_a_flood_leaves_connections_where_they_are() {
+    let Some(mut plane) = plane(l2()) else { return };
+    let known: Vec<Client> = (1..=100).map(|port| Client { port, ..v4() }).collect();
+    for client in &known {
+        for frame in [client.syn(), client.data(0), client.data(9)] {
+            plane.replay_packet(&frame).unwrap();
+        }
+    }
+    plane.set_table(1, &[2; 7]).unwrap();
+    // more than the table has places
+    for port in 1000..4000 {
+        plane.replay_packet(&Client { port, ..v4() }.syn()).unwrap();
+    }
+    let counters = plane.counters().unwrap();
+    assert!(counters.get(Why::Full) > 1900, "{counters:?}");
+    let full = counters.get(Why::Full);
+    let mut kept = 0;
+    for client in &known {
+        kept += u32::from(pass(&mut plane, &client.data(9)) == (Some(1), Why::Connection));
+    }
+    assert_eq!(kept, 100);
+    assert_eq!(plane.counters().unwrap().get(Why::Full), full);
+}
+
+#[test]
+fn root_all_connections_of_a_client_may_go_to_one_backend() {
+    let Some(mut plane) = plane(l2()) else { return };
+    let table: Vec<u32> = (0..101).map(|at| 1 + at % 2).collect();
+    plane.set_table(1, &table).unwrap();
+    let backends = |plane: &mut Plane| {
+        let mut seen = [0; 3];
+        for port in 1000..1200 {
+            let client = Client { port, ..v4() };
+            seen[ask(plane, &client.syn()).decision.real.unwrap() as usize] += 1;
+        }
+        [seen[1], seen[2]]
+    };
+    let spread = backends(&mut plane);
+    assert!(spread.iter().all(|count| *count > 60), "{spread:?}");
+    let key = VipKey {
+        address: v4().dst,
+        proto: Proto::Tcp,
+        port: Some(80),
+    };
+    let vip = Vip {
+        number: 1,
+        by_source: true,
+        ..Vip::default()
+    };
+    plane.set_vip(&key, &vip).unwrap();
+    let together = backends(&mut plane);
+    assert!(together.contains(&200), "{together:?}");
+    // without its VIP the packet is not ours
+    plane.remove_vip(&key).unwrap();
+    assert_eq!(why(&mut plane, &v4().syn()), Why::NotVip);
+}

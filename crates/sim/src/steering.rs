@@ -1,0 +1,164 @@
+//! Latency steering of TCP: the balancer's intervals and policy, told what a balancer would have measured
+//! without error.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::Ipv4Addr,
+};
+
+use dwell_engine::{
+    measure::{Endpoint, Protocol},
+    steer::{
+        Backend, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering,
+        OutOfRange, Policy as _, Responses, Share,
+    },
+};
+
+use crate::route::Client;
+
+pub(crate) struct Steering {
+    policy: LatencySteering,
+    intervals: Intervals,
+    shares: Vec<Share>,
+    active: Vec<u64>,
+    /// Of each server the requests that are not answered yet, in the order in which they will be.
+    asked: Vec<VecDeque<Asked>>,
+}
+
+struct Asked {
+    client: Client,
+    done_ns: u64,
+    latency_ns: u64,
+}
+
+impl Steering {
+    pub(crate) fn new(servers: usize) -> Result<Steering, OutOfRange> {
+        Ok(Steering {
+            policy: LatencySteering::new(LatencyConfig::default())?,
+            intervals: Intervals::new(IntervalsConfig::default())?,
+            shares: vec![Share::initial(1.0); servers],
+            active: vec![0; servers],
+            asked: (0..servers).map(|_| VecDeque::new()).collect(),
+        })
+    }
+
+    pub(crate) fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// A connection began or ended.
+    pub(crate) fn opened(&mut self, server: usize, by: i64) {
+        self.active[server] = self.active[server].saturating_add_signed(by);
+    }
+
+    /// A request comes now, and is answered then.
+    pub(crate) fn asked(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
+        self.intervals
+            .note(server as u32, connection(client), 1, None);
+        self.asked[server].push_back(Asked {
+            client,
+            done_ns,
+            latency_ns: done_ns - now_ns,
+        });
+    }
+
+    /// Ends an interval, and with it the epochs of all connections. True if weights have changed.
+    pub(crate) fn step(&mut self, now_ns: u64) -> bool {
+        for (server, asked) in self.asked.iter_mut().enumerate() {
+            let answered = asked.partition_point(|asked| asked.done_ns <= now_ns);
+            let mut epochs: HashMap<Client, (u64, u64)> = HashMap::new();
+            for asked in asked.drain(..answered) {
+                let (count, sum_ns) = epochs.entry(asked.client).or_default();
+                *count += 1;
+                *sum_ns += asked.latency_ns;
+            }
+            for (client, (count, sum_ns)) in epochs {
+                let mean_ns = sum_ns / count;
+                let responses = Some(Responses { count, mean_ns });
+                self.intervals
+                    .note(server as u32, connection(client), 0, responses);
+            }
+        }
+        let backends: Vec<Backend> = (0..).zip(&self.active).map(backend).collect();
+        let next = self
+            .policy
+            .step(&self.intervals.end(&backends), &self.shares);
+        let changes = (next.iter().zip(&self.shares)).any(|(new, old)| new.weight != old.weight);
+        self.shares = next;
+        changes
+    }
+}
+
+fn backend((real, active): (u32, &u64)) -> Backend {
+    Backend {
+        real,
+        configured: 1.0,
+        active: *active,
+        is_usable: true,
+    }
+}
+
+/// All are of one VIP.
+fn connection(client: Client) -> Connection {
+    let client = Endpoint {
+        address: client.address,
+        port: client.port,
+    };
+    let vip = Endpoint {
+        address: Ipv4Addr::UNSPECIFIED.into(),
+        port: 0,
+    };
+    const TCP: Protocol = Protocol(6);
+    (client, vip, TCP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Six connections to each of two servers, a request each per 10 ms; the second server takes as
+    /// long as is told.
+    fn interval(steering: &mut Steering, at_ns: u64, slow_ns: u64) -> bool {
+        for step in 0..50 {
+            let now_ns = at_ns + step * 10 * MS;
+            for server in 0..2 {
+                let took_ns = if server == 0 { MS } else { slow_ns };
+                for number in 0..6 {
+                    let client = Client::new(number, 1000 + server as u16);
+                    steering.asked(client, server, now_ns, now_ns + took_ns);
+                }
+            }
+        }
+        steering.step(at_ns + 500 * MS)
+    }
+
+    #[test]
+    fn a_slow_server_loses_weight_once_its_answers_are_there() {
+        let mut steering = Steering::new(2).unwrap();
+        (0..2).for_each(|server| steering.opened(server, 6));
+        let weights = |steering: &Steering| [0, 1].map(|server| steering.shares[server].weight);
+        // its first answer comes after the first interval
+        assert!(!interval(&mut steering, 0, 600 * MS));
+        assert_eq!(weights(&steering), [1.0, 1.0]);
+        assert!(interval(&mut steering, 500 * MS, 600 * MS));
+        let [fast, slow] = weights(&steering);
+        assert!(slow < 1.0 && fast > 1.0, "{fast} {slow}");
+        assert!((fast + slow - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_connections_tell_no_latency() {
+        let mut steering = Steering::new(2).unwrap();
+        for server in 0..2 {
+            steering.opened(server, 1);
+            for at in 0..100 {
+                let client = Client::new(server as u32, 1000);
+                let done_ns = at * MS + if server == 0 { MS } else { 20 * MS };
+                steering.asked(client, server, at * MS, done_ns);
+            }
+        }
+        assert!(!steering.step(500 * MS));
+    }
+}
