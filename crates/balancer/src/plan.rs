@@ -85,8 +85,8 @@ pub struct Plan {
 pub enum PlanError {
     /// Too many.
     #[error(
-        "there is no room for {needed} {what}{}, only for {limit}: raise limits.{key} and start anew",
-        leaving_words(*.leaving)
+        "there is no room for {needed} {what}{}, only for {limit}: {}raise limits.{key} and start anew",
+        not_wanted(*.leaving, *.ending), remedy(*.ending)
     )]
     NoRoom {
         /// What there is no room for.
@@ -97,6 +97,8 @@ pub enum PlanError {
         needed: usize,
         /// How many of them only wait for their last connections.
         leaving: usize,
+        /// How many of them end, and have their room until all that is new has its own.
+        ending: usize,
         /// How many there may be.
         limit: u32,
     },
@@ -129,12 +131,36 @@ pub enum PlanError {
         /// The VIP of both.
         vip: VipKey,
     },
+    /// Connections of a backend would go nowhere, and later perhaps to another.
+    #[error(
+        "vip.backend.server_id: backend '{backend}' of {vip} has {had}, and is to have {id}: its connections are \
+         known by {had}; write that again, or leave '{backend}' out until it has left (`dwell lb status` tells)"
+    )]
+    ServerIdChanged {
+        /// Which ID it is to have.
+        id: u64,
+        /// Which it has.
+        had: u64,
+        /// Whose.
+        backend: String,
+        /// Its VIP.
+        vip: VipKey,
+    },
 }
 
-fn leaving_words(leaving: usize) -> String {
-    match leaving {
+fn not_wanted(leaving: usize, ending: usize) -> String {
+    let words = |count: usize, words: &str| match count {
         0 => String::new(),
-        some => format!(" ({some} of them leaving: they wait for their last connections)"),
+        some => format!(" ({some} of them {words})"),
+    };
+    let leaving = words(leaving, "leaving: they wait for their last connections");
+    leaving + &words(ending, "ending: their room is free afterwards")
+}
+
+fn remedy(ending: usize) -> &'static str {
+    match ending {
+        0 => "",
+        _ => "reload without what is new first, or ",
     }
 }
 
@@ -142,7 +168,7 @@ fn leaving_words(leaving: usize) -> String {
 ///
 /// # Errors
 ///
-/// If there is no room, or a server ID is not free yet; then nothing is to change.
+/// If there is no room, or a server ID is not free yet, or a backend is to have another; then nothing is to change.
 pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanError> {
     let mut plan = Plan {
         next: state.clone(),
@@ -245,18 +271,29 @@ fn slots(state: &State, wanted: &[Vip], plan: &mut Plan) {
 }
 
 /// A server ID that one takes over who is reached elsewhere takes along the connections of the one before,
-/// to whom they are unknown.
+/// to whom they are unknown. So one that stays keeps its own.
 fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanError> {
     let by_id = wanted.iter().zip(&plan.numbers);
     for (vip, (_, numbers)) in by_id.filter(|(vip, _)| vip.zero_rtt.is_some()) {
         let leaving: BTreeMap<u64, &Real> = of_vip_by_id(&plan.next, vip.key)
-            .filter(|(_, real)| real.phase == Phase::Leaving)
+            .filter(|(_, real)| is_leaving(real))
             .collect();
+        let is_known = state.zero_slot(&vip.key).is_some();
         for (backend, number) in vip.backends.iter().zip(numbers) {
             let had = state.reals.get(number).and_then(|real| real.server_id);
-            let taken = backend.server_id.filter(|id| had != Some(*id));
-            let former = taken.and_then(|id| Some((id, *leaving.get(&id)?)));
-            if let Some((id, former)) = former.filter(|(_, real)| real.address != backend.address) {
+            let Some(id) = backend.server_id.filter(|id| had != Some(*id)) else {
+                continue;
+            };
+            if let Some(had) = had.filter(|_| is_known) {
+                return Err(PlanError::ServerIdChanged {
+                    id,
+                    had,
+                    backend: backend.name.clone(),
+                    vip: vip.key,
+                });
+            }
+            let former = leaving.get(&id).copied();
+            if let Some(former) = former.filter(|real| real.address != backend.address) {
                 return Err(PlanError::ServerIdTaken {
                     id,
                     backend: backend.name.clone(),
@@ -271,7 +308,7 @@ fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanErro
 }
 
 /// The backends of a VIP that connection IDs name, with those that leave.
-pub(crate) fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &Real)> {
+fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &Real)> {
     let reals = state
         .reals
         .values()
@@ -280,74 +317,91 @@ pub(crate) fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (
 }
 
 fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
-    let is_leaving = |real: &&Real| real.phase == Phase::Leaving;
-    let leaving = plan.next.reals.values().filter(is_leaving).count();
-    let highest = |number: Option<&u32>| number.copied().unwrap_or(0);
-    let (mut servers, mut servers_leaving) = (0, 0);
-    // Those of slots that end have their room until all has been given to the kernel.
-    let slots: BTreeMap<u32, VipKey> = [&state.zero_slots, &plan.next.zero_slots]
-        .into_iter()
-        .flat_map(|slots| slots.iter().map(|(slot, key)| (*slot, *key)))
-        .collect();
-    for vip in slots.into_values() {
-        // Who is reached otherwise than before takes over the place.
-        let serving = of_vip_by_id(&plan.next, vip).filter(|(_, real)| !is_leaving(real));
-        let serving: BTreeSet<u64> = serving.map(|(id, _)| id).collect();
-        let all: BTreeSet<u64> = of_vip_by_id(&plan.next, vip).map(|(id, _)| id).collect();
-        if all.len() > MOST_SERVERS {
-            let needed = all.len();
-            return Err(PlanError::ManyServers { vip, needed });
-        }
-        servers += all.len();
-        servers_leaving += all.len() - serving.len();
-    }
+    let next = &plan.next;
+    let leaving = next.reals.values().filter(|real| is_leaving(real)).count();
+    let is_there = |slot: &&u32| next.zero_slots.contains_key(slot);
+    let slots_ending = state.zero_slots.keys().filter(|slot| !is_there(slot));
+    let servers = servers(state, next)?;
+    let highest = |number: Option<&u32>| number.map_or(0, |number| *number as usize);
+    // All that there will be, those of them that leave, and what ends beside them.
     let most = [
         (
-            "VIPs",
-            "vips",
-            plan.next.vips.len(),
-            0,
-            highest(plan.next.vips.keys().last()),
-            limits.vips,
+            ("VIPs", "vips", limits.vips),
+            [next.vips.len(), 0, plan.gone_vips.len()],
+            highest(next.vips.keys().last()),
         ),
         (
-            "backends",
-            "reals",
-            plan.next.reals.len(),
-            leaving,
-            highest(plan.next.reals.keys().last()),
-            limits.reals,
+            ("backends", "reals", limits.reals),
+            [next.reals.len(), leaving, 0],
+            highest(next.reals.keys().last()),
         ),
         (
-            "VIPs with the policy zero-rtt",
-            "zero_rtt_vips",
-            plan.next.zero_slots.len(),
-            0,
-            highest(plan.next.zero_slots.keys().last()),
-            limits.zero_rtt_vips.into(),
+            (
+                "VIPs with the policy zero-rtt",
+                "zero_rtt_vips",
+                limits.zero_rtt_vips.into(),
+            ),
+            [next.zero_slots.len(), 0, slots_ending.count()],
+            highest(next.zero_slots.keys().last()),
         ),
         (
-            "backends of VIPs with the policy zero-rtt",
-            "zero_rtt_servers",
+            (
+                "backends of VIPs with the policy zero-rtt",
+                "zero_rtt_servers",
+                limits.zero_rtt_servers,
+            ),
             servers,
-            servers_leaving,
-            u32::try_from(servers).unwrap_or(u32::MAX),
-            limits.zero_rtt_servers,
+            servers[0] + servers[2],
         ),
     ];
-    for (what, key, needed, leaving, highest, limit) in most {
-        if highest > limit {
-            let needed = needed.max(highest as usize);
+    for ((what, key, limit), [all, leaving, ending], highest) in most {
+        if highest > limit as usize {
+            // Where all is too much, it does not help that something ends.
+            let (needed, ending) = match all > limit as usize {
+                true => (all, 0),
+                false => (highest, ending),
+            };
             return Err(PlanError::NoRoom {
                 what,
                 key,
                 needed,
                 leaving,
+                ending,
                 limit,
             });
         }
     }
     Ok(())
+}
+
+fn is_leaving(real: &Real) -> bool {
+    real.phase == Phase::Leaving
+}
+
+/// Backends that connection IDs name: all, those of them that leave, and those of slots that end. The
+/// latter have their room until all has been given to the kernel.
+fn servers(state: &State, next: &State) -> Result<[usize; 3], PlanError> {
+    // Who is reached otherwise than before takes over the place.
+    let ids = |state: &State, vip: VipKey, is_counted: fn(&Real) -> bool| {
+        let named = of_vip_by_id(state, vip).filter(|(_, real)| is_counted(real));
+        let ids: BTreeSet<u64> = named.map(|(id, _)| id).collect();
+        ids.len()
+    };
+    let (mut all, mut leaving, mut ending) = (0, 0, 0);
+    for vip in next.zero_slots.values() {
+        let needed = ids(next, *vip, |_| true);
+        if needed > MOST_SERVERS {
+            return Err(PlanError::ManyServers { vip: *vip, needed });
+        }
+        all += needed;
+        leaving += needed - ids(next, *vip, |real| !is_leaving(real));
+    }
+    for (slot, vip) in &state.zero_slots {
+        if !next.zero_slots.contains_key(slot) {
+            ending += ids(state, *vip, |_| true);
+        }
+    }
+    Ok([all, leaving, ending])
 }
 
 /// The least numbers that nobody has.
@@ -483,9 +537,7 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
                     say(format!("backend '{}' is named '{name}'", was.name));
                 }
                 if was.server_id != backend.server_id {
-                    say(format!(
-                        "backend '{name}' has another server_id: connection IDs with the old one lead nowhere"
-                    ));
+                    say(format!("backend '{name}' has another server_id"));
                 }
                 if was.weight != backend.weight {
                     say(format!(

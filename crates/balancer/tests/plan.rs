@@ -85,6 +85,7 @@ fn what_has_no_room_says_who_takes_it() {
             key: "reals",
             needed: 3,
             leaving: 1,
+            ending: 0,
             limit: 2
         }
     );
@@ -134,6 +135,8 @@ fn quic(vips: &[(u8, &[(u8, u64)])]) -> Vec<Vip> {
 
 const TAKEN: &str = "vip.backend.server_id: 7 of backend '10.0.0.3' is still that of '10.0.0.1' (10.0.0.1), which leaves 192.0.2.1:443/udp: connections there are known by it; write another, or leave '10.0.0.3' out until '10.0.0.1' has left (`dwell lb status` tells)";
 
+const CHANGED: &str = "vip.backend.server_id: backend '10.0.0.2' of 192.0.2.1:443/udp has 8, and is to have 7: its connections are known by 8; write that again, or leave '10.0.0.2' out until it has left (`dwell lb status` tells)";
+
 #[test]
 fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
     let state = |state: &State, vips: &[Vip]| plan(state, vips, LIMITS).unwrap().next;
@@ -147,10 +150,7 @@ fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
         // nor may one that is there take it
         let taken = quic(&[(1, &[(2, 7)])]);
         let error = plan(before, &taken, LIMITS).unwrap_err();
-        assert!(
-            matches!(error, PlanError::ServerIdTaken { id: 7, .. }),
-            "{error}"
-        );
+        assert_eq!(error.to_string(), CHANGED);
         // another ID, the same of another VIP, and the one whose it was
         for vips in [
             quic(&[(1, &[(3, 9), (2, 8)])]),
@@ -179,6 +179,32 @@ fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
 }
 
 #[test]
+fn a_backend_that_stays_keeps_its_server_id() {
+    let state = |state: &State, vips: &[Vip]| plan(state, vips, LIMITS).unwrap().next;
+    let both = state(&State::default(), &quic(&[(1, &[(1, 7), (2, 8)])]));
+    let changed = |vips: &[Vip]| match plan(&both, vips, LIMITS) {
+        Err(PlanError::ServerIdChanged { had, id, .. }) => (had, id),
+        other => panic!("{other:?}"),
+    };
+    // two that change places, one that is new and takes what another gives up, and one that nobody had
+    assert_eq!(changed(&quic(&[(1, &[(1, 8), (2, 7)])])), (7, 8));
+    assert_eq!(changed(&quic(&[(1, &[(3, 7), (1, 9), (2, 8)])])), (7, 9));
+    assert_eq!(changed(&quic(&[(1, &[(1, 7), (2, 9)])])), (8, 9));
+    // nor while it leaves
+    let first = state(&both, &quic(&[(1, &[(2, 8)])]));
+    plan(&first, &quic(&[(1, &[(1, 9), (2, 8)])]), LIMITS).unwrap_err();
+    // another forwarding is another backend: the former leaves with its ID
+    let mut otherwise = quic(&[(1, &[(1, 9), (2, 8)])]);
+    otherwise[0].forward = dwell_balancer::config::Forward::Ipip;
+    assert_eq!(state(&both, &otherwise).reals[&1].server_id, Some(7));
+    // whom no connection ID names may have any
+    let mut hashed = quic(&[(1, &[(1, 8), (2, 7)])]);
+    hashed[0].zero_rtt = None;
+    let next = state(&both, &hashed);
+    state(&next, &quic(&[(1, &[(1, 9), (2, 10)])]));
+}
+
+#[test]
 fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
     let one: &[(u8, u64)] = &[(1, 1)];
     let both = plan(&State::default(), &quic(&[(1, one), (2, one)]), LIMITS)
@@ -204,6 +230,10 @@ fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
         ..LIMITS
     };
     let error = plan(&both, &quic(&[(2, one), (3, one)]), limits).unwrap_err();
+    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt (1 of them ending: their room is free afterwards), only for 2: reload without what is new first, or raise limits.zero_rtt_vips and start anew");
+    plan(&both, &quic(&[(2, one)]), limits).unwrap();
+    // where all is too much, that does not help
+    let error = plan(&both, &quic(&[(2, one), (3, one), (4, one)]), limits).unwrap_err();
     insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt, only for 2: raise limits.zero_rtt_vips and start anew");
     // servers, with those that leave and those of slots that end
     let limits = Limits {
@@ -218,6 +248,16 @@ fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
         error.to_string().contains("no room for 4 backends of VIPs"),
         "{error}"
     );
+    // also where the VIP goes on without connection IDs
+    let mut hashed = quic(&[(2, one), (3, &[(1, 1), (2, 2), (3, 3)])]);
+    hashed[0].zero_rtt = None;
+    hashed[0].backends[0].server_id = None;
+    let mut alone = plan(&both, &quic(&[(2, one)]), limits).unwrap().next;
+    alone.reals.retain(|_, real| real.phase != Phase::Leaving);
+    let error = plan(&alone, &hashed, limits).unwrap_err();
+    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them ending: their room is free afterwards), only for 3: reload without what is new first, or raise limits.zero_rtt_servers and start anew");
+    let next = plan(&alone, &hashed[..1], limits).unwrap().next;
+    plan(&next, &hashed, limits).unwrap();
     // of one VIP
     let many: Vec<(u8, u64)> = (0..1025)
         .map(|id| ((id % 250) as u8 + 1, id + (id / 250) * 256))

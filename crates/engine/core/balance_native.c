@@ -212,10 +212,9 @@ static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *e
 	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_apart(struct dwell_frame *frame, void *embedder,
-					     struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_zero_attempt(struct dwell_frame *frame,
+					       struct dwell_packet *packet, __u32 at)
 {
-	(void)embedder;
 	dwell_attempt_key(dwell_frame_data(frame), dwell_frame_end(frame), packet, at);
 }
 

@@ -124,9 +124,9 @@ static __always_inline void dwell_seat_mark(struct dwell_seat *seat,
 		else if (packet->payload_bytes) /* it was not over: a forged end */
 			next &= ~DWELL_HEAD_CLOSING;
 	}
-	/* a flood can send each SYN several times */
-	if (!(packet->tcp_flags & DWELL_TCP_SYN) && seat->packets < DWELL_SEAT_SETTLED &&
-	    ++seat->packets == DWELL_SEAT_SETTLED)
+	/* a flood can send each SYN several times, and each Initial of QUIC */
+	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt &&
+	    seat->packets < DWELL_SEAT_SETTLED && ++seat->packets == DWELL_SEAT_SETTLED)
 		next |= DWELL_HEAD_SETTLED;
 	if (next != flags)
 		seat->head.flags = next;

@@ -86,6 +86,7 @@ static __always_inline void dwell_heavy_turn(struct dwell_heavy *heavy)
 {
 	heavy->packets = 0;
 	heavy->least = 0;
+	heavy->turned = 1;
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif

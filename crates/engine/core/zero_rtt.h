@@ -49,8 +49,8 @@ static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
 					      struct dwell_cid_entry *entry);
 static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot,
 					      __u32 rotation, __u32 at);
-static __always_inline void dwell_zero_apart(DWELL_FRAME *frame, void *embedder,
-					     struct dwell_packet *packet, __u32 at);
+static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet,
+					       __u32 at);
 static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
 					    struct dwell_cid_entry *entry);
 static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet);
@@ -342,7 +342,7 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 		packet->attempt = entry->slot;
 		if (header->bytes >= sizeof(struct dwell_cid_begin) &&
 		    !(vip->flags & DWELL_ZERO_HASH))
-			dwell_zero_apart(frame, embedder, packet, header->at);
+			dwell_zero_attempt(frame, packet, header->at);
 		return DWELL_WHY_FLOW;
 	}
 	return vip->flags & DWELL_ZERO_HASH ? DWELL_WHY_FLOW : DWELL_WHY_UNROUTABLE;

@@ -355,8 +355,8 @@ impl Tournament {
     }
 }
 
-/// How long an interval of latency steering is.
-pub(crate) const STEERING_INTERVAL: Duration = Duration::from_millis(500);
+/// How long an interval of the control loop is.
+pub(crate) const CONTROL_INTERVAL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -375,6 +375,26 @@ mod tests {
                 assert_eq!(free_at[tournament.least()], *free_at.iter().min().unwrap());
             }
         }
+    }
+
+    #[test]
+    fn new_connections_avoid_a_server_whose_answers_take_long() {
+        const MS: u64 = 1_000_000;
+        let mut router = Router::new(Policy::Latency, &Scenario::default(), 2, 1).unwrap();
+        let entries = |router: &Router| router.table.iter().filter(|entry| **entry == 1).count();
+        let before = entries(&router);
+        (0..2).for_each(|server| router.opened(server, 6));
+        for step in 0..50 {
+            for (server, took_ns) in [(0, MS), (1, 20 * MS)] {
+                for number in 0..6 {
+                    let client = Client::new(number, 1000 + server as u16);
+                    router.packet(client, server, step * 10 * MS, step * 10 * MS + took_ns);
+                }
+            }
+        }
+        router.interval(CONTROL_INTERVAL.as_nanos() as u64);
+        let after = entries(&router);
+        assert!(after < before, "{before} {after}");
     }
 
     #[test]

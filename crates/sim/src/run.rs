@@ -13,7 +13,7 @@ use crate::{
     Job, Outcome, Sample, Scenario,
     clients::Clients,
     random::Random,
-    route::{Client, Router, STEERING_INTERVAL},
+    route::{CONTROL_INTERVAL, Client, Router},
     server::Server,
     trace::{Flow, Trace},
 };
@@ -106,7 +106,7 @@ struct Run<'a> {
     restamp_ns: u64,
     sample_ns: u64,
     next_sample_ns: u64,
-    next_steering_ns: u64,
+    next_interval_ns: u64,
     present_ns: u128,
     now_ns: u64,
     outcome: Outcome,
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
             restamp_ns: to_ns(scenario.server.restamp_ms),
             sample_ns,
             next_sample_ns: sample_ns,
-            next_steering_ns: STEERING_INTERVAL.as_nanos() as u64,
+            next_interval_ns: CONTROL_INTERVAL.as_nanos() as u64,
             present_ns: 0,
             now_ns: 0,
             outcome: Outcome::default(),
@@ -222,9 +222,9 @@ impl<'a> Run<'a> {
     /// Intervals that end before this.
     fn pass_to(&mut self, time_ns: u64, has_more: bool) {
         self.now_ns = time_ns;
-        while self.next_steering_ns <= time_ns {
-            self.router.interval(self.next_steering_ns);
-            self.next_steering_ns += STEERING_INTERVAL.as_nanos() as u64;
+        while self.next_interval_ns <= time_ns {
+            self.router.interval(self.next_interval_ns);
+            self.next_interval_ns += CONTROL_INTERVAL.as_nanos() as u64;
         }
         while self.next_sample_ns <= time_ns && has_more {
             let end_ns = self.next_sample_ns;

@@ -235,14 +235,6 @@ fn least_loaded_knows_what_handshakes_take() {
 }
 
 #[test]
-fn latency_steering_keeps_servers_even_that_are_alike() {
-    let scenario = scenario(2000, 20_000, 50, 0.4);
-    let imbalance = |policy| run(&scenario, policy, 16, 3).imbalance().unwrap();
-    let (latency, maglev) = (imbalance(Policy::Latency), imbalance(Policy::Maglev));
-    assert!(latency < 1.1 * maglev, "{latency} {maglev}");
-}
-
-#[test]
 fn fewer_heavy_connections_by_their_share_mean_fewer_detours() {
     let share = |heavy_share| Scenario {
         zero_rtt: dwell_sim::ZeroRtt {

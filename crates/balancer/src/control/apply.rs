@@ -23,7 +23,8 @@ use crate::{
 
 impl Balancer {
     /// Gives the kernel what is planned. Backends come first, then tables, then VIPs, then what ends:
-    /// nothing refers to what is not there. If the kernel refuses something, all is as before.
+    /// nothing refers to what is not there. If the kernel refuses something, all is as before, but for
+    /// what [`Balancer::undo_zero`] cannot know.
     ///
     /// `earlier` is what is known from a process before this one.
     pub(super) fn apply(

@@ -2,7 +2,7 @@
 
 use dwell_engine::steer::{HeavyShare, OutOfRange, zero_rtt::HeavyConfig};
 
-use super::{Balancer, ControlError, apply::to_plane, vip::VipRun};
+use super::{Balancer, ControlError, vip::VipRun};
 use crate::{api::HeavyStatus, config::Vip};
 
 /// What chooses their number, if anything does.
@@ -53,9 +53,7 @@ impl Balancer {
             let (Some(share), Some(zero)) = (&mut run.heavy, &run.vip.zero_rtt) else {
                 continue;
             };
-            let key = to_plane(&run.vip.key);
-            let told = self.plane.vips().find(|(other, _)| **other == key);
-            if let Some(slot) = told.and_then(|(_, vip)| vip.zero_slot) {
+            if let Some(slot) = self.state.zero_slot(&run.vip.key) {
                 share.step(self.plane.heavy_windows(slot, zero.heavy)?);
             }
         }

@@ -10,7 +10,10 @@ use dwell_engine::response::{self, Record, estimate};
 use dwell_probes::balancer::Actives;
 
 use super::{Balancer, ControlError, Event, event::Weight, neighbours::Found, vip::VipRun};
-use crate::{health::Told, plan::Phase};
+use crate::{
+    health::Told,
+    plan::{Phase, Real},
+};
 
 fn note(
     vips: &mut [VipRun],
@@ -124,20 +127,25 @@ impl Balancer {
                 left.push(*number);
             }
         }
+        let of_state = |number| self.state.reals.remove(number);
+        let reals: Vec<Real> = left.iter().filter_map(of_state).collect();
+        if reals.is_empty() {
+            return Ok(());
+        }
+        // A request may give the number to another at once: by then no connection ID leads there.
+        self.refresh_zero()?;
         for number in &left {
             self.plane.remove_real(*number)?;
             self.quiet.remove(number);
-            if let Some(real) = self.state.reals.remove(number) {
-                self.say(&Event::Left {
-                    backend: real.name,
-                    address: real.address,
-                });
-            }
         }
-        if !left.is_empty() {
-            self.look_for_neighbours();
-            self.save();
+        for real in reals {
+            self.say(&Event::Left {
+                backend: real.name,
+                address: real.address,
+            });
         }
+        self.look_for_neighbours();
+        self.save();
         Ok(())
     }
 

@@ -1,15 +1,17 @@
 //! What operators ask for.
 
+use std::fmt::Display;
+
 use dwell_engine::steer::{Share, Why};
 use dwell_probes::balancer::Verdict;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Balancer, ControlError, Event, plan_for, vip::Earlier};
+use super::{Balancer, Event, plan_for, vip::Earlier};
 use crate::{
     api::{Answer, Changed, Named, Request, Went, from_hex, to_hex},
     config::{Backend, Config, ConfigError, Vip},
-    plan::{Phase, difference, fixed, of_vip_by_id},
+    plan::{Phase, Plan, difference, fixed, plan},
 };
 
 /// What a request comes to before it is JSON.
@@ -68,8 +70,8 @@ impl Balancer {
     }
 
     fn try_reload(&mut self) -> Done {
-        let refused = |error: ConfigError| format!("{error}\nnothing was changed");
-        let config = Config::read(&self.config.path).map_err(refused)?;
+        let unread = |error: ConfigError| format!("{error}\nnothing was changed");
+        let config = Config::read(&self.config.path).map_err(unread)?;
         let fixed = fixed(&self.config, &config);
         if !fixed.is_empty() {
             return Err(format!(
@@ -78,6 +80,7 @@ impl Balancer {
             ));
         }
         let mut changes = difference(&self.config.vips, &config.vips);
+        let planned = plan_for(&self.state, &config.vips, &self.config).map_err(refused)?;
         let (was, is) = (self.config.checking.ramp, config.checking.ramp);
         if was != is {
             changes.push(format!("health.ramp is {is:?}, not {was:?}"));
@@ -85,7 +88,7 @@ impl Balancer {
         let written = super::written(&config.vips);
         let written = std::mem::replace(&mut self.written, written);
         let checking = std::mem::replace(&mut self.config.checking, config.checking);
-        if let Err(error) = self.become_of(config.vips) {
+        if let Err(error) = self.become_of(config.vips, planned) {
             (self.config.checking, self.written) = (checking, written);
             return Err(error);
         }
@@ -93,9 +96,7 @@ impl Balancer {
         Ok(Changed { changes })
     }
 
-    fn become_of(&mut self, wanted: Vec<Vip>) -> Result<(), String> {
-        let refused = |error: ControlError| format!("{error}; nothing was changed");
-        let planned = plan_for(&self.state, &wanted, &self.config).map_err(refused)?;
+    fn become_of(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {
         self.apply(wanted, planned, &Earlier::default())
             .map_err(refused)?;
         self.save();
@@ -170,7 +171,8 @@ impl Balancer {
 
     fn change(&mut self, by: &'static str, wanted: Vec<Vip>) -> Done {
         let changes = difference(&self.config.vips, &wanted);
-        self.become_of(wanted)?;
+        let planned = plan(&self.state, &wanted, self.config.limits).map_err(refused)?;
+        self.become_of(wanted, planned)?;
         self.say(&Event::Changed {
             by,
             changes: changes.clone(),
@@ -194,15 +196,6 @@ impl Balancer {
             return Err(format!(
                 "the server_id {id} is that of '{}': take another",
                 other.name
-            ));
-        }
-        let mut leaving = of_vip_by_id(&self.state, found.key)
-            .filter(|(other, real)| *other == id && real.phase == Phase::Leaving);
-        if let Some((_, other)) = leaving.find(|(_, real)| real.address != backend.address) {
-            return Err(format!(
-                "the server_id {id} is still that of '{}' ({}), which leaves: take another, or wait until it has \
-                 left (`dwell lb status` tells)",
-                other.name, other.address
             ));
         }
         match zero.has_room_for(id) {
@@ -332,6 +325,10 @@ impl Balancer {
             frame: goes_out.then(|| to_hex(&answer.frame)),
         })
     }
+}
+
+fn refused(error: impl Display) -> String {
+    format!("{error}; nothing was changed")
 }
 
 fn value(of: &impl Serialize) -> Result<Value, String> {

@@ -68,7 +68,8 @@ impl Balancer {
         Ok(self.plane.set_zero(&to_plane(&key), slot, &wanted)?)
     }
 
-    /// As it was before a plan that failed: of what that has touched.
+    /// As it was before a plan that failed: of what that has touched. Not so of the first plan after a
+    /// take-over: what the process before has told the kernel is not known, and what was told since stays.
     pub(super) fn undo_zero(&mut self, given: Given) {
         for (key, slot, before) in given {
             // The kernel has just refused something: what it refuses now cannot be helped.
@@ -78,7 +79,7 @@ impl Balancer {
                 continue;
             }
             self.zero.told.remove(&key);
-            // That of a process before this one is not known any more; its packets go on.
+            // Packets of one that was taken over go on, as it has been told now.
             if self.state.zero_slot(&key).is_none() {
                 let _ = self.plane.remove_zero(slot);
             }

@@ -19,7 +19,7 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().to_str().unwrap();
     // So little to do, and so much of it taken for well, that no server is overloaded on any machine.
-    let few = ["--clients", "60", "--rate", "60", "--time", "6s"];
+    let few = ["--clients", "60", "--rate", "90", "--time", "4s"];
     let light = ["--work", "100us", "--margin", "30s"];
     let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
     let policies: Vec<_> = runs
@@ -92,9 +92,9 @@ fn root_nothing_breaks_while_keys_and_servers_change() {
         changes[1..4],
         ["key rotated", "old key gone", "server removed"]
     );
-    // with IDs by a key that is gone, none would be answered for seconds
+    // each was answered after each change
     for run in &runs {
-        assert!(run["lasting_requests"].as_u64() > Some(0), "{runs:?}");
+        assert!(run["lasting_requests"].as_u64() >= Some(10), "{runs:?}");
     }
 }
 

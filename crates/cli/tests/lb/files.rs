@@ -22,18 +22,20 @@ fn the_example_says_what_the_defaults_are() {
     let text = read("examples/lb.toml");
     let path = Path::new("lb.toml");
     let config = Config::parse(&text, path).unwrap();
-    // As if all that is commented out were not; there is no default slot.
+    // As if all that is commented out were not; there is no default slot, nor share.
     let is_key = |line: &str| {
         line.split_once(" = ")
             .is_some_and(|(key, _)| !key.contains(' '))
-            && !line.starts_with("chain")
+            && !["chain", "heavy_share"]
+                .iter()
+                .any(|key| line.starts_with(key))
     };
     let lines = text.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if is_key(key) => key,
         _ => line,
     });
     let written: Vec<_> = lines.collect();
-    assert!(written.len() > 60 && written.contains(&"k = 3                        # so many intervals without a change, and weights go back"));
+    assert!(written.len() > 90 && written.contains(&"k = 3                        # so many intervals without a change, and weights go back"));
     let same = Config::parse(&written.join("\n"), path).unwrap();
     assert_eq!(same, config);
 }

@@ -1,7 +1,9 @@
 //! QUIC by connection ID, from the configuration to the servers that answer.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     net::UdpSocket,
+    os::unix::net::UnixStream,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -227,7 +229,9 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
     let add = || scene.lb(&["add", "web", &third, "--server-id", &taken]);
     let told = add();
     assert_eq!(told.status, Some(2), "{told}");
-    assert!(told.stderr.contains("1007 is still that of 's1'"), "{told}");
+    let why = format!("1007 of backend '{third}' is still that of 's1'");
+    assert!(told.stderr.contains(&why), "{told}");
+    assert!(!told.stderr.contains("lb.toml"), "{told}");
     // by the file, running and at the start, even if what was saved is lost
     let file = || {
         configure(&scene, &[0], &[0, 2]);
@@ -248,15 +252,41 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
     assert!(told.stderr.contains("nothing was changed"), "{told}");
     scene.kill();
     wanted(&refused(&scene), "s1");
+    // and with other sizes, which the data plane has from there on
+    let path = scene.path("lb.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let larger = text.replace("connections = 4096", "connections = 8192");
+    std::fs::write(&path, larger).unwrap();
+    wanted(&refused(&scene), "s1");
+    file();
     std::fs::remove_file(scene.path("lb.sock.state")).unwrap();
     wanted(&refused(&scene), &address(4).to_string());
     // once it has left
     configure(&scene, &[0], &[0]);
-    let path = scene.path("lb.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("idle_timeout = \"1s\"\n{text}")).unwrap();
     scene.run();
-    eventually("it has left", || add().status == Some(0));
+    let stamps = || {
+        let loads = pinned(&scene, "zero_loads", "lookup", &["key", "1", "0", "0", "0"]);
+        let octets = loads["value"].as_array().unwrap().clone();
+        let loads = octets.chunks(16).take(2).map(<[_]>::to_vec);
+        let is_stamped = |load: Vec<serde_json::Value>| load[..8].iter().any(|o| o != "0x00");
+        loads.filter(|load| is_stamped(load.clone())).count()
+    };
+    assert_eq!(stamps(), 1);
+    // asked without a pause, so that its number is given out as soon as it is free
+    let mut socket = UnixStream::connect(scene.path("lb.sock")).unwrap();
+    let mut answers = BufReader::new(socket.try_clone().unwrap()).lines();
+    let asked = format!(
+        "{{\"do\":\"add\",\"vip\":\"web\",\"address\":\"{third}\",\"server_id\":{taken}}}\n"
+    );
+    eventually("it has left", || {
+        (0..1000).any(|_| {
+            socket.write_all(asked.as_bytes()).unwrap();
+            answers.next().unwrap().unwrap().contains("ok")
+        })
+    });
+    assert_eq!(stamps(), 0, "what it said is not the other's");
     assert_eq!(answered(&scene, &known), 2);
 }
 

@@ -18,11 +18,9 @@ pub struct HeavyWindow {
 impl HeavyWindow {
     /// Of a table of the kernel's.
     pub fn of(table: &abi::dwell_heavy, config: HeavyConfig) -> HeavyWindow {
-        // the first packet of an interval is always counted
-        let is_full = table.before.iter().any(|count| *count > 0);
         let packets = u64::from(table.packets) + u64::from(config.interval);
         HeavyWindow {
-            packets: if is_full { packets } else { 0 },
+            packets: if table.turned != 0 { packets } else { 0 },
             of_heaviest: heavy_of(table).iter().map(|heavy| heavy.packets).collect(),
         }
     }

@@ -55,6 +55,30 @@ fn windows_that_are_not_full_tell_nothing() {
     assert_eq!(share.captured(), Some(0.6));
 }
 
+/// Who comes in place of a heavy connection that is gone may not be taken up at once.
+#[test]
+fn a_window_is_full_though_nobody_in_it_is_kept() {
+    let config = HeavyConfig {
+        most: 1,
+        interval: 1000,
+        top: 1,
+    };
+    let mut table = HeavyHitters::new(config).unwrap();
+    let fill = |table: &mut HeavyHitters, number, packets| {
+        for _ in 0..packets {
+            table.note(client(number), 1, u32::MAX);
+        }
+        table.window()
+    };
+    table.note(client(1), 1, 0);
+    assert_eq!(table.window().packets, 0, "not an interval yet");
+    assert_eq!(fill(&mut table, 1, 999), window(1000, &[1000]));
+    assert_eq!(fill(&mut table, 2, 1000), window(1000, &[]));
+    let mut share = HeavyShare::new(0.5, 1).unwrap();
+    share.step([table.window()]);
+    assert_eq!(share.captured(), Some(0.0));
+}
+
 #[test]
 fn on_the_edge_the_number_stays_and_a_change_that_lasts_is_followed() {
     let mut share = HeavyShare::new(0.5, 20).unwrap();

@@ -96,6 +96,13 @@ impl Star {
         if rtt.is_zero() {
             return Ok(None);
         }
+        if find_program("iptables-legacy-restore").is_none() {
+            return Err(Error::Host {
+                wanted: "emulate a round trip",
+                fact: "there is no program iptables-legacy-restore".to_owned(),
+                remedy: "install the package iptables",
+            });
+        }
         let mut config = EmulatorConfig::default();
         for (queue, client) in (0..).zip(&self.clients) {
             let rules = format!(

@@ -1,7 +1,7 @@
 //! Servers that come and go, and keys that change, while clients are there.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -128,21 +128,21 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
     };
     let stage = Stage::start(scene, Policy::ZeroRtt, like)?;
     let watch = Watch::default();
+    let turns = Arc::new(Turns::new(options.lasting));
     let mut crowds = Vec::new();
     for (number, namespace) in star.clients.iter().enumerate() {
-        let of = |all: usize| {
-            (0..all)
-                .filter(|client| client % star.clients.len() == number)
-                .count()
-        };
+        let of = |all: usize| (0..all).filter(move |client| client % star.clients.len() == number);
         let client = || Client::new(&stage.identity.certificate, Mode::ZeroRtt);
         let crowd = Crowd {
             number,
             watch: watch.clone(),
-            lasting: (0..of(options.lasting))
-                .map(|_| client())
+            lasting: of(options.lasting)
+                .map(|place| {
+                    let turns = Arc::clone(&turns);
+                    Ok((Turn { turns, place }, client()?))
+                })
                 .collect::<Result<_>>()?,
-            returning: (0..of(options.returning))
+            returning: of(options.returning)
                 .map(|_| client())
                 .collect::<Result<_>>()?,
         };
@@ -154,9 +154,13 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
     let mut all = Vec::new();
     for change in Change::ALL {
         stage.change(change)?;
+        turns.begin();
         signals.pause(options.pause)?;
         if change == Change::Rotate {
             wait_for_renewal(&watch, &signals)?;
+        }
+        while !turns.all_are_answered() {
+            signals.pause(Duration::from_millis(50))?;
         }
         let mut changed = Changed::default();
         for (orders, told, _) in &crowds {
@@ -168,14 +172,68 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
         }
         all.push((change, changed));
     }
+    let (_, last) = all.last_mut().expect("there are changes");
     for (orders, told, thread) in crowds {
-        drop((orders, told));
+        drop(orders);
+        // What was still waited for.
+        told.into_iter().for_each(|part| last.add(part));
         thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
     }
     stage.stop()?;
     Ok(all)
+}
+
+/// Which lasting connections were answered what they asked since the last change.
+struct Turns {
+    change: AtomicUsize,
+    /// The change since which each has asked, or that it has ended.
+    answered: Vec<AtomicUsize>,
+}
+
+const ENDED: usize = usize::MAX;
+
+impl Turns {
+    fn new(lasting: usize) -> Turns {
+        Turns {
+            change: AtomicUsize::new(0),
+            answered: (0..lasting).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    fn begin(&self) {
+        self.change.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each is answered, or has ended, within [`PATIENCE`].
+    fn all_are_answered(&self) -> bool {
+        let change = self.change.load(Ordering::Relaxed);
+        let is_answered = |since: &AtomicUsize| since.load(Ordering::Relaxed) >= change;
+        self.answered.iter().all(is_answered)
+    }
+}
+
+/// That of a connection, which ends with it.
+struct Turn {
+    turns: Arc<Turns>,
+    place: usize,
+}
+
+impl Turn {
+    fn change(&self) -> usize {
+        self.turns.change.load(Ordering::Relaxed)
+    }
+
+    fn is_answered(&self, since: usize) {
+        self.turns.answered[self.place].store(since, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.is_answered(ENDED);
+    }
 }
 
 /// Until no client sends to connection IDs by the first key.
@@ -219,7 +277,7 @@ impl Stage<'_> {
 struct Crowd {
     number: usize,
     watch: Watch,
-    lasting: Vec<Client>,
+    lasting: Vec<(Turn, Client)>,
     returning: Vec<Client>,
 }
 
@@ -235,13 +293,19 @@ impl Crowd {
         let seen = Seen::default();
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
-        for (host, client) in (1..).zip(self.lasting) {
+        for (host, (turn, client)) in (1..).zip(self.lasting) {
             let address = Star::client_address(self.number, host);
             let way = Way {
                 address,
                 watch: self.watch.clone(),
             };
-            tasks.spawn(last(client, way, Arc::clone(&seen), Arc::clone(&stop)));
+            tasks.spawn(last(
+                client,
+                way,
+                turn,
+                Arc::clone(&seen),
+                Arc::clone(&stop),
+            ));
         }
         for (host, client) in (1..=250).rev().zip(self.returning) {
             let address = Star::client_address(self.number, host);
@@ -259,6 +323,7 @@ impl Crowd {
         while let Some(done) = tasks.join_next().await {
             done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
         }
+        let _ = tell.send(std::mem::take(&mut *lock(&seen)));
         Ok(())
     }
 }
@@ -283,11 +348,21 @@ fn lock(seen: &Seen) -> std::sync::MutexGuard<'_, Changed> {
 }
 
 /// Asks on one connection until it breaks, or is to stop.
-async fn last(client: Client, way: Way, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
+async fn last(
+    client: Client,
+    way: Way,
+    turn: Turn,
+    seen: Seen,
+    stop: Arc<AtomicBool>,
+) -> Result<()> {
     let visit = way.visit(&client).await?;
     while !stop.load(Ordering::Relaxed) {
+        let since = turn.change();
         match timeout(PATIENCE, ask(&visit.connection)).await {
-            Ok(Ok(())) => lock(&seen).lasting += 1,
+            Ok(Ok(())) => {
+                lock(&seen).lasting += 1;
+                turn.is_answered(since);
+            }
             other => {
                 let mut seen = lock(&seen);
                 seen.broken += 1;

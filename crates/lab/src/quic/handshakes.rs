@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use dwell_quic::{HEARTBEAT, Limits, SingleUseSessions};
+use dwell_quic::HEARTBEAT;
 
 use super::client::{Client, Early, Mode, Request};
 use super::identity::{Certificate, Identity};
@@ -104,7 +104,6 @@ pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Ve
         work: Duration::ZERO,
         seed: 0,
         heartbeat: HEARTBEAT,
-        sessions: SingleUseSessions::new(Limits::default()),
     };
     let server = Server::start(lab.server(), plan)?;
     let mut all = Vec::new();

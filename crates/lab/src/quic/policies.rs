@@ -106,15 +106,15 @@ pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Re
     let star = scene.star;
     let placing = Placing {
         policy,
-        rtt: options.margin,
+        margin: options.margin,
     };
     let like = Like {
         work: options.work,
         seed: options.seed,
         ..Like::idle(options.tickets)
     };
-    let _delay = star.delay(options.rtt)?;
     let stage = Stage::start(scene, placing, like)?;
+    let _delay = star.delay(options.rtt)?;
     let before = cpu(&stage)?;
     let begin = Instant::now();
     let crowds: Vec<_> = (0..star.clients.len())

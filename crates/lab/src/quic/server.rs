@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dwell_engine::quic_lb::Config;
-use dwell_quic::{Cids, Counts, Secrets, Setup, SingleUseSessions, WaitingTimes};
+use dwell_quic::{Cids, Counts, Limits, Secrets, Setup, SingleUseSessions, WaitingTimes};
 use nix::time::{ClockId, clock_gettime};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, TokioRuntime};
 use rustls::server::StoresServerSessions;
@@ -34,7 +34,6 @@ pub(super) struct ServerPlan {
     pub(super) seed: u64,
     /// How often connections that last get new IDs.
     pub(super) heartbeat: Duration,
-    pub(super) sessions: Arc<SingleUseSessions>,
 }
 
 /// A running server. It ends when this is dropped.
@@ -68,10 +67,12 @@ impl Server {
             .map_err(Error::io(format!("listen at {address}")))?;
         widen(&socket)?;
         let (control, orders) = mpsc::unbounded_channel();
-        let sessions = Arc::clone(&plan.sessions);
+        let sessions = SingleUseSessions::new(Limits::default());
+        let held = Arc::clone(&sessions);
         let done = Done::default();
         let book = Arc::clone(&done);
-        let thread = namespace.spawn_thread(move || block_on(serve(socket, plan, book, orders)));
+        let thread =
+            namespace.spawn_thread(move || block_on(serve(socket, plan, held, book, orders)));
         Ok(Server {
             control,
             thread: Some(thread),
@@ -132,6 +133,7 @@ impl Drop for Server {
 async fn serve(
     socket: UdpSocket,
     plan: ServerPlan,
+    sessions: Arc<SingleUseSessions>,
     done: Done,
     mut orders: mpsc::UnboundedReceiver<Control>,
 ) -> Result<()> {
@@ -143,7 +145,7 @@ async fn serve(
         Cids::new(plan.number, plan.cids.clone(), Some(plan.heartbeat), wait).map_err(wrong)?;
     let setup = Setup {
         tickets: plan.tickets,
-        ..Setup::new(cids.clone(), plan.sessions)
+        ..Setup::new(cids.clone(), sessions)
     };
     let (server, endpoint) = setup.configs(plan.identity.tls()?).map_err(wrong)?;
     let endpoint = Endpoint::new(endpoint, Some(server), socket, Arc::new(TokioRuntime))

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_quic::{HEARTBEAT, Limits, SingleUseSessions};
+use dwell_quic::HEARTBEAT;
 use jiff::Timestamp;
 
 use super::client::{Client, Mode, Request};
@@ -31,7 +31,7 @@ pub(super) struct Stage<'a> {
 pub(super) struct Placing {
     pub(super) policy: Policy,
     /// By how much longer a server's requests may wait than the least, before heavy clients go elsewhere.
-    pub(super) rtt: Duration,
+    pub(super) margin: Duration,
 }
 
 impl From<Policy> for Placing {
@@ -39,7 +39,7 @@ impl From<Policy> for Placing {
     fn from(policy: Policy) -> Placing {
         Placing {
             policy,
-            rtt: Duration::from_millis(20),
+            margin: Duration::from_millis(20),
         }
     }
 }
@@ -100,7 +100,6 @@ impl<'a> Stage<'a> {
                 work: like.work,
                 seed: like.seed,
                 heartbeat: like.heartbeat,
-                sessions: SingleUseSessions::new(Limits::default()),
             };
             servers.push(Server::start(namespace, plan)?);
         }
@@ -161,7 +160,7 @@ fn configuration(
     servers: &[usize],
     keys: &[Key],
 ) -> impl FnOnce(&Places) -> String {
-    let Placing { policy, rtt } = placing;
+    let Placing { policy, margin } = placing;
     let is_steered = policy == Policy::ZeroRtt;
     let hash = match policy {
         Policy::Source => "hash = \"source\"\n",
@@ -178,7 +177,11 @@ fn configuration(
         },
     );
     if is_steered {
-        let _ = write!(vip, "\n[vip.zero_rtt]\nrtt = \"{}us\"\n", rtt.as_micros());
+        let _ = write!(
+            vip,
+            "\n[vip.zero_rtt]\nrtt = \"{}us\"\n",
+            margin.as_micros()
+        );
     }
     for key in keys.iter().filter(|_| is_steered) {
         let digits = key.key.map(|octet| format!("{octet:02x}")).concat();

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dwell_quic::{HEARTBEAT, Limits, Secrets, SingleUseSessions};
+use dwell_quic::{HEARTBEAT, Secrets};
 
 use super::client::PATIENCE;
 use super::identity::Identity;
@@ -49,7 +49,6 @@ impl<'a> Thief<'a> {
             work: Duration::ZERO,
             seed: 0,
             heartbeat: HEARTBEAT,
-            sessions: SingleUseSessions::new(Limits::default()),
         };
         Ok(Thief {
             namespace,

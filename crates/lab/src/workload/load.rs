@@ -29,12 +29,13 @@ use super::memcached::{self, Memcached};
 use super::web::{self, Discipline, ServerConfig, ServiceModel, Web};
 use super::{collect, listen};
 use crate::signals::Signals;
-use crate::{BitsPerSecond, Error, Guarded, Lab, Nanos, Result, Topology};
+use crate::{Error, Guarded, Lab, Nanos, Result};
 use client::ClientConfig;
 pub use cost::Cost;
 use http3::Trust;
 pub use pace::Think;
 pub(super) use random::{exponential, generator, normal};
+pub use stage::Network;
 use stage::{Stage, StageOptions};
 pub(super) use truth::monotonic_ns;
 pub use tunnel::Tunnel;
@@ -155,12 +156,8 @@ pub struct LoadOptions {
     pub duration: Duration,
     /// Seed of all that is random.
     pub seed: u64,
-    /// The network.
-    pub topology: Topology,
-    /// Other traffic each way between client and server.
-    pub cross: Option<BitsPerSecond>,
-    /// What all connections go through, if anything.
-    pub tunnel: Option<Tunnel>,
+    /// What lies between client and server.
+    pub network: Network,
     /// File for the truth log.
     pub truth: Option<PathBuf>,
     /// File for the capture.
@@ -236,10 +233,8 @@ fn load_observed<T, Seen>(
         signals,
         StageOptions {
             exe: &options.exe,
-            topology: &options.topology,
+            network: &options.network,
             seed: options.seed,
-            cross: options.cross,
-            tunnel: options.tunnel,
             pcap: options.pcap.as_deref(),
         },
     )?;

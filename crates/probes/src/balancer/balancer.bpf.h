@@ -377,7 +377,7 @@ __noinline __u32 zero_other(dwell_context *context, __u32 slot, __u32 rotation, 
 				     rotation, at);
 }
 
-__noinline int zero_apart(dwell_context *context, struct dwell_packet *packet, __u32 at)
+__noinline int zero_attempt(dwell_context *context, struct dwell_packet *packet, __u32 at)
 {
 	if (packet)
 		dwell_attempt_key(dwell_frame_data(context), dwell_frame_end(context), packet, at);
@@ -460,10 +460,10 @@ static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder
 	return zero_other(frame, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_apart(DWELL_FRAME *frame, void *embedder,
-					     struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet,
+					       __u32 at)
 {
-	zero_apart(frame, packet, at);
+	zero_attempt(frame, packet, at);
 }
 
 static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,

@@ -1,9 +1,10 @@
-//! From one data plane to another with other sizes: VIPs, backends, tables and
-//! what was counted. Not connections: their places are of the other's table.
+//! From one data plane to another with other sizes: VIPs, backends, tables, what
+//! connection IDs name and what was counted. Not connections: their places are of
+//! the other's table.
 
 use dwell_engine::abi;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{maps, options::PlaneOptions};
 use crate::{
@@ -31,6 +32,7 @@ where
         let numbers = self.vips(options.max_vips)?;
         self.tables(&numbers)?;
         self.reals(options.max_reals)?;
+        self.zero(options)?;
         for number in numbers {
             self.counts("vip_counts", number)?;
         }
@@ -87,6 +89,63 @@ where
             self.counts("real_counts", number)?;
         }
         Ok(())
+    }
+
+    /// How packets go by connection ID. Tables of heavy hitters get other numbers, as
+    /// there may be fewer; a server without one is routed to all the same.
+    fn zero(&self, options: &PlaneOptions) -> Result<(), Error> {
+        self.copy("zero_state", 0, 0)?;
+        let (from, to) = self.both("zero_vips")?;
+        let mut heavy = 0;
+        for slot in 1..=u32::from(options.max_zero_vips).min(from.max_entries() - 1) {
+            let key = slot.to_ne_bytes();
+            let found = maps::read(&from, "zero_vips", &key)?;
+            let mut vip: abi::dwell_zero_vip = found.unwrap_or_default();
+            for server in vip.server.iter_mut().filter(|server| server.real != 0) {
+                heavy += 1;
+                self.copy("heavies", server.heavy, heavy)?;
+                server.heavy = heavy;
+                if server.real <= options.max_reals {
+                    self.copy("zero_places", server.real, server.real)?;
+                } else {
+                    *server = abi::dwell_zero_server::default();
+                }
+            }
+            maps::write(&to, "zero_vips", &key, &vip)?;
+            self.copy("zero_ids", slot, slot)?;
+            self.copy("zero_loads", slot, slot)?;
+        }
+        self.names(options)
+    }
+
+    fn names(&self, options: &PlaneOptions) -> Result<(), Error> {
+        let (from, to) = self.both("zero_names")?;
+        let mut room = to.max_entries();
+        for key in from.keys() {
+            let name = abi::dwell_zero_name::read_from_bytes(&key).ok();
+            let fits = name.is_some_and(|name| name.slot <= u32::from(options.max_zero_vips));
+            let place: Option<u32> = maps::read(&from, "zero_names", &key)?;
+            if let Some(place) = place.filter(|_| fits && room > 0) {
+                maps::write(&to, "zero_names", &key, &place)?;
+                room -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an array has under one index, under another of the other, if that has it.
+    fn copy(&self, name: &'static str, index: u32, becomes: u32) -> Result<(), Error> {
+        let (from, to) = self.both(name)?;
+        if becomes >= to.max_entries() {
+            return Ok(());
+        }
+        let found = from.lookup(&index.to_ne_bytes(), MapFlags::ANY);
+        match found.map_err(failed("read", name))? {
+            Some(value) => to
+                .update(&becomes.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(failed("write", name)),
+            None => Ok(()),
+        }
     }
 
     fn counts(&self, name: &'static str, number: u32) -> Result<(), Error> {

@@ -65,8 +65,8 @@ pub enum Taken {
     Over,
     /// One that cannot be gone on with. It was replaced, and its connections are
     /// forgotten: their packets go where the tables say. If it was loaded with
-    /// other sizes or for another estimator, VIPs, backends, tables and counts are
-    /// kept, and it balanced until it was replaced, at once; otherwise there are
+    /// other sizes or for another estimator, VIPs, backends, tables, connection IDs
+    /// and counts are kept, and it balanced until it was replaced, at once; otherwise there are
     /// none ([`Plane::vips`] tells).
     Anew {
         /// In words, as in "it has room for another number of connections".
@@ -461,6 +461,8 @@ fn what_it_holds(map: &str) -> &'static str {
         "buckets" | "seats" => "connections",
         "events" => "records of latency",
         "vips" | "tables" | "vip_counts" => "VIPs",
+        "zero_vips" | "zero_ids" | "zero_loads" => "VIPs with the policy zero-rtt",
+        "heavies" | "zero_names" => "backends of VIPs with the policy zero-rtt",
         _ => "backends",
     }
 }

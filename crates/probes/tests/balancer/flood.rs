@@ -1,4 +1,4 @@
-//! A flood of SYNs beside connections, in the native core: time is an argument there.
+//! Floods beside connections, in the native core: time is an argument there.
 
 use dwell_engine::{
     balance::{Balancer, Why},
@@ -9,6 +9,7 @@ use dwell_probes::balancer::{Forward, Proto, Vip, VipKey};
 use crate::{
     both::native,
     packets::{Client, address, real, v4},
+    zero_rtt::{key, long, zero_vip},
 };
 
 const MS: u64 = 1_000_000;
@@ -83,4 +84,36 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
         assert_eq!(told, (Some(1), Why::Connection), "{port}");
     }
     assert!(records <= 100, "the flood has told {records} epochs");
+}
+
+/// All from one socket: each connection ID that its client drew is a connection of its own.
+#[test]
+fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
+    let mut balancer = balancer();
+    lead_to(&mut balancer, 1);
+    let vip = Vip {
+        number: 2,
+        zero_slot: Some(1),
+        ..Vip::default()
+    };
+    balancer.set_vip(&key(&v4()), &vip, &[1; 7]);
+    balancer.set_zero(&key(&v4()), 1, &zero_vip());
+    let mut why = |frame: &[u8], time_ns| balancer.packet(frame, 1, time_ns, false, drop).0.why;
+    // For 12 s, a third as many a second as there are places, each again after 300 and 600 ms.
+    let mut full = 0;
+    for step in 0..4 * PLACES {
+        let at_ns = 2000 * MS + u64::from(step) * 3000 * MS / u64::from(PLACES);
+        for again in 0..3 {
+            if let Some(flow) = step.checked_sub(again * PLACES / 10) {
+                let drawn = flow.to_be_bytes().repeat(2);
+                full += u32::from(why(&long(&v4(), &drawn), at_ns) == Why::Full);
+            }
+        }
+        if step % 16 == 0 {
+            let port = 1000 + (step / 16) as u16;
+            let other = Client { port, ..v4() };
+            full += u32::from(why(&other.syn(), at_ns) == Why::Full);
+        }
+    }
+    assert!(full < PLACES, "what a flood began makes room: {full}");
 }

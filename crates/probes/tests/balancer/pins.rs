@@ -6,16 +6,20 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
     Chain, Error, Interface,
-    balancer::{Forward, Plane, PlaneOptions, Proto, Real, Taken, Vip, VipKey, Why},
+    balancer::{
+        Forward, Plane, PlaneOptions, Proto, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip,
+    },
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::{
-    backend, options,
+    backend, options, packets,
     star::{self, PORT, Star, VIP, ask},
     tell,
 };
@@ -219,6 +223,125 @@ fn goes_on(star: &Star, path: &Path) {
     let mut plane = Plane::load(&options()).unwrap();
     plane.attach(&interface).unwrap();
     assert_eq!(plane.vips().count(), 0);
+}
+
+const KEY: [u8; 16] = *b"the key of pins.";
+
+/// Servers of these numbers, which are their IDs too, in our own layout and in another.
+fn by_id(servers: [u32; 3]) -> ZeroVip {
+    let layouts = vec![
+        Config::own(0, KEY).unwrap(),
+        Config::new(1, 2, 4, None).unwrap(),
+    ];
+    ZeroVip::new(
+        layouts,
+        servers.map(|real| (real, ServerId(u128::from(real)))),
+    )
+}
+
+#[test]
+fn root_connection_ids_lead_to_their_servers_with_other_sizes() {
+    if !star::may_run() {
+        return;
+    }
+    let Some(folder) = Folder::new("ids") else {
+        return;
+    };
+    let star = Star::new(1);
+    let path = folder.0.join("plane");
+    star.balancer.enter(|| ids_are_carried(&path)).unwrap();
+}
+
+fn ids_are_carried(path: &Path) {
+    let interface = Interface::find("eth0").unwrap();
+    let sized = |max_zero_vips, max_zero_servers| PlaneOptions {
+        max_zero_vips,
+        max_zero_servers,
+        ..options()
+    };
+    let run = |options: &PlaneOptions| Plane::run_at(options, &interface, path).unwrap();
+    let client = packets::v4();
+    let key = |port| VipKey {
+        address: client.dst,
+        proto: Proto::Udp,
+        port: Some(port),
+    };
+    let (mut plane, _) = run(&sized(2, 6));
+    for number in 1..=6 {
+        let to = packets::address(&format!("10.0.0.{number}"));
+        plane
+            .set_real(number, &packets::real(to, Forward::L2, 70))
+            .unwrap();
+    }
+    // tables of heavy hitters are taken from the lowest number on
+    plane.set_zero(&key(444), 1, &by_id([1, 2, 3])).unwrap();
+    plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
+    plane.remove_zero(1).unwrap();
+    let vip = Vip {
+        number: 1,
+        zero_slot: Some(2),
+        ..Vip::default()
+    };
+    plane.set_vip(&key(443), &vip).unwrap();
+    plane.set_table(1, &[4; 31]).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let stamp = Stamp {
+        freshness: now.as_secs() << 16,
+        load: Load::from_wait(Duration::from_millis(25)),
+    };
+    let own = Config::own(0, KEY).unwrap().encode_stamped(5, stamp);
+    let other = [&[1 << 5 | 6][..], &[0, 6], &[3; 4]].concat();
+    let short = |cid: &[u8]| client.udp(&[&[0x41][..], cid, &[9; 30]].concat());
+    let frames = [short(&own), short(&other)];
+    let goes = |plane: &mut Plane| {
+        frames.each_ref().map(|frame| {
+            let decision = plane.ask(frame).unwrap().decision;
+            (decision.real, decision.why)
+        })
+    };
+    let known = [(Some(5), Why::Cid), (Some(6), Why::Cid)];
+    assert_eq!(goes(&mut plane), known);
+    plane.replay_packet(&frames[0]).unwrap();
+    let told = |plane: &mut Plane| {
+        (
+            plane.server_ids(2).unwrap(),
+            plane.server_loads(2).unwrap(),
+            plane.heavy_hitters(2, 5).unwrap(),
+        )
+    };
+    let before = told(&mut plane);
+    assert_eq!((before.0.len(), before.2.len()), (3, 1));
+    assert_ne!(before.1[1].1.stamp, 0);
+    drop(plane);
+    // larger, and with fewer servers: the numbers of theirs are not below that
+    for sizes in [sized(8, 9), sized(2, 3)] {
+        let (mut plane, taken) = run(&sizes);
+        let Taken::Anew { why } = taken else {
+            panic!("{taken:?}")
+        };
+        assert!(why.contains("zero-rtt"), "{why}");
+        assert_eq!(goes(&mut plane), known);
+        assert_eq!(told(&mut plane), before);
+        let seats = plane.seating(2).unwrap().places;
+        assert_eq!(seats, [(4, 1), (5, 2), (6, 3)]);
+        // whoever is set goes on from there
+        plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
+        assert_eq!(goes(&mut plane), known);
+        assert_eq!(told(&mut plane), before);
+    }
+    // what does not fit: servers without heavy hitters, a backend, the VIP
+    let (mut plane, _) = run(&sized(2, 2));
+    assert_eq!(goes(&mut plane), known);
+    drop(plane);
+    let (mut plane, _) = run(&PlaneOptions {
+        max_reals: 5,
+        ..sized(2, 2)
+    });
+    assert_eq!(goes(&mut plane), [known[0], (None, Why::Unroutable)]);
+    drop(plane);
+    let (mut plane, _) = run(&sized(1, 2));
+    assert_eq!(plane.server_ids(1).unwrap(), []);
+    assert_eq!(goes(&mut plane).map(|(real, _)| real), [Some(4); 2]);
 }
 
 #[test]

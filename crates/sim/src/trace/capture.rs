@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::IpAddr, path::Path};
 use dwell_capture::{LinkType, Reader};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use super::{Flow, TraceError};
+use super::{Flow, LONGEST_S, TraceError};
 
 /// A connection that was silent for so long is over: its ends may be those of the next.
 const IDLE_NS: u64 = 60_000_000_000;
@@ -59,6 +59,14 @@ pub(super) fn read(path: &Path, port: u16) -> Result<Vec<Flow>, TraceError> {
             what: format!(" to port {port}"),
         });
     };
+    let last_ns = flows.last().map_or(first_ns, |flow| flow.start_ns);
+    let seconds = (last_ns - first_ns) as f64 / 1e9;
+    if seconds > LONGEST_S {
+        return Err(TraceError::Long {
+            path: path.to_owned(),
+            seconds,
+        });
+    }
     for flow in &mut flows {
         flow.start_ns -= first_ns;
     }
@@ -112,11 +120,11 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn connections_are_told_apart_by_ends_and_silence() {
+    /// Packets: when, in ms, of which client, from and to which port.
+    fn captured(packets: &[(u64, u8, u16, u16)]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(file.reopen().unwrap(), LinkType::EN10MB).unwrap();
-        let mut send = |ms: u64, client: u8, from: u16, to: u16| {
+        for &(ms, client, from, to) in packets {
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
                 .ipv4([10, 0, 0, client], [10, 0, 1, 1], 64)
                 .udp(from, to);
@@ -125,15 +133,29 @@ mod tests {
             writer
                 .write(1_000_000_000 + ms * 1_000_000, &data, data.len() as u32)
                 .unwrap();
-        };
-        send(0, 1, 5000, 443);
-        send(1, 1, 443, 5000);
-        send(10, 1, 5000, 443);
-        send(15, 2, 5000, 443);
-        send(30, 1, 5000, 443);
-        send(40, 1, 5001, 443);
-        send(60_031, 1, 5000, 443);
+        }
         writer.finish().unwrap();
+        file
+    }
+
+    #[test]
+    fn connections_of_clocks_that_were_mixed_are_refused() {
+        let file = captured(&[(0, 1, 5000, 443), (1_700_000_000_000, 2, 5000, 443)]);
+        let error = read(file.path(), 443).unwrap_err().to_string();
+        assert!(error.contains("start 1700000000 seconds apart"), "{error}");
+    }
+
+    #[test]
+    fn connections_are_told_apart_by_ends_and_silence() {
+        let file = captured(&[
+            (0, 1, 5000, 443),
+            (1, 1, 443, 5000),
+            (10, 1, 5000, 443),
+            (15, 2, 5000, 443),
+            (30, 1, 5000, 443),
+            (40, 1, 5001, 443),
+            (60_031, 1, 5000, 443),
+        ]);
         let flows = read(file.path(), 443).unwrap();
         let seen: Vec<_> = flows
             .iter()

@@ -7,15 +7,12 @@ use std::{
     path::Path,
 };
 
-use super::{Flow, TraceError};
+use super::{Flow, LONGEST_S, TraceError};
 
 /// A line is no longer than this.
 const LINE_BYTES: u64 = 4096;
 
 const FIELDS: [&str; 4] = ["start", "client", "packets", "bytes"];
-
-/// Connections start within so many seconds: who mixes clocks waits for ever else.
-const LONGEST_S: f64 = 1e7;
 
 /// Connections of a file; see [`read_csv`].
 pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {

@@ -35,6 +35,9 @@ pub enum Trace {
     Flows(Vec<Flow>),
 }
 
+/// Connections start within so many seconds: who mixes clocks waits for ever else.
+const LONGEST_S: f64 = 1e7;
+
 /// Why a file is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -65,6 +68,17 @@ pub enum TraceError {
         path: PathBuf,
         /// That would count.
         what: String,
+    },
+    /// Its times are not all of one clock.
+    #[error(
+        "'{}' has connections that start {seconds:.0} seconds apart; they may be {LONGEST_S}: cut it where the clock was set",
+        path.display()
+    )]
+    Long {
+        /// Which.
+        path: PathBuf,
+        /// Between the first and the last.
+        seconds: f64,
     },
     /// The capture is damaged.
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 mod figures;
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use clap::builder::PossibleValuesParser;
 use dwell_lab::balancer::{self, Options, Outcome, Policy, Scenario, Work, by_load, over_time};
@@ -45,6 +45,12 @@ pub struct Lb {
     /// Requests of a connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
+    /// Of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep pictures, and what balancers said, in this folder
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -89,7 +95,7 @@ struct Object {
 }
 
 pub fn run(args: &Lb) -> Result<Exit, Failure> {
-    let scene = args.common.scene()?;
+    let scene = args.common.scene(args.keep.as_deref())?;
     let format = args.common.format;
     let mut checks = Vec::new();
     for scenario in chosen(&args.scenarios) {
@@ -104,7 +110,7 @@ pub fn run(args: &Lb) -> Result<Exit, Failure> {
         if figures.has_loads() {
             let picture = by_load(&runs.heading(), &figures.bars());
             let name = format!("{}.svg", scenario.name());
-            save(args.common.keep.as_deref(), &name, &picture)?;
+            save(args.keep.as_deref(), &name, &picture)?;
         }
         checks.extend(figures.checks(scenario));
     }
@@ -157,14 +163,14 @@ impl Runs<'_> {
             time: self.time(),
             work: Work::Exponential(self.args.work),
             requests: self.args.requests,
-            seed: self.args.common.seed.wrapping_add(run.into()),
+            seed: self.args.seed.wrapping_add(run.into()),
             exe: self.scene.exe.clone(),
             folder: self.scene.folder.path().to_owned(),
         };
         let outcome = balancer::run(&self.scene.star, &options)?;
         let object = self.object(load, run, policy, &outcome);
         self.args.common.format.print(&object, || object.line())?;
-        if let Some(keep) = self.args.common.keep.as_deref() {
+        if let Some(keep) = self.args.keep.as_deref() {
             let name = format!("{}-{load}-{run}-{}", self.scenario.name(), policy.name());
             let heading = format!("{}, load {load}, {}", self.scenario.about(), policy.name());
             let picture = over_time(&heading, &outcome, self.time());

@@ -13,7 +13,7 @@ use dwell_lab::{
     BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Topology,
     workload::{
         load::{
-            Kind, LoadOptions, Mode, Think, Tunnel, load,
+            self, Kind, LoadOptions, Mode, Think, Tunnel, load,
             third_party::{Program, ThirdPartyOptions, load as load_by_others},
         },
         web::{Discipline, ServiceModel},
@@ -335,9 +335,7 @@ impl Common {
             coalesce: self.coalesce,
             duration: self.duration,
             seed: self.seed,
-            topology: self.network.topology(self.seed),
-            cross: self.network.cross_rate(),
-            tunnel: self.network.tunnel(),
+            network: self.network.with_seed(self.seed),
             truth: None,
             pcap: None,
         })
@@ -345,6 +343,14 @@ impl Common {
 }
 
 impl Network {
+    fn with_seed(&self, seed: u64) -> load::Network {
+        load::Network {
+            topology: self.topology(seed),
+            cross: self.cross_rate(),
+            tunnel: self.tunnel.map(|Encryption::Wireguard| Tunnel::Wireguard),
+        }
+    }
+
     fn topology(&self, seed: u64) -> Topology {
         let rtt = nanos(self.rtt);
         let narrow = LinkSpec {
@@ -366,10 +372,6 @@ impl Network {
                 ..narrow
             },
         }
-    }
-
-    fn tunnel(&self) -> Option<Tunnel> {
-        self.tunnel.map(|Encryption::Wireguard| Tunnel::Wireguard)
     }
 
     fn cross_rate(&self) -> Option<BitsPerSecond> {

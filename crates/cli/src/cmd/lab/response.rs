@@ -86,7 +86,7 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
             run.options.pcap.get_or_insert_with(pcap);
         }
         let pcap = run.options.pcap.clone();
-        let rtt = run.options.topology.end_to_end_rtt();
+        let rtt = run.options.network.topology.end_to_end_rtt();
         let report = respond(&ReportOptions {
             load: run.options.clone(),
             estimators: args.estimator.0.clone(),

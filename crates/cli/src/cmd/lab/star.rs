@@ -17,12 +17,6 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
-    /// Of all that is random
-    #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
-    /// Keep pictures in this folder, and what else is worth it
-    #[arg(long, value_name = "FOLDER")]
-    pub(super) keep: Option<PathBuf>,
     /// The dwell that balances; this one by default
     #[arg(long, value_name = "FILE", hide = true)]
     balancer: Option<PathBuf>,
@@ -39,9 +33,10 @@ pub(super) struct Scene {
 }
 
 impl Common {
-    pub(super) fn scene(&self) -> Result<Scene, Failure> {
+    /// `keep` is made, if it is not there.
+    pub(super) fn scene(&self, keep: Option<&Path>) -> Result<Scene, Failure> {
         Ok(Scene {
-            folder: folders("dwell-star-", self.keep.as_deref())?,
+            folder: folders("dwell-star-", keep)?,
             exe: self.balancer.clone().map_or_else(executable, Ok)?,
             star: Star::start()?,
         })

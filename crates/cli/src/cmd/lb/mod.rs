@@ -44,7 +44,8 @@ Examples:
   dwell lb drain web/b2                  no new connection to a backend; those there stay
   dwell lb where 'tcp:198.51.100.7:40000>192.0.2.10:443'
   dwell lb detach eth0                   the end: packets are no longer balanced
-docs/guide/lb.md tells more.")]
+
+More: docs/guide/lb.md of the source.")]
 #[group(skip)]
 pub struct Args {
     #[command(subcommand)]

@@ -37,7 +37,8 @@ Examples:
   dwell sim paper                            the tables of the TrafficGrinder paper
   dwell sim paper --runs 3 --plot paper.html
   dwell sim --scenario examples/sim.toml     your own servers, policies and trace
-docs/guide/sim.md tells more."
+
+More: docs/guide/sim.md of the source."
 )]
 #[group(skip)]
 pub struct Args {

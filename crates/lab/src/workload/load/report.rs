@@ -97,8 +97,8 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
     let (load, live) = run.watched(first)?;
     run.log = Log::read(
         &truth,
-        way_ns(&options.load.topology),
-        options.load.tunnel.is_some(),
+        way_ns(&options.load.network.topology),
+        options.load.network.tunnel.is_some(),
     )?;
     let mut comparisons = vec![run.compare(first, &run.log.epochs(&live.records)?)];
     for other in others {

@@ -10,14 +10,23 @@ use super::tunnel::{self, Tunnel, Wireguard};
 use crate::signals::Signals;
 use crate::{BitsPerSecond, Emulation, Error, Lab, LabOptions, LinkSpec, Result, Role, Topology};
 
+/// What lies between client and server.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// A triangle, or a line.
+    pub topology: Topology,
+    /// Other traffic each way.
+    pub cross: Option<BitsPerSecond>,
+    /// What all connections go through, if anything.
+    pub tunnel: Option<Tunnel>,
+}
+
 /// What a load asks of its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StageOptions<'a> {
     pub(super) exe: &'a Path,
-    pub(super) topology: &'a Topology,
+    pub(super) network: &'a Network,
     pub(super) seed: u64,
-    pub(super) cross: Option<BitsPerSecond>,
-    pub(super) tunnel: Option<Tunnel>,
     pub(super) pcap: Option<&'a Path>,
 }
 
@@ -38,14 +47,17 @@ pub(super) struct Watchers {
 
 impl<'a> Stage<'a> {
     pub(super) fn start(signals: &'a Signals, options: StageOptions<'a>) -> Result<Self> {
+        let Network {
+            topology, tunnel, ..
+        } = options.network;
         let lab = Lab::start(&LabOptions {
             name: "load".to_owned(),
-            topology: options.topology.clone(),
-            emulation: emulation(options.topology, options.exe),
+            topology: topology.clone(),
+            emulation: emulation(topology, options.exe),
         })?;
         let start = |Tunnel::Wireguard| Wireguard::start(&lab);
         Ok(Self {
-            _tunnel: options.tunnel.map(start).transpose()?,
+            _tunnel: tunnel.map(start).transpose()?,
             lab,
             signals,
             options,
@@ -54,7 +66,7 @@ impl<'a> Stage<'a> {
 
     /// Address of the server, as the client is to call it.
     pub(super) fn server(&self) -> IpAddr {
-        match self.options.tunnel {
+        match self.options.network.tunnel {
             Some(Tunnel::Wireguard) => tunnel::SERVER.into(),
             None => Lab::address_v4(Role::Server).into(),
         }
@@ -63,13 +75,16 @@ impl<'a> Stage<'a> {
     /// Starts the capture, and the traffic of others.
     pub(super) fn watch(&self) -> Result<Watchers> {
         let StageOptions {
-            seed, cross, pcap, ..
+            seed,
+            network,
+            pcap,
+            ..
         } = self.options;
         let capture = |file| Capture::at_vantage(self.lab.vantage(), file);
         let start_cross = |rate| Cross::start(&self.lab, rate, seed);
         Ok(Watchers {
             capture: pcap.map(capture).transpose()?,
-            _cross: cross.map(start_cross).transpose()?,
+            _cross: network.cross.map(start_cross).transpose()?,
         })
     }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::stage::{Stage, StageOptions, Watchers};
-use super::{CaptureReport, Tunnel};
+use super::{CaptureReport, Network};
 use crate::signals::Signals;
-use crate::{BitsPerSecond, Lab, Nanos, Result, Topology};
+use crate::{Lab, Nanos, Result};
 pub use beside::{Beside, Told, respond};
 
 /// Client and server.
@@ -63,12 +63,8 @@ pub struct ThirdPartyOptions {
     pub duration: Duration,
     /// Seed of the network.
     pub seed: u64,
-    /// The network.
-    pub topology: Topology,
-    /// Other traffic each way between client and server.
-    pub cross: Option<BitsPerSecond>,
-    /// What all connections go through, if anything.
-    pub tunnel: Option<Tunnel>,
+    /// What lies between client and server.
+    pub network: Network,
     /// File for the capture.
     pub pcap: Option<PathBuf>,
 }
@@ -127,10 +123,8 @@ fn load_observed<T>(
         signals,
         StageOptions {
             exe: &options.exe,
-            topology: &options.topology,
+            network: &options.network,
             seed: options.seed,
-            cross: options.cross,
-            tunnel: options.tunnel,
             pcap: options.pcap.as_deref(),
         },
     )?;

@@ -45,9 +45,7 @@ impl ThirdParty {
             size: self.size,
             duration: self.duration,
             seed: self.seed,
-            topology: self.network.topology(self.seed),
-            cross: self.network.cross_rate(),
-            tunnel: self.network.tunnel(),
+            network: self.network.with_seed(self.seed),
             pcap: self.pcap.clone(),
         })
     }

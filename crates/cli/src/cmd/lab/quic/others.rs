@@ -42,7 +42,7 @@ pub struct Client {
 
 impl Client {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene()?;
+        let scene = self.common.scene(None)?;
         let options = OtherOptions {
             command: self.command.clone(),
             policy: self.policy.into(),

@@ -1,6 +1,6 @@
 //! Four servers behind a balancer.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use dwell_lab::quic::{
@@ -74,8 +74,8 @@ pub struct Policies {
     /// Mean of the exponential time that a request takes a server
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     work: Duration,
-    /// Round trip that is emulated
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
+    /// Round trip that is emulated, 0 to 2s
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = rtt)]
     rtt: Duration,
     /// Bytes of an answer
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -90,15 +90,30 @@ pub struct Policies {
     /// How connections are placed, in turns
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',', default_values_t = [Placing::ZeroRtt, Placing::FiveTuple, Placing::Source])]
     policies: Vec<Placing>,
+    /// Of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep a picture in this folder
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
 
 /// As long as the balancer takes it.
 fn margin(text: &str) -> Result<Duration, String> {
+    at_most(Duration::from_secs(30), text)
+}
+
+/// So that visits do not lose patience.
+fn rtt(text: &str) -> Result<Duration, String> {
+    at_most(Duration::from_secs(2), text)
+}
+
+fn at_most(most: Duration, text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        margin if margin > Duration::from_secs(30) => Err("it is 30s at most".into()),
-        margin => Ok(margin),
+        time if time > most => Err(format!("it is {most:?} at most")),
+        time => Ok(time),
     }
 }
 
@@ -127,7 +142,7 @@ struct PolicyObject {
 
 impl Policies {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene()?;
+        let scene = self.common.scene(self.keep.as_deref())?;
         let format = self.common.format;
         format.say(&format!(
             "{:<9}{:>7}{:>7}{:>9}{:>8}{:>10}{:>7}{:>9}{:>9}{:>9}{:>9}{:>11}  by server",
@@ -156,7 +171,7 @@ impl Policies {
                 tickets: self.tickets.into(),
                 rtt: self.rtt,
                 margin: self.margin,
-                seed: self.common.seed,
+                seed: self.seed,
             };
             let run = quic::policies(lab(&scene), policy, &options)?;
             format.print(&object(policy, &run), || line(policy, &run))?;
@@ -170,7 +185,7 @@ impl Policies {
             self.clients, self.rate, self.rtt
         );
         save(
-            self.common.keep.as_deref(),
+            self.keep.as_deref(),
             "policies.svg",
             &quic::by_policy(&heading, &all),
         )?;
@@ -258,6 +273,9 @@ pub struct Moves {
     /// How connections are placed, in turns
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',', default_values_t = [Placing::ZeroRtt, Placing::Source])]
     policies: Vec<Placing>,
+    /// Of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     #[command(flatten)]
     common: Common,
 }
@@ -277,7 +295,7 @@ struct MoveObject {
 
 impl Moves {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene()?;
+        let scene = self.common.scene(None)?;
         let format = self.common.format;
         format.say(&format!(
             "{:<9}{:>9}{:>8}{:>9}{:>9}{:>9}",
@@ -288,7 +306,7 @@ impl Moves {
             let options = MoveOptions {
                 connections: self.connections.into(),
                 moves: self.moves.into(),
-                seed: self.common.seed,
+                seed: self.seed,
             };
             let moved = quic::moves(lab(&scene), policy, &options)?;
             let object = move_object(policy, &moved);
@@ -383,7 +401,7 @@ struct TheftObject<'a> {
 
 impl Replay {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene()?;
+        let scene = self.common.scene(None)?;
         let options = ReplayOptions {
             requests: self.requests.into(),
             times: self.times.into(),
@@ -413,7 +431,7 @@ impl Replay {
             )
         })?;
         self.tell_of_thefts(&copied, &stolen)?;
-        let read: usize = stolen.iter().map(|theft| theft.read).sum();
+        let found: u64 = stolen.iter().map(|theft| theft.found).sum();
         self.common.judge(&[
             Check {
                 holds: Some(repeated == 0 && elsewhere == 0),
@@ -426,9 +444,9 @@ impl Replay {
                 ),
             },
             Check {
-                holds: Some(read == 0),
+                holds: Some(found == 0),
                 what: format!(
-                    "{read} requests were read by who took a server afterwards, wanted: none"
+                    "{found} requests' sessions were found by who took a server afterwards, wanted: none"
                 ),
             },
             Check {
@@ -506,7 +524,7 @@ struct ChangeObject<'a> {
 
 impl Changes {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene()?;
+        let scene = self.common.scene(None)?;
         let format = self.common.format;
         let options = ChangeOptions {
             lasting: self.lasting.into(),

@@ -209,6 +209,7 @@ fn distribution(histogram: &[(u64, u64)]) -> Option<Distribution> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Network;
     use super::*;
     use crate::Topology;
 
@@ -225,9 +226,11 @@ mod tests {
             size: 100_000,
             duration: std::time::Duration::from_secs(1),
             seed: 1,
-            topology: Topology::triangle(Nanos(0), Nanos(0), Nanos(0)),
-            cross: None,
-            tunnel: None,
+            network: Network {
+                topology: Topology::triangle(Nanos(0), Nanos(0), Nanos(0)),
+                cross: None,
+                tunnel: None,
+            },
             pcap: None,
         }
     }
