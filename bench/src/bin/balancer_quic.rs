@@ -227,10 +227,10 @@ fn drive(
     };
     map("target")?.update(&[0; 4], &target, MapFlags::ANY)?;
     // as struct state of forward.bpf.c
-    let mut state = [0u8; 24];
+    let mut state = [0u8; 32];
     state[..4].copy_from_slice(&row.flows.to_ne_bytes());
     state[12..16].copy_from_slice(&7919u32.to_ne_bytes());
-    state[16..].copy_from_slice(&count.to_ne_bytes());
+    state[16..24].copy_from_slice(&count.to_ne_bytes());
     map(".data.state")?.update(&[0; 4], &state, MapFlags::ANY)?;
     let ran = named(driver, "drive")?.test_run(ProgramInput {
         data_in: Some(&row.packet),
