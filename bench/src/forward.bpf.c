@@ -11,7 +11,7 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* The same as in balancer.rs. */
+/* The same as in forward.rs. */
 SEC(".data.state") struct {
 	__u32 flows;
 	__u32 grown;   /* bytes that each run adds in front */

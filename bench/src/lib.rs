@@ -3,6 +3,7 @@
 pub mod child;
 pub mod driver;
 pub mod figures;
+pub mod forward;
 pub mod kernel_objects;
 pub mod stop;
 pub mod traffic;

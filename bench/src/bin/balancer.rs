@@ -4,9 +4,10 @@
 
 use std::{net::IpAddr, process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use dwell_bench::{
     figures::{least, median},
+    forward::Driven,
     kernel_objects, pin,
     stop::Stop,
 };
@@ -16,9 +17,6 @@ use dwell_engine::{
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
 use etherparse::PacketBuilder;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
-
-static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
 const ROUNDS: usize = 15;
 const PACKETS: u32 = 50_000;
@@ -227,20 +225,10 @@ fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
 
 fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
     let mut plane = plane(row)?;
-    let driver = ObjectBuilder::default()
-        .open_memory(DRIVER)
-        .and_then(OpenObject::load)
-        .context("cannot load the benchmark's driver")?;
-    let mut driven = Driven {
-        driver,
-        flows,
-        grown: row.grown,
-        steps: row.traffic.steps(),
-        count: 0,
-    };
+    let mut driven = Driven::load(flows, row.grown, row.traffic.steps())?;
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
-    let nothing = kernel_objects::number_of(&driven.program("nothing")?);
+    let nothing = driven.nothing()?;
     if row.traffic != Traffic::Opens {
         driven.run(&row.packet, balancer, flows.max(PACKETS), row.grown)?;
     }
@@ -321,56 +309,6 @@ fn plane(row: &Row) -> Result<Plane> {
         plane.set_table(number, &table)?;
     }
     Ok(plane)
-}
-
-struct Driven {
-    driver: Object,
-    flows: u32,
-    grown: u32,
-    steps: [u32; 2],
-    count: u64,
-}
-
-impl Driven {
-    fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>> {
-        self.driver
-            .progs_mut()
-            .find(|program| program.name() == name)
-            .with_context(|| format!("the driver has no program {name}"))
-    }
-
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
-        self.driver
-            .maps()
-            .find(|map| map.name() == name)
-            .with_context(|| format!("the driver has no map {name}"))
-    }
-
-    /// Mean nanoseconds a packet.
-    fn run(&mut self, packet: &[u8], target: [u8; 4], packets: u32, grown: u32) -> Result<f64> {
-        debug_assert!(grown == self.grown || grown == 0);
-        self.map("target")?
-            .update(&[0; 4], &target, MapFlags::ANY)?;
-        let mut state = [0u8; 32];
-        state[..4].copy_from_slice(&self.flows.to_ne_bytes());
-        state[4..8].copy_from_slice(&grown.to_ne_bytes());
-        state[12..16].copy_from_slice(&7919u32.to_ne_bytes());
-        state[16..24].copy_from_slice(&self.count.to_ne_bytes());
-        state[24..28].copy_from_slice(&self.steps[0].to_ne_bytes());
-        state[28..].copy_from_slice(&self.steps[1].to_ne_bytes());
-        self.map(".data.state")?
-            .update(&[0; 4], &state, MapFlags::ANY)?;
-        let ran = self.program("drive")?.test_run(ProgramInput {
-            data_in: Some(packet),
-            repeat: packets,
-            ..Default::default()
-        })?;
-        if ran.return_value == 0 {
-            bail!("the driver did not reach the program under test");
-        }
-        self.count += u64::from(packets);
-        Ok(ran.duration.as_nanos() as f64)
-    }
 }
 
 fn packet(client: &str, vip: &str, traffic: Traffic) -> Vec<u8> {

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use dwell_bench::{
     figures::{least, median},
+    forward::Driven,
     kernel_objects, pin,
     stop::Stop,
 };
@@ -19,9 +20,6 @@ use dwell_engine::{
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
 use etherparse::PacketBuilder;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
-
-static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
 const ROUNDS: usize = 15;
 const PACKETS: u32 = 50_000;
@@ -127,23 +125,19 @@ fn packet(payload: &[u8]) -> Vec<u8> {
 
 fn measure(row: &Row) -> Result<Vec<f64>> {
     let mut plane = plane()?;
-    let driver = ObjectBuilder::default()
-        .open_memory(DRIVER)
-        .and_then(OpenObject::load)
-        .context("cannot load the benchmark's driver")?;
+    let mut driven = Driven::load(row.flows, 0, [0; 2])?;
     let loaded = kernel_objects::program("balance_xdp")?;
     let balancer = kernel_objects::number_of(&loaded);
-    let nothing = kernel_objects::number_of(&named(&driver, "nothing")?);
-    let mut count = 0;
+    let nothing = driven.nothing()?;
     if row.why != Why::New {
-        count = drive(&driver, row, balancer, row.flows.max(PACKETS), count)?.1;
+        driven.run(&row.packet, balancer, row.flows.max(PACKETS), 0)?;
     }
     let mut above = Vec::new();
     for _ in 0..ROUNDS {
-        let (empty, _) = drive(&driver, row, nothing, PACKETS, count)?;
-        let (taken, next) = drive(&driver, row, balancer, PACKETS, count)?;
-        count = next;
-        above.push(taken - empty);
+        let count = driven.count;
+        let empty = driven.run(&row.packet, nothing, PACKETS, 0)?;
+        driven.count = count;
+        above.push(driven.run(&row.packet, balancer, PACKETS, 0)? - empty);
     }
     let counters = plane.counters()?;
     let wanted = match row.why {
@@ -202,43 +196,4 @@ fn plane() -> Result<Plane> {
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % SERVERS).collect();
     plane.set_table(1, &table)?;
     Ok(plane)
-}
-
-fn named<'a>(driver: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'a>> {
-    driver
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .with_context(|| format!("the driver has no program {name}"))
-}
-
-/// Mean nanoseconds a packet, and how many clients' there were by then.
-fn drive(
-    driver: &Object,
-    row: &Row,
-    target: [u8; 4],
-    packets: u32,
-    count: u64,
-) -> Result<(f64, u64)> {
-    let map = |name: &str| {
-        driver
-            .maps()
-            .find(|map| map.name() == name)
-            .with_context(|| format!("the driver has no map {name}"))
-    };
-    map("target")?.update(&[0; 4], &target, MapFlags::ANY)?;
-    // as struct state of forward.bpf.c
-    let mut state = [0u8; 32];
-    state[..4].copy_from_slice(&row.flows.to_ne_bytes());
-    state[12..16].copy_from_slice(&7919u32.to_ne_bytes());
-    state[16..24].copy_from_slice(&count.to_ne_bytes());
-    map(".data.state")?.update(&[0; 4], &state, MapFlags::ANY)?;
-    let ran = named(driver, "drive")?.test_run(ProgramInput {
-        data_in: Some(&row.packet),
-        repeat: packets,
-        ..Default::default()
-    })?;
-    if ran.return_value == 0 {
-        bail!("the driver did not reach the program under test");
-    }
-    Ok((ran.duration.as_nanos() as f64, count + u64::from(packets)))
 }
