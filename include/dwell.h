@@ -49,9 +49,9 @@ struct dwell_config {
 	uint32_t wireless;        /* 1: DWELL_ELEMENT sets SO_SNDBUF too */
 };
 
-#define DWELL_CONFIG                                                                               \
-	{                                                                                          \
-		sizeof(struct dwell_config), 0, 0, NULL, 0, 0, 0, 0                                \
+#define DWELL_CONFIG                                                                                                   \
+	{                                                                                                              \
+		sizeof(struct dwell_config), 0, 0, NULL, 0, 0, 0, 0                                                    \
 	}
 
 /* dwell_info.valid: what is known. Other fields are 0. */
@@ -71,29 +71,26 @@ struct dwell_config {
 
 /* What is known of a connection by the last look at it. */
 struct dwell_info {
-	size_t size; /* sizeof(struct dwell_info), set by the caller: no more than that is written */
-	uint64_t valid;   /* which of the following are known */
-	uint64_t time_ns; /* when it was looked at, on CLOCK_MONOTONIC */
-	uint64_t
-		sender_delay_ns; /* how long the bytes that left last had waited in the send buffer */
-	uint64_t
-		sender_waiting_ns; /* for how long the oldest byte that has not left has been waiting */
-	uint64_t
-		receiver_delay_ns; /* how long the bytes read last had waited in the receive buffer */
-	uint64_t jitter_ns;        /* mean deviation of the sender delay */
-	uint64_t throughput_bps; /* bits a second that the other end acknowledged, over a second */
+	size_t size;                /* sizeof(struct dwell_info), set by the caller: no more than that is written */
+	uint64_t valid;             /* which of the following are known */
+	uint64_t time_ns;           /* when it was looked at, on CLOCK_MONOTONIC */
+	uint64_t sender_delay_ns;   /* how long the bytes that left last had waited in the send buffer */
+	uint64_t sender_waiting_ns; /* for how long the oldest byte that has not left has been waiting */
+	uint64_t receiver_delay_ns; /* how long the bytes read last had waited in the receive buffer */
+	uint64_t jitter_ns;         /* mean deviation of the sender delay */
+	uint64_t throughput_bps;    /* bits a second that the other end acknowledged, over a second */
 	uint64_t receive_throughput_bps; /* bits a second that came in order, over a second */
 	uint64_t rtt_ns;                 /* smoothed round-trip time */
 	uint64_t min_rtt_ns;             /* least round-trip time */
 	uint32_t cwnd;                   /* congestion window, in segments */
-	uint32_t ssthresh; /* slow-start threshold, in segments; not known before the first loss */
-	uint32_t notsent_bytes;   /* written, and not left */
-	uint32_t retransmissions; /* segments that were sent again */
+	uint32_t ssthresh;               /* slow-start threshold, in segments; not known before the first loss */
+	uint32_t notsent_bytes;          /* written, and not left */
+	uint32_t retransmissions;        /* segments that were sent again */
 };
 
-#define DWELL_INFO                                                                                 \
-	{                                                                                          \
-		sizeof(struct dwell_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                \
+#define DWELL_INFO                                                                                                     \
+	{                                                                                                              \
+		sizeof(struct dwell_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                    \
 	}
 
 /*
@@ -146,8 +143,7 @@ struct dwell_setting {
 };
 
 /* Called in the library's thread after each look. It must be quick, and may call no other dwell_ function. */
-typedef void (*dwell_controller)(const struct dwell_info *info, struct dwell_setting *setting,
-				 void *user);
+typedef void (*dwell_controller)(const struct dwell_info *info, struct dwell_setting *setting, void *user);
 
 /*
  * Has controller decide what is set of a connection, instead of what the configuration says, as long as the program

@@ -36,12 +36,8 @@ pub fn help() {
         return;
     }
     let program = arguments.next().expect("the helper is given a program");
-    let status = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .status()
-        .ok()
-        .and_then(|status| status.code());
+    let status =
+        Command::new(program).args(arguments).stdout(Stdio::null()).status().ok().and_then(|status| status.code());
     if let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) {
         let micros = |time: nix::sys::time::TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
         let cpu = micros(usage.user_time()) + micros(usage.system_time());
@@ -74,9 +70,7 @@ pub fn run_fed(
     let mut stderr = child.stderr.take().context("it is a pipe")?;
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
-        stderr
-            .read_to_end(&mut text)
-            .map(|_| String::from_utf8_lossy(&text).into_owned())
+        stderr.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned())
     });
     let mut stdin = BufWriter::with_capacity(1 << 16, child.stdin.take().context("it is a pipe")?);
     let fed = feed(&mut stdin).and_then(|()| Ok(stdin.flush()?));
@@ -84,19 +78,8 @@ pub fn run_fed(
     let status = child.wait()?;
     let wall = begun.elapsed();
     let text = reader.join().expect("reading does not panic")?;
-    let shown = || {
-        [program.as_os_str()]
-            .iter()
-            .chain(arguments)
-            .map(OsString::from)
-            .collect::<Vec<_>>()
-    };
-    ensure!(
-        status.success(),
-        "{:?} failed ({status}): {}",
-        shown(),
-        text.trim()
-    );
+    let shown = || [program.as_os_str()].iter().chain(arguments).map(OsString::from).collect::<Vec<_>>();
+    ensure!(status.success(), "{:?} failed ({status}): {}", shown(), text.trim());
     fed?;
     let (words, usage) = text.trim_end().rsplit_once('\n').unwrap_or(("", &text));
     let mut numbers = usage.split_whitespace().map(str::parse::<u64>);
@@ -107,11 +90,6 @@ pub fn run_fed(
         wall,
         cpu: Duration::from_micros(cpu_us),
         memory_bytes: memory_kib * 1024,
-        last_words: words
-            .trim_end()
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .to_owned(),
+        last_words: words.trim_end().lines().last().unwrap_or_default().to_owned(),
     })
 }

@@ -80,8 +80,7 @@ static __always_inline void rewrite(void *data, void *end)
 	packet->tcp.seq = answer ? 0 : __builtin_bswap32(seq);
 	packet->tcp.ack = answer ? __builtin_bswap32(seq + SEGMENT) : 0;
 	/* the answer carries no data */
-	packet->ip.total_length =
-		__builtin_bswap16(sizeof(packet->ip) + header + (answer ? 0 : SEGMENT));
+	packet->ip.total_length = __builtin_bswap16(sizeof(packet->ip) + header + (answer ? 0 : SEGMENT));
 	if (header > sizeof(packet->tcp)) {
 		packet->ts.value = answer ? 0 : __builtin_bswap32(round + 1);
 		packet->ts.echo = answer ? __builtin_bswap32(round + 1) : 0;

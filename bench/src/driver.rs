@@ -80,11 +80,7 @@ impl Driver {
 
     /// Mean nanoseconds a packet, the driver's own work included, over `packets` of them.
     pub fn program_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
-        let name = if self.xdp {
-            "observe_xdp"
-        } else {
-            "observe_tc"
-        };
+        let name = if self.xdp { "observe_xdp" } else { "observe_tc" };
         let target = kernel_objects::program(name)?;
         self.run(packet, packets, kernel_objects::number_of(&target), 0)
     }
@@ -97,11 +93,7 @@ impl Driver {
     }
 
     fn run(&mut self, packet: &[u8], packets: u32, target: [u8; 4], which: usize) -> Result<f64> {
-        let (targets, driver) = if self.xdp {
-            ("target_xdp", "drive_xdp")
-        } else {
-            ("target_tc", "drive_tc")
-        };
+        let (targets, driver) = if self.xdp { ("target_xdp", "drive_xdp") } else { ("target_tc", "drive_tc") };
         map(&self.object, targets)?.update(&[0; 4], &target, MapFlags::ANY)?;
         let mut state = [0u8; 16];
         state[..4].copy_from_slice(&(self.rewrite as u32).to_ne_bytes());
@@ -147,8 +139,5 @@ fn program<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'
 }
 
 fn map<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::Map<'a>> {
-    object
-        .maps()
-        .find(|map| map.name() == name)
-        .with_context(|| format!("the driver has no map {name}"))
+    object.maps().find(|map| map.name() == name).with_context(|| format!("the driver has no map {name}"))
 }

@@ -9,20 +9,12 @@ pub fn median<T: Copy + PartialOrd + Default>(values: &[T]) -> T {
 
 /// The least value; 0 without any.
 pub fn least<T: Copy + PartialOrd + Default>(values: &[T]) -> T {
-    values
-        .iter()
-        .copied()
-        .reduce(|a, b| if b < a { b } else { a })
-        .unwrap_or_default()
+    values.iter().copied().reduce(|a, b| if b < a { b } else { a }).unwrap_or_default()
 }
 
 /// The greatest value; 0 without any.
 pub fn greatest<T: Copy + PartialOrd + Default>(values: &[T]) -> T {
-    values
-        .iter()
-        .copied()
-        .reduce(|a, b| if b > a { b } else { a })
-        .unwrap_or_default()
+    values.iter().copied().reduce(|a, b| if b > a { b } else { a }).unwrap_or_default()
 }
 
 #[cfg(test)]

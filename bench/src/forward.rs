@@ -29,13 +29,7 @@ impl Driven {
             .open_memory(DRIVER)
             .and_then(OpenObject::load)
             .context("cannot load the benchmark's driver")?;
-        Ok(Driven {
-            driver,
-            flows,
-            grown,
-            steps,
-            count: 0,
-        })
+        Ok(Driven { driver, flows, grown, steps, count: 0 })
     }
 
     /// The number of a program to drive that does nothing.
@@ -55,10 +49,7 @@ impl Driven {
     }
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
-        self.driver
-            .maps()
-            .find(|map| map.name() == name)
-            .with_context(|| format!("the driver has no map {name}"))
+        self.driver.maps().find(|map| map.name() == name).with_context(|| format!("the driver has no map {name}"))
     }
 
     /// Mean nanoseconds a packet. The target grows each as the balancer does, or by nothing.
@@ -68,8 +59,7 @@ impl Driven {
     /// If a map or program cannot be used, or the target was not reached.
     pub fn run(&mut self, packet: &[u8], target: [u8; 4], packets: u32, grown: u32) -> Result<f64> {
         debug_assert!(grown == self.grown || grown == 0);
-        self.map("target")?
-            .update(&[0; 4], &target, MapFlags::ANY)?;
+        self.map("target")?.update(&[0; 4], &target, MapFlags::ANY)?;
         // as struct state of forward.bpf.c
         let mut state = [0u8; 32];
         state[..4].copy_from_slice(&self.flows.to_ne_bytes());
@@ -78,8 +68,7 @@ impl Driven {
         state[16..24].copy_from_slice(&self.count.to_ne_bytes());
         state[24..28].copy_from_slice(&self.steps[0].to_ne_bytes());
         state[28..].copy_from_slice(&self.steps[1].to_ne_bytes());
-        self.map(".data.state")?
-            .update(&[0; 4], &state, MapFlags::ANY)?;
+        self.map(".data.state")?.update(&[0; 4], &state, MapFlags::ANY)?;
         let ran = self.program("drive")?.test_run(ProgramInput {
             data_in: Some(packet),
             repeat: packets,

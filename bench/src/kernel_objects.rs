@@ -50,11 +50,7 @@ pub fn maps() -> Vec<Map> {
             })
         })
         .collect();
-    maps.sort_by(|a, b| {
-        b.memory_bytes
-            .cmp(&a.memory_bytes)
-            .then(a.name.cmp(&b.name))
-    });
+    maps.sort_by(|a, b| b.memory_bytes.cmp(&a.memory_bytes).then(a.name.cmp(&b.name)));
     maps
 }
 
@@ -71,15 +67,9 @@ pub fn links_of(pid: u32) -> usize {
 /// Nanoseconds that the programs which these processes hold have run, as far as the
 /// kernel counts.
 pub fn run_ns_of(pids: &[u32]) -> u64 {
-    let held: Vec<u32> = pids
-        .iter()
-        .flat_map(|pid| objects_of(&pid.to_string(), "prog_id"))
-        .map(|(id, _)| id)
-        .collect();
-    ProgInfoIter::default()
-        .filter(|program| held.contains(&program.id))
-        .map(|program| program.run_time_ns)
-        .sum()
+    let held: Vec<u32> =
+        pids.iter().flat_map(|pid| objects_of(&pid.to_string(), "prog_id")).map(|(id, _)| id).collect();
+    ProgInfoIter::default().filter(|program| held.contains(&program.id)).map(|program| program.run_time_ns).sum()
 }
 
 fn own(key: &str) -> Vec<(u32, u64)> {
@@ -95,10 +85,7 @@ fn objects_of(pid: &str, key: &str) -> Vec<(u32, u64)> {
         .flatten()
         .filter_map(|entry| fs::read_to_string(entry.path()).ok())
         .filter_map(|text| {
-            let field = |key: &str| {
-                text.lines()
-                    .find_map(|line| line.split_once(':').filter(|(name, _)| *name == key))
-            };
+            let field = |key: &str| text.lines().find_map(|line| line.split_once(':').filter(|(name, _)| *name == key));
             let id = field(key)?.1.trim().parse().ok()?;
             let memory = field("memlock").and_then(|(_, bytes)| bytes.trim().parse().ok());
             Some((id, memory.unwrap_or(0)))

@@ -19,19 +19,13 @@ use nix::{
 /// The `dwell` that was built along with this program.
 pub fn dwell() -> Result<PathBuf> {
     let dwell = std::env::current_exe()?.with_file_name("dwell");
-    ensure!(
-        dwell.exists(),
-        "{} is missing: build it with `cargo build --release -p dwell-cli`",
-        dwell.display()
-    );
+    ensure!(dwell.exists(), "{} is missing: build it with `cargo build --release -p dwell-cli`", dwell.display());
     Ok(dwell)
 }
 
 /// Where a program is, if it is installed.
 pub fn installed(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Keeps this process and all that it starts on one CPU, the last one it may use.

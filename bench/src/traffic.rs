@@ -40,11 +40,7 @@ pub fn write<W: Write>(plan: &Plan, out: W) -> io::Result<W> {
         random ^= random >> 7;
         random ^= random << 17;
         let opening = n < 3 * plan.flows;
-        let index = if opening {
-            n / 3
-        } else {
-            (random % u64::from(plan.flows)) as u32
-        };
+        let index = if opening { n / 3 } else { (random % u64::from(plan.flows)) as u32 };
         let payload = flows[index as usize].next(time_ns, &mut bytes);
         let length = HEADERS as u32 + payload;
         let kept = plan.snap.min(length as usize);
@@ -70,10 +66,7 @@ impl Flow {
             client: 0x0a00_0001 + number / 8,
             port: 32768 + (number % 8) as u16 * 977,
             step: 0,
-            seq: [
-                number.wrapping_mul(0x1234_5677),
-                number.wrapping_mul(0x7654_3211),
-            ],
+            seq: [number.wrapping_mul(0x1234_5677), number.wrapping_mul(0x7654_3211)],
             tsval: [0; 2],
             tsval_base: [number.wrapping_mul(7919), number.wrapping_mul(104_729)],
         }
@@ -96,39 +89,22 @@ impl Flow {
         let other = 1 - side;
         self.tsval[side] = self.tsval_base[side].wrapping_add((time_ns / 1_000_000) as u32);
         let (client, server) = (self.client, 0xc0a8_0001_u32);
-        let (source, destination) = if side == 0 {
-            (client, server)
-        } else {
-            (server, client)
-        };
-        let (source_port, destination_port) = if side == 0 {
-            (self.port, 443)
-        } else {
-            (443, self.port)
-        };
+        let (source, destination) = if side == 0 { (client, server) } else { (server, client) };
+        let (source_port, destination_port) = if side == 0 { (self.port, 443) } else { (443, self.port) };
 
         bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
         let ip = &mut bytes[14..34];
-        ip.copy_from_slice(&[
-            0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        ]);
+        ip.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         ip[2..4].copy_from_slice(&(52 + payload as u16).to_be_bytes());
         ip[12..16].copy_from_slice(&source.to_be_bytes());
         ip[16..20].copy_from_slice(&destination.to_be_bytes());
-        let sum: u32 = ip
-            .chunks_exact(2)
-            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-            .sum();
+        let sum: u32 = ip.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
 
         let acknowledged = if flags & ACK == 0 { 0 } else { self.seq[other] };
-        let echo = if flags & ACK == 0 {
-            0
-        } else {
-            self.tsval[other]
-        };
+        let echo = if flags & ACK == 0 { 0 } else { self.tsval[other] };
         let tcp = &mut bytes[34..66];
         tcp[..2].copy_from_slice(&source_port.to_be_bytes());
         tcp[2..4].copy_from_slice(&destination_port.to_be_bytes());
@@ -145,23 +121,18 @@ impl Flow {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use dwell_engine::{
         observe::Observation,
         rtt::{Config, Counter, Tracker},
     };
 
+    use super::*;
+
     #[test]
     fn every_packet_is_read_and_many_are_matched() {
-        let plan = Plan {
-            flows: 10,
-            packets: 10_000,
-            snap: 100,
-            gap_ns: 50_000,
-        };
+        let plan = Plan { flows: 10, packets: 10_000, snap: 100, gap_ns: 50_000 };
         let capture = write(&plan, Vec::new()).unwrap();
-        let mut reader =
-            dwell_capture::Reader::from_read("made", Box::new(io::Cursor::new(capture))).unwrap();
+        let mut reader = dwell_capture::Reader::from_read("made", Box::new(io::Cursor::new(capture))).unwrap();
         let mut tracker = Tracker::new(&Config::default());
         while let Some(packet) = reader.next_packet().unwrap() {
             let observation = Observation {
@@ -177,11 +148,7 @@ mod tests {
         assert_eq!(counters.get(Counter::Packets), 10_000);
         assert_eq!(counters.get(Counter::FlowsOpened), 10);
         assert!(counters.get(Counter::Samples) > 3_000, "{counters:?}");
-        for reason in [
-            Counter::Malformed,
-            Counter::Truncated,
-            Counter::OtherProtocol,
-        ] {
+        for reason in [Counter::Malformed, Counter::Truncated, Counter::OtherProtocol] {
             assert_eq!(counters.get(reason), 0, "{reason:?}");
         }
     }

@@ -87,10 +87,7 @@ impl bindgen::callbacks::ParseCallbacks for ZeroCopy {
         if !SHARED.contains(&info.name) {
             return Vec::new();
         }
-        ["FromBytes", "IntoBytes", "Immutable", "KnownLayout"]
-            .iter()
-            .map(|name| format!("zerocopy::{name}"))
-            .collect()
+        ["FromBytes", "IntoBytes", "Immutable", "KnownLayout"].iter().map(|name| format!("zerocopy::{name}")).collect()
     }
 }
 
@@ -115,11 +112,7 @@ fn main() {
         .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
-        .flags(
-            env::var_os("CARGO_CFG_FUZZING")
-                .iter()
-                .flat_map(|_| FUZZING),
-        )
+        .flags(env::var_os("CARGO_CFG_FUZZING").iter().flat_map(|_| FUZZING))
         .compile("dwell_core");
 
     bindgen::Builder::default()

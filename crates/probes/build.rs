@@ -29,11 +29,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src");
     for (source, object) in PROGRAMS {
         // How the kernel's memory is read: see kernel.bpf.h.
-        let reads = if object.ends_with("_probed.bpf.o") {
-            "-DDWELL_PROBED"
-        } else {
-            "-UDWELL_PROBED"
-        };
+        let reads = if object.ends_with("_probed.bpf.o") { "-DDWELL_PROBED" } else { "-UDWELL_PROBED" };
         SkeletonBuilder::new()
             .source(source)
             .obj(out.join(object))

@@ -29,11 +29,7 @@ impl Link {
 /// headers say. Both endpoints are of one family.
 pub fn ip(link: Link, proto: u8, from: Endpoint, to: Endpoint, l4: &[u8], l4_len: usize) -> Frame {
     let mut data = Vec::with_capacity(64 + l4.len());
-    let ethertype: u16 = if from.address.is_ipv4() {
-        0x0800
-    } else {
-        0x86dd
-    };
+    let ethertype: u16 = if from.address.is_ipv4() { 0x0800 } else { 0x86dd };
     if link != Link::Raw {
         data.extend([2; 12]);
         if link == Link::Tagged {
@@ -60,11 +56,7 @@ pub fn ip(link: Link, proto: u8, from: Endpoint, to: Endpoint, l4: &[u8], l4_len
     }
     let wire_len = (data.len() + l4_len) as u32;
     data.extend(l4);
-    Frame {
-        link: link.number(),
-        data,
-        wire_len,
-    }
+    Frame { link: link.number(), data, wire_len }
 }
 
 /// Bytes on a link.
@@ -79,14 +71,7 @@ pub struct Frame {
 }
 
 /// A TCP header without payload. The options are filled up to a multiple of 4.
-pub fn tcp(
-    ports: (u16, u16),
-    seq: u32,
-    ack: u32,
-    flags: u8,
-    window: u16,
-    options: &[u8],
-) -> Vec<u8> {
+pub fn tcp(ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, options: &[u8]) -> Vec<u8> {
     let options_len = options.len().next_multiple_of(4);
     let mut header = Vec::with_capacity(20 + options_len);
     header.extend(ports.0.to_be_bytes());

@@ -45,9 +45,7 @@ pub const TARGETS: [(&str, Target); 15] = [
 
 /// The folder that keeps what a target is started from.
 pub fn corpus(target: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "corpus", target]
-        .iter()
-        .collect()
+    [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
 }
 
 /// A target's program.

@@ -27,15 +27,11 @@ pub const SKIPS: [Counter; 10] = [
 /// A small table, so that flows are evicted, and options as the fuzzer likes.
 pub fn config(choices: &mut Bytes<'_>) -> Config {
     let [table, options, methods] = choices.array();
-    let methods: Vec<_> = Method::ALL
-        .into_iter()
-        .filter(|method| methods >> *method as u8 & 1 == 0)
-        .collect();
+    let methods: Vec<_> = Method::ALL.into_iter().filter(|method| methods >> *method as u8 & 1 == 0).collect();
     Config {
         methods,
         max_flows: 4 + u32::from(table & 15),
-        idle_timeout_ns: [30_000_000_000, 1_000_000_000, 50_000_000, 0]
-            [usize::from(table >> 4 & 3)],
+        idle_timeout_ns: [30_000_000_000, 1_000_000_000, 50_000_000, 0][usize::from(table >> 4 & 3)],
         spin_floor_ns: [50_000, 0][usize::from(table >> 6 & 1)],
         include_handshake: options & 1 != 0,
         stamp_acks: options & 2 != 0,
@@ -73,11 +69,7 @@ pub struct Observed {
 impl Watch {
     /// Over an empty table.
     pub fn new(config: Config) -> Watch {
-        Watch {
-            tracker: Tracker::new(&config),
-            config,
-            reached: BTreeSet::new(),
-        }
+        Watch { tracker: Tracker::new(&config), config, reached: BTreeSet::new() }
     }
 
     /// What it was told.
@@ -94,22 +86,13 @@ impl Watch {
 
         assert_eq!(grown.of(Counter::Packets), 1, "each packet is counted once");
         assert_eq!(grown.of(Counter::Bytes), u64::from(packet.wire_len));
-        let skips: Vec<_> = SKIPS
-            .into_iter()
-            .filter(|skip| grown.of(*skip) > 0)
-            .collect();
+        let skips: Vec<_> = SKIPS.into_iter().filter(|skip| grown.of(*skip) > 0).collect();
         let total: u64 = skips.iter().map(|skip| grown.of(*skip)).sum();
         assert!(total <= 1, "one packet was skipped for {skips:?}");
         let skipped = skips.first().copied();
-        assert_eq!(
-            skipped == Some(Counter::UnknownLink),
-            !knows_link(packet.link)
-        );
+        assert_eq!(skipped == Some(Counter::UnknownLink), !knows_link(packet.link));
 
-        let samples = events
-            .iter()
-            .filter(|event| matches!(event, Event::Sample(_)))
-            .count() as u64;
+        let samples = events.iter().filter(|event| matches!(event, Event::Sample(_))).count() as u64;
         assert_eq!(grown.of(Counter::Samples), samples);
         assert!(samples <= 2, "a packet answers once, and ends one loop");
         assert!(grown.of(Counter::FlowsOpened) <= 1);
@@ -118,11 +101,7 @@ impl Watch {
             assert!(events.is_empty(), "{skipped:?} caused {events:?}");
             assert_eq!(grown.of(Counter::FlowsOpened), 0);
         }
-        for never in [
-            Counter::EventsLost,
-            Counter::Contended,
-            Counter::AggregateOther,
-        ] {
+        for never in [Counter::EventsLost, Counter::Contended, Counter::AggregateOther] {
             assert_eq!(grown.of(never), 0, "{never:?} in a replay");
         }
         for event in &events {
@@ -144,8 +123,7 @@ impl Watch {
         let mut events = Vec::new();
         self.tracker.finish(time_ns, |event| events.push(event));
         self.check_closed(&events, CloseReason::End, time_ns);
-        self.tracker
-            .finish(time_ns, |event| panic!("{event:?} after the end"));
+        self.tracker.finish(time_ns, |event| panic!("{event:?} after the end"));
         events
     }
 
@@ -170,15 +148,10 @@ impl Watch {
         match event {
             Event::Sample(sample) => {
                 assert_eq!(sample.time_ns, time_ns);
-                assert!(
-                    self.config.methods.contains(&sample.method),
-                    "{sample:?} was not asked for"
-                );
+                assert!(self.config.methods.contains(&sample.method), "{sample:?} was not asked for");
                 assert!(sample.min_rtt_ns <= sample.rtt_ns, "{sample:?}");
                 assert!(
-                    !sample.handshake
-                        || sample.method == Method::QuicHandshake
-                        || self.config.include_handshake,
+                    !sample.handshake || sample.method == Method::QuicHandshake || self.config.include_handshake,
                     "{sample:?}: handshakes were not asked for"
                 );
                 self.reached.insert(sample.method);
@@ -195,9 +168,6 @@ struct Growth(Counters, Counters);
 
 impl Growth {
     fn of(&self, counter: Counter) -> u64 {
-        self.1
-            .get(counter)
-            .checked_sub(self.0.get(counter))
-            .expect("counters only grow")
+        self.1.get(counter).checked_sub(self.0.get(counter)).expect("counters only grow")
     }
 }

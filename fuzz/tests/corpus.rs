@@ -46,11 +46,7 @@ fn seeds_are_those_of_the_generator() {
         for (seed, bytes) in seeds::of(name) {
             let path = corpus(name).join(format!("seed-{seed}"));
             let kept = fs::read(&path).unwrap_or_default();
-            assert!(
-                kept == bytes,
-                "{}: cargo run --example seeds",
-                path.display()
-            );
+            assert!(kept == bytes, "{}: cargo run --example seeds", path.display());
         }
     }
 }
@@ -69,10 +65,7 @@ fn kept(target: &str) -> Vec<(String, Vec<u8>)> {
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| {
             let entry = entry.expect("a folder can be listed");
-            (
-                entry.file_name().display().to_string(),
-                fs::read(entry.path()).expect("a kept input can be read"),
-            )
+            (entry.file_name().display().to_string(), fs::read(entry.path()).expect("a kept input can be read"))
         })
         .collect();
     inputs.sort();

@@ -121,16 +121,11 @@ fn measure(row: &Row, seconds: &str, stop: &Stop) -> Result<Vec<String>> {
 fn line(row: &Row, object: &Value) -> String {
     let error = &object["error"];
     let percent = |value: &Value| value.as_f64().map(|share| share * 100.0);
-    let shown = |value: &Value, digits: usize| {
-        percent(value).map_or("-".to_owned(), |percent| format!("{percent:.digits$}"))
-    };
+    let shown =
+        |value: &Value, digits: usize| percent(value).map_or("-".to_owned(), |percent| format!("{percent:.digits$}"));
     let estimates = object["estimates"].as_f64().unwrap_or_default();
     let reasons = object["reasons"].as_object();
-    let without: f64 = reasons
-        .into_iter()
-        .flat_map(|reasons| reasons.values())
-        .filter_map(Value::as_f64)
-        .sum();
+    let without: f64 = reasons.into_iter().flat_map(|reasons| reasons.values()).filter_map(Value::as_f64).sum();
     let name = object["estimator"].as_str().unwrap_or_default();
     let goals: Vec<_> = match name {
         "auto" => row.goals.iter().map(|goal| goal.verdict(object)).collect(),
@@ -154,10 +149,9 @@ impl Goal {
         let share = |value: &Value| value.as_f64().map(|share| share * 100.0);
         let error = &object["error"];
         let (text, met) = match self {
-            Goal::Median(most) => (
-                format!("|p50| ≤ {most}"),
-                share(&error["size_p50"]).is_some_and(|found| found <= most),
-            ),
+            Goal::Median(most) => {
+                (format!("|p50| ≤ {most}"), share(&error["size_p50"]).is_some_and(|found| found <= most))
+            }
             Goal::Within(near, least) => (
                 format!("{least} within {near}"),
                 share(&error[format!("within_{near}")]).is_some_and(|found| found >= least),

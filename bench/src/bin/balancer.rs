@@ -44,10 +44,7 @@ What the balancer costs a packet (BPF_PROG_TEST_RUN), in ns above an empty progr
 Taking the outer headers off again, which the driver does, counts as the balancer's.
 Katran: its figures, measured the same way on another day: indicative only."
     );
-    println!(
-        "\n{:<44}{:>9}{:>8}{:>8}  Katran",
-        "packet", "flows", "least", "median"
-    );
+    println!("\n{:<44}{:>9}{:>8}{:>8}  Katran", "packet", "flows", "least", "median");
     let only = std::env::args().nth(1).unwrap_or_default();
     for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
         for (at, flows) in FLOWS.into_iter().enumerate() {
@@ -145,16 +142,8 @@ fn rows() -> Vec<Row> {
             ..hit.clone()
         },
         hit.clone(),
-        Row {
-            name: "hit, IPIP, measured (auto), the same data",
-            estimator: Some(Estimator::Auto),
-            ..hit.clone()
-        },
-        requests(
-            Estimator::Auto,
-            "hit, IPIP, measured (auto), requests",
-            &hit,
-        ),
+        Row { name: "hit, IPIP, measured (auto), the same data", estimator: Some(Estimator::Auto), ..hit.clone() },
+        requests(Estimator::Auto, "hit, IPIP, measured (auto), requests", &hit),
         Row {
             name: "hit, IPIP, measured (auto), ACKs",
             packet: packet(CLIENT, VIP, Traffic::Acks),
@@ -162,18 +151,8 @@ fn rows() -> Vec<Row> {
             traffic: Traffic::Acks,
             ..hit.clone()
         },
-        requests(
-            Estimator::Pirate,
-            "hit, IPIP, measured (pirate), requests",
-            &hit,
-        ),
-        Row {
-            name: "hit, layer 2",
-            forward: Forward::L2,
-            grown: 0,
-            katran: &[],
-            ..hit.clone()
-        },
+        requests(Estimator::Pirate, "hit, IPIP, measured (pirate), requests", &hit),
+        Row { name: "hit, layer 2", forward: Forward::L2, grown: 0, katran: &[], ..hit.clone() },
         Row {
             name: "hit, GUE",
             forward: Forward::Gue,
@@ -182,17 +161,9 @@ fn rows() -> Vec<Row> {
             ..hit.clone()
         },
         six.clone(),
-        requests(
-            Estimator::Auto,
-            "hit, IPv6 in IPv6, measured (auto), requests",
-            &six,
-        ),
+        requests(Estimator::Auto, "hit, IPv6 in IPv6, measured (auto), requests", &six),
         udp.clone(),
-        Row {
-            name: "hit, QUIC VIP, IPIP, measured (auto)",
-            estimator: Some(Estimator::Auto),
-            ..udp
-        },
+        Row { name: "hit, QUIC VIP, IPIP, measured (auto)", estimator: Some(Estimator::Auto), ..udp },
         Row {
             name: "a new connection each, IPIP, measured (auto)",
             packet: packet(CLIENT, VIP, Traffic::Opens),
@@ -207,20 +178,12 @@ fn rows() -> Vec<Row> {
 
 impl Clone for Row {
     fn clone(&self) -> Row {
-        Row {
-            packet: self.packet.clone(),
-            ..*self
-        }
+        Row { packet: self.packet.clone(), ..*self }
     }
 }
 
 fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
-    Row {
-        name,
-        estimator: Some(estimator),
-        traffic: Traffic::Requests,
-        ..hit.clone()
-    }
+    Row { name, estimator: Some(estimator), traffic: Traffic::Requests, ..hit.clone() }
 }
 
 fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
@@ -249,11 +212,7 @@ fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
         _ => (Why::Connection, PACKETS * (ROUNDS as u32 - 1)),
     };
     if counters.get(wanted) < u64::from(least) {
-        bail!(
-            "{} packets were not what '{}' says: {counters:?}",
-            row.name,
-            wanted.name()
-        );
+        bail!("{} packets were not what '{}' says: {counters:?}", row.name, wanted.name());
     }
     Ok(above)
 }
@@ -264,10 +223,7 @@ fn plane(row: &Row) -> Result<Plane> {
         max_vips: 1024,
         max_reals: 1024,
         idle_timeout: Duration::from_secs(3600),
-        response: Config {
-            estimator: row.estimator.unwrap_or(Estimator::Auto),
-            ..Config::default()
-        },
+        response: Config { estimator: row.estimator.unwrap_or(Estimator::Auto), ..Config::default() },
         ..PlaneOptions::default()
     })?;
     // as Katran's were: many VIPs, a hundred backends
@@ -275,12 +231,7 @@ fn plane(row: &Row) -> Result<Plane> {
     for number in 1..=100 {
         let real = Real {
             address: to,
-            next_hop: Some(NextHop {
-                interface: LOOPBACK,
-                destination: [2; 6],
-                source: [4; 6],
-                mtu: 1500,
-            }),
+            next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: row.forward,
             gue_port: 6080,
             down: false,
@@ -288,23 +239,10 @@ fn plane(row: &Row) -> Result<Plane> {
         plane.set_real(number, &real)?;
     }
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % 100).collect();
-    let vips = [
-        (1, VIP, Proto::Tcp),
-        (2, VIP_6, Proto::Tcp),
-        (3, VIP, Proto::Udp),
-    ];
+    let vips = [(1, VIP, Proto::Tcp), (2, VIP_6, Proto::Tcp), (3, VIP, Proto::Udp)];
     for (number, address, proto) in vips {
-        let key = VipKey {
-            address: address.parse()?,
-            proto,
-            port: Some(443),
-        };
-        let vip = Vip {
-            number,
-            measured: row.estimator.is_some(),
-            is_quic: proto == Proto::Udp,
-            ..Vip::default()
-        };
+        let key = VipKey { address: address.parse()?, proto, port: Some(443) };
+        let vip = Vip { number, measured: row.estimator.is_some(), is_quic: proto == Proto::Udp, ..Vip::default() };
         plane.set_vip(&key, &vip)?;
         plane.set_table(number, &table)?;
     }
@@ -314,12 +252,8 @@ fn plane(row: &Row) -> Result<Plane> {
 fn packet(client: &str, vip: &str, traffic: Traffic) -> Vec<u8> {
     let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
     let ip = match (client.parse(), vip.parse()) {
-        (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => {
-            link.ipv4(client.octets(), vip.octets(), 64)
-        }
-        (Ok(IpAddr::V6(client)), Ok(IpAddr::V6(vip))) => {
-            link.ipv6(client.octets(), vip.octets(), 64)
-        }
+        (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => link.ipv4(client.octets(), vip.octets(), 64),
+        (Ok(IpAddr::V6(client)), Ok(IpAddr::V6(vip))) => link.ipv6(client.octets(), vip.octets(), 64),
         _ => unreachable!("both are addresses of one family"),
     };
     let (mut bytes, data) = (Vec::new(), [0; REQUEST as usize]);

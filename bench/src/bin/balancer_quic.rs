@@ -46,20 +46,11 @@ fn run(stop: &Stop) -> Result<()> {
 What a packet of QUIC costs the balancer (BPF_PROG_TEST_RUN, layer 2, {SERVERS} servers), in ns above an
 empty program. {ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences."
     );
-    println!(
-        "\n{:<52}{:>9}{:>8}{:>8}",
-        "packet", "clients", "least", "median"
-    );
+    println!("\n{:<52}{:>9}{:>8}{:>8}", "packet", "clients", "least", "median");
     for row in rows()? {
         stop.check()?;
         let above = measure(&row)?;
-        println!(
-            "{:<52}{:>9}{:>8.0}{:>8.0}",
-            row.name,
-            row.flows,
-            least(&above),
-            median(&above)
-        );
+        println!("{:<52}{:>9}{:>8.0}{:>8.0}", row.name, row.flows, least(&above), median(&above));
     }
     Ok(())
 }
@@ -67,40 +58,17 @@ empty program. {ROUNDS} interleaved rounds of {PACKETS} packets a row; the least
 fn rows() -> Result<Vec<Row>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let own = Config::own(0, KEY)?;
-    let stamp = Stamp {
-        freshness: now.as_secs() << 16,
-        load: Load::from_wait(Duration::from_millis(3)),
-    };
+    let stamp = Stamp { freshness: now.as_secs() << 16, load: Load::from_wait(Duration::from_millis(3)) };
     let cid = own.encode_stamped(7, stamp).to_vec();
     let forged = [&[16][..], &[0x5a; 16]].concat();
-    let row = |name, flows, payload: Vec<u8>, why| Row {
-        name,
-        flows,
-        packet: packet(&payload),
-        why,
-    };
+    let row = |name, flows, payload: Vec<u8>, why| Row { name, flows, packet: packet(&payload), why };
     Ok(vec![
         row("short, its server's, cached", 1, short(&cid), Why::Cid),
         row("the same, of many clients", 10_000, short(&cid), Why::Cid),
         row("long, its server's, cached", 1, long(&cid), Why::Cid),
-        row(
-            "short, opened, nobody's: dropped",
-            1,
-            short(&forged),
-            Why::Unroutable,
-        ),
-        row(
-            "short, of no layout: dropped",
-            1,
-            short(&[0xff; 17]),
-            Why::Unroutable,
-        ),
-        row(
-            "long, not routable, known",
-            10_000,
-            long(&[1; 8]),
-            Why::Connection,
-        ),
+        row("short, opened, nobody's: dropped", 1, short(&forged), Why::Unroutable),
+        row("short, of no layout: dropped", 1, short(&[0xff; 17]), Why::Unroutable),
+        row("long, not routable, known", 10_000, long(&[1; 8]), Why::Connection),
         row("long, not routable, new", 500_000, long(&[1; 8]), Why::New),
     ])
 }
@@ -146,10 +114,7 @@ fn measure(row: &Row) -> Result<Vec<f64>> {
         _ => PACKETS * (ROUNDS as u32 - 1),
     };
     if counters.get(row.why) < u64::from(wanted) {
-        bail!(
-            "packets were not what '{}' says: {counters:?}",
-            row.why.name()
-        );
+        bail!("packets were not what '{}' says: {counters:?}", row.why.name());
     }
     Ok(above)
 }
@@ -163,23 +128,14 @@ fn plane() -> Result<Plane> {
     for number in 1..=SERVERS {
         let real = Real {
             address: IpAddr::from([10, 99, 0, number as u8]),
-            next_hop: Some(NextHop {
-                interface: LOOPBACK,
-                destination: [2; 6],
-                source: [4; 6],
-                mtu: 1500,
-            }),
+            next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: Forward::L2,
             gue_port: 6080,
             down: false,
         };
         plane.set_real(number, &real)?;
     }
-    let key = VipKey {
-        address: "198.51.100.1".parse()?,
-        proto: Proto::Udp,
-        port: Some(443),
-    };
+    let key = VipKey { address: "198.51.100.1".parse()?, proto: Proto::Udp, port: Some(443) };
     let servers = (1..=SERVERS).map(|real| (real, ServerId(real.into())));
     let zero = ZeroVip {
         window: Duration::from_secs(3600),
@@ -187,11 +143,7 @@ fn plane() -> Result<Plane> {
         ..ZeroVip::new(vec![Config::own(0, KEY)?], servers)
     };
     plane.set_zero(&key, 1, &zero)?;
-    let vip = Vip {
-        number: 1,
-        zero_slot: Some(1),
-        ..Vip::default()
-    };
+    let vip = Vip { number: 1, zero_slot: Some(1), ..Vip::default() };
     plane.set_vip(&key, &vip)?;
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % SERVERS).collect();
     plane.set_table(1, &table)?;

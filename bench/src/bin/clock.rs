@@ -14,9 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dwell_bench::stop::Stop;
 use dwell_engine::clock::{Clock, Exchange, Experiment, Fit, Key, Session, best, pause};
 use dwell_lab::Namespace;
-use dwell_probes::clock::{
-    Method, Prober, Reflector, ReflectorOptions, Round, Station, monotonic_ns,
-};
+use dwell_probes::clock::{Method, Prober, Reflector, ReflectorOptions, Round, Station, monotonic_ns};
 
 const COLLECTOR: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 1);
 const AGENT: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 2);
@@ -83,17 +81,11 @@ A goal is met where |error| is at most {} µs at p99, and {} % of errors are wit
         let pair = Pair::start()?;
         let experiment = match is_experiment {
             false => Experiment::default(),
-            true => Experiment {
-                since_ns: monotonic_ns(),
-                offset_ns: OFFSET_NS,
-                drift_ppb: DRIFT_PPB,
-            },
+            true => Experiment { since_ns: monotonic_ns(), offset_ns: OFFSET_NS, drift_ppb: DRIFT_PPB },
         };
         let figures = match is_queued {
             false => pair.measure(experiment, rounds, 1, stop)?,
-            true => {
-                pair.while_queued(|| pair.measure(experiment, rounds, QUEUED_SOCKET_EVERY, stop))?
-            }
+            true => pair.while_queued(|| pair.measure(experiment, rounds, QUEUED_SOCKET_EVERY, stop))?,
         };
         for (method, figures) in ["xdp", "sockets"].into_iter().zip(figures) {
             println!("{name:<28}{method:<8}{}", figures.line(method == "xdp"));
@@ -101,12 +93,7 @@ A goal is met where |error| is at most {} µs at p99, and {} % of errors are wit
     }
     if rounds == 1_000 {
         let figures = Pair::start()?.measure_sparsely(stop)?;
-        println!(
-            "{:<28}{:<8}{}",
-            "64 s apart, experiment",
-            "xdp",
-            figures.line(true)
-        );
+        println!("{:<28}{:<8}{}", "64 s apart, experiment", "xdp", figures.line(true));
     }
     Ok(())
 }
@@ -143,14 +130,8 @@ impl Pair {
             agent: Namespace::create("bench-clock-agent")?,
         };
         let there = pair.agent.name();
-        run_in(
-            &pair.collector,
-            &format!("ip link add c0 type veth peer name a0 netns {there}"),
-        )?;
-        for (namespace, device, address) in [
-            (&pair.collector, "c0", COLLECTOR),
-            (&pair.agent, "a0", AGENT),
-        ] {
+        run_in(&pair.collector, &format!("ip link add c0 type veth peer name a0 netns {there}"))?;
+        for (namespace, device, address) in [(&pair.collector, "c0", COLLECTOR), (&pair.agent, "a0", AGENT)] {
             run_in(namespace, &format!("ip addr add {address}/24 dev {device}"))?;
             run_in(namespace, &format!("ip link set {device} up"))?;
         }
@@ -158,17 +139,8 @@ impl Pair {
     }
 
     /// Rounds by XDP, and after each so many of them one by sockets.
-    fn measure(
-        &self,
-        experiment: Experiment,
-        rounds: usize,
-        socket_every: usize,
-        stop: &Stop,
-    ) -> Result<[Figures; 2]> {
-        let options = ReflectorOptions {
-            experiment,
-            ..ReflectorOptions::default()
-        };
+    fn measure(&self, experiment: Experiment, rounds: usize, socket_every: usize, stop: &Stop) -> Result<[Figures; 2]> {
+        let options = ReflectorOptions { experiment, ..ReflectorOptions::default() };
         let reflector = self.agent.enter(|| Reflector::attach(&options))??;
         let [mut by_xdp, mut by_socket] = [Figures::default(), Figures::default()];
         self.collector.enter(|| -> Result<()> {
@@ -197,15 +169,8 @@ impl Pair {
 
     /// As a collector does, until it pauses for 64 s.
     fn measure_sparsely(&self, stop: &Stop) -> Result<Figures> {
-        let experiment = Experiment {
-            since_ns: monotonic_ns(),
-            offset_ns: OFFSET_NS,
-            drift_ppb: DRIFT_PPB,
-        };
-        let options = ReflectorOptions {
-            experiment,
-            ..ReflectorOptions::default()
-        };
+        let experiment = Experiment { since_ns: monotonic_ns(), offset_ns: OFFSET_NS, drift_ppb: DRIFT_PPB };
+        let options = ReflectorOptions { experiment, ..ReflectorOptions::default() };
         let reflector = self.agent.enter(|| Reflector::attach(&options))??;
         let mut all = Figures::default();
         self.collector.enter(|| -> Result<()> {
@@ -235,10 +200,7 @@ impl Pair {
     }
 
     fn while_queued<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        run_in(
-            &self.collector,
-            "tc qdisc add dev c0 root tbf rate 10mbit burst 10kb limit 1mb",
-        )?;
+        run_in(&self.collector, "tc qdisc add dev c0 root tbf rate 10mbit burst 10kb limit 1mb")?;
         let socket = self.collector.enter(|| UdpSocket::bind((COLLECTOR, 0)))??;
         let ends = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -261,10 +223,7 @@ impl Pair {
 }
 
 fn prober(station: &Station, reflector: &Reflector, number: u32) -> Result<Prober> {
-    let session = Session {
-        id: number.into(),
-        key: Key(*b"known to the two"),
-    };
+    let session = Session { id: number.into(), key: Key(*b"known to the two") };
     reflector.admit(&session, IpAddr::V4(COLLECTOR))?;
     let agent = SocketAddr::from((AGENT, reflector.port()));
     Ok(station.prober(session, None, agent)?)
@@ -299,11 +258,7 @@ impl Figures {
         }
         let of = |values: &[u64], share: f64| {
             let at = (values.len() as f64 * share) as usize;
-            values
-                .get(at)
-                .or(values.last())
-                .copied()
-                .unwrap_or_default()
+            values.get(at).or(values.last()).copied().unwrap_or_default()
         };
         let us = |ns: u64| ns as f64 / 1e3;
         let p99 = of(&self.errors, 0.99);

@@ -43,11 +43,7 @@ Tables: all of them, built of other weights, and given to the kernel.\n",
     println!("an interval          {:>6} ms", quiet.as_millis());
     let all = quiet + built + given;
     let verdict = if all <= GOAL { "met" } else { "missed" };
-    println!(
-        "the sum of these     {:>6} ms; goal {} ms: {verdict}",
-        all.as_millis(),
-        GOAL.as_millis()
-    );
+    println!("the sum of these     {:>6} ms; goal {} ms: {verdict}", all.as_millis(), GOAL.as_millis());
     Ok(())
 }
 
@@ -72,29 +68,17 @@ fn interval(stop: &Stop) -> Result<Duration> {
     let log = fs::File::create(folder.path().join("log"))?;
     let mut balancer = namespace.spawn(&dwell, |command| {
         command.args(["lb", "run"]).arg(&config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     })?;
     let work = || -> Result<Option<f64>> {
-        let status: serde_json::Value =
-            serde_json::from_str(&lb(&["status", "--json", "--socket"])?)?;
+        let status: serde_json::Value = serde_json::from_str(&lb(&["status", "--json", "--socket"])?)?;
         Ok(status["interval_work_s"].as_f64())
     };
     while !matches!(work(), Ok(Some(_))) {
         stop.sleep(Duration::from_millis(200))?;
         let said = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-        ensure!(
-            balancer.try_wait()?.is_none(),
-            "dwell lb run ended: {}",
-            said()
-        );
-        ensure!(
-            begun.elapsed() < PATIENCE,
-            "dwell lb run does not come up: {}",
-            said()
-        );
+        ensure!(balancer.try_wait()?.is_none(), "dwell lb run ended: {}", said());
+        ensure!(begun.elapsed() < PATIENCE, "dwell lb run does not come up: {}", said());
     }
     let mut quiet = Vec::new();
     for _ in 0..5 {
@@ -118,19 +102,11 @@ fn tables(stop: &Stop) -> Result<(Duration, Duration)> {
     for change in 0..CHANGES {
         stop.check()?;
         let begun = Instant::now();
-        let made = (0..VIPS).map(|vip| {
-            (
-                vip + 1,
-                maglev::table(maglev::DEFAULT_SIZE, &members(vip, change)),
-            )
-        });
+        let made = (0..VIPS).map(|vip| (vip + 1, maglev::table(maglev::DEFAULT_SIZE, &members(vip, change))));
         let made: Vec<(u32, Vec<u32>)> = made.collect();
         built.push(begun.elapsed().as_secs_f64());
         let begun = Instant::now();
-        let told: Vec<(u32, &[u32])> = made
-            .iter()
-            .map(|(vip, table)| (*vip, table.as_slice()))
-            .collect();
+        let told: Vec<(u32, &[u32])> = made.iter().map(|(vip, table)| (*vip, table.as_slice())).collect();
         plane.set_tables(&told)?;
         given.push(begun.elapsed().as_secs_f64());
     }

@@ -62,19 +62,13 @@ ePPing: medians published for it, measured the same way on another day: its rati
 /// What the response program costs a packet at XDP: requests of many clients.
 fn responses(stop: &Stop) -> Result<()> {
     println!("\nResponse latency at XDP, each packet a request");
-    println!(
-        "{:<43}{:>8}{:>7}{:>8}",
-        "estimator", "flows", "least", "median"
-    );
+    println!("{:<43}{:>8}{:>7}{:>8}", "estimator", "flows", "least", "median");
     for (name, estimator) in [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)] {
         for flows in RESPONSE_FLOWS {
             stop.check()?;
             let probe = ResponseProbe::load(&ResponseOptions {
                 watch: Watch {
-                    config: response::Config {
-                        estimator,
-                        ..response::Config::default()
-                    },
+                    config: response::Config { estimator, ..response::Config::default() },
                     ..Watch::default()
                 },
                 ingress: Hook::Xdp,
@@ -85,11 +79,7 @@ fn responses(stop: &Stop) -> Result<()> {
             let tested = Tested::Response(probe);
             let mut driver = Driver::new(tested, Hook::Xdp, Rewrite::Stream, flows)?;
             let above = rounds(&mut driver, &tcp_plain(), flows)?;
-            println!(
-                "{name:<43}{flows:>8}{:>7.0}{:>8.0}",
-                least(&above),
-                median(&above)
-            );
+            println!("{name:<43}{flows:>8}{:>7.0}{:>8.0}", least(&above), median(&above));
             tell_losses(&mut driver)?;
         }
     }
@@ -127,10 +117,7 @@ fn measure(row: &Row, flows: u32, epping: u32) -> Result<()> {
     let ns = median(&above);
     let (published, ratio) = match epping {
         0 => ("-".to_owned(), "-".to_owned()),
-        known => (
-            known.to_string(),
-            format!("{:.1} x less", f64::from(known) / ns),
-        ),
+        known => (known.to_string(), format!("{:.1} x less", f64::from(known) / ns)),
     };
     println!(
         "{:<43}{flows:>8}{:>7.0}{ns:>8.0}{:>9}{:>9}{published:>8}{ratio:>12}",
@@ -188,11 +175,7 @@ impl Row {
                 ..Config::default()
             },
             report: !aggregate,
-            aggregate: aggregate.then_some(Aggregate {
-                prefix4: 24,
-                prefix6: 48,
-                max_groups: 1024,
-            }),
+            aggregate: aggregate.then_some(Aggregate { prefix4: 24, prefix6: 48, max_groups: 1024 }),
             ingress: self.hook,
             tc: TcHookKind::Auto,
             replay: false,
@@ -220,94 +203,25 @@ fn rows() -> Vec<Row> {
         row("UDP, not tracked", Report, udp, AsIs, [42, 0, 0]),
         Row {
             methods: ONLY_TS,
-            ..row(
-                "TCP without timestamps, tcp-timestamp only",
-                Report,
-                tcp_plain,
-                AsIs,
-                [44, 0, 0],
-            )
+            ..row("TCP without timestamps, tcp-timestamp only", Report, tcp_plain, AsIs, [44, 0, 0])
         },
         row("ICMP echo request", Report, echo_request, AsIs, [91, 0, 0]),
         row("data, TSval unchanged", Report, tcp4, Same, [104, 132, 289]),
         row("the same, IPv6", Report, tcp6, Same, [105, 0, 0]),
-        Row {
-            hook: Hook::Xdp,
-            ..row(
-                "the same, IPv4, at XDP ingress",
-                Report,
-                tcp4,
-                Same,
-                [113, 0, 0],
-            )
-        },
-        row(
-            "data, each a new TSval, never answered",
-            Report,
-            tcp4,
-            Stream,
-            [0; 3],
-        ),
-        row(
-            "data and ACK pairs, each a new TSval",
-            Report,
-            tcp4,
-            Pairs,
-            [450, 551, 600],
-        ),
-        Row {
-            methods: ONLY_SEQ,
-            ..row(
-                "data never answered, tcp-seq",
-                Report,
-                tcp_plain,
-                Stream,
-                [0; 3],
-            )
-        },
-        Row {
-            methods: ONLY_SEQ,
-            ..row(
-                "data and ACK pairs, tcp-seq",
-                Report,
-                tcp_plain,
-                Pairs,
-                [0; 3],
-            )
-        },
+        Row { hook: Hook::Xdp, ..row("the same, IPv4, at XDP ingress", Report, tcp4, Same, [113, 0, 0]) },
+        row("data, each a new TSval, never answered", Report, tcp4, Stream, [0; 3]),
+        row("data and ACK pairs, each a new TSval", Report, tcp4, Pairs, [450, 551, 600]),
+        Row { methods: ONLY_SEQ, ..row("data never answered, tcp-seq", Report, tcp_plain, Stream, [0; 3]) },
+        Row { methods: ONLY_SEQ, ..row("data and ACK pairs, tcp-seq", Report, tcp_plain, Pairs, [0; 3]) },
         row("data, TSval unchanged", Limited, tcp4, Same, [0; 3]),
-        row(
-            "data and ACK pairs, each a new TSval",
-            Limited,
-            tcp4,
-            Pairs,
-            [107, 165, 606],
-        ),
+        row("data and ACK pairs, each a new TSval", Limited, tcp4, Pairs, [107, 165, 606]),
         row("UDP, not tracked", Aggregate, udp, AsIs, [120, 0, 0]),
         Row {
             methods: ONLY_TS,
-            ..row(
-                "TCP without timestamps, tcp-timestamp only",
-                Aggregate,
-                tcp_plain,
-                AsIs,
-                [120, 0, 0],
-            )
+            ..row("TCP without timestamps, tcp-timestamp only", Aggregate, tcp_plain, AsIs, [120, 0, 0])
         },
-        row(
-            "data, TSval unchanged",
-            Aggregate,
-            tcp4,
-            Same,
-            [165, 433, 353],
-        ),
-        row(
-            "data and ACK pairs, each a new TSval",
-            Aggregate,
-            tcp4,
-            Pairs,
-            [308, 365, 414],
-        ),
+        row("data, TSval unchanged", Aggregate, tcp4, Same, [165, 433, 353]),
+        row("data and ACK pairs, each a new TSval", Aggregate, tcp4, Pairs, [308, 365, 414]),
     ]
 }
 
@@ -331,11 +245,7 @@ fn arp() -> Vec<u8> {
 
 fn udp() -> Vec<u8> {
     let mut bytes = Vec::new();
-    link()
-        .ipv4(CLIENT, SERVER, 64)
-        .udp(5001, 5001)
-        .write(&mut bytes, &PAYLOAD)
-        .expect("a vector takes all");
+    link().ipv4(CLIENT, SERVER, 64).udp(5001, 5001).write(&mut bytes, &PAYLOAD).expect("a vector takes all");
     bytes
 }
 
@@ -372,17 +282,8 @@ fn tcp6() -> Vec<u8> {
 }
 
 fn with_timestamps(builder: etherparse::PacketBuilderStep<etherparse::TcpHeader>) -> Vec<u8> {
-    let options = [
-        TcpOptionElement::Noop,
-        TcpOptionElement::Noop,
-        TcpOptionElement::Timestamp(1, 1),
-    ];
+    let options = [TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(1, 1)];
     let mut bytes = Vec::new();
-    builder
-        .ack(1)
-        .options(&options)
-        .expect("they fit")
-        .write(&mut bytes, &PAYLOAD)
-        .expect("a vector takes all");
+    builder.ack(1).options(&options).expect("they fit").write(&mut bytes, &PAYLOAD).expect("a vector takes all");
     bytes
 }

@@ -54,11 +54,7 @@ Memory: greatest resident size."
                     continue;
                 }
                 stop.check()?;
-                let arguments: Vec<&OsStr> = contender
-                    .arguments
-                    .iter()
-                    .map(|argument| argument.as_ref())
-                    .collect();
+                let arguments: Vec<&OsStr> = contender.arguments.iter().map(|argument| argument.as_ref()).collect();
                 let cost = child::run(&contender.program, &arguments);
                 stop.check()?;
                 // The first round only fills the page cache.
@@ -80,10 +76,7 @@ fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) {
     );
     let speed = |contender: &Contender, costs: &[Cost]| {
         let cpu: Vec<f64> = costs.iter().map(|cost| cost.cpu.as_secs_f64()).collect();
-        (
-            median(&cpu),
-            f64::from(contender.packets) / median(&cpu) / 1e6,
-        )
+        (median(&cpu), f64::from(contender.packets) / median(&cpu) / 1e6)
     };
     let of_tcptrace = contenders
         .iter()
@@ -100,10 +93,7 @@ fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) {
             contender.packets,
             median(&wall),
             median(&memory) as f64 / 1e6,
-            of_tcptrace.map_or("-".to_owned(), |tcptrace| format!(
-                "{:.2}",
-                speed / tcptrace
-            )),
+            of_tcptrace.map_or("-".to_owned(), |tcptrace| format!("{:.2}", speed / tcptrace)),
         );
     }
     if let Some(cost) = costs.first().and_then(|costs| costs.first()) {
@@ -133,11 +123,7 @@ fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
         contenders.push(Contender {
             name,
             program: dwell()?,
-            arguments: ["rtt", "-r", &many]
-                .into_iter()
-                .chain(options.split(' '))
-                .map(str::to_owned)
-                .collect(),
+            arguments: ["rtt", "-r", &many].into_iter().chain(options.split(' ')).map(str::to_owned).collect(),
             packets: PACKETS,
             once: false,
         });
@@ -145,12 +131,7 @@ fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
     for (name, program, arguments, once) in [
         (TCPTRACE, "tcptrace", "-n -r -l", false),
         ("tcpdump -n -r, a line a packet", "tcpdump", "-n -r", false),
-        (
-            "tshark, tcp.analysis.ack_rtt, once",
-            "tshark",
-            "-T fields -e tcp.analysis.ack_rtt -r",
-            true,
-        ),
+        ("tshark, tcp.analysis.ack_rtt, once", "tshark", "-T fields -e tcp.analysis.ack_rtt -r", true),
     ] {
         let Some(path) = installed(program) else {
             println!("{program} is not installed (the Debian package has its name): left out");
@@ -174,15 +155,7 @@ fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
 fn capture(folder: &Path, flows: u32, packets: u32) -> Result<PathBuf> {
     let path = folder.join(format!("{flows}-{packets}.pcap"));
     // 100,000 packets a second: ten seconds.
-    let plan = Plan {
-        flows,
-        packets,
-        snap: SNAP,
-        gap_ns: 10_000,
-    };
-    traffic::write(
-        &plan,
-        BufWriter::with_capacity(1 << 20, File::create(&path)?),
-    )?;
+    let plan = Plan { flows, packets, snap: SNAP, gap_ns: 10_000 };
+    traffic::write(&plan, BufWriter::with_capacity(1 << 20, File::create(&path)?))?;
     Ok(path)
 }

@@ -17,8 +17,8 @@ use dwell_bench::{
     stop::Stop,
 };
 use dwell_lab::{
-    BitsPerSecond, Emulation, Guarded, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Pair,
-    QueueLimit, Role, Topology,
+    BitsPerSecond, Emulation, Guarded, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Pair, QueueLimit, Role,
+    Topology,
 };
 use nix::sys::resource::{Resource, setrlimit};
 
@@ -63,20 +63,12 @@ a ratio to the mean of the two without around it."
     flat_out(rounds, stop)?;
     println!("\n{SENDERS} processes that send over veth: CPU time for the same bytes");
     let pair = Pair::start("bench-socket")?;
-    let ends = Ends {
-        sender: &pair.left,
-        receiver: &pair.right,
-        address: Pair::RIGHT,
-    };
+    let ends = Ends { sender: &pair.left, receiver: &pair.right, address: Pair::RIGHT };
     senders(&ends, parts * 200_000_000, rounds.min(5), stop)?;
     drop(pair);
     println!("\nThe same over 1 Gbit/s and 50 ms");
     let lab = slow_lab()?;
-    let ends = Ends {
-        sender: lab.client(),
-        receiver: lab.server(),
-        address: Lab::address_v4(Role::Server),
-    };
+    let ends = Ends { sender: lab.client(), receiver: lab.server(), address: Lab::address_v4(Role::Server) };
     senders(&ends, parts * 15_000_000, rounds.min(5), stop)?;
     lab.stop()?;
     println!("\n{} sockets watched from outside", 2 * CONNECTIONS);
@@ -108,11 +100,7 @@ fn slow_lab() -> Result<Lab> {
 }
 
 /// A round of each, the plain one before and after.
-fn ratios(
-    rounds: usize,
-    stop: &Stop,
-    mut figure: impl FnMut(&[&str]) -> Result<f64>,
-) -> Result<()> {
+fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<()> {
     let with = [("dwell run", RUN), ("dwell run --minimize", MINIMIZE)];
     let mut found = [Vec::new(), Vec::new()];
     let mut plain = vec![figure(PLAIN)?];
@@ -126,19 +114,9 @@ fn ratios(
             ratios.push(200.0 * now / (before + after));
         }
     }
-    println!(
-        "  plain: {:.3e} ({:.3e} to {:.3e})",
-        median(&plain),
-        least(&plain),
-        greatest(&plain)
-    );
+    println!("  plain: {:.3e} ({:.3e} to {:.3e})", median(&plain), least(&plain), greatest(&plain));
     for ((name, _), ratios) in with.iter().zip(&found) {
-        println!(
-            "  {name}: {:.1} % ({:.1} to {:.1})",
-            median(ratios),
-            least(ratios),
-            greatest(ratios)
-        );
+        println!("  {name}: {:.1} % ({:.1} to {:.1})", median(ratios), least(ratios), greatest(ratios));
     }
     Ok(())
 }
@@ -216,10 +194,7 @@ fn listening(host: &Namespace, wanted: usize, stop: &Stop) -> Result<()> {
 /// One process has the sockets; another looks at them.
 fn outside(stop: &Stop) -> Result<()> {
     let host = Namespace::create("bench-sockets")?;
-    let up = host
-        .command("ip")
-        .args(["link", "set", "lo", "up"])
-        .status()?;
+    let up = host.command("ip").args(["link", "set", "lo", "up"]).status()?;
     ensure!(up.success(), "loopback cannot be set up");
     let most = 2 * CONNECTIONS as u64 + 100;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -229,10 +204,7 @@ fn outside(stop: &Stop) -> Result<()> {
     let mut holder = host.command("sleep");
     holder.arg("600").stdin(Stdio::null());
     for connection in &held {
-        nix::fcntl::fcntl(
-            connection,
-            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
-        )?;
+        nix::fcntl::fcntl(connection, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
     }
     let mut holder = holder.spawn()?;
     drop(held);

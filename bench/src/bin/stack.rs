@@ -63,29 +63,10 @@ const NONE: Variant = Variant {
 
 const VARIANTS: [Variant; 7] = [
     NONE,
-    Variant {
-        name: "sender",
-        sender: true,
-        ..NONE
-    },
-    Variant {
-        name: "receiver",
-        receiver: true,
-        ..NONE
-    },
-    Variant {
-        name: "both",
-        sender: true,
-        receiver: true,
-        ..NONE
-    },
-    Variant {
-        name: "both, 1 byte in 65536",
-        sender: true,
-        receiver: true,
-        sample_bytes: 1 << 16,
-        ..NONE
-    },
+    Variant { name: "sender", sender: true, ..NONE },
+    Variant { name: "receiver", receiver: true, ..NONE },
+    Variant { name: "both", sender: true, receiver: true, ..NONE },
+    Variant { name: "both, 1 byte in 65536", sender: true, receiver: true, sample_bytes: 1 << 16, ..NONE },
     Variant {
         name: "both, --cpu-budget 1%",
         sender: true,
@@ -95,13 +76,7 @@ const VARIANTS: [Variant; 7] = [
         window: Duration::from_secs(4),
         ..NONE
     },
-    Variant {
-        name: "both, of another port",
-        sender: true,
-        receiver: true,
-        port: 9,
-        ..NONE
-    },
+    Variant { name: "both, of another port", sender: true, receiver: true, port: 9, ..NONE },
 ];
 
 fn main() -> ExitCode {
@@ -142,10 +117,7 @@ its own (its accounting makes them dearer)."
 
 fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
     let net = Net::start(pace)?;
-    println!(
-        "{:<24}{:>24}{:>24}{:>10}",
-        "dwell", "bytes a second", "CPU time a byte", "programs"
-    );
+    println!("{:<24}{:>24}{:>24}{:>10}", "dwell", "bytes a second", "CPU time a byte", "programs");
     let mut without = vec![net.window(WINDOW, stop)?];
     let mut with: Vec<Vec<Window>> = VARIANTS.iter().map(|_| Vec::new()).collect();
     let mut programs = Vec::new();
@@ -183,29 +155,14 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<()> {
             format!("{:.2} %", share * 100.0),
         );
     }
-    let rates: Vec<f64> = without
-        .iter()
-        .map(|window| window.bytes * 8e-9 / window.seconds)
-        .collect();
-    let cpu: Vec<f64> = without
-        .iter()
-        .map(|window| window.cpu / window.seconds)
-        .collect();
-    println!(
-        "without: {:.2} Gbit/s at {:.0} % of a processor",
-        median(&rates),
-        median(&cpu) * 100.0
-    );
+    let rates: Vec<f64> = without.iter().map(|window| window.bytes * 8e-9 / window.seconds).collect();
+    let cpu: Vec<f64> = without.iter().map(|window| window.cpu / window.seconds).collect();
+    println!("without: {:.2} Gbit/s at {:.0} % of a processor", median(&rates), median(&cpu) * 100.0);
     Ok(())
 }
 
 fn spread(shares: &[f64]) -> String {
-    format!(
-        "{:.1} % ({:.0} to {:.0})",
-        median(shares),
-        least(shares),
-        greatest(shares)
-    )
+    format!("{:.1} % ({:.0} to {:.0})", median(shares), least(shares), greatest(shares))
 }
 
 /// Messages of one byte and their echoes, both ends on one processor: what a program costs
@@ -231,11 +188,7 @@ fn unselected(rounds: usize, stop: &Stop) -> Result<()> {
         }
         Ok((cpu_seconds()? - cpu) * 1e9 / f64::from(TRIPS))
     };
-    let config = Config {
-        port: Some(9),
-        namespace: Some(net.pair.left.enter(own_namespace)??),
-        ..Config::default()
-    };
+    let config = Config { port: Some(9), namespace: Some(net.pair.left.enter(own_namespace)??), ..Config::default() };
     let (mut extra, mut runs) = (Vec::new(), 0.0);
     let mut before = round_trip_ns()?;
     for _ in 0..rounds {
@@ -285,11 +238,7 @@ fn hooks(stop: &Stop) -> Result<()> {
 
 /// What the programs of one side ran in a second.
 fn run_times(port: u16, stop: &Stop) -> Result<Vec<(&'static str, u64, u64)>> {
-    let config = Config {
-        port: Some(port),
-        namespace: Some(own_namespace()?),
-        ..Config::default()
-    };
+    let config = Config { port: Some(port), namespace: Some(own_namespace()?), ..Config::default() };
     let mut probe = Probe::load(&Options::new(config, &PROFILES[0]))?;
     probe.attach()?;
     stop.sleep(2 * WINDOW)?;
@@ -297,22 +246,12 @@ fn run_times(port: u16, stop: &Stop) -> Result<Vec<(&'static str, u64, u64)>> {
 }
 
 fn memory() -> Result<()> {
-    let options = Options {
-        max_flows: Some(10_000),
-        ..Options::new(Config::default(), &PROFILES[0])
-    };
+    let options = Options { max_flows: Some(10_000), ..Options::new(Config::default(), &PROFILES[0]) };
     let _probe = Probe::load(&options)?;
     let all: u64 = maps().iter().map(|map| map.memory_bytes).sum();
-    println!(
-        "10,000 flows apart: {:.1} MiB of maps",
-        all as f64 / (1 << 20) as f64
-    );
+    println!("10,000 flows apart: {:.1} MiB of maps", all as f64 / (1 << 20) as f64);
     for map in maps().iter().take(3) {
-        println!(
-            "  {:<16} {:.1} MiB",
-            map.name,
-            map.memory_bytes as f64 / (1 << 20) as f64
-        );
+        println!("  {:<16} {:.1} MiB", map.name, map.memory_bytes as f64 / (1 << 20) as f64);
     }
     Ok(())
 }
@@ -340,16 +279,9 @@ impl Net {
     fn start(pace: Option<u32>) -> Result<Net> {
         let mut net = Net::build()?;
         let (client, server) = net.connect()?;
-        nix::sys::socket::setsockopt(
-            &client,
-            nix::sys::socket::sockopt::TcpCongestion,
-            &"cubic".into(),
-        )?;
+        nix::sys::socket::setsockopt(&client, nix::sys::socket::sockopt::TcpCongestion, &"cubic".into())?;
         let ended = || Arc::clone(&net.ended);
-        net.threads = vec![
-            sender(client, pace, ended()),
-            receiver(server, ended(), Arc::clone(&net.read)),
-        ];
+        net.threads = vec![sender(client, pace, ended()), receiver(server, ended(), Arc::clone(&net.read))];
         Ok(net)
     }
 
@@ -361,12 +293,7 @@ impl Net {
     }
 
     fn build() -> Result<Net> {
-        Ok(Net {
-            pair: Pair::start("bench-stack")?,
-            ended: Arc::default(),
-            read: Arc::default(),
-            threads: Vec::new(),
-        })
+        Ok(Net { pair: Pair::start("bench-stack")?, ended: Arc::default(), read: Arc::default(), threads: Vec::new() })
     }
 
     fn window(&self, length: Duration, stop: &Stop) -> Result<Window> {
@@ -396,8 +323,7 @@ impl Drop for Net {
 
 fn cpu_seconds() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
@@ -447,13 +373,8 @@ impl Stamping {
         let dwell = dwell()?;
         let port = variant.port.to_string();
         let sample_bytes = variant.sample_bytes.to_string();
-        let mut stamping = Stamping {
-            processes: Vec::new(),
-        };
-        for (is_wanted, namespace) in [
-            (variant.sender, &net.pair.left),
-            (variant.receiver, &net.pair.right),
-        ] {
+        let mut stamping = Stamping { processes: Vec::new() };
+        for (is_wanted, namespace) in [(variant.sender, &net.pair.left), (variant.receiver, &net.pair.right)] {
             if !is_wanted {
                 continue;
             }
@@ -468,11 +389,7 @@ impl Stamping {
             stamping.processes.push(process);
         }
         let begun = Instant::now();
-        while stamping
-            .processes
-            .iter()
-            .any(|process| links_of(process.id()) < LINKS)
-        {
+        while stamping.processes.iter().any(|process| links_of(process.id()) < LINKS) {
             ensure!(begun.elapsed() < PATIENCE, "dwell stack does not stamp");
             stop.sleep(Duration::from_millis(5))?;
         }

@@ -4,8 +4,10 @@
 //! its address and how packets go to it stay. What is no longer wanted *leaves*: no new connection
 //! goes there, those that are there stay, and only when none is left is the number free again.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use dwell_engine::steer::zero_rtt::MOST_SERVERS;
 use serde::{Deserialize, Serialize};
@@ -170,18 +172,11 @@ fn remedy(ending: usize) -> &'static str {
 ///
 /// If there is no room, or a server ID is not free yet, or a backend is to have another; then nothing is to change.
 pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanError> {
-    let mut plan = Plan {
-        next: state.clone(),
-        ..Plan::default()
-    };
+    let mut plan = Plan { next: state.clone(), ..Plan::default() };
     let keys: BTreeSet<VipKey> = wanted.iter().map(|vip| vip.key).collect();
     let is_wanted = |key: &VipKey| keys.contains(key);
-    plan.gone_vips = state
-        .vips
-        .iter()
-        .filter(|(_, key)| !is_wanted(key))
-        .map(|(number, key)| (*number, *key))
-        .collect();
+    plan.gone_vips =
+        state.vips.iter().filter(|(_, key)| !is_wanted(key)).map(|(number, key)| (*number, *key)).collect();
     for (number, _) in &plan.gone_vips {
         plan.next.vips.remove(number);
     }
@@ -275,9 +270,8 @@ fn slots(state: &State, wanted: &[Vip], plan: &mut Plan) {
 fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanError> {
     let by_id = wanted.iter().zip(&plan.numbers);
     for (vip, (_, numbers)) in by_id.filter(|(vip, _)| vip.zero_rtt.is_some()) {
-        let leaving: BTreeMap<u64, &Real> = of_vip_by_id(&plan.next, vip.key)
-            .filter(|(_, real)| is_leaving(real))
-            .collect();
+        let leaving: BTreeMap<u64, &Real> =
+            of_vip_by_id(&plan.next, vip.key).filter(|(_, real)| is_leaving(real)).collect();
         let is_known = state.zero_slot(&vip.key).is_some();
         for (backend, number) in vip.backends.iter().zip(numbers) {
             let had = state.reals.get(number).and_then(|real| real.server_id);
@@ -285,12 +279,7 @@ fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanErro
                 continue;
             };
             if let Some(had) = had.filter(|_| is_known) {
-                return Err(PlanError::ServerIdChanged {
-                    id,
-                    had,
-                    backend: backend.name.clone(),
-                    vip: vip.key,
-                });
+                return Err(PlanError::ServerIdChanged { id, had, backend: backend.name.clone(), vip: vip.key });
             }
             let former = leaving.get(&id).copied();
             if let Some(former) = former.filter(|real| real.address != backend.address) {
@@ -309,10 +298,7 @@ fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanErro
 
 /// The backends of a VIP that connection IDs name, with those that leave.
 fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &Real)> {
-    let reals = state
-        .reals
-        .values()
-        .filter(move |real| real.vip == Some(vip));
+    let reals = state.reals.values().filter(move |real| real.vip == Some(vip));
     reals.filter_map(|real| Some((real.server_id?, real)))
 }
 
@@ -325,31 +311,15 @@ fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
     let highest = |number: Option<&u32>| number.map_or(0, |number| *number as usize);
     // All that there will be, those of them that leave, and what ends beside them.
     let most = [
+        (("VIPs", "vips", limits.vips), [next.vips.len(), 0, plan.gone_vips.len()], highest(next.vips.keys().last())),
+        (("backends", "reals", limits.reals), [next.reals.len(), leaving, 0], highest(next.reals.keys().last())),
         (
-            ("VIPs", "vips", limits.vips),
-            [next.vips.len(), 0, plan.gone_vips.len()],
-            highest(next.vips.keys().last()),
-        ),
-        (
-            ("backends", "reals", limits.reals),
-            [next.reals.len(), leaving, 0],
-            highest(next.reals.keys().last()),
-        ),
-        (
-            (
-                "VIPs with the policy zero-rtt",
-                "zero_rtt_vips",
-                limits.zero_rtt_vips.into(),
-            ),
+            ("VIPs with the policy zero-rtt", "zero_rtt_vips", limits.zero_rtt_vips.into()),
             [next.zero_slots.len(), 0, slots_ending.count()],
             highest(next.zero_slots.keys().last()),
         ),
         (
-            (
-                "backends of VIPs with the policy zero-rtt",
-                "zero_rtt_servers",
-                limits.zero_rtt_servers,
-            ),
+            ("backends of VIPs with the policy zero-rtt", "zero_rtt_servers", limits.zero_rtt_servers),
             servers,
             servers[0] + servers[2],
         ),
@@ -361,14 +331,7 @@ fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
                 true => (all, 0),
                 false => (highest, ending),
             };
-            return Err(PlanError::NoRoom {
-                what,
-                key,
-                needed,
-                leaving,
-                ending,
-                limit,
-            });
+            return Err(PlanError::NoRoom { what, key, needed, leaving, ending, limit });
         }
     }
     Ok(())
@@ -471,28 +434,15 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
         say(format!("policy {} becomes {}", old.policy, new.policy));
     }
     if old.forward != new.forward {
-        say(format!(
-            "packets go by {}, no longer by {}; open connections stay as they are",
-            new.forward, old.forward
-        ));
+        say(format!("packets go by {}, no longer by {}; open connections stay as they are", new.forward, old.forward));
     }
     if old.table_size != new.table_size {
-        say(format!(
-            "table of {}, not {}",
-            new.table_size, old.table_size
-        ));
+        say(format!("table of {}, not {}", new.table_size, old.table_size));
     }
     let flags = |vip: &Vip| (vip.by_source, vip.quic, vip.measure);
     if flags(old) != flags(new) {
-        let hash = if new.by_source {
-            "source"
-        } else {
-            "connection"
-        };
-        say(format!(
-            "hash = {hash}, quic = {}, measure = {}",
-            new.quic, new.measure
-        ));
+        let hash = if new.by_source { "source" } else { "connection" };
+        say(format!("hash = {hash}, quic = {}, measure = {}", new.quic, new.measure));
     }
     if old.latency != new.latency {
         say("other constants of latency".into());
@@ -503,18 +453,11 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
     if old.check != new.check {
         say(match &new.check {
             None => "health is no longer checked".into(),
-            Some(check) => format!(
-                "health is checked by {} each {:?}",
-                check.kind, check.interval
-            ),
+            Some(check) => format!("health is checked by {} each {:?}", check.kind, check.interval),
         });
     }
     for backend in &old.backends {
-        if !new
-            .backends
-            .iter()
-            .any(|other| other.address == backend.address)
-        {
+        if !new.backends.iter().any(|other| other.address == backend.address) {
             say(format!(
                 "backend '{}' ({}) leaves; its connections stay until they end",
                 backend.name, backend.address
@@ -523,15 +466,8 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
     }
     for backend in &new.backends {
         let name = &backend.name;
-        match old
-            .backends
-            .iter()
-            .find(|other| other.address == backend.address)
-        {
-            None => say(format!(
-                "backend '{name}' ({}) joins with weight {}",
-                backend.address, backend.weight
-            )),
+        match old.backends.iter().find(|other| other.address == backend.address) {
+            None => say(format!("backend '{name}' ({}) joins with weight {}", backend.address, backend.weight)),
             Some(was) => {
                 if was.name != *name {
                     say(format!("backend '{}' is named '{name}'", was.name));
@@ -540,10 +476,7 @@ fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
                     say(format!("backend '{name}' has another server_id"));
                 }
                 if was.weight != backend.weight {
-                    say(format!(
-                        "backend '{name}' has weight {}, not {}",
-                        backend.weight, was.weight
-                    ));
+                    say(format!("backend '{name}' has weight {}, not {}", backend.weight, was.weight));
                 }
             }
         }
@@ -564,14 +497,7 @@ pub fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("tunnel", old.tunnel != new.tunnel),
         ("api.socket", old.socket != new.socket),
         ("metrics.listen", old.metrics != new.metrics),
-        (
-            "health.threads",
-            old.checking.threads != new.checking.threads,
-        ),
+        ("health.threads", old.checking.threads != new.checking.threads),
     ];
-    differ
-        .into_iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(key, _)| key)
-        .collect()
+    differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
 }

@@ -10,8 +10,7 @@ use std::{
 };
 
 use dwell_balancer::api::{
-    Asked, Changed, Client, ClientError, Listener, MOST_REQUEST_BYTES, Named, Request, from_hex,
-    to_hex,
+    Asked, Changed, Client, ClientError, Listener, MOST_REQUEST_BYTES, Named, Request, from_hex, to_hex,
 };
 use serde_json::json;
 
@@ -38,10 +37,7 @@ fn say(path: &Path, bytes: &[u8]) -> Vec<String> {
     // It may hang up before all is written.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
-    BufReader::new(stream)
-        .lines()
-        .map_while(Result::ok)
-        .collect()
+    BufReader::new(stream).lines().map_while(Result::ok).collect()
 }
 
 #[test]
@@ -61,17 +57,12 @@ fn requests_are_answered_in_their_order_on_one_connection() {
     let path = folder.path().join("lb.sock");
     let _listener = echo(&path);
     let mut client = Client::connect(&path).unwrap();
-    let weight = Request::Weight {
-        backend: Named::parse("web/a"),
-        weight: 2.5,
-    };
+    let weight = Request::Weight { backend: Named::parse("web/a"), weight: 2.5 };
     for request in [Request::Status {}, weight, Request::Reload {}] {
         let changed: Changed = client.ask(&request).unwrap();
         assert_eq!(changed.changes, [format!("{request:?}")]);
     }
-    let refused = client.ask::<Changed>(&Request::Remove {
-        backend: Named::parse("x"),
-    });
+    let refused = client.ask::<Changed>(&Request::Remove { backend: Named::parse("x") });
     assert!(matches!(refused, Err(ClientError::Refused(said)) if said == "no such backend"));
 }
 
@@ -90,22 +81,13 @@ fn garbage_is_answered_and_the_next_request_too() {
         "[[[[",
         "\u{0}\u{1}",
     ] {
-        let lines = say(
-            &path,
-            format!("{garbage}\n{{\"do\":\"status\"}}\n").as_bytes(),
-        );
+        let lines = say(&path, format!("{garbage}\n{{\"do\":\"status\"}}\n").as_bytes());
         assert_eq!(lines.len(), 2, "{garbage}: {lines:?}");
-        assert!(
-            lines[0].starts_with("{\"error\":\"this is no request: "),
-            "{lines:?}"
-        );
+        assert!(lines[0].starts_with("{\"error\":\"this is no request: "), "{lines:?}");
         assert!(lines[1].starts_with("{\"ok\":"), "{lines:?}");
     }
     let lines = say(&path, b"\xff\xfe\n");
-    assert!(
-        lines[0].starts_with("{\"error\":\"this is no request: "),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("{\"error\":\"this is no request: "), "{lines:?}");
 }
 
 #[test]
@@ -114,10 +96,7 @@ fn a_request_that_never_ends_is_cut_off() {
     let path = folder.path().join("lb.sock");
     let _listener = echo(&path);
     let lines = say(&path, &vec![b'['; MOST_REQUEST_BYTES as usize + 10]);
-    assert!(
-        lines[0].contains("a request has at most 262144 bytes"),
-        "{lines:?}"
-    );
+    assert!(lines[0].contains("a request has at most 262144 bytes"), "{lines:?}");
     assert_eq!(lines.len(), 1);
     let nested = [vec![b'['; 100_000], b"\n".to_vec()].concat();
     assert!(say(&path, &nested)[0].contains("this is no request"));
@@ -143,9 +122,7 @@ fn a_socket_that_is_answered_is_not_taken_and_a_stale_one_is() {
 
 #[test]
 fn nobody_there_is_told_with_a_remedy() {
-    let error = Client::connect(Path::new("/nowhere/lb.sock"))
-        .unwrap_err()
-        .to_string();
+    let error = Client::connect(Path::new("/nowhere/lb.sock")).unwrap_err().to_string();
     assert!(error.contains("is `dwell lb run` running?"), "{error}");
 }
 

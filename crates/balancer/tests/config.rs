@@ -41,14 +41,8 @@ fn what_is_not_written_has_its_default() {
     assert_eq!(config.metrics, None);
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "192.0.2.10:443/tcp");
-    assert_eq!(
-        (vip.policy, vip.forward),
-        (PolicyName::Maglev, Forward::Ipip)
-    );
-    assert_eq!(
-        (vip.table_size, vip.measure, vip.by_source),
-        (65_537, false, false)
-    );
+    assert_eq!((vip.policy, vip.forward), (PolicyName::Maglev, Forward::Ipip));
+    assert_eq!((vip.table_size, vip.measure, vip.by_source), (65_537, false, false));
     assert_eq!(vip.check, None);
     assert_eq!(vip.latency.steering.alpha_high, 1.5);
     assert_eq!(vip.latency.steering.alpha_low, 1.2);
@@ -95,18 +89,12 @@ fn what_is_written_holds_and_a_vip_overrides_the_latency_of_all() {
     assert_eq!(vip.key.protocol, Protocol::Udp);
     assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
     assert!(vip.measure, "latency cannot do without");
-    assert_eq!(
-        (vip.latency.steering.k, vip.latency.steering.cap),
-        (2, 0.25)
-    );
+    assert_eq!((vip.latency.steering.k, vip.latency.steering.cap), (2, 0.25));
     let check = vip.check.as_ref().unwrap();
     assert_eq!(check.kind, Kind::Udp { send: "x".into() });
     assert_eq!((check.port, check.rise, check.fall), (53, 3, 1));
     assert_eq!(check.timeout, Duration::from_millis(200));
-    assert_eq!(
-        (vip.backends[0].name.as_str(), vip.backends[0].weight),
-        ("a", 2.0)
-    );
+    assert_eq!((vip.backends[0].name.as_str(), vip.backends[0].weight), ("a", 2.0));
     assert_eq!(vip.backends[1].weight, 0.5);
 }
 
@@ -117,53 +105,20 @@ fn faults_of_single_keys() {
         ("interface = \"eth0\"", ""),
         ("interface = \"eth0\"", "interface = 0"),
         ("interface = \"eth0\"", "interface = \"\""),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nintervall = \"1s\"",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nfrobnicate = 1",
-        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nintervall = \"1s\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nfrobnicate = 1"),
         ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = 1"),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\ninterval = \"soon\"",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\ninterval = \"1ms\"",
-        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"soon\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ninterval = \"1ms\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nlimits = 5"),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nlimits.connections = 2",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nlimits.connections = 1.5",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nmetrics.listen = \"here\"",
-        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 2"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nlimits.connections = 1.5"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics.listen = \"here\""),
         ("interface = \"eth0\"", "interface = \"eth0\"\nmetrics = {}"),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nchain = \"/sys/fs/bpf/slots\"",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nlatency.alpha_low = 2",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\nlatency.floor = 0",
-        ),
-        (
-            "interface = \"eth0\"",
-            "interface = \"eth0\"\ntunnel.source4 = \"10.0.0.0/16\"",
-        ),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nchain = \"/sys/fs/bpf/slots\""),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.alpha_low = 2"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\nlatency.floor = 0"),
+        ("interface = \"eth0\"", "interface = \"eth0\"\ntunnel.source4 = \"10.0.0.0/16\""),
         ("name = \"web\"", ""),
         ("name = \"web\"", "name = \"a b\""),
         ("\"192.0.2.10\"", "\"www.example.com\""),
@@ -176,10 +131,7 @@ fn faults_of_single_keys() {
         ("port = 443", "port = \"all\""),
         ("port = 443", "port = 443\nprotocol = \"sctp\""),
         ("port = 443", "port = 443\npolicy = \"fastest\""),
-        (
-            "port = 443",
-            "port = 443\npolicy = \"latency\"\nmeasure = false",
-        ),
+        ("port = 443", "port = 443\npolicy = \"latency\"\nmeasure = false"),
         ("port = 443", "port = 443\nquic = true"),
         ("port = 443", "port = 443\ntable_size = 65536"),
         ("port = 443", "port = 443\ntable_size = 2"),
@@ -187,14 +139,8 @@ fn faults_of_single_keys() {
         ("forward = \"ipip\"", ""),
         ("forward = \"ipip\"", "forward = \"nat\""),
         ("address = \"10.0.0.2\"", ""),
-        (
-            "address = \"10.0.0.2\"",
-            "address = \"10.0.0.2\"\nweight = -1",
-        ),
-        (
-            "address = \"10.0.0.2\"",
-            "address = \"10.0.0.2\"\nweight = \"heavy\"",
-        ),
+        ("address = \"10.0.0.2\"", "address = \"10.0.0.2\"\nweight = -1"),
+        ("address = \"10.0.0.2\"", "address = \"10.0.0.2\"\nweight = \"heavy\""),
         ("[[vip.backend]]", "[vip.backend]"),
         ("[[vip]]", "[[vip]"),
     ] {
@@ -240,10 +186,7 @@ fn faults_of_several_tables_together() {
         vip("a", "address = \"192.0.2.1\"\nport = 80"),
         vip("b", "address = \"192.0.2.1\"\nport = 80"),
         vip("c", "address = \"192.0.2.1\"\nport = \"any\""),
-        vip(
-            "a",
-            "address = \"192.0.2.2\"\nport = \"any\"\nbackend = [{ address = \"192.0.2.1\" }]",
-        ),
+        vip("a", "address = \"192.0.2.2\"\nport = \"any\"\nbackend = [{ address = \"192.0.2.1\" }]"),
         vip("e", "address = \"192.0.2.2\"\nport = 1"),
         vip(
             "f",
@@ -261,10 +204,7 @@ fn one_address_may_have_several_ports_and_protocols() {
         "interface = \"eth0\"\n".to_owned(),
         vip("a", "address = \"192.0.2.1\"\nport = 80"),
         vip("b", "address = \"192.0.2.1\"\nport = 81"),
-        vip(
-            "c",
-            "address = \"192.0.2.1\"\nport = \"any\"\nprotocol = \"udp\"",
-        ),
+        vip("c", "address = \"192.0.2.1\"\nport = \"any\"\nprotocol = \"udp\""),
     ];
     assert_eq!(parse(&text.concat()).unwrap().vips.len(), 3);
 }
@@ -273,10 +213,7 @@ fn one_address_may_have_several_ports_and_protocols() {
 fn all_faults_are_told_at_once_in_the_order_of_the_file() {
     let text = "interface = 1\ninterval = 2\n[[vip]]\nname = 3\n[[vip]]\nport = 4\n";
     let said = parse(text).unwrap_err();
-    let lines: Vec<_> = said
-        .lines()
-        .map(|line| line.split(':').nth(1).unwrap())
-        .collect();
+    let lines: Vec<_> = said.lines().map(|line| line.split(':').nth(1).unwrap()).collect();
     let mut sorted = lines.clone();
     sorted.sort_unstable();
     assert_eq!(lines, sorted, "{said}");
@@ -287,20 +224,13 @@ fn all_faults_are_told_at_once_in_the_order_of_the_file() {
 fn a_file_that_is_not_there_is_named() {
     let error = Config::read(Path::new("/nowhere/lb.toml")).unwrap_err();
     let said = error.to_string();
-    assert!(
-        said.starts_with("cannot read the configuration '/nowhere/lb.toml': "),
-        "{said}"
-    );
+    assert!(said.starts_with("cannot read the configuration '/nowhere/lb.toml': "), "{said}");
 }
 
 /// A line of the good one, or of all that may be written, is left out, doubled, or has another value.
 fn damaged() -> impl Strategy<Value = String> {
     let example = include_str!("../../../examples/lb.toml").replace("\n# ", "\n");
-    let lines: Vec<String> = example
-        .lines()
-        .chain(GOOD.lines())
-        .map(str::to_owned)
-        .collect();
+    let lines: Vec<String> = example.lines().chain(GOOD.lines()).map(str::to_owned).collect();
     let value = prop_oneof![
         Just("-1".to_owned()),
         Just("1e300".to_owned()),

@@ -13,31 +13,21 @@ use std::{
     time::Duration,
 };
 
-use dwell_balancer::config::{Check, Kind, Tls};
-use dwell_balancer::health::{Count, Health, Target, ask};
+use dwell_balancer::{
+    config::{Check, Kind, Tls},
+    health::{Count, Health, Target, ask},
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn check(kind: Kind, port: u16) -> Check {
-    Check {
-        kind,
-        port,
-        interval: Duration::from_millis(10),
-        timeout: Duration::from_secs(5),
-        rise: 2,
-        fall: 2,
-    }
+    Check { kind, port, interval: Duration::from_millis(10), timeout: Duration::from_secs(5), rise: 2, fall: 2 }
 }
 
 fn http(path: &str, tls: Option<Tls>) -> Kind {
-    Kind::Http {
-        path: path.into(),
-        host: None,
-        status: 200,
-        tls,
-    }
+    Kind::Http { path: path.into(), host: None, status: 200, tls }
 }
 
 fn says(check: Check) -> Result<(), String> {
@@ -81,11 +71,7 @@ fn by_path(stream: &mut dyn ReadWrite) {
 
 /// A port of nobody.
 fn nobody() -> u16 {
-    TcpListener::bind((HERE, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[test]
@@ -102,18 +88,12 @@ fn a_tcp_server_is_up_while_it_listens() {
 fn an_http_server_must_give_the_status() {
     let port = serve(by_path);
     assert_eq!(says(check(http("/health", None), port)), Ok(()));
-    assert_eq!(
-        says(check(http("/", None), port)),
-        Err("status 503, not 200".into())
-    );
+    assert_eq!(says(check(http("/", None), port)), Err("status 503, not 200".into()));
     let port = serve(|stream| {
         request(stream);
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
     });
-    assert_eq!(
-        says(check(http("/", None), port)),
-        Err("what it answers is no HTTP".into())
-    );
+    assert_eq!(says(check(http("/", None), port)), Err("what it answers is no HTTP".into()));
 }
 
 #[test]
@@ -127,10 +107,7 @@ fn a_server_that_dribbles_is_silent() {
             thread::sleep(Duration::from_millis(40));
         }
     });
-    let quick = Check {
-        timeout: Duration::from_millis(200),
-        ..check(http("/", None), port)
-    };
+    let quick = Check { timeout: Duration::from_millis(200), ..check(http("/", None), port) };
     assert_eq!(says(quick), Err("no answer within 200ms".into()));
 }
 
@@ -149,15 +126,7 @@ fn a_udp_server_must_answer() {
             }
         }
     });
-    let hello = |timeout| Check {
-        timeout,
-        ..check(
-            Kind::Udp {
-                send: "hello".into(),
-            },
-            port,
-        )
-    };
+    let hello = |timeout| Check { timeout, ..check(Kind::Udp { send: "hello".into() }, port) };
     assert_eq!(says(hello(Duration::from_secs(5))), Ok(()));
     answers.store(false, Ordering::SeqCst);
     let said = says(hello(Duration::from_millis(100)));
@@ -186,18 +155,12 @@ fn tls_server() -> (u16, Vec<u8>) {
     let issuer = Issuer::new(params, key);
     let key = KeyPair::generate().unwrap();
     let names = vec!["127.0.0.1".to_owned(), "web.test".to_owned()];
-    let certificate = CertificateParams::new(names)
-        .unwrap()
-        .signed_by(&key, &issuer)
-        .unwrap();
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-        )
+        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
         .unwrap();
     let config = Arc::new(config);
     let listener = TcpListener::bind((HERE, 0)).unwrap();
@@ -216,10 +179,7 @@ fn an_https_server_must_be_trusted_unless_anybody_is() {
     let (port, authority) = tls_server();
     let (_, stranger) = tls_server();
     let by = |authorities, name: Option<&str>| {
-        let tls = Tls {
-            authorities,
-            name: name.map(str::to_owned),
-        };
+        let tls = Tls { authorities, name: name.map(str::to_owned) };
         says(check(http("/health", Some(tls)), port))
     };
     assert_eq!(by(Some(vec![authority.clone()]), None), Ok(()));
@@ -241,10 +201,7 @@ fn so_many_in_a_row_bring_up_and_down_and_the_first_decides() {
     assert!(count.is_up(), "until it is asked");
     assert_eq!(told(&mut count, &[false]), [Some(false)]);
     assert!(!count.is_up());
-    assert_eq!(
-        told(&mut count, &[true, true, false, true, true]),
-        [None; 5]
-    );
+    assert_eq!(told(&mut count, &[true, true, false, true, true]), [None; 5]);
     assert_eq!(told(&mut count, &[true]), [Some(true)]);
     assert_eq!(told(&mut count, &[false, true, false]), [None; 3]);
     assert!(count.is_up());
@@ -260,10 +217,7 @@ fn what_was_known_falls_and_rises_as_ever_and_is_told_once() {
     };
     assert_eq!(told(true, &[true, true]), [Some(true), None]);
     assert_eq!(told(true, &[false, true, true]), [None, Some(true), None]);
-    assert_eq!(
-        told(true, &[false, false, false]),
-        [None, Some(false), None]
-    );
+    assert_eq!(told(true, &[false, false, false]), [None, Some(false), None]);
     assert_eq!(told(false, &[false, false]), [Some(false), None]);
     assert_eq!(told(false, &[true, true, true]), [None, None, Some(true)]);
 }
@@ -283,10 +237,7 @@ fn who_is_asked_otherwise_is_up_until_it_fails_as_often_as_it_may() {
     other.fall = 3;
     health.set(vec![Target::new(1, HERE, Arc::new(other)).unwrap()]);
     let failed = std::iter::repeat_with(next).filter(|told| told.answer.is_err());
-    let news: Vec<_> = failed
-        .take(3)
-        .map(|told| (told.is_up, told.is_news))
-        .collect();
+    let news: Vec<_> = failed.take(3).map(|told| (told.is_up, told.is_news)).collect();
     assert_eq!(news, [(true, false), (true, false), (false, true)]);
 }
 
@@ -311,10 +262,7 @@ fn many_are_checked_by_few_threads_and_news_are_told() {
             assert_eq!(news.insert(told.real, told.is_up), None, "told twice");
         }
     }
-    assert!(
-        news.iter()
-            .all(|(real, is_up)| *is_up == real.is_multiple_of(2))
-    );
+    assert!(news.iter().all(|(real, is_up)| *is_up == real.is_multiple_of(2)));
     // Those that stay are not news again; those that go are told of no more.
     health.set((1..=2).map(target).collect());
     while told.try_recv().is_ok() {}

@@ -11,15 +11,8 @@ fn parse(keys: &str) -> Result<Option<f64>, String> {
          [vip.zero_rtt]\nlayout = [{{ rotation = 0, clear = true }}]\n{keys}\n"
     );
     match Config::parse(&text, Path::new("lb.toml")) {
-        Ok(config) => Ok(config.vips[0]
-            .zero_rtt
-            .as_ref()
-            .and_then(|zero| zero.heavy_share)),
-        Err(ConfigError::Faults(faults)) => Err(faults
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n")),
+        Ok(config) => Ok(config.vips[0].zero_rtt.as_ref().and_then(|zero| zero.heavy_share)),
+        Err(ConfigError::Faults(faults)) => Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
         Err(other) => Err(other.to_string()),
     }
 }

@@ -3,27 +3,19 @@
 
 use std::{collections::BTreeSet, fmt::Write, path::Path};
 
-use dwell_balancer::config::{Config, Limits, Vip};
-use dwell_balancer::plan::{Phase, PlanError, State, difference, fixed, plan};
+use dwell_balancer::{
+    config::{Config, Limits, Vip},
+    plan::{Phase, PlanError, State, difference, fixed, plan},
+};
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits {
-    zero_rtt_vips: 8,
-    zero_rtt_servers: 1024,
-    connections: 1000,
-    vips: 40,
-    reals: 400,
-};
+const LIMITS: Limits = Limits { zero_rtt_vips: 8, zero_rtt_servers: 1024, connections: 1000, vips: 40, reals: 400 };
 
 /// VIPs by their last byte, each with backends by theirs.
 fn config(vips: &[(u8, Vec<u8>)]) -> Config {
     let mut text = "interface = \"eth0\"\n".to_owned();
     for (vip, backends) in vips {
-        write!(
-            text,
-            "[[vip]]\nname = \"v{vip}\"\naddress = \"192.0.2.{vip}\"\nport = 80\nforward = \"l2\"\n"
-        )
-        .unwrap();
+        write!(text, "[[vip]]\nname = \"v{vip}\"\naddress = \"192.0.2.{vip}\"\nport = 80\nforward = \"l2\"\n").unwrap();
         for backend in backends {
             write!(text, "[[vip.backend]]\naddress = \"10.0.0.{backend}\"\n").unwrap();
         }
@@ -55,10 +47,7 @@ fn a_backend_that_comes_back_while_it_leaves_has_its_number_again() {
 fn a_drained_backend_stays_drained_and_leaves_when_unwanted() {
     let mut state = run(&State::default(), &[(1, vec![1, 2])]);
     state.reals.get_mut(&1).unwrap().phase = Phase::Draining;
-    assert_eq!(
-        run(&state, &[(1, vec![1, 2, 3])]).reals[&1].phase,
-        Phase::Draining
-    );
+    assert_eq!(run(&state, &[(1, vec![1, 2, 3])]).reals[&1].phase, Phase::Draining);
     assert_eq!(run(&state, &[(1, vec![2])]).reals[&1].phase, Phase::Leaving);
 }
 
@@ -78,36 +67,11 @@ fn what_has_no_room_says_who_takes_it() {
     let limits = Limits { reals: 2, ..LIMITS };
     let state = run(&State::default(), &[(1, vec![1, 2])]);
     let error = plan(&state, &wanted(&[(1, vec![2, 3])]), limits).unwrap_err();
-    assert_eq!(
-        error,
-        PlanError::NoRoom {
-            what: "backends",
-            key: "reals",
-            needed: 3,
-            leaving: 1,
-            ending: 0,
-            limit: 2
-        }
-    );
+    assert_eq!(error, PlanError::NoRoom { what: "backends", key: "reals", needed: 3, leaving: 1, ending: 0, limit: 2 });
     insta::assert_snapshot!(error, @"there is no room for 3 backends (1 of them leaving: they wait for their last connections), only for 2: raise limits.reals and start anew");
     let limits = Limits { vips: 1, ..LIMITS };
-    let error = plan(
-        &State::default(),
-        &wanted(&[(1, vec![]), (2, vec![])]),
-        limits,
-    )
-    .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            PlanError::NoRoom {
-                key: "vips",
-                needed: 2,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = plan(&State::default(), &wanted(&[(1, vec![]), (2, vec![])]), limits).unwrap_err();
+    assert!(matches!(error, PlanError::NoRoom { key: "vips", needed: 2, .. }), "{error}");
 }
 
 /// VIPs of QUIC by their last byte, each with backends by theirs and their server IDs.
@@ -123,11 +87,7 @@ fn quic(vips: &[(u8, &[(u8, u64)])]) -> Vec<Vip> {
         .unwrap();
         for (backend, id) in *backends {
             let address = format!("10.0.{}.{backend}", id >> 8);
-            write!(
-                text,
-                "[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n"
-            )
-            .unwrap();
+            write!(text, "[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n").unwrap();
         }
     }
     Config::parse(&text, Path::new("lb.toml")).unwrap().vips
@@ -152,11 +112,9 @@ fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
         let error = plan(before, &taken, LIMITS).unwrap_err();
         assert_eq!(error.to_string(), CHANGED);
         // another ID, the same of another VIP, and the one whose it was
-        for vips in [
-            quic(&[(1, &[(3, 9), (2, 8)])]),
-            quic(&[(1, &[(2, 8)]), (2, &[(3, 7)])]),
-            quic(&[(1, &[(1, 7), (2, 8)])]),
-        ] {
+        for vips in
+            [quic(&[(1, &[(3, 9), (2, 8)])]), quic(&[(1, &[(2, 8)]), (2, &[(3, 7)])]), quic(&[(1, &[(1, 7), (2, 8)])])]
+        {
             plan(before, &vips, LIMITS).unwrap();
         }
     }
@@ -207,28 +165,16 @@ fn a_backend_that_stays_keeps_its_server_id() {
 #[test]
 fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
     let one: &[(u8, u64)] = &[(1, 1)];
-    let both = plan(&State::default(), &quic(&[(1, one), (2, one)]), LIMITS)
-        .unwrap()
-        .next;
+    let both = plan(&State::default(), &quic(&[(1, one), (2, one)]), LIMITS).unwrap().next;
     let keys = |state: &State| state.zero_slots.clone().into_iter().collect::<Vec<_>>();
     let [first, second] = [1, 2].map(|number| both.vips[&number]);
     assert_eq!(keys(&both), [(1, first), (2, second)]);
     // a slot that ends is not given out by the same plan
-    let next = plan(&both, &quic(&[(2, one), (3, one)]), LIMITS)
-        .unwrap()
-        .next;
+    let next = plan(&both, &quic(&[(2, one), (3, one)]), LIMITS).unwrap().next;
     assert_eq!(keys(&next), [(2, second), (3, next.vips[&3])]);
-    let again = plan(&next, &quic(&[(2, one), (3, one), (4, one)]), LIMITS)
-        .unwrap()
-        .next;
-    assert_eq!(
-        again.zero_slots.keys().copied().collect::<Vec<_>>(),
-        [1, 2, 3]
-    );
-    let limits = Limits {
-        zero_rtt_vips: 2,
-        ..LIMITS
-    };
+    let again = plan(&next, &quic(&[(2, one), (3, one), (4, one)]), LIMITS).unwrap().next;
+    assert_eq!(again.zero_slots.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    let limits = Limits { zero_rtt_vips: 2, ..LIMITS };
     let error = plan(&both, &quic(&[(2, one), (3, one)]), limits).unwrap_err();
     insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt (1 of them ending: their room is free afterwards), only for 2: reload without what is new first, or raise limits.zero_rtt_vips and start anew");
     plan(&both, &quic(&[(2, one)]), limits).unwrap();
@@ -236,18 +182,12 @@ fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
     let error = plan(&both, &quic(&[(2, one), (3, one), (4, one)]), limits).unwrap_err();
     insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt, only for 2: raise limits.zero_rtt_vips and start anew");
     // servers, with those that leave and those of slots that end
-    let limits = Limits {
-        zero_rtt_servers: 3,
-        ..LIMITS
-    };
+    let limits = Limits { zero_rtt_servers: 3, ..LIMITS };
     plan(&both, &quic(&[(1, &[(1, 1), (2, 2)]), (2, one)]), limits).unwrap();
     let error = plan(&both, &quic(&[(1, &[(2, 2), (3, 3)]), (2, one)]), limits).unwrap_err();
     insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them leaving: they wait for their last connections), only for 3: raise limits.zero_rtt_servers and start anew");
     let error = plan(&both, &quic(&[(1, one), (3, &[(1, 1), (2, 2)])]), limits).unwrap_err();
-    assert!(
-        error.to_string().contains("no room for 4 backends of VIPs"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no room for 4 backends of VIPs"), "{error}");
     // also where the VIP goes on without connection IDs
     let mut hashed = quic(&[(2, one), (3, &[(1, 1), (2, 2), (3, 3)])]);
     hashed[0].zero_rtt = None;
@@ -259,14 +199,8 @@ fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
     let next = plan(&alone, &hashed[..1], limits).unwrap().next;
     plan(&next, &hashed, limits).unwrap();
     // of one VIP
-    let many: Vec<(u8, u64)> = (0..1025)
-        .map(|id| ((id % 250) as u8 + 1, id + (id / 250) * 256))
-        .collect();
-    let limits = Limits {
-        reals: 2000,
-        zero_rtt_servers: 2000,
-        ..LIMITS
-    };
+    let many: Vec<(u8, u64)> = (0..1025).map(|id| ((id % 250) as u8 + 1, id + (id / 250) * 256)).collect();
+    let limits = Limits { reals: 2000, zero_rtt_servers: 2000, ..LIMITS };
     plan(&State::default(), &quic(&[(1, &many[1..])]), limits).unwrap();
     let error = plan(&State::default(), &quic(&[(1, &many)]), limits).unwrap_err();
     insta::assert_snapshot!(error, @"192.0.2.1:443/udp would have 1025 servers with connection IDs, and can have 1024, with those that leave: take some away, or give them to another VIP");
@@ -318,11 +252,8 @@ fn a_difference_in_words() {
 
 fn any_vips() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     let backends = prop::collection::btree_set(1..20u8, 0..8);
-    prop::collection::btree_map(1..8u8, backends, 0..6).prop_map(|vips| {
-        vips.into_iter()
-            .map(|(vip, set)| (vip, set.into_iter().collect()))
-            .collect()
-    })
+    prop::collection::btree_map(1..8u8, backends, 0..6)
+        .prop_map(|vips| vips.into_iter().map(|(vip, set)| (vip, set.into_iter().collect())).collect())
 }
 
 proptest! {

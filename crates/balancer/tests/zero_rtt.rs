@@ -17,8 +17,7 @@ fn zero(rest: &str) -> String {
     format!("[vip.zero_rtt]\nlayout = [{{ rotation = 0, key = \"{KEY}\" }}]\n{rest}")
 }
 
-const TWO: &str =
-    "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 0xbeef }";
+const TWO: &str = "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 0xbeef }";
 const UDP: &str = "protocol = \"udp\"";
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
@@ -36,22 +35,13 @@ fn faults(text: &str) -> String {
 fn what_is_written_is_what_holds() {
     let text = vip(
         UDP,
-        &zero(
-            "percentile = 0.5\nalpha = 2\nrtt = \"30ms\"\nheavy = \"any\"\nunroutable = \"hash\"\nheavy_most = 7",
-        ),
+        &zero("percentile = 0.5\nalpha = 2\nrtt = \"30ms\"\nheavy = \"any\"\nunroutable = \"hash\"\nheavy_most = 7"),
         TWO,
     );
     let config = parse(&text).expect("it is right");
     let vip = &config.vips[0];
-    assert_eq!(
-        (vip.policy, vip.quic, vip.measure),
-        (PolicyName::ZeroRtt, true, false)
-    );
-    let ids: Vec<_> = vip
-        .backends
-        .iter()
-        .map(|backend| backend.server_id)
-        .collect();
+    assert_eq!((vip.policy, vip.quic, vip.measure), (PolicyName::ZeroRtt, true, false));
+    let ids: Vec<_> = vip.backends.iter().map(|backend| backend.server_id).collect();
     assert_eq!(ids, [Some(1), Some(0xbeef)]);
     let zero = vip.zero_rtt.as_ref().expect("it has the policy");
     assert!(zero.is_any_heavy && zero.is_unroutable_hashed);
@@ -59,10 +49,7 @@ fn what_is_written_is_what_holds() {
     assert_eq!(zero.overload.percentile, 0.5);
     assert_eq!(zero.overload.margin.as_millis(), 60);
     assert!(zero.layouts[0].is_stamped());
-    assert!(
-        !format!("{config:?}").contains("10, 11, 12"),
-        "the key is not told"
-    );
+    assert!(!format!("{config:?}").contains("10, 11, 12"), "the key is not told");
 }
 
 #[test]
@@ -71,10 +58,7 @@ fn a_load_lives_longer_than_it_takes_lasting_connections_to_tell_it_anew() {
     let stale = |text: &str| {
         let config = parse(text).expect("it is right");
         let zero = config.vips[0].zero_rtt.clone().expect("it has the policy");
-        zero.overload
-            .stale
-            .expect("a load may be too old")
-            .as_secs()
+        zero.overload.stale.expect("a load may be too old").as_secs()
     };
     let renewed_s = 2 * 40;
     assert!((renewed_s + 10..=renewed_s + 40).contains(&stale(&text(""))));
@@ -88,55 +72,28 @@ fn keys_are_read_from_a_file_beside_the_configuration() {
     let zero = "[vip.zero_rtt]\nlayout = [{ rotation = 3, key_file = \"cid.key\" }]\n";
     let text = vip(UDP, zero, TWO);
     let config = Config::parse(&text, &folder.path().join("lb.toml")).expect("it is right");
-    let other = parse(&vip(
-        UDP,
-        &format!("[vip.zero_rtt]\nlayout = [{{ rotation = 3, key = \"{KEY}\" }}]"),
-        TWO,
-    ));
-    assert_eq!(
-        config.vips[0].zero_rtt,
-        other.expect("it is right").vips[0].zero_rtt
-    );
+    let other = parse(&vip(UDP, &format!("[vip.zero_rtt]\nlayout = [{{ rotation = 3, key = \"{KEY}\" }}]"), TWO));
+    assert_eq!(config.vips[0].zero_rtt, other.expect("it is right").vips[0].zero_rtt);
     let missing = faults(&text);
-    assert!(
-        missing.contains("vip.zero_rtt.layout.key_file: cannot read 'cid.key'"),
-        "{missing}"
-    );
+    assert!(missing.contains("vip.zero_rtt.layout.key_file: cannot read 'cid.key'"), "{missing}");
 }
 
 #[test]
 fn each_fault_names_line_key_and_remedy() {
     let cases = [
-        (
-            vip("", &zero(""), TWO),
-            "vip.policy: QUIC is no TCP; write protocol",
-        ),
-        (
-            vip(UDP, "", TWO),
-            "vip.zero_rtt: the policy \"zero-rtt\" needs the key",
-        ),
-        (
-            vip(UDP, "[vip.zero_rtt]\n", TWO),
-            "vip.zero_rtt.layout: there is no layout",
-        ),
+        (vip("", &zero(""), TWO), "vip.policy: QUIC is no TCP; write protocol"),
+        (vip(UDP, "", TWO), "vip.zero_rtt: the policy \"zero-rtt\" needs the key"),
+        (vip(UDP, "[vip.zero_rtt]\n", TWO), "vip.zero_rtt.layout: there is no layout"),
         (
             vip(UDP, &zero(""), "{ address = \"10.0.0.2\" }"),
             "vip.backend.server_id: backend '10.0.0.2' has no server_id",
         ),
         (
-            vip(
-                UDP,
-                &zero(""),
-                "{ address = \"10.0.0.2\", server_id = 70000 }",
-            ),
+            vip(UDP, &zero(""), "{ address = \"10.0.0.2\", server_id = 70000 }"),
             "the server_id 70000 of backend '10.0.0.2' does not fit into 2 octets",
         ),
         (
-            vip(
-                UDP,
-                &zero(""),
-                "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 1 }",
-            ),
+            vip(UDP, &zero(""), "{ address = \"10.0.0.2\", server_id = 1 }, { address = \"10.0.0.3\", server_id = 1 }"),
             "both have the server_id 1",
         ),
         (
@@ -144,23 +101,12 @@ fn each_fault_names_line_key_and_remedy() {
             "vip.measure: packets that go by connection ID are not measured",
         ),
         (
-            vip(
-                UDP,
-                "[vip.zero_rtt]\nlayout = [{ rotation = 0, key = \"1234\" }]",
-                TWO,
-            ),
+            vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0, key = \"1234\" }]", TWO),
             "it is no key; write 32 hexadecimal digits",
         ),
+        (vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0 }]", TWO), "nothing says how connection IDs are encrypted"),
         (
-            vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0 }]", TWO),
-            "nothing says how connection IDs are encrypted",
-        ),
-        (
-            vip(
-                UDP,
-                "[vip.zero_rtt]\nlayout = [{ rotation = 7, clear = true }]",
-                TWO,
-            ),
+            vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 7, clear = true }]", TWO),
             "vip.zero_rtt.layout.rotation: 7 is out of range",
         ),
         (
@@ -181,10 +127,7 @@ fn each_fault_names_line_key_and_remedy() {
             ),
             "must have at most 19",
         ),
-        (
-            vip(UDP, &zero("percentile = 2"), TWO),
-            "vip.zero_rtt.percentile: 2 is out of range",
-        ),
+        (vip(UDP, &zero("percentile = 2"), TWO), "vip.zero_rtt.percentile: 2 is out of range"),
         (vip(UDP, &zero("heavi = \"any\""), TWO), "heavi"),
     ];
     for (text, wanted) in cases {

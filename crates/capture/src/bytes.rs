@@ -38,7 +38,5 @@ impl Order {
 
 #[inline]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N]
-        .try_into()
-        .expect("a slice of N bytes makes an array of N bytes")
+    bytes[at..at + N].try_into().expect("a slice of N bytes makes an array of N bytes")
 }

@@ -1,8 +1,10 @@
-use crate::bytes::Order;
-use crate::error::Fault;
-use crate::link::LinkType;
-use crate::reader::{MAX_PACKET_BYTES, Record, Step};
-use crate::window::Window;
+use crate::{
+    bytes::Order,
+    error::Fault,
+    link::LinkType,
+    reader::{MAX_PACKET_BYTES, Record, Step},
+    window::Window,
+};
 
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
@@ -62,13 +64,7 @@ impl Classic {
         };
         let link = LinkType(order.u32(header, 20) & LINK_TYPE_MASK);
         window.take(FILE_HEADER_BYTES);
-        Ok(Classic {
-            order,
-            link,
-            tick_ns,
-            record_header_bytes,
-            lengths,
-        })
+        Ok(Classic { order, link, tick_ns, record_header_bytes, lengths })
     }
 
     #[inline]
@@ -88,9 +84,7 @@ impl Classic {
             }
         }
         if captured > MAX_PACKET_BYTES {
-            return Err(Fault::Corrupt(format!(
-                "it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}"
-            )));
+            return Err(Fault::Corrupt(format!("it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}")));
         }
         let captured = captured as usize;
         window.need(self.record_header_bytes + captured)?;

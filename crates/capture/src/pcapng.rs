@@ -1,8 +1,10 @@
-use crate::bytes::Order;
-use crate::error::Fault;
-use crate::link::LinkType;
-use crate::reader::{MAX_PACKET_BYTES, Record, Step};
-use crate::window::{WINDOW_BYTES, Window};
+use crate::{
+    bytes::Order,
+    error::Fault,
+    link::LinkType,
+    reader::{MAX_PACKET_BYTES, Record, Step},
+    window::{WINDOW_BYTES, Window},
+};
 
 /// First bytes of a section header block; they read the same in both byte orders.
 pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -39,12 +41,8 @@ pub(crate) struct Pcapng {
 
 impl Pcapng {
     pub(crate) fn open(window: &mut Window) -> Result<Pcapng, Fault> {
-        let mut pcapng = Pcapng {
-            order: Order::Little,
-            interfaces: Vec::new(),
-            earlier_interfaces: 0,
-            last_time_ns: 0,
-        };
+        let mut pcapng =
+            Pcapng { order: Order::Little, interfaces: Vec::new(), earlier_interfaces: 0, last_time_ns: 0 };
         pcapng.section_header(window)?;
         Ok(pcapng)
     }
@@ -109,15 +107,11 @@ impl Pcapng {
         id: u32,
     ) -> Result<Step, Fault> {
         if captured > MAX_PACKET_BYTES {
-            return Err(Fault::Corrupt(format!(
-                "it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}"
-            )));
+            return Err(Fault::Corrupt(format!("it claims {captured} captured bytes, the most is {MAX_PACKET_BYTES}")));
         }
         let room = len.padded - fixed_bytes - BLOCK_TRAILER_BYTES;
         if captured as usize > room {
-            return Err(Fault::Corrupt(format!(
-                "it claims {captured} captured bytes in a block with room for {room}"
-            )));
+            return Err(Fault::Corrupt(format!("it claims {captured} captured bytes in a block with room for {room}")));
         }
         let link = self.interface(id)?.link;
         let block = window.take(len.padded);
@@ -135,9 +129,7 @@ impl Pcapng {
         const FIXED_BYTES: usize = 16;
         let len = self.whole_block(window, FIXED_BYTES)?;
         if self.interfaces.len() == MAX_INTERFACES {
-            return Err(Fault::Corrupt(format!(
-                "the section has more than {MAX_INTERFACES} interfaces"
-            )));
+            return Err(Fault::Corrupt(format!("the section has more than {MAX_INTERFACES} interfaces")));
         }
         let block = &window.rest()[..len.padded];
         let options = &block[FIXED_BYTES..len.padded - BLOCK_TRAILER_BYTES];
@@ -160,20 +152,14 @@ impl Pcapng {
             BYTE_ORDER_MAGIC => Order::Little,
             magic if magic.swap_bytes() == BYTE_ORDER_MAGIC => Order::Big,
             magic => {
-                return Err(Fault::Corrupt(format!(
-                    "the section header gives no byte order but {magic:#010x}"
-                )));
+                return Err(Fault::Corrupt(format!("the section header gives no byte order but {magic:#010x}")));
             }
         };
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         if major != 1 {
-            return Err(Fault::Corrupt(format!(
-                "the section header gives pcapng version {major}.{minor}, known is 1"
-            )));
+            return Err(Fault::Corrupt(format!("the section header gives pcapng version {major}.{minor}, known is 1")));
         }
-        self.earlier_interfaces = self
-            .earlier_interfaces
-            .saturating_add(self.interfaces.len() as u32);
+        self.earlier_interfaces = self.earlier_interfaces.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
         let len = self.block_len(window, FIXED_BYTES)?;
         self.skip(window, len)
@@ -210,16 +196,10 @@ impl Pcapng {
     fn whole_block(&self, window: &mut Window, fixed_bytes: usize) -> Result<BlockLen, Fault> {
         let len = self.block_len(window, fixed_bytes)?;
         if len.padded > WINDOW_BYTES {
-            return Err(Fault::Corrupt(format!(
-                "its block claims {} bytes, the most is {WINDOW_BYTES}",
-                len.claimed
-            )));
+            return Err(Fault::Corrupt(format!("its block claims {} bytes, the most is {WINDOW_BYTES}", len.claimed)));
         }
         window.need(len.padded)?;
-        len.check(
-            self.order
-                .u32(window.rest(), len.padded - BLOCK_TRAILER_BYTES),
-        )?;
+        len.check(self.order.u32(window.rest(), len.padded - BLOCK_TRAILER_BYTES))?;
         Ok(len)
     }
 
@@ -232,10 +212,7 @@ impl Pcapng {
                 "its block claims {claimed} bytes, possible is {least} to {MAX_BLOCK_BYTES}"
             )));
         }
-        Ok(BlockLen {
-            claimed,
-            padded: (claimed as usize).next_multiple_of(4),
-        })
+        Ok(BlockLen { claimed, padded: (claimed as usize).next_multiple_of(4) })
     }
 }
 
@@ -261,10 +238,7 @@ impl BlockLen {
         if trailer == self.claimed {
             return Ok(());
         }
-        Err(Fault::Corrupt(format!(
-            "its block claims {} bytes at its start and {trailer} at its end",
-            self.claimed
-        )))
+        Err(Fault::Corrupt(format!("its block claims {} bytes at its start and {trailer} at its end", self.claimed)))
     }
 }
 
@@ -293,10 +267,7 @@ enum Tick {
 
 /// The options of an interface that matter: how it counts time, and its name.
 fn interface_options(order: Order, mut options: &[u8]) -> Result<(Clock, Option<Box<str>>), Fault> {
-    let mut clock = Clock {
-        tick: Tick::Nanos(1000),
-        offset_s: 0,
-    };
+    let mut clock = Clock { tick: Tick::Nanos(1000), offset_s: 0 };
     let mut name = None;
     while options.len() >= 4 {
         let code = order.u16(options, 0);
@@ -325,9 +296,7 @@ fn interface_options(order: Order, mut options: &[u8]) -> Result<(Clock, Option<
             }
             _ => {}
         }
-        options = options
-            .get(4 + len.next_multiple_of(4)..)
-            .unwrap_or_default();
+        options = options.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok((clock, name))
 }
@@ -337,10 +306,7 @@ impl Clock {
     #[inline]
     fn unix_ns(self, ticks: u64) -> u64 {
         match self {
-            Clock {
-                tick: Tick::Nanos(ns),
-                offset_s: 0,
-            } => ticks.saturating_mul(ns),
+            Clock { tick: Tick::Nanos(ns), offset_s: 0 } => ticks.saturating_mul(ns),
             _ => self.unix_ns_slowly(ticks),
         }
     }

@@ -1,13 +1,12 @@
-use std::fs::File;
-use std::io::Read;
-use std::ops::Range;
-use std::path::Path;
+use std::{fs::File, io::Read, ops::Range, path::Path};
 
-use crate::classic::Classic;
-use crate::error::{Error, Fault};
-use crate::link::LinkType;
-use crate::pcapng::{self, Pcapng};
-use crate::window::Window;
+use crate::{
+    classic::Classic,
+    error::{Error, Fault},
+    link::LinkType,
+    pcapng::{self, Pcapng},
+    window::Window,
+};
 
 /// The most bytes one packet may hold. A file that claims more is damaged: this is the limit
 /// that capture tools set themselves for network interfaces.
@@ -80,14 +79,7 @@ impl Reader {
             Ok(None) => return Err(not_a_capture(name, window.rest())),
             Err(fault) => return Err(error_at_start(name, fault)),
         };
-        Ok(Reader {
-            name: name.to_owned(),
-            window,
-            format,
-            size: None,
-            packets: 0,
-            finished: false,
-        })
+        Ok(Reader { name: name.to_owned(), window, format, size: None, packets: 0, finished: false })
     }
 
     /// The next packet, or `None` at the end of the capture.
@@ -195,10 +187,7 @@ impl Format {
 /// Failing to read the very first bytes is how a directory shows itself.
 fn error_at_start(name: &str, fault: Fault) -> Error {
     match fault {
-        Fault::Io(io) => Error::Open {
-            path: name.to_owned(),
-            io,
-        },
+        Fault::Io(io) => Error::Open { path: name.to_owned(), io },
         fault => error(name, 0, 0, fault),
     }
 }
@@ -207,17 +196,8 @@ fn error_at_start(name: &str, fault: Fault) -> Error {
 fn error(name: &str, packets: u64, offset: u64, fault: Fault) -> Error {
     let path = name.to_owned();
     match fault {
-        Fault::Cut => Error::Truncated {
-            path,
-            packets,
-            offset,
-        },
-        Fault::Corrupt(what) => Error::Corrupt {
-            path,
-            packets,
-            offset,
-            what,
-        },
+        Fault::Cut => Error::Truncated { path, packets, offset },
+        Fault::Corrupt(what) => Error::Corrupt { path, packets, offset, what },
         Fault::Io(io) => Error::Read { path, packets, io },
     }
 }
@@ -231,10 +211,7 @@ fn not_a_capture(name: &str, content: &[u8]) -> Error {
         [b'B', b'Z', b'h', _] => "is packed with bzip2, unpack it first".to_owned(),
         [0x04, 0x22, 0x4d, 0x18] => "is packed with lz4, unpack it first".to_owned(),
         [b'P', b'K', 3, 4] => "is a zip archive, unpack it first".to_owned(),
-        _ if magic
-            .iter()
-            .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) =>
-        {
+        _ if magic.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) => {
             format!("starts with '{}'", magic.escape_ascii())
         }
         _ => {
@@ -242,9 +219,5 @@ fn not_a_capture(name: &str, content: &[u8]) -> Error {
             format!("starts with the bytes {}", hex.join(" "))
         }
     };
-    Error::NotACapture {
-        path: name.to_owned(),
-        magic,
-        hint,
-    }
+    Error::NotACapture { path: name.to_owned(), magic, hint }
 }

@@ -1,5 +1,7 @@
-use std::io::{self, BufReader, Cursor, Read};
-use std::ops::Range;
+use std::{
+    io::{self, BufReader, Cursor, Read},
+    ops::Range,
+};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -41,16 +43,10 @@ impl Window {
 
     fn unpack(&mut self) {
         let head = self.rest().to_vec();
-        let Input::Plain(rest) =
-            std::mem::replace(&mut self.input, Input::Plain(Box::new(io::empty())))
-        else {
+        let Input::Plain(rest) = std::mem::replace(&mut self.input, Input::Plain(Box::new(io::empty()))) else {
             return;
         };
-        let counted = Counted {
-            head: Cursor::new(head),
-            rest,
-            bytes: 0,
-        };
+        let counted = Counted { head: Cursor::new(head), rest, bytes: 0 };
         let buffered = BufReader::with_capacity(GZIP_INPUT_BYTES, counted);
         self.input = Input::Gzip(Box::new(MultiGzDecoder::new(buffered)));
         (self.start, self.end) = (0, 0);
@@ -101,11 +97,7 @@ impl Window {
     /// Makes `n` bytes available, or fails with [`Fault::Cut`].
     #[inline]
     pub(crate) fn need(&mut self, n: usize) -> Result<(), Fault> {
-        if self.try_fill(n)? {
-            Ok(())
-        } else {
-            Err(Fault::Cut)
-        }
+        if self.try_fill(n)? { Ok(()) } else { Err(Fault::Cut) }
     }
 
     /// Consumes `n` available bytes and says where they lie.
@@ -131,11 +123,7 @@ impl Window {
 
     #[inline]
     pub(crate) fn try_fill(&mut self, n: usize) -> Result<bool, Fault> {
-        if self.end - self.start >= n {
-            Ok(true)
-        } else {
-            self.refill(n)
-        }
+        if self.end - self.start >= n { Ok(true) } else { self.refill(n) }
     }
 
     /// Stops as soon as `n` bytes are there, so that a live pipe is not held back.

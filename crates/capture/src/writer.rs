@@ -1,7 +1,6 @@
 use std::io::{self, Write};
 
-use crate::link::LinkType;
-use crate::reader::MAX_PACKET_BYTES;
+use crate::{link::LinkType, reader::MAX_PACKET_BYTES};
 
 /// Writes a classic little-endian pcap file with times in nanoseconds.
 ///
@@ -36,18 +35,15 @@ impl<W: Write> Writer<W> {
     /// time after February 2106, or more bytes than [`MAX_PACKET_BYTES`]. Otherwise those of `out`.
     pub fn write(&mut self, time_ns: u64, data: &[u8], wire_len: u32) -> io::Result<()> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
-        let seconds = u32::try_from(time_ns / 1_000_000_000)
-            .map_err(|_| invalid("a pcap file cannot hold a time after 2106"))?;
+        let seconds =
+            u32::try_from(time_ns / 1_000_000_000).map_err(|_| invalid("a pcap file cannot hold a time after 2106"))?;
         let nanos = (time_ns % 1_000_000_000) as u32;
         let captured = u32::try_from(data.len())
             .ok()
             .filter(|captured| *captured <= MAX_PACKET_BYTES)
             .ok_or_else(|| invalid("a pcap file cannot hold a packet above 256 KiB"))?;
         let mut header = [0; 16];
-        for (place, field) in header
-            .chunks_exact_mut(4)
-            .zip([seconds, nanos, captured, wire_len])
-        {
+        for (place, field) in header.chunks_exact_mut(4).zip([seconds, nanos, captured, wire_len]) {
             place.copy_from_slice(&field.to_le_bytes());
         }
         self.out.write_all(&header)?;

@@ -23,9 +23,7 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
 
 /// Where to listen.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned()
-    })
+    text.parse().map_err(|_| "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned())
 }
 
 /// Nanoseconds, as the engine counts.
@@ -35,9 +33,7 @@ pub fn nanos(duration: Duration) -> u64 {
 
 /// A share of something: "1%", from above 0 to 100.
 pub fn percentage(text: &str) -> Result<f64, String> {
-    let number = text
-        .strip_suffix('%')
-        .map(|number| number.trim().parse::<f64>());
+    let number = text.strip_suffix('%').map(|number| number.trim().parse::<f64>());
     match number {
         Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
         _ => Err("write a part of 100, as in 1% or 0.5%".into()),

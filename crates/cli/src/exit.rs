@@ -35,10 +35,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with something to say.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
-        Failure {
-            exit,
-            error: Some(error.into()),
-        }
+        Failure { exit, error: Some(error.into()) }
     }
 
     /// Wrong usage or input.
@@ -49,22 +46,14 @@ impl Failure {
 
 impl From<dwell_probes::Error> for Failure {
     fn from(error: dwell_probes::Error) -> Failure {
-        let exit = if error.is_usage() {
-            Exit::Usage
-        } else {
-            Exit::Host
-        };
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Host };
         Failure::new(exit, error)
     }
 }
 
 impl From<dwell_capture::Error> for Failure {
     fn from(error: dwell_capture::Error) -> Failure {
-        let exit = if error.is_incomplete_data() {
-            Exit::Incomplete
-        } else {
-            Exit::Usage
-        };
+        let exit = if error.is_incomplete_data() { Exit::Incomplete } else { Exit::Usage };
         Failure::new(exit, error)
     }
 }
@@ -72,10 +61,7 @@ impl From<dwell_capture::Error> for Failure {
 impl From<dwell_records::SinkError> for Failure {
     fn from(error: dwell_records::SinkError) -> Failure {
         match error {
-            dwell_records::SinkError::Closed { .. } => Failure {
-                exit: Exit::Done,
-                error: None,
-            },
+            dwell_records::SinkError::Closed { .. } => Failure { exit: Exit::Done, error: None },
             failed => Failure::new(Exit::Incomplete, failed),
         }
     }
@@ -108,11 +94,7 @@ impl From<dwell_sim::trace::TraceError> for Failure {
 
 impl From<dwell_records::store::StoreError> for Failure {
     fn from(error: dwell_records::store::StoreError) -> Failure {
-        let exit = if error.is_usage() {
-            Exit::Usage
-        } else {
-            Exit::Incomplete
-        };
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
         Failure::new(exit, error)
     }
 }
@@ -121,14 +103,11 @@ impl From<dwell_lab::Error> for Failure {
     fn from(error: dwell_lab::Error) -> Failure {
         let exit = match error {
             dwell_lab::Error::Interrupted => {
-                return Failure {
-                    exit: Exit::Incomplete,
-                    error: None,
-                };
+                return Failure { exit: Exit::Incomplete, error: None };
             }
-            dwell_lab::Error::Exists { .. }
-            | dwell_lab::Error::Unknown { .. }
-            | dwell_lab::Error::Invalid { .. } => Exit::Usage,
+            dwell_lab::Error::Exists { .. } | dwell_lab::Error::Unknown { .. } | dwell_lab::Error::Invalid { .. } => {
+                Exit::Usage
+            }
             _ => Exit::Host,
         };
         Failure::new(exit, error)

@@ -33,17 +33,10 @@ pub struct IdentityArgs {
 impl IdentityArgs {
     /// Reads the files.
     pub fn identity(&self) -> Result<Identity, Failure> {
-        let IdentityArgs {
-            key_file,
-            cert,
-            key,
-            ca,
-        } = self;
+        let IdentityArgs { key_file, cert, key, ca } = self;
         match (key_file, cert, key, ca) {
             (Some(file), ..) => Ok(Identity::of_key(&Key::read(file)?)),
-            (None, Some(cert), Some(key), Some(ca)) => {
-                Ok(Identity::of_certificates(cert, key, ca)?)
-            }
+            (None, Some(cert), Some(key), Some(ca)) => Ok(Identity::of_certificates(cert, key, ca)?),
             _ => Err(Failure::usage(anyhow!(
                 "agents and collector must know each other: give both the same --key-file, or \
                  --cert, --key and --ca"

@@ -1,10 +1,6 @@
 //! `dwell`: how long it takes, where the time goes, and what to do about it.
 
-#![deny(
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "they panic where the output is closed or full"
-)]
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic where the output is closed or full")]
 
 mod args;
 mod cmd;

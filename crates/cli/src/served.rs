@@ -23,22 +23,11 @@ pub struct Served {
 
 impl Served {
     /// Binds the address at once, so that a wrong one is known before anything is attached.
-    pub fn start(
-        address: SocketAddr,
-        max_groups: u32,
-        interfaces: Interfaces,
-    ) -> Result<Served, Failure> {
+    pub fn start(address: SocketAddr, max_groups: u32, interfaces: Interfaces) -> Result<Served, Failure> {
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"), max_groups as usize));
         let server = serve(address, Arc::clone(&metrics)).map_err(Failure::usage)?;
-        tell(format_args!(
-            "metrics at http://{}/metrics",
-            server.address()
-        ));
-        Ok(Served {
-            metrics,
-            interfaces,
-            _server: server,
-        })
+        tell(format_args!("metrics at http://{}/metrics", server.address()));
+        Ok(Served { metrics, interfaces, _server: server })
     }
 
     /// The same, of what has nothing to do with interfaces.
@@ -53,12 +42,7 @@ impl Served {
 
     /// Sets what dwell tells of itself: its counters, the places of its flow table, and each program
     /// with its runs and nanoseconds.
-    pub fn status(
-        &self,
-        counters: &Counters,
-        places: u64,
-        run_times: Vec<(&'static str, u64, u64)>,
-    ) {
+    pub fn status(&self, counters: &Counters, places: u64, run_times: Vec<(&'static str, u64, u64)>) {
         self.metrics.set_counters(counters);
         let (entries, capacity) = (counters.places_taken(), places);
         self.metrics.set_map("flows", Map { entries, capacity });

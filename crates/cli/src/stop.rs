@@ -41,10 +41,7 @@ impl Stop {
                 .and_then(|_| flag::register(signal, Arc::clone(&asked)))
                 .map_err(|error| Failure::new(Exit::Host, error))?;
         }
-        Ok(Stop {
-            asked,
-            deadline: duration.and_then(|duration| Instant::now().checked_add(duration)),
-        })
+        Ok(Stop { asked, deadline: duration.and_then(|duration| Instant::now().checked_add(duration)) })
     }
 
     /// Set once a signal has come.
@@ -54,9 +51,6 @@ impl Stop {
 
     /// True once the run should end.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-            || self
-                .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline)
+        self.asked.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }

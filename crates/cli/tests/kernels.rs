@@ -1,17 +1,16 @@
 //! `dwell stack` on kernels that this host does not run, in virtual machines: which hook stamps which layer there, and
 //! that it does. `make vm` fetches the kernels, and shows the table.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
-use std::time::Duration;
-use std::{env, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::Path,
+    time::Duration,
+};
 
 use dwell_lab::{Guest, GuestOptions, Namespace};
 use serde_json::Value;
@@ -103,9 +102,7 @@ echo EVERYTHING $?
 fn traffic(v4: &str, v6: &str, file: &str) -> [String; 2] {
     [
         format!("echo GOT $(busybox wget -q -O- http://{v4}:{PORT}/file | wc -c)"),
-        format!(
-            "echo GOT $(busybox wget -q -O- --post-file={file} http://[{v6}]:{PORT}/cgi-bin/count)"
-        ),
+        format!("echo GOT $(busybox wget -q -O- --post-file={file} http://[{v6}]:{PORT}/cgi-bin/count)"),
     ]
 }
 
@@ -137,9 +134,7 @@ impl Outcome {
         }
         if object["type"] == "stack-status" {
             let missed = object["missed"].as_object();
-            self.missed = missed.map_or(0, |by_layer| {
-                by_layer.values().filter_map(Value::as_u64).sum()
-            });
+            self.missed = missed.map_or(0, |by_layer| by_layer.values().filter_map(Value::as_u64).sum());
         }
         if object["type"] != "stack" || !object["flow"].is_null() {
             return;
@@ -185,14 +180,8 @@ impl Outcome {
         ] {
             let (bytes, total_ns) = self.of(direction, "total");
             let least = (3 * FILE_BYTES / SAMPLE_BYTES * 9 / 10) as u64;
-            assert!(
-                bytes >= least,
-                "{what}: {direction} {bytes} of {least} bytes: {self:#?}"
-            );
-            assert!(
-                self.missed <= bytes / 10,
-                "{what}: a hook does not always fire: {self:#?}"
-            );
+            assert!(bytes >= least, "{what}: {direction} {bytes} of {least} bytes: {self:#?}");
+            assert!(self.missed <= bytes / 10, "{what}: a hook does not always fire: {self:#?}");
             let sum_ns: u64 = parts.iter().map(|part| self.of(direction, part).1).sum();
             // Each mean is rounded down.
             let lost_ns = bytes * parts.len() as u64;
@@ -215,13 +204,7 @@ fn outcomes(console: &str) -> (String, Vec<(String, Outcome)>, String) {
             kernel = version.to_owned();
         } else if let ["PROFILE", name, exit] = words[..] {
             let exit = exit.parse().unwrap();
-            outcomes.push((
-                name.to_owned(),
-                Outcome {
-                    exit,
-                    ..Outcome::default()
-                },
-            ));
+            outcomes.push((name.to_owned(), Outcome { exit, ..Outcome::default() }));
         } else if let ["EVERYTHING", exit] = words[..] {
             outcomes.last_mut().unwrap().1.everything = exit.parse().unwrap();
         } else if let Some((_, outcome)) = outcomes.last_mut() {
@@ -275,13 +258,7 @@ fn try_kernel(folder: &Path) -> Vec<String> {
     let (kernel, outcomes, doctor) = outcomes(&console);
     assert_eq!(outcomes.len(), PROFILES.len(), "{console}");
     let got = format!("GOT {FILE_BYTES}");
-    assert!(
-        console
-            .lines()
-            .filter(|line| line.starts_with("GOT"))
-            .all(|line| line == got),
-        "{console}"
-    );
+    assert!(console.lines().filter(|line| line.starts_with("GOT")).all(|line| line == got), "{console}");
     eprintln!("{kernel}\n{doctor}");
     let mut lines = Vec::new();
     for (profile, outcome) in outcomes {
@@ -311,9 +288,7 @@ fn root_each_layer_is_stamped_on_each_kernel_that_is_there() {
         eprintln!("skipped: {lack}");
         return;
     }
-    let kernels = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let kernels = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut kernels: Vec<_> = kernels.filter(|path| path.join("boot").is_dir()).collect();
     kernels.sort();
     let mut table = format!("{:<31}{:<11}", "kernel", "profile");

@@ -99,8 +99,7 @@ struct dwell_aes128 {
 #define DWELL_AES_2(s) (((s) << 1 ^ ((s) >> 7) * 0x1b) & 0xff)
 #define DWELL_AES_4(s) DWELL_AES_2(DWELL_AES_2(s))
 #define DWELL_AES_8(s) DWELL_AES_2(DWELL_AES_4(s))
-#define DWELL_AES_COLUMN(a, b, c, d)                                                               \
-	((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
+#define DWELL_AES_COLUMN(a, b, c, d) ((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
 
 /* What one octet of a column becomes: substituted, and mixed. By its row. */
 #define DWELL_AES_3(s) (DWELL_AES_2(s) ^ (s))
@@ -113,14 +112,10 @@ struct dwell_aes128 {
 #define DWELL_AES_B(s) (DWELL_AES_8(s) ^ DWELL_AES_3(s))
 #define DWELL_AES_D(s) (DWELL_AES_8(s) ^ DWELL_AES_4(s) ^ (s))
 #define DWELL_AES_E(s) (DWELL_AES_8(s) ^ DWELL_AES_4(s) ^ DWELL_AES_2(s))
-#define DWELL_AES_BACK0(s)                                                                         \
-	DWELL_AES_COLUMN(DWELL_AES_E(s), DWELL_AES_9(s), DWELL_AES_D(s), DWELL_AES_B(s)),
-#define DWELL_AES_BACK1(s)                                                                         \
-	DWELL_AES_COLUMN(DWELL_AES_B(s), DWELL_AES_E(s), DWELL_AES_9(s), DWELL_AES_D(s)),
-#define DWELL_AES_BACK2(s)                                                                         \
-	DWELL_AES_COLUMN(DWELL_AES_D(s), DWELL_AES_B(s), DWELL_AES_E(s), DWELL_AES_9(s)),
-#define DWELL_AES_BACK3(s)                                                                         \
-	DWELL_AES_COLUMN(DWELL_AES_9(s), DWELL_AES_D(s), DWELL_AES_B(s), DWELL_AES_E(s)),
+#define DWELL_AES_BACK0(s) DWELL_AES_COLUMN(DWELL_AES_E(s), DWELL_AES_9(s), DWELL_AES_D(s), DWELL_AES_B(s)),
+#define DWELL_AES_BACK1(s) DWELL_AES_COLUMN(DWELL_AES_B(s), DWELL_AES_E(s), DWELL_AES_9(s), DWELL_AES_D(s)),
+#define DWELL_AES_BACK2(s) DWELL_AES_COLUMN(DWELL_AES_D(s), DWELL_AES_B(s), DWELL_AES_E(s), DWELL_AES_9(s)),
+#define DWELL_AES_BACK3(s) DWELL_AES_COLUMN(DWELL_AES_9(s), DWELL_AES_D(s), DWELL_AES_B(s), DWELL_AES_E(s)),
 
 #define DWELL_AES_PLAIN(s) s,
 static const __u8 dwell_aes_sbox[256] = {DWELL_AES_SBOX(DWELL_AES_PLAIN)};
@@ -140,24 +135,23 @@ static const __u32 dwell_aes_back[4][256] = {
 
 #define DWELL_AES_OCTET(word, row) ((word) >> (24 - 8 * (row)) & 0xff)
 /* A column of the next state: octets of four columns of this one. */
-#define DWELL_AES_STEP(table, a, b, c, d)                                                          \
-	((table)[0][DWELL_AES_OCTET(a, 0)] ^ (table)[1][DWELL_AES_OCTET(b, 1)] ^                   \
-	 (table)[2][DWELL_AES_OCTET(c, 2)] ^ (table)[3][DWELL_AES_OCTET(d, 3)])
+#define DWELL_AES_STEP(table, a, b, c, d)                                                                              \
+	((table)[0][DWELL_AES_OCTET(a, 0)] ^ (table)[1][DWELL_AES_OCTET(b, 1)] ^ (table)[2][DWELL_AES_OCTET(c, 2)] ^   \
+	 (table)[3][DWELL_AES_OCTET(d, 3)])
 /* The same in the last round, where nothing is mixed. */
-#define DWELL_AES_LAST(box, a, b, c, d)                                                            \
-	DWELL_AES_COLUMN((box)[DWELL_AES_OCTET(a, 0)], (box)[DWELL_AES_OCTET(b, 1)],               \
-			 (box)[DWELL_AES_OCTET(c, 2)], (box)[DWELL_AES_OCTET(d, 3)])
+#define DWELL_AES_LAST(box, a, b, c, d)                                                                                \
+	DWELL_AES_COLUMN((box)[DWELL_AES_OCTET(a, 0)], (box)[DWELL_AES_OCTET(b, 1)], (box)[DWELL_AES_OCTET(c, 2)],     \
+			 (box)[DWELL_AES_OCTET(d, 3)])
 
 /* Rows are shifted to the left if `second` is 1, and to the right if it is 3: the second
  * column and the fourth have changed places.
  */
 static __always_inline void dwell_aes128_rounds(struct dwell_block *block, const __u32 *round,
-						const __u32 (*table)[256], const __u8 *box,
-						const int second)
+						const __u32 (*table)[256], const __u8 *box, const int second)
 {
 	const int fourth = 4 - second;
-	__u32 a = block->word[0] ^ round[0], b = block->word[second] ^ round[second],
-	      c = block->word[2] ^ round[2], d = block->word[fourth] ^ round[fourth];
+	__u32 a = block->word[0] ^ round[0], b = block->word[second] ^ round[second], c = block->word[2] ^ round[2],
+	      d = block->word[fourth] ^ round[fourth];
 	__u32 na, nb, nc, nd;
 
 	/* unrolled it is slower: it leaves the instruction cache */
@@ -182,14 +176,12 @@ static __always_inline void dwell_aes128_rounds(struct dwell_block *block, const
 	block->word[fourth] = DWELL_AES_LAST(box, d, a, b, c) ^ round[fourth];
 }
 
-static __always_inline void dwell_aes128_encrypt(const struct dwell_aes128 *key,
-						 struct dwell_block *block)
+static __always_inline void dwell_aes128_encrypt(const struct dwell_aes128 *key, struct dwell_block *block)
 {
 	dwell_aes128_rounds(block, key->encrypt, dwell_aes_mix, dwell_aes_sbox, 1);
 }
 
-static __always_inline void dwell_aes128_decrypt(const struct dwell_aes128 *key,
-						 struct dwell_block *block)
+static __always_inline void dwell_aes128_decrypt(const struct dwell_aes128 *key, struct dwell_block *block)
 {
 	dwell_aes128_rounds(block, key->decrypt, dwell_aes_back, dwell_aes_sbox_back, 3);
 }
@@ -212,8 +204,7 @@ static inline void dwell_aes128_expand(struct dwell_aes128 *key, const __u8 octe
 	__u32 *words = key->encrypt, constant = 1;
 
 	for (int i = 0; i < 4; i++)
-		words[i] = DWELL_AES_COLUMN(octets[4 * i], octets[4 * i + 1], octets[4 * i + 2],
-					    octets[4 * i + 3]);
+		words[i] = DWELL_AES_COLUMN(octets[4 * i], octets[4 * i + 1], octets[4 * i + 2], octets[4 * i + 3]);
 	for (int i = 4; i < DWELL_AES_KEY_WORDS; i++) {
 		__u32 word = words[i - 1];
 

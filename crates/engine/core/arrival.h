@@ -30,8 +30,8 @@ struct dwell_esp {
 /* The IP header to go by: the innermost that can be reached, even if it
  * carries what no parser knows; with `outer` the first.
  */
-static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const void *data,
-						    const void *end, __u32 link, int outer)
+static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const void *data, const void *end, __u32 link,
+						    int outer)
 {
 	dwell_walk walk = dwell_walk_link(data, end, link), last = 0;
 
@@ -42,21 +42,19 @@ static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const vo
 		__u32 layer = dwell_walk_layer(walk), error = dwell_walk_next(walk);
 
 		if (layer == DWELL_LAYER_FOUND || (outer && layer == DWELL_LAYER_PROTO))
-			return DWELL_WHERE(dwell_walk_ip(walk), dwell_walk_offset(walk),
-					   dwell_walk_next(walk), dwell_walk_version(walk));
+			return DWELL_WHERE(dwell_walk_ip(walk), dwell_walk_offset(walk), dwell_walk_next(walk),
+					   dwell_walk_version(walk));
 		if (layer == DWELL_LAYER_ERROR) {
 			if (error == DWELL_SKIP_PROTOCOL && last)
-				return DWELL_WHERE(dwell_walk_ip(last), dwell_walk_offset(last),
-						   dwell_walk_next(last), dwell_walk_version(last));
-			if (error == DWELL_SKIP_FRAGMENT &&
-			    dwell_walk_layer(last) == DWELL_LAYER_TYPE)
+				return DWELL_WHERE(dwell_walk_ip(last), dwell_walk_offset(last), dwell_walk_next(last),
+						   dwell_walk_version(last));
+			if (error == DWELL_SKIP_FRAGMENT && dwell_walk_layer(last) == DWELL_LAYER_TYPE)
 				return DWELL_WHERE(dwell_walk_offset(last),
-						   dwell_walk_offset(last) +
-							   sizeof(struct dwell_ipv4),
+						   dwell_walk_offset(last) + sizeof(struct dwell_ipv4),
 						   DWELL_PROTO_FRAGMENT, 4);
 			if (error == DWELL_SKIP_FRAGMENT && last)
-				return DWELL_WHERE(dwell_walk_ip(last), dwell_walk_offset(last),
-						   DWELL_PROTO_FRAGMENT, dwell_walk_version(last));
+				return DWELL_WHERE(dwell_walk_ip(last), dwell_walk_offset(last), DWELL_PROTO_FRAGMENT,
+						   dwell_walk_version(last));
 			return DWELL_WHERE_ERROR(error);
 		}
 		last = walk;
@@ -69,16 +67,14 @@ static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const vo
  * Returns DWELL_FRAME_OK, or the counter that says why not. `wire_bytes`,
  * `segments` and `key.interface` are the caller's to set before.
  */
-static __always_inline __u32 dwell_arrival_parse_any(const void *data, const void *end,
-						     dwell_where where, __u32 wanted,
+static __always_inline __u32 dwell_arrival_parse_any(const void *data, const void *end, dwell_where where, __u32 wanted,
 						     struct dwell_packet *packet)
 {
 	__u32 l4_offset = dwell_where_l4(where), failed, header;
 	struct dwell_address src = {}, dst = {};
 	__u8 proto = dwell_where_proto(where);
 
-	failed = dwell_parse_ip(data, end, where, packet->wire_bytes, &src, &dst,
-				&packet->payload_bytes);
+	failed = dwell_parse_ip(data, end, where, packet->wire_bytes, &src, &dst, &packet->payload_bytes);
 	if (failed)
 		return failed;
 	if (l4_offset > 2 * DWELL_MAX_OFFSET)
@@ -104,8 +100,7 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 		packet->seq = dwell_ntohl(tcp->seq);
 		packet->ack = dwell_ntohl(tcp->ack);
 		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port),
-			      dwell_ntohs(tcp->dst_port));
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_UDP) {
@@ -128,10 +123,8 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 		}
 		packet->key_kind = DWELL_KEY_5TUPLE;
 		if (wanted == DWELL_KEY_AUTO || wanted == DWELL_KEY_QUIC_CID)
-			dwell_quic_peek(data, end, l4_offset + sizeof(*udp),
-					wanted == DWELL_KEY_QUIC_CID, packet);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port),
-			      dwell_ntohs(udp->dst_port));
+			dwell_quic_peek(data, end, l4_offset + sizeof(*udp), wanted == DWELL_KEY_QUIC_CID, packet);
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port), dwell_ntohs(udp->dst_port));
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_ESP && wanted != DWELL_KEY_5TUPLE) {
@@ -146,8 +139,7 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 }
 
 /* The same, and a packet that has not the key that is wanted is of no flow. */
-static __always_inline __u32 dwell_arrival_parse(const void *data, const void *end,
-						 dwell_where where, __u32 wanted,
+static __always_inline __u32 dwell_arrival_parse(const void *data, const void *end, dwell_where where, __u32 wanted,
 						 struct dwell_packet *packet)
 {
 	__u32 result = dwell_arrival_parse_any(data, end, where, wanted, packet);

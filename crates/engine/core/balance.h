@@ -23,9 +23,8 @@ static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision);
-static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder,
-						struct dwell_packet *packet, __u32 l4_offset,
-						int asks);
+static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						__u32 l4_offset, int asks);
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);
 static __always_inline int dwell_balance_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu);
 
@@ -47,11 +46,9 @@ static __always_inline int dwell_may_be_zero(void *embedder, const struct dwell_
 	return state && state->maybe[bit / 64 & (DWELL_ZERO_BITS / 64 - 1)] >> bit % 64 & 1;
 }
 
-static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder,
-								const struct dwell_packet *packet)
+static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder, const struct dwell_packet *packet)
 {
-	struct dwell_vip_key key = {
-		*dwell_visit_vip(packet), dwell_visit_port(packet), DWELL_PROTO_UDP, {}};
+	struct dwell_vip_key key = {*dwell_visit_vip(packet), dwell_visit_port(packet), DWELL_PROTO_UDP, {}};
 	const struct dwell_vip *vip = dwell_vip_at(embedder, &key);
 
 	return vip && vip->zero_slot ? (__u64)vip->number << 32 | vip->zero_slot : 0;
@@ -62,16 +59,14 @@ static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packe
 {
 	const struct dwell_address *vip = dwell_visit_vip(packet);
 
-	return !!dwell_vip_of(embedder, vip,
-			      dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
+	return !!dwell_vip_of(embedder, vip, dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
 }
 
 /* Sum of the inner packet without a look at its payload: the transport's checksum
  * makes up for that. 0 if it cannot be known: of UDP without a checksum, and
  * behind options.
  */
-static __always_inline __u64 dwell_inner_sum(const void *data, const void *end,
-					     const struct dwell_packet *packet)
+static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, const struct dwell_packet *packet)
 {
 	__u32 proto = packet->proto, l4_bytes;
 	__u64 pseudo, sum = 0;
@@ -83,8 +78,7 @@ static __always_inline __u64 dwell_inner_sum(const void *data, const void *end,
 	if (ip->version_length == 0x45) {
 		DWELL_PEEK(struct dwell_udp, udp, DWELL_VISIT_IP + sizeof(*ip), 0);
 		l4_bytes = packet->ip_bytes - sizeof(*ip);
-		if (proto == DWELL_PROTO_UDP &&
-		    (!udp->checksum || dwell_ntohs(udp->length) != l4_bytes))
+		if (proto == DWELL_PROTO_UDP && (!udp->checksum || dwell_ntohs(udp->length) != l4_bytes))
 			return 0;
 		/* the header's own sum is 0, and ::ffff: is 0xffff, which is 0 too */
 	} else {
@@ -111,9 +105,8 @@ static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision,
 }
 
 /* Sends the packet on its way to the real that was decided. */
-static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder,
-						const struct dwell_packet *packet, __u32 ingress,
-						struct dwell_decision *decision)
+static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder, const struct dwell_packet *packet,
+						__u32 ingress, struct dwell_decision *decision)
 {
 	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
 	const struct dwell_real *real = dwell_real_at(embedder, decision->real);
@@ -134,8 +127,7 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		/* an error is not answered by another (RFC 1122 section 3.2.2) */
 		if (decision->why == DWELL_WHY_QUOTED)
 			return dwell_balance_drop(decision, DWELL_WHY_TOO_BIG);
-		if (real->mtu <= outer_bytes ||
-		    !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
+		if (real->mtu <= outer_bytes || !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
 			return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
 		decision->why = DWELL_WHY_TOO_BIG;
 		decision->size = version == 4 ? DWELL_TOO_BIG_4 : DWELL_TOO_BIG_6;
@@ -148,13 +140,11 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		inner.checksum = dwell_inner_sum(data, dwell_frame_end(frame), packet);
 	if (outer_bytes && !dwell_frame_grow(frame, outer_bytes))
 		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
-	if (!dwell_outer_write(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner,
-			       config))
+	if (!dwell_outer_write(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner, config))
 		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
 	decision->size = packet->ip_bytes + outer_bytes;
 	decision->interface = real->interface;
-	return decision->verdict =
-		       real->interface == ingress ? DWELL_VERDICT_SEND : DWELL_VERDICT_REDIRECT;
+	return decision->verdict = real->interface == ingress ? DWELL_VERDICT_SEND : DWELL_VERDICT_REDIRECT;
 }
 
 static __always_inline void dwell_balance_load(void *embedder, const struct dwell_packet *packet)
@@ -174,8 +164,8 @@ static __always_inline void dwell_balance_load(void *embedder, const struct dwel
 
 /* What is neither a flow's nor a quote of one's. */
 static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwell_table *table,
-						 const struct dwell_packet *packet, __u32 reading,
-						 __u32 ingress, struct dwell_decision *decision)
+						 const struct dwell_packet *packet, __u32 reading, __u32 ingress,
+						 struct dwell_decision *decision)
 {
 	__u32 kind = dwell_reading_of(reading);
 
@@ -199,17 +189,15 @@ static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwel
 
 /* Why a packet that may be QUIC's goes by its connection ID; DWELL_WHY_FLOW if it does not. */
 static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell_table *table,
-						struct dwell_packet *packet, __u32 reading,
-						int asks)
+						struct dwell_packet *packet, __u32 reading, int asks)
 {
 	__u32 l4 = dwell_reading_l4(reading);
 
 	if (packet->kind != DWELL_KIND_UDP || !dwell_may_be_zero(table->embedder, packet))
 		return DWELL_WHY_FLOW;
 	if (!l4)
-		l4 = DWELL_VISIT_IP + (dwell_is_v4(dwell_visit_vip(packet))
-					       ? sizeof(struct dwell_ipv4)
-					       : sizeof(struct dwell_ipv6));
+		l4 = DWELL_VISIT_IP +
+		     (dwell_is_v4(dwell_visit_vip(packet)) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6));
 	return dwell_balance_zero(frame, table->embedder, packet, l4, asks);
 }
 
@@ -217,9 +205,8 @@ static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell
  * before; the frame is what goes out. With `asks` no table and no count changes.
  * `wire_bytes` and `segments` are the caller's to set before.
  */
-static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_table *table,
-					   struct dwell_packet *packet, __u32 ingress, int asks,
-					   struct dwell_decision *decision)
+static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_table *table, struct dwell_packet *packet,
+					   __u32 ingress, int asks, struct dwell_decision *decision)
 {
 	__u32 reading = dwell_visit_plain(dwell_frame_data(frame), dwell_frame_end(frame), packet);
 
@@ -260,11 +247,9 @@ static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u3
 	const int head_6 = sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error);
 
 	if (version == 4)
-		return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_4) &&
-		       dwell_frame_grow(frame, head_4) &&
+		return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_4) && dwell_frame_grow(frame, head_4) &&
 		       dwell_too_big_4_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
-	return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_6) &&
-	       dwell_frame_grow(frame, head_6) &&
+	return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_6) && dwell_frame_grow(frame, head_6) &&
 	       dwell_too_big_6_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
 }
 

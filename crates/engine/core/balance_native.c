@@ -49,8 +49,7 @@ static __always_inline const struct dwell_balance_config *dwell_balance_config_o
 	return &balancer->config;
 }
 
-static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder,
-							    const struct dwell_vip_key *key)
+static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key)
 {
 	const struct dwell_balancer *balancer = embedder;
 
@@ -82,8 +81,7 @@ static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 ind
 {
 	const struct dwell_balancer *balancer = embedder;
 
-	return vip < balancer->table_count && balancer->tables[vip] ? balancer->tables[vip][index]
-								    : 0;
+	return vip < balancer->table_count && balancer->tables[vip] ? balancer->tables[vip][index] : 0;
 }
 
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number)
@@ -173,8 +171,7 @@ static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder
 	return &balancer->zero_work;
 }
 
-static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
-							   const struct dwell_packet *packet)
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet)
 {
 	return dwell_zero_vip_at_port(embedder, packet);
 }
@@ -200,20 +197,18 @@ static __always_inline __u32 dwell_random(void *embedder)
 	return balancer->random = balancer->random * 1664525 + 1013904223;
 }
 
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
-					      struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	return dwell_zero_open_block(embedder, rotation, entry);
 }
 
-static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *embedder, __u32 slot,
-					      __u32 rotation, __u32 at)
+static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *embedder, __u32 slot, __u32 rotation,
+					      __u32 at)
 {
 	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_attempt(struct dwell_frame *frame,
-					       struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_zero_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)
 {
 	dwell_attempt_key(dwell_frame_data(frame), dwell_frame_end(frame), packet, at);
 }
@@ -236,8 +231,7 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 	dwell_heavy_admit(heavy, client, port, dwell_random(embedder), config);
 }
 
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
-						     const struct dwell_packet *packet)
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
 	struct dwell_address client = dwell_zero_client(packet);
@@ -248,15 +242,13 @@ static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
 	return 0;
 }
 
-static __always_inline __u32 dwell_balance_zero(struct dwell_frame *frame, void *embedder,
-						struct dwell_packet *packet, __u32 l4_offset,
-						int asks)
+static __always_inline __u32 dwell_balance_zero(struct dwell_frame *frame, void *embedder, struct dwell_packet *packet,
+						__u32 l4_offset, int asks)
 {
 	return dwell_zero_route(frame, embedder, packet, l4_offset, asks);
 }
 
-static __always_inline __u32 dwell_balance_odd(struct dwell_frame *frame,
-					       struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_odd(struct dwell_frame *frame, struct dwell_packet *packet)
 {
 	return dwell_visit_odd(frame->data, frame->end, packet);
 }
@@ -266,21 +258,19 @@ static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_p
 	return dwell_choose(embedder, packet);
 }
 
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table,
-							struct dwell_packet *packet, int asks)
+static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
+							int asks)
 {
 	return dwell_choose_first(table, packet, asks);
 }
 
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table,
-							struct dwell_packet *packet, __u32 place,
-							int asks)
+static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
+							__u32 place, int asks)
 {
 	return dwell_choose_again(table, packet, place, asks);
 }
 
-static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame,
-						   struct dwell_table *table,
+static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision)
 {
@@ -292,14 +282,13 @@ static __always_inline int dwell_balance_ping(struct dwell_frame *frame, __u32 l
 	return dwell_reply_ping(dwell_frame_data(frame), frame->end, l4_offset);
 }
 
-static __always_inline int dwell_balance_too_big(struct dwell_frame *frame, __u32 version,
-						 __u32 mtu)
+static __always_inline int dwell_balance_too_big(struct dwell_frame *frame, __u32 version, __u32 mtu)
 {
 	return dwell_too_big(frame, version, mtu);
 }
 
-__u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress,
-			   __u64 time_ns, int asks, struct dwell_decision *decision)
+__u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
+			   int asks, struct dwell_decision *decision)
 {
 	const char *first = (const char *)data - DWELL_BALANCE_HEADROOM;
 	struct framed framed = {{data, (const char *)data + *bytes}, first};

@@ -51,8 +51,8 @@ struct dwell_balancer {
  * `*bytes` of them. With `asks` no table and no count changes. Epochs that ended
  * are in seats.event[0..seats.events].
  */
-__u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress,
-			   __u64 time_ns, int asks, struct dwell_decision *decision);
+__u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
+			   int asks, struct dwell_decision *decision);
 
 /* The address's bit in struct dwell_maybe. */
 __u32 dwell_balance_maybe_bit(struct dwell_address address);

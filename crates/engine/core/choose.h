@@ -13,8 +13,7 @@
 
 /* What the embedding program knows; null and 0 for what there is not. */
 static __always_inline const struct dwell_balance_config *dwell_balance_config_of(void *embedder);
-static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder,
-							    const struct dwell_vip_key *key);
+static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key);
 static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number);
 static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index);
 static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number);
@@ -33,17 +32,15 @@ typedef __u64 dwell_choice;
 
 /* dwell_choose(), dwell_choose_first() and dwell_choose_again(), or calls of them. */
 static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet);
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table,
-							struct dwell_packet *packet, int asks);
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table,
-							struct dwell_packet *packet, __u32 place,
+static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
 							int asks);
+static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
+							__u32 place, int asks);
 
 /* Reals that are down are passed over so often at most. */
 #define DWELL_CHOICE_TRIES 4
 
-static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder,
-							    const struct dwell_address *address,
+static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder, const struct dwell_address *address,
 							    __u8 proto, __u16 port)
 {
 	struct dwell_vip_key key = {*address, port, proto, {}};
@@ -58,11 +55,9 @@ static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder,
 /* The hash that Maglev's table is entered by. The client's address alone keeps
  * all its connections together.
  */
-static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet, __u64 seed,
-					       __u32 flags)
+static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet, __u64 seed, __u32 flags)
 {
-	const struct dwell_address *client =
-		packet->direction & 1 ? &packet->key.b : &packet->key.a;
+	const struct dwell_address *client = packet->direction & 1 ? &packet->key.b : &packet->key.a;
 
 	if (flags & DWELL_VIP_SOURCE) {
 		__u64 host = flags & DWELL_VIP_NETWORK && !dwell_is_v4(client) ? 0 : client->low;
@@ -75,8 +70,8 @@ static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet
 /* By the Maglev table alone. Returns DWELL_WHY_NEW, unless it led nowhere. */
 static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *packet)
 {
-	const struct dwell_vip *vip = dwell_vip_of(embedder, dwell_visit_vip(packet), packet->proto,
-						   dwell_visit_port(packet));
+	const struct dwell_vip *vip =
+		dwell_vip_of(embedder, dwell_visit_vip(packet), packet->proto, dwell_visit_port(packet));
 	__u32 first = 0;
 	__u64 hash;
 
@@ -93,8 +88,7 @@ static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *p
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < DWELL_CHOICE_TRIES; i++) {
-		__u32 number =
-			dwell_entry_at(embedder, vip->number, (hash >> 32) * vip->size >> 32);
+		__u32 number = dwell_entry_at(embedder, vip->number, (hash >> 32) * vip->size >> 32);
 		const struct dwell_real *real = dwell_real_at(embedder, number);
 
 		if (!first)
@@ -111,8 +105,7 @@ static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *p
 }
 
 /* What a client's packet says of its connection. */
-static __always_inline void dwell_seat_mark(struct dwell_seat *seat,
-					    const struct dwell_packet *packet)
+static __always_inline void dwell_seat_mark(struct dwell_seat *seat, const struct dwell_packet *packet)
 {
 	__u8 flags = seat->head.flags, next = flags;
 
@@ -125,8 +118,8 @@ static __always_inline void dwell_seat_mark(struct dwell_seat *seat,
 			next &= ~DWELL_HEAD_CLOSING;
 	}
 	/* a flood can send each SYN several times, and each Initial of QUIC */
-	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt &&
-	    seat->packets < DWELL_SEAT_SETTLED && ++seat->packets == DWELL_SEAT_SETTLED)
+	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt && seat->packets < DWELL_SEAT_SETTLED &&
+	    ++seat->packets == DWELL_SEAT_SETTLED)
 		next |= DWELL_HEAD_SETTLED;
 	if (next != flags)
 		seat->head.flags = next;
@@ -175,8 +168,8 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 }
 
 /* A new connection of QUIC goes elsewhere if its server has no time for it. */
-static __always_inline __u32 dwell_choose_lesser(struct dwell_table *table,
-						 struct dwell_packet *packet, __u32 why, int asks)
+static __always_inline __u32 dwell_choose_lesser(struct dwell_table *table, struct dwell_packet *packet, __u32 why,
+						 int asks)
 {
 	__u32 diverted = dwell_zero_diverted(table->embedder, packet);
 
@@ -195,19 +188,17 @@ static __always_inline __u32 dwell_choose_lesser(struct dwell_table *table,
 }
 
 /* A packet of no known connection. */
-static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table,
-						       struct dwell_packet *packet, int asks)
+static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table, struct dwell_packet *packet, int asks)
 {
-	__u32 why = dwell_balance_choose(table->embedder, packet),
-	      mask = table->config->bucket_mask, own = packet->real;
+	__u32 why = dwell_balance_choose(table->embedder, packet), mask = table->config->bucket_mask,
+	      own = packet->real;
 	struct dwell_found found;
 
 	if (!packet->real)
 		return DWELL_CHOICE_ALONE(why);
 	if (packet->attempt)
 		why = dwell_choose_lesser(table, packet, why, asks);
-	if (packet->kind == DWELL_KIND_TCP &&
-	    (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
+	if (packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
 		why = DWELL_WHY_FALLBACK;
 	if (!packet->may_open || asks)
 		return DWELL_CHOICE_ALONE(why);
@@ -228,18 +219,15 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
  * packet is of another connection between the same ends. All else stays,
  * where the real is well even a SYN after an end: that may have been forged.
  */
-static __always_inline int dwell_must_leave(struct dwell_table *table,
-					    const struct dwell_seat *seat,
-					    const struct dwell_packet *packet,
-					    const struct dwell_real *real)
+static __always_inline int dwell_must_leave(struct dwell_table *table, const struct dwell_seat *seat,
+					    const struct dwell_packet *packet, const struct dwell_real *real)
 {
 	__u8 flags = seat->head.flags;
 
 	if (!real || real->forward == DWELL_FORWARD_NONE)
 		return 1;
 	if (dwell_unlikely(packet->attempt) &&
-	    dwell_attempt_is_over(table->embedder, packet,
-				  dwell_now_coarse(table->clock) - seat->head.seen))
+	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - seat->head.seen))
 		return 1;
 	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
 		return 0;
@@ -251,8 +239,7 @@ static __always_inline int dwell_must_leave(struct dwell_table *table,
 
 /* Under the seat's lock. */
 static __always_inline void dwell_seat_move(struct dwell_table *table, struct dwell_seat *seat,
-					    const struct dwell_packet *packet,
-					    struct dwell_response_event *record)
+					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
 	if (dwell_seat_close(table, seat, ~0ULL, record))
 		dwell_seat_tell(table, seat, record);
@@ -268,9 +255,8 @@ static __always_inline void dwell_seat_move(struct dwell_table *table, struct dw
 /* A packet of a connection that may not stay where it is. Where another CPU is at
  * the connection it stays for this packet: two of them must not choose apart.
  */
-static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table,
-						       struct dwell_packet *packet, __u32 place,
-						       int asks)
+static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table, struct dwell_packet *packet,
+						       __u32 place, int asks)
 {
 	__u32 why = dwell_balance_choose(table->embedder, packet);
 	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
@@ -288,8 +274,7 @@ static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table
 		return DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
 	}
 	if (dwell_same_key(&seat->head.key, &packet->key)) {
-		if (!dwell_must_leave(table, seat, packet,
-				      dwell_real_at(table->embedder, seat->real))) {
+		if (!dwell_must_leave(table, seat, packet, dwell_real_at(table->embedder, seat->real))) {
 			packet->real = seat->real;
 			why = DWELL_WHY_CONNECTION;
 		} else if (why == DWELL_WHY_MOVED) {
@@ -303,8 +288,7 @@ static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table
 }
 
 /* What a packet of a connection that stays does to it. */
-static __always_inline dwell_choice dwell_balance_known(struct dwell_table *table,
-							struct dwell_packet *packet,
+static __always_inline dwell_choice dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
 							struct dwell_seat *seat, __u32 place)
 {
 	__u32 now_coarse = dwell_now_coarse(table->clock);
@@ -312,18 +296,15 @@ static __always_inline dwell_choice dwell_balance_known(struct dwell_table *tabl
 	if (seat->head.seen != now_coarse)
 		seat->head.seen = now_coarse;
 	dwell_seat_mark(seat, packet);
-	return seat->measured ? DWELL_CHOICE(DWELL_WHY_CONNECTION, place)
-			      : DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+	return seat->measured ? DWELL_CHOICE(DWELL_WHY_CONNECTION, place) : DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
 }
 
 /* Where the packet's connection is, or goes. Returns why. */
-static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
-						struct dwell_packet *packet, int asks)
+static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struct dwell_packet *packet, int asks)
 {
 	__u32 mask = table->config->bucket_mask;
-	struct dwell_found found =
-		dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
-				dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_found found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+						   dwell_bucket_second(packet->hash, mask), packet);
 	struct dwell_seat *seat = (struct dwell_seat *)found.head;
 	dwell_choice choice = DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
 
@@ -337,8 +318,7 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
 		if (dwell_unlikely(!dwell_same_key(&seat->head.key, &packet->key)))
 			choice = dwell_balance_first(table, packet, 1);
 		else if (dwell_unlikely(
-				 dwell_must_leave(table, seat, packet,
-						  dwell_real_at(table->embedder, packet->real))))
+				 dwell_must_leave(table, seat, packet, dwell_real_at(table->embedder, packet->real))))
 			choice = dwell_balance_again(table, packet, found.place, asks);
 		else if (!asks)
 			choice = dwell_balance_known(table, packet, seat, found.place);
@@ -355,13 +335,11 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table,
 /* The connection of what an ICMP error quotes. It is not refreshed: anybody can
  * send such.
  */
-static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table,
-						  struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table, struct dwell_packet *packet)
 {
 	__u32 mask = table->config->bucket_mask, why;
-	struct dwell_found found =
-		dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
-				dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_found found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+						   dwell_bucket_second(packet->hash, mask), packet);
 	struct dwell_seat *seat = (struct dwell_seat *)found.head;
 
 	if (seat) {

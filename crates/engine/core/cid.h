@@ -29,8 +29,8 @@ struct dwell_quic_short {
 /* What a datagram shows of QUIC. Unless `sure`, it may be anything, and only
  * what an Initial fits is taken for the begin of a connection.
  */
-static __always_inline void dwell_quic_peek(const void *data, const void *end, __u32 offset,
-					    int sure, struct dwell_packet *packet)
+static __always_inline void dwell_quic_peek(const void *data, const void *end, __u32 offset, int sure,
+					    struct dwell_packet *packet)
 {
 	const struct dwell_quic_long *quic;
 	const struct dwell_quic_short *brief;
@@ -60,8 +60,7 @@ struct dwell_alias {
 };
 
 /* One of its server's connection IDs. Never 0. */
-static __always_inline __u64 dwell_cid_token(const struct dwell_packet *packet, __u32 client,
-					     __u64 seed)
+static __always_inline __u64 dwell_cid_token(const struct dwell_packet *packet, __u32 client, __u64 seed)
 {
 	const struct dwell_flow_key *key = &packet->key;
 	const struct dwell_address *server = client ? &key->a : &key->b;

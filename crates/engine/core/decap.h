@@ -38,9 +38,8 @@ struct dwell_tunnel {
 };
 
 /* IP in IP, or UDP to the port of GUE. */
-static __always_inline void dwell_tunnel_of(const void *data, const void *end, __u32 at,
-					    __u32 proto, __u32 room, __u16 gue_port,
-					    struct dwell_tunnel *tunnel)
+static __always_inline void dwell_tunnel_of(const void *data, const void *end, __u32 at, __u32 proto, __u32 room,
+					    __u16 gue_port, struct dwell_tunnel *tunnel)
 {
 	const struct dwell_udp *udp = data + at;
 
@@ -76,20 +75,19 @@ static __always_inline void dwell_tunnel_read(const void *data, const void *end,
 		__u32 bytes = dwell_ntohs(ip->total_length);
 
 		dst = dwell_address_v4(ip->dst);
-		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) ||
-		    !dwell_is_own(&dst))
+		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) || !dwell_is_own(&dst))
 			return;
 		tunnel->ecn = ip->tos & DWELL_ECN_MASK;
-		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip), ip->proto,
-				bytes - sizeof(*ip), gue_port, tunnel);
+		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip), ip->proto, bytes - sizeof(*ip), gue_port,
+				tunnel);
 	} else if (eth->type == DWELL_ETH_IPV6 && (void *)(ip6 + 1) <= end) {
 		dst.high = ip6->dst_high;
 		dst.low = ip6->dst_low;
 		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_own(&dst))
 			return;
 		tunnel->ecn = ip6->version_class_flow >> 12 & DWELL_ECN_MASK;
-		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip6), ip6->next,
-				dwell_ntohs(ip6->payload_length), gue_port, tunnel);
+		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip6), ip6->next, dwell_ntohs(ip6->payload_length),
+				gue_port, tunnel);
 	}
 }
 
@@ -102,8 +100,7 @@ static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 
 
 	if ((void *)(ip + 1) > end)
 		return 0;
-	inner = ip->version_length >> 4 == 4 ? ip->tos & DWELL_ECN_MASK
-					     : ip->tos >> 4 & DWELL_ECN_MASK;
+	inner = ip->version_length >> 4 == 4 ? ip->tos & DWELL_ECN_MASK : ip->tos >> 4 & DWELL_ECN_MASK;
 	next = dwell_ecn_out(ecn, inner);
 	if (next == ~0U)
 		return 0;
@@ -113,8 +110,7 @@ static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 
 	if (ip->version_length >> 4 == 4) {
 		before = ip->version_length | (__u16)ip->tos << 8;
 		ip->tos = (ip->tos & ~DWELL_ECN_MASK) | next;
-		ip->checksum = dwell_checksum_change(ip->checksum, before,
-						     ip->version_length | (__u16)ip->tos << 8);
+		ip->checksum = dwell_checksum_change(ip->checksum, before, ip->version_length | (__u16)ip->tos << 8);
 	} else { /* the traffic class begins in the first byte's lower half */
 		ip->tos = (ip->tos & ~(DWELL_ECN_MASK << 4)) | next << 4;
 	}
@@ -122,8 +118,7 @@ static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 
 }
 
 /* The inner packet fits the tunnel, and is of the version that it should be. */
-static __always_inline __u16 dwell_inner_type(const void *data, const void *end,
-					      const struct dwell_tunnel *tunnel)
+static __always_inline __u16 dwell_inner_type(const void *data, const void *end, const struct dwell_tunnel *tunnel)
 {
 	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, 0);
 	__u32 version = ip->version_length >> 4;
@@ -131,14 +126,10 @@ static __always_inline __u16 dwell_inner_type(const void *data, const void *end,
 	if (tunnel->inside && tunnel->inside != version)
 		return 0;
 	if (version == 4)
-		return (ip->version_length & 0xf) >= 5 &&
-				       dwell_ntohs(ip->total_length) <= tunnel->room
-			       ? DWELL_ETH_IPV4
-			       : 0;
+		return (ip->version_length & 0xf) >= 5 && dwell_ntohs(ip->total_length) <= tunnel->room ? DWELL_ETH_IPV4
+													: 0;
 	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
-	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room
-		       ? DWELL_ETH_IPV6
-		       : 0;
+	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room ? DWELL_ETH_IPV6 : 0;
 }
 
 /* One packet. Returns enum dwell_decap. */

@@ -21,8 +21,7 @@ static __always_inline void dwell_dns(struct dwell_step *step)
 		flow->head.flags &= ~DWELL_HEAD_SPENT;
 		waiting = dwell_stamp_find(step, DWELL_DNS, direction, packet->dns_hash);
 		if (waiting.stamp &&
-		    dwell_stamp_age(waiting.time_ns, dwell_now(step->table->clock)) <
-			    DWELL_DNS_PATIENCE_NS)
+		    dwell_stamp_age(waiting.time_ns, dwell_now(step->table->clock)) < DWELL_DNS_PATIENCE_NS)
 			return;
 		if (dwell_may_stamp(step))
 			dwell_stamp_put(step, DWELL_DNS, packet->dns_hash, 0);

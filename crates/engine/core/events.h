@@ -125,13 +125,13 @@ enum dwell_counter {
 	DWELL_SKIP_FILTERED,
 	DWELL_SKIP_LINK,   /* link type that is not known */
 	DWELL_SKIP_SERVER, /* response: the server's, which tells nothing */
-	DWELL_SKIP_STRAY, /* of no flow that is known, and begins none: an answer to nothing seen */
+	DWELL_SKIP_STRAY,  /* of no flow that is known, and begins none: an answer to nothing seen */
 	DWELL_FLOWS_OPENED,
 	DWELL_FLOWS_EVICTED,   /* closed before their idle timeout */
 	DWELL_FLOWS_EXPIRED,   /* closed after it */
 	DWELL_FLOWS_UNTRACKED, /* packets without a place in the table */
 	DWELL_FLOWS_CONTENDED, /* the same, as two CPUs wanted one place */
-	DWELL_PLACES_FREED, /* by eviction, expiry, the sweep, or a new flow over one that is over */
+	DWELL_PLACES_FREED,    /* by eviction, expiry, the sweep, or a new flow over one that is over */
 	DWELL_STAMPS_MADE,
 	DWELL_STAMPS_OVERWRITTEN, /* lost to another stamp, younger than 1 s */
 	DWELL_SAMPLES,
@@ -182,9 +182,9 @@ struct dwell_rtt_config {
 	struct dwell_table_config table;
 	__u64 rate_limit_ns; /* least time between two stamps, a flow and direction */
 	__u64 spin_floor_ns; /* spin edges closer than this are rejected */
-	__u32 rtt_rate_q8; /* rate limit as a multiple of the flow's RTT, 8 fractional bits; 0 off */
-	__u32 methods;     /* bit (1 << enum dwell_method) */
-	__u32 stamp_mask;  /* stamps - 1 */
+	__u32 rtt_rate_q8;   /* rate limit as a multiple of the flow's RTT, 8 fractional bits; 0 off */
+	__u32 methods;       /* bit (1 << enum dwell_method) */
+	__u32 stamp_mask;    /* stamps - 1 */
 	__u8 include_handshake;
 	__u8 stamp_acks; /* stamp pure ACKs too */
 	__u8 flow_events;

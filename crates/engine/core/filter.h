@@ -8,8 +8,8 @@
 #include "base.h"
 #include "events.h"
 
-static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule,
-					     const struct dwell_address *address, __u16 port)
+static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rule, const struct dwell_address *address,
+					     __u16 port)
 {
 	int is_ipv4 = !address->high && (__u32)address->low == 0xffff0000;
 
@@ -20,9 +20,8 @@ static __always_inline int dwell_rule_covers(const struct dwell_filter_rule *rul
 	       port <= rule->port_high;
 }
 
-static __always_inline int dwell_filter_admits(const struct dwell_filter *filter,
-					       const struct dwell_flow_key *key, __u16 a_port,
-					       __u16 b_port)
+static __always_inline int dwell_filter_admits(const struct dwell_filter *filter, const struct dwell_flow_key *key,
+					       __u16 a_port, __u16 b_port)
 {
 	int admitted = !filter->includes;
 
@@ -34,8 +33,7 @@ static __always_inline int dwell_filter_admits(const struct dwell_filter *filter
 
 		if (i >= filter->rules)
 			break;
-		if (dwell_rule_covers(rule, &key->a, a_port) ||
-		    dwell_rule_covers(rule, &key->b, b_port)) {
+		if (dwell_rule_covers(rule, &key->a, a_port) || dwell_rule_covers(rule, &key->b, b_port)) {
 			if (rule->exclude)
 				return 0;
 			admitted = 1;

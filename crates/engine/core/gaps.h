@@ -91,8 +91,7 @@ typedef __u64 dwell_tally;
  */
 static __always_inline int dwell_tally_add(dwell_tally *tally, __u64 ns)
 {
-	if (dwell_unlikely(ns >= DWELL_TALLY_ONE ||
-			   dwell_tally_sum(*tally) + ns >= DWELL_TALLY_ONE ||
+	if (dwell_unlikely(ns >= DWELL_TALLY_ONE || dwell_tally_sum(*tally) + ns >= DWELL_TALLY_ONE ||
 			   *tally >= ~0ULL - DWELL_TALLY_ONE + 1))
 		return 0;
 	*tally += DWELL_TALLY_ONE + ns;
@@ -131,14 +130,13 @@ static __always_inline __u64 dwell_near(const struct dwell_nearness *near, __u64
 }
 
 /* True if the durations from `low` to `high` touch. */
-static __always_inline int dwell_touches(const struct dwell_nearness *near, __u64 low_ns,
-					 __u64 high_ns)
+static __always_inline int dwell_touches(const struct dwell_nearness *near, __u64 low_ns, __u64 high_ns)
 {
 	return low_ns + dwell_near(near, low_ns) >= high_ns;
 }
 
-static __always_inline int dwell_mode_holds(const struct dwell_mode *mode,
-					    const struct dwell_nearness *near, __u64 gap_ns)
+static __always_inline int dwell_mode_holds(const struct dwell_mode *mode, const struct dwell_nearness *near,
+					    __u64 gap_ns)
 {
 	__u64 min = dwell_brief_ns(mode->min), reach = dwell_near(near, min);
 
@@ -168,8 +166,7 @@ enum dwell_mode_result {
 };
 
 /* Mode `at` and the one above it become one. */
-static __always_inline void dwell_modes_join(struct dwell_modes *modes, __u8 *used, __u16 *marks,
-					     __u32 at)
+static __always_inline void dwell_modes_join(struct dwell_modes *modes, __u8 *used, __u16 *marks, __u32 at)
 {
 	__u32 marked = *marks >> 1 & 1U << at;
 
@@ -192,8 +189,7 @@ static __always_inline void dwell_modes_join(struct dwell_modes *modes, __u8 *us
 }
 
 /* False if the two together hold more than a tally can. */
-static __always_inline int dwell_modes_fit(const struct dwell_mode *one,
-					   const struct dwell_mode *two)
+static __always_inline int dwell_modes_fit(const struct dwell_mode *one, const struct dwell_mode *two)
 {
 	__u64 a = dwell_mode_tally(one), b = dwell_mode_tally(two);
 
@@ -220,8 +216,8 @@ static __always_inline void dwell_modes_merge(struct dwell_modes *modes, __u8 *u
 	}
 }
 
-static __always_inline void dwell_modes_open(struct dwell_modes *modes, __u8 *used, __u16 *marks,
-					     __u64 gap_ns, __u32 at)
+static __always_inline void dwell_modes_open(struct dwell_modes *modes, __u8 *used, __u16 *marks, __u64 gap_ns,
+					     __u32 at)
 {
 	for (__u32 i = DWELL_MODES - 1; i > 0; i--)
 		if (i > at)
@@ -242,9 +238,8 @@ static __always_inline void dwell_modes_open(struct dwell_modes *modes, __u8 *us
 /* Counts a gap of less than 2^36 ns. `marks` has a bit for each mode that a
  * marked gap fell into: a candidate for the gap between batches.
  */
-static __always_inline enum dwell_mode_result dwell_modes_add(struct dwell_modes *modes, __u8 *used,
-							      __u16 *marks, __u32 limit,
-							      const struct dwell_nearness *near,
+static __always_inline enum dwell_mode_result dwell_modes_add(struct dwell_modes *modes, __u8 *used, __u16 *marks,
+							      __u32 limit, const struct dwell_nearness *near,
 							      __u64 gap_ns, __u32 marked)
 {
 	__u32 below = 0;

@@ -22,8 +22,7 @@ struct dwell_span {
 };
 
 static __always_inline __u64 dwell_flow_hash(__u64 seed, const struct dwell_address *src,
-					     const struct dwell_address *dst, __u16 sport,
-					     __u16 dport)
+					     const struct dwell_address *dst, __u16 sport, __u16 dport)
 {
 	__u64 hash = dwell_mix(seed, (__u64)sport << 16 | dport);
 
@@ -59,8 +58,7 @@ static __always_inline __u32 dwell_grid_thin(__u32 grid)
 }
 
 /* True if one of the bytes is taken. */
-static __always_inline int dwell_span_hit(const struct dwell_stack_program *program,
-					  const struct dwell_span *span)
+static __always_inline int dwell_span_hit(const struct dwell_stack_program *program, const struct dwell_span *span)
 {
 	return dwell_grid_hit(span, program->shift + dwell_grid_thin(span->grid));
 }
@@ -71,8 +69,7 @@ static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 grid, __u32 slot)
 }
 
 /* Where the row of a grid byte is. Consecutive ones of a flow have consecutive rows. */
-static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *program, __u64 flow,
-					     __u32 slot)
+static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *program, __u64 flow, __u32 slot)
 {
 	return ((flow >> 32) + (slot & program->cycle_mask)) & program->row_mask;
 }
@@ -91,8 +88,8 @@ struct dwell_pass {
 
 /* Of a span that has a grid byte. */
 static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_program *program,
-						       const struct dwell_span *span, __u64 now_ns,
-						       __u64 tcp_ns, __u32 device)
+						       const struct dwell_span *span, __u64 now_ns, __u64 tcp_ns,
+						       __u32 device)
 {
 	__u32 shift = program->shift & 31, thin = dwell_grid_thin(span->grid);
 	__u32 first = dwell_grid_from(span->seq, shift + thin);

@@ -37,9 +37,8 @@ static __always_inline __u32 dwell_heavy_lane(__u64 tags, __u64 tag)
 #define DWELL_HEAVY_ANY_PORT 0x10000
 
 /* The place of a connection, or with DWELL_HEAVY_ANY_PORT one of an address. */
-static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy,
-					      const struct dwell_address *address, __u32 port,
-					      const struct dwell_heavy_config *config)
+static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, const struct dwell_address *address,
+					      __u32 port, const struct dwell_heavy_config *config)
 {
 	__u64 tag = dwell_heavy_tag(address);
 
@@ -62,8 +61,7 @@ static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy,
 			DWELL_OPAQUE(place);
 			end = &heavy->end[place & (DWELL_HEAVY_MOST - 1)];
 			if (place < config->most && end->address.high == address->high &&
-			    end->address.low == address->low &&
-			    (port == DWELL_HEAVY_ANY_PORT || end->port == port))
+			    end->address.low == address->low && (port == DWELL_HEAVY_ANY_PORT || end->port == port))
 				return place;
 			tags &= ~(0xffffULL << 16 * lane);
 		}
@@ -108,8 +106,7 @@ static __always_inline void dwell_heavy_unlock(struct dwell_heavy *heavy)
 	__sync_lock_test_and_set(&heavy->lock, 0);
 }
 
-static __always_inline void dwell_heavy_tick(struct dwell_heavy *heavy,
-					     const struct dwell_heavy_config *config)
+static __always_inline void dwell_heavy_tick(struct dwell_heavy *heavy, const struct dwell_heavy_config *config)
 {
 	if (dwell_likely(++heavy->packets < config->interval) || !dwell_heavy_lock(heavy))
 		return;
@@ -122,8 +119,7 @@ static __always_inline void dwell_heavy_tick(struct dwell_heavy *heavy,
  * verifier would go on from each place apart.
  */
 static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heavy,
-						  const struct dwell_heavy_config *config,
-						  __u32 *least)
+						  const struct dwell_heavy_config *config, __u32 *least)
 {
 	__u64 lightest = 1ULL << 62;
 
@@ -146,8 +142,7 @@ static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heav
 }
 
 /* Counts a packet of a connection that has a place; false if it has none. */
-static __always_inline int dwell_heavy_hit(struct dwell_heavy *heavy,
-					   const struct dwell_address *address, __u16 port,
+static __always_inline int dwell_heavy_hit(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port,
 					   const struct dwell_heavy_config *config)
 {
 	__u32 place = dwell_heavy_find(heavy, address, port, config);
@@ -183,9 +178,8 @@ static __always_inline int dwell_heavy_draw(__u32 random, __u32 count)
  * against what the least count is at least, and then against it: most packets
  * need no search.
  */
-static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy,
-					      const struct dwell_address *address, __u16 port,
-					      __u32 random, const struct dwell_heavy_config *config)
+static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *address,
+					      __u16 port, __u32 random, const struct dwell_heavy_config *config)
 {
 	__u32 place, least;
 
@@ -202,8 +196,7 @@ static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy,
 /* A packet of a client to this server. `address` is what the client is known by:
  * of IPv6 whatever part of it chooses the server.
  */
-static __always_inline void dwell_heavy_note(struct dwell_heavy *heavy,
-					     const struct dwell_address *address, __u16 port,
+static __always_inline void dwell_heavy_note(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port,
 					     __u32 random, const struct dwell_heavy_config *config)
 {
 	if (!dwell_heavy_hit(heavy, address, port, config))
@@ -213,8 +206,7 @@ static __always_inline void dwell_heavy_note(struct dwell_heavy *heavy,
 /* How many connections are heavier than the heaviest of this address. Without a branch, as
  * dwell_heavy_lightest().
  */
-static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy,
-					      const struct dwell_address *address,
+static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					      const struct dwell_heavy_config *config)
 {
 	__u64 heaviest = 0;
@@ -227,8 +219,8 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy,
 		const struct dwell_address *other = &heavy->end[place].address;
 		__u64 count = heavy->count[place] + heavy->before[place];
 		__u64 differs = (other->high ^ address->high) | (other->low ^ address->low);
-		__u64 is_more = ((__u64)place - config->most) >> 63 & (heaviest - count) >> 63 &
-				~((differs | -differs) >> 63);
+		__u64 is_more =
+			((__u64)place - config->most) >> 63 & (heaviest - count) >> 63 & ~((differs | -differs) >> 63);
 
 		DWELL_OPAQUE(is_more);
 		heaviest += (count - heaviest) & -is_more;
@@ -247,14 +239,12 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy,
 }
 
 /* True if a connection of this address is among the server's heaviest. */
-static __always_inline int dwell_heavy_has(const struct dwell_heavy *heavy,
-					   const struct dwell_address *address,
+static __always_inline int dwell_heavy_has(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					   const struct dwell_heavy_config *config)
 {
 	if (dwell_heavy_find(heavy, address, DWELL_HEAVY_ANY_PORT, config) >= DWELL_HEAVY_MOST)
 		return 0;
-	return config->top >= config->most ||
-	       dwell_heavy_rank(heavy, address, config) < config->top;
+	return config->top >= config->most || dwell_heavy_rank(heavy, address, config) < config->top;
 }
 
 #endif

@@ -24,9 +24,9 @@ struct dwell_heavy_end {
 struct dwell_heavy {
 	__u64 tags[DWELL_HEAVY_MOST / 4]; /* 16 bits of the address's hash each, 0 is free */
 	__u32 lock;
-	__u32 packets; /* of this interval */
-	__u32 least;   /* no count in the window is less, if there is no free place */
-	__u32 turned;  /* an interval is over */
+	__u32 packets;                  /* of this interval */
+	__u32 least;                    /* no count in the window is less, if there is no free place */
+	__u32 turned;                   /* an interval is over */
 	__u32 count[DWELL_HEAVY_MOST];  /* in this interval */
 	__u32 before[DWELL_HEAVY_MOST]; /* in the one before */
 	struct dwell_heavy_end end[DWELL_HEAVY_MOST];

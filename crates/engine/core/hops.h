@@ -20,23 +20,18 @@ struct dwell_hop_row {
 static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index);
 
 /* Counts a hop. Its generation is the embedder's. */
-static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop,
-					  __u64 took_ns, __u64 since_ns);
+static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns);
 
-static __always_inline int dwell_place_is(const struct dwell_stack_place *place,
-					  const struct dwell_stack_place *other)
+static __always_inline int dwell_place_is(const struct dwell_stack_place *place, const struct dwell_stack_place *other)
 {
-	return place->netns == other->netns && place->device == other->device &&
-	       place->point == other->point;
+	return place->netns == other->netns && place->device == other->device && place->point == other->point;
 }
 
 /* Counts the hop of one byte of a packet, and goes on to the next byte. Back at the
  * origin it is sent again, and its way begins anew.
  */
-static __always_inline void dwell_hop_step(void *embedder,
-					   const struct dwell_stack_program *program,
-					   struct dwell_pass *pass,
-					   const struct dwell_stack_place *place)
+static __always_inline void dwell_hop_step(void *embedder, const struct dwell_stack_program *program,
+					   struct dwell_pass *pass, const struct dwell_stack_place *place)
 {
 	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
 	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);

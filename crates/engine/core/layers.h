@@ -40,15 +40,12 @@ static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u
 static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
 
 /* A byte went all the way down, or up: what it was told is complete. */
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
-					  int up, int again);
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again);
 
 /* Whether a byte of this flow is to be followed, where not all are: down or up. */
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
-					   __u64 now_ns);
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns);
 
-static __always_inline struct dwell_row *dwell_row_of(void *embedder,
-						      const struct dwell_stack_program *program,
+static __always_inline struct dwell_row *dwell_row_of(void *embedder, const struct dwell_stack_program *program,
 						      __u64 flow, __u32 slot)
 {
 	return dwell_row_at(embedder, dwell_row_index(program, flow, slot));
@@ -71,8 +68,7 @@ static __always_inline void dwell_row_begin(void *embedder, struct dwell_row *ro
 }
 
 /* Stamps a byte at a layer, and says whether it is there for the first time. */
-static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row, __u64 tag,
-					   __u32 layer, __u64 now_ns)
+static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row, __u64 tag, __u32 layer, __u64 now_ns)
 {
 	/* The socket's stamp begins a row: what a write was told to copy, and did
 	 * not, is stamped again by the next.
@@ -86,8 +82,8 @@ static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row
 }
 
 /* Counts the time between two layers, if both have stamped. Returns it. */
-static __always_inline __u64 dwell_row_segment(void *embedder, const struct dwell_row *row,
-					       __u32 segment, __u32 from, __u32 to)
+static __always_inline __u64 dwell_row_segment(void *embedder, const struct dwell_row *row, __u32 segment, __u32 from,
+					       __u32 to)
 {
 	__u64 from_ns = row->stamp_ns[from], to_ns = row->stamp_ns[to];
 
@@ -97,8 +93,7 @@ static __always_inline __u64 dwell_row_segment(void *embedder, const struct dwel
 	return to_ns - from_ns;
 }
 
-static __always_inline void dwell_row_missed(void *embedder,
-					     const struct dwell_stack_program *program,
+static __always_inline void dwell_row_missed(void *embedder, const struct dwell_stack_program *program,
 					     const struct dwell_row *row, __u32 first, __u32 last)
 {
 	for (__u32 layer = first; layer <= last; layer++)
@@ -109,8 +104,7 @@ static __always_inline void dwell_row_missed(void *embedder,
 /* Where the socket's segment ends: at IP, microseconds later, where the packet
  * did not bring the time at which TCP handed it down.
  */
-static __always_inline __u32 dwell_row_tcp(const struct dwell_stack_program *program,
-					   const struct dwell_row *row)
+static __always_inline __u32 dwell_row_tcp(const struct dwell_stack_program *program, const struct dwell_row *row)
 {
 	int untold = !row->stamp_ns[DWELL_TX_TCP] && program->hooked & 1U << DWELL_TX_TCP;
 
@@ -121,38 +115,31 @@ static __always_inline __u32 dwell_row_tcp(const struct dwell_stack_program *pro
  * segment explains is a figure of its own. `kind` is 0, or DWELL_SEGMENTS for those of
  * bytes that were sent again.
  */
-static __always_inline void dwell_row_sent(void *embedder,
-					   const struct dwell_stack_program *program,
+static __always_inline void dwell_row_sent(void *embedder, const struct dwell_stack_program *program,
 					   const struct dwell_row *row, __u32 kind)
 {
 	__u64 total_ns, explained_ns;
 	__u32 first = program->tx_first;
 
 	total_ns = dwell_row_segment(embedder, row, kind + DWELL_TX_TOTAL, first, DWELL_TX_DRIVER);
-	explained_ns = dwell_row_segment(embedder, row, kind + DWELL_SOCKET_TCP, DWELL_TX_SOCKET,
-					 dwell_row_tcp(program, row));
-	explained_ns +=
-		dwell_row_segment(embedder, row, kind + DWELL_TCP_IP, DWELL_TX_TCP, DWELL_TX_IP);
-	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_IP_DRIVER, DWELL_TX_IP,
-					  DWELL_TX_DRIVER);
+	explained_ns =
+		dwell_row_segment(embedder, row, kind + DWELL_SOCKET_TCP, DWELL_TX_SOCKET, dwell_row_tcp(program, row));
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_TCP_IP, DWELL_TX_TCP, DWELL_TX_IP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_IP_DRIVER, DWELL_TX_IP, DWELL_TX_DRIVER);
 	dwell_row_segment(embedder, row, kind + DWELL_QUEUEING, DWELL_TX_QUEUE, DWELL_TX_DRIVER);
 	if (total_ns > explained_ns)
 		dwell_segment_add(embedder, kind + DWELL_TX_UNEXPLAINED, total_ns - explained_ns);
 }
 
 /* The same of the way up. */
-static __always_inline void dwell_row_read(void *embedder, const struct dwell_row *row, __u32 first,
-					   __u32 kind)
+static __always_inline void dwell_row_read(void *embedder, const struct dwell_row *row, __u32 first, __u32 kind)
 {
 	__u64 total_ns, explained_ns;
 
 	total_ns = dwell_row_segment(embedder, row, kind + DWELL_RX_TOTAL, first, DWELL_RX_SOCKET);
-	explained_ns = dwell_row_segment(embedder, row, kind + DWELL_DRIVER_IP, DWELL_RX_DRIVER,
-					 DWELL_RX_IP);
-	explained_ns +=
-		dwell_row_segment(embedder, row, kind + DWELL_IP_TCP, DWELL_RX_IP, DWELL_RX_TCP);
-	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_TCP_SOCKET, DWELL_RX_TCP,
-					  DWELL_RX_SOCKET);
+	explained_ns = dwell_row_segment(embedder, row, kind + DWELL_DRIVER_IP, DWELL_RX_DRIVER, DWELL_RX_IP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_IP_TCP, DWELL_RX_IP, DWELL_RX_TCP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_TCP_SOCKET, DWELL_RX_TCP, DWELL_RX_SOCKET);
 	dwell_row_segment(embedder, row, kind + DWELL_REORDERING, DWELL_RX_TCP, DWELL_RX_READY);
 	dwell_row_segment(embedder, row, kind + DWELL_APPLICATION, DWELL_RX_READY, DWELL_RX_SOCKET);
 	if (total_ns > explained_ns)
@@ -160,9 +147,8 @@ static __always_inline void dwell_row_read(void *embedder, const struct dwell_ro
 }
 
 /* As it is told, but for the ends. */
-static __always_inline void dwell_passage_of(const struct dwell_stack_program *program,
-					     const struct dwell_row *row, __u32 slot, int up,
-					     int again, struct dwell_stack_passage *passage)
+static __always_inline void dwell_passage_of(const struct dwell_stack_program *program, const struct dwell_row *row,
+					     __u32 slot, int up, int again, struct dwell_stack_passage *passage)
 {
 	passage->seq = slot << (program->shift & 31);
 	passage->up = up;
@@ -170,13 +156,11 @@ static __always_inline void dwell_passage_of(const struct dwell_stack_program *p
 	passage->again = again;
 	passage->reserved = 0;
 	for (__u32 layer = 0; layer < DWELL_LAYERS; layer++)
-		passage->stamp_ns[layer] =
-			(layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
+		passage->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
 }
 
 /* The way down is over. The row is a copy: another CPU may take the original over. */
-static __always_inline void dwell_row_down(void *embedder,
-					   const struct dwell_stack_program *program,
+static __always_inline void dwell_row_down(void *embedder, const struct dwell_stack_program *program,
 					   const struct dwell_row *row, __u32 slot)
 {
 	if (program->tx_first >= DWELL_LAYERS || !row->stamp_ns[program->tx_first]) {
@@ -232,18 +216,16 @@ static __always_inline int dwell_row_is_over(const struct dwell_row *row, __u32 
 /* Where bytes are chosen, they are by the first layer, or by IP for drivers that no hook
  * stamps; the others follow. With a pace that would be what the driver's passed over.
  */
-static __always_inline int dwell_row_wanted(void *embedder,
-					    const struct dwell_stack_program *program,
-					    struct dwell_row *row, __u64 tag, __u32 slot,
-					    __u32 layer, const struct dwell_pass *pass)
+static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_stack_program *program,
+					    struct dwell_row *row, __u64 tag, __u32 slot, __u32 layer,
+					    const struct dwell_pass *pass)
 {
-	int first = layer == program->tx_first || layer == program->rx_first ||
-		    (layer == DWELL_RX_IP && !program->pace_ns);
+	int first =
+		layer == program->tx_first || layer == program->rx_first || (layer == DWELL_RX_IP && !program->pace_ns);
 
 	if (!program->chosen && !program->pace_ns)
 		return 1;
-	if (row->tag == tag &&
-	    !(first && program->pace_ns && dwell_row_is_over(row, layer, pass->now_ns)))
+	if (row->tag == tag && !(first && program->pace_ns && dwell_row_is_over(row, layer, pass->now_ns)))
 		return 1;
 	if (!first)
 		return 0;
@@ -268,8 +250,7 @@ static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row,
 	/* a time in the future is that of a paced packet: when it should leave, and not
 	 * when TCP handed it down; nor is it that of the packet sent again
 	 */
-	if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns &&
-	    !(row->tag == tag && row->stamp_ns[DWELL_TX_IP]))
+	if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns && !(row->tag == tag && row->stamp_ns[DWELL_TX_IP]))
 		dwell_row_stamp(embedder, row, tag, DWELL_TX_TCP, pass->tcp_ns);
 	if (!dwell_row_stamp(embedder, row, tag, DWELL_TX_IP, pass->now_ns))
 		row->copy_ns = pass->now_ns;
@@ -280,10 +261,8 @@ static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row,
 /* A copy that TCP sent later reached the driver. If the first one did not before,
  * it may have been dropped: then the byte is in no segment of those that went once.
  */
-static __always_inline void dwell_pass_copy(void *embedder,
-					    const struct dwell_stack_program *program,
-					    struct dwell_row *row, __u32 slot,
-					    const struct dwell_pass *pass)
+static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_stack_program *program,
+					    struct dwell_row *row, __u32 slot, const struct dwell_pass *pass)
 {
 	struct dwell_row copy = {.sent = row->sent};
 
@@ -304,8 +283,7 @@ static __always_inline void dwell_pass_copy(void *embedder,
 		dwell_passage(embedder, &copy, slot, 0, 1);
 }
 
-static __always_inline void dwell_pass_driver(void *embedder,
-					      const struct dwell_stack_program *program,
+static __always_inline void dwell_pass_driver(void *embedder, const struct dwell_stack_program *program,
 					      struct dwell_row *row, __u64 tag, __u32 slot,
 					      const struct dwell_pass *pass)
 {
@@ -333,8 +311,7 @@ static __always_inline void dwell_pass_arrive(void *embedder, struct dwell_row *
 }
 
 /* Stamps one of them, and goes on to the next. */
-static __always_inline void dwell_pass_step(void *embedder,
-					    const struct dwell_stack_program *program,
+static __always_inline void dwell_pass_step(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_pass *pass, __u32 layer)
 {
 	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
@@ -367,8 +344,8 @@ struct dwell_walk_back {
 	__u32 grid;
 };
 
-static __always_inline struct dwell_walk_back dwell_walk_from(
-	const struct dwell_stack_program *program, __u64 flow, __u32 end, __u64 now_ns, __u32 grid)
+static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell_stack_program *program, __u64 flow,
+							      __u32 end, __u64 now_ns, __u32 grid)
 {
 	__u32 stride = 1U << dwell_grid_thin(grid);
 
@@ -382,8 +359,7 @@ static __always_inline struct dwell_walk_back dwell_walk_from(
 }
 
 /* One step; true if it was the last. */
-static __always_inline int dwell_walk_step_back(void *embedder,
-						const struct dwell_stack_program *program,
+static __always_inline int dwell_walk_step_back(void *embedder, const struct dwell_stack_program *program,
 						struct dwell_walk_back *walk, __u32 layer)
 {
 	__u32 slot = walk->slot;

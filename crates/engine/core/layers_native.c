@@ -24,19 +24,16 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
 	layers->counters.value[counter]++;
 }
 
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
-					  int up, int again)
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again)
 {
 	struct dwell_layers *layers = embedder;
 
 	if (layers->passages < DWELL_LAYERS_PASSAGES)
-		dwell_passage_of(&layers->program, row, slot, up, again,
-				 &layers->passage[layers->passages]);
+		dwell_passage_of(&layers->program, row, slot, up, again, &layers->passage[layers->passages]);
 	layers->passages++;
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
-					   __u64 now_ns)
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns)
 {
 	struct dwell_layers *layers = embedder;
 
@@ -56,8 +53,7 @@ static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __
 	return &layers->hop_rows[index];
 }
 
-static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop,
-					  __u64 took_ns, __u64 since_ns)
+static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns)
 {
 	struct dwell_layers *layers = embedder;
 
@@ -84,8 +80,8 @@ __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_ad
 	return dwell_flow_hash(layers->program.seed, src, dst, sport, dport);
 }
 
-void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
-		       __u64 now_ns, __u64 tcp_ns, __u32 device)
+void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer, __u64 now_ns,
+		       __u64 tcp_ns, __u32 device)
 {
 	struct dwell_span span = {flow, seq, bytes, layers->grid, 0};
 	struct dwell_pass pass;
@@ -98,11 +94,9 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 		dwell_pass_step(layers, &layers->program, &pass, layer);
 }
 
-void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,
-			__u64 now_ns)
+void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer, __u64 now_ns)
 {
-	struct dwell_walk_back walk =
-		dwell_walk_from(&layers->program, flow, end, now_ns, layers->grid);
+	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns, layers->grid);
 
 	layers->passages = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)

@@ -39,12 +39,11 @@ __u64 dwell_layers_flow(const struct dwell_layers *layers, const struct dwell_ad
 /* Bytes pass a layer, in a packet or a write. `tcp_ns` is when TCP handed the packet
  * down, or 0; `device` is where it came in, or 0.
  */
-void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer,
-		       __u64 now_ns, __u64 tcp_ns, __u32 device);
+void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes, __u32 layer, __u64 now_ns,
+		       __u64 tcp_ns, __u32 device);
 
 /* All below `end` has come into order (DWELL_RX_READY) or was read. */
-void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer,
-			__u64 now_ns);
+void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u32 layer, __u64 now_ns);
 
 /* A packet is at a device. */
 void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,

@@ -26,8 +26,7 @@ static __always_inline __u32 dwell_lowat_in(__u64 rate, __u32 time_us)
 }
 
 /* What it should be set to now; 0: leave it. */
-static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat,
-					      const struct dwell_lowat_look *look)
+static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_look *look)
 {
 	__u64 rate = lowat->rate - lowat->rate / 16;
 	__u32 least = look->mss * DWELL_LOWAT_SEGMENTS;

@@ -45,24 +45,21 @@ static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, 
 	return &native->memories[place_in(native, place)];
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
-					       __u64 tag)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
 {
 	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
 				table->config->idle_timeout_ns >> 20);
 }
 
-static __always_inline void dwell_emit_flow(struct dwell_table *table,
-					    const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change,
-					    __u32 detail, __u64 rtt_ns)
+static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
+					    const struct dwell_memories *memories, __u32 change, __u32 detail,
+					    __u64 rtt_ns)
 {
 	struct dwell_native *native = table->embedder;
 
 	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
-		dwell_fill_flow_event(&native->event[native->events++].flow, flow,
-				      memories->first_ns, change, detail, rtt_ns,
-				      dwell_now(table->clock));
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow, memories->first_ns, change, detail,
+				      rtt_ns, dwell_now(table->clock));
 }
 
 static struct dwell_table table_of(struct dwell_native *native, struct dwell_clock *clock)
@@ -77,8 +74,7 @@ static void emit_sample(struct dwell_step *step, const struct dwell_match *match
 	struct dwell_native *native = step->table->embedder;
 
 	if (match->found && native->events < DWELL_NATIVE_EVENTS)
-		dwell_fill_sample(&native->event[native->events++].sample, step, match,
-				  dwell_now(step->table->clock));
+		dwell_fill_sample(&native->event[native->events++].sample, step, match, dwell_now(step->table->clock));
 }
 
 /* A capture of all interfaces (SLL2) shows a packet that is forwarded once for
@@ -101,18 +97,14 @@ static void prefetch_stamps(const struct dwell_native *native, const struct dwel
 
 	if (!packet->has_ts)
 		return;
-	__builtin_prefetch(&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, direction,
-							     packet->tsval) &
-					   mask],
-			   1);
-	__builtin_prefetch(&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP,
-							     !direction, packet->tsecr) &
-					   mask],
-			   1);
+	__builtin_prefetch(
+		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval) & mask], 1);
+	__builtin_prefetch(
+		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr) & mask], 1);
 }
 
-void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
-			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns)
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			 __u32 interface, __u64 time_ns)
 {
 	const void *end = (const char *)data + bytes;
 	struct dwell_frame frame = {data, end};

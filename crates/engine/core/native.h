@@ -32,8 +32,8 @@ struct dwell_native {
 /* Observes one packet: `bytes` of it are at `data`, `wire_bytes` were on the
  * wire. What it caused is in event[0..events].
  */
-void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes,
-			 __u32 wire_bytes, __u32 link, __u32 interface, __u64 time_ns);
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			 __u32 interface, __u64 time_ns);
 
 /* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all. */
 void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason);

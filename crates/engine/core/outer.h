@@ -39,8 +39,7 @@ static __always_inline __u64 dwell_sum_address(const struct dwell_address *addre
 /* How many bytes a real's outer headers have. */
 static __always_inline __u32 dwell_outer_bytes(const struct dwell_real *real)
 {
-	__u32 bytes =
-		dwell_is_v4(&real->address) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6);
+	__u32 bytes = dwell_is_v4(&real->address) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6);
 
 	if (real->forward == DWELL_FORWARD_GUE)
 		return bytes + sizeof(struct dwell_udp);
@@ -97,10 +96,8 @@ static __always_inline void dwell_link_write(struct dwell_link *link, const stru
 	to[2] = from[2];
 }
 
-static __always_inline void dwell_outer_v4_write(struct dwell_ipv4 *ip,
-						 const struct dwell_real *real,
-						 const struct dwell_inner *inner, __u32 bytes,
-						 __u8 proto,
+static __always_inline void dwell_outer_v4_write(struct dwell_ipv4 *ip, const struct dwell_real *real,
+						 const struct dwell_inner *inner, __u32 bytes, __u8 proto,
 						 const struct dwell_balance_config *config)
 {
 	__u32 prefix = config->outer_v4.low >> 32, dst = real->address.low >> 32;
@@ -116,15 +113,12 @@ static __always_inline void dwell_outer_v4_write(struct dwell_ipv4 *ip,
 	ip->proto = proto;
 	ip->src = src;
 	ip->dst = dst;
-	sum = 0x45 + (inner->tos << 8) + dwell_ntohs(bytes) + DWELL_DF + inner->ttl +
-	      ((__u32)proto << 8);
+	sum = 0x45 + (inner->tos << 8) + dwell_ntohs(bytes) + DWELL_DF + inner->ttl + ((__u32)proto << 8);
 	ip->checksum = ~dwell_fold(sum + src + dst);
 }
 
-static __always_inline void dwell_outer_v6_write(struct dwell_ipv6 *ip6,
-						 const struct dwell_real *real,
-						 const struct dwell_inner *inner, __u32 bytes,
-						 __u8 next,
+static __always_inline void dwell_outer_v6_write(struct dwell_ipv6 *ip6, const struct dwell_real *real,
+						 const struct dwell_inner *inner, __u32 bytes, __u8 next,
 						 const struct dwell_balance_config *config)
 {
 	/* the flow label lets the way there spread flows (RFC 6438) */
@@ -141,8 +135,7 @@ static __always_inline void dwell_outer_v6_write(struct dwell_ipv6 *ip6,
 }
 
 /* The checksum of UDP over IPv6, from the sum of what UDP carries. */
-static __always_inline __u16 dwell_outer_checksum(const struct dwell_ipv6 *ip6,
-						  const struct dwell_udp *udp,
+static __always_inline __u16 dwell_outer_checksum(const struct dwell_ipv6 *ip6, const struct dwell_udp *udp,
 						  const struct dwell_inner *inner)
 {
 	__u64 sum = inner->checksum;
@@ -157,8 +150,7 @@ static __always_inline __u16 dwell_outer_checksum(const struct dwell_ipv6 *ip6,
 	return folded ? folded : 0xffff;
 }
 
-static __always_inline void dwell_outer_udp_write(struct dwell_udp *udp,
-						  const struct dwell_real *real,
+static __always_inline void dwell_outer_udp_write(struct dwell_udp *udp, const struct dwell_real *real,
 						  const struct dwell_inner *inner)
 {
 	udp->src_port = dwell_ntohs(0xc000 | (inner->spread >> 16 & 0x3fff));
@@ -170,10 +162,8 @@ static __always_inline void dwell_outer_udp_write(struct dwell_udp *udp,
 /* Writes all in front of the inner packet. The frame has grown before. False if
  * it has not, which the BPF verifier cannot know.
  */
-static __always_inline int dwell_outer_write(void *data, const void *end,
-					     const struct dwell_real *real,
-					     const struct dwell_inner *inner,
-					     const struct dwell_balance_config *config)
+static __always_inline int dwell_outer_write(void *data, const void *end, const struct dwell_real *real,
+					     const struct dwell_inner *inner, const struct dwell_balance_config *config)
 {
 	__u8 inside = inner->version == 4 ? DWELL_PROTO_IPV4 : DWELL_PROTO_IPV6;
 	struct dwell_link *link = data;
@@ -189,15 +179,14 @@ static __always_inline int dwell_outer_write(void *data, const void *end,
 	if (dwell_is_v4(&real->address)) {
 		link->type = DWELL_ETH_IPV4;
 		if (real->forward == DWELL_FORWARD_IPIP) {
-			dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + inner->bytes, inside,
-					     config);
+			dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + inner->bytes, inside, config);
 			return 1;
 		}
 		udp = (void *)(ip + 1);
 		if ((void *)(udp + 1) > end)
 			return 0;
-		dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + sizeof(*udp) + inner->bytes,
-				     DWELL_PROTO_UDP, config);
+		dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP,
+				     config);
 		dwell_outer_udp_write(udp, real, inner);
 		return 1;
 	}
@@ -211,8 +200,7 @@ static __always_inline int dwell_outer_write(void *data, const void *end,
 	udp = (void *)(ip6 + 1);
 	if ((void *)(udp + 1) > end)
 		return 0;
-	dwell_outer_v6_write(ip6, real, inner, sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP,
-			     config);
+	dwell_outer_v6_write(ip6, real, inner, sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP, config);
 	dwell_outer_udp_write(udp, real, inner);
 	if (inner->checksum)
 		udp->checksum = dwell_outer_checksum(ip6, udp, inner);

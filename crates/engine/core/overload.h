@@ -16,9 +16,8 @@ static __always_inline __u64 dwell_stamp_of_seconds(__u64 seconds)
  * and `now_s` as well, on the clock of `seen_s`. Of two CPUs one may lose: it
  * was as good.
  */
-static __always_inline enum dwell_noted dwell_load_note(struct dwell_server_load *load, __u64 stamp,
-							__u64 unix_s, __u32 now_s,
-							const struct dwell_overload_config *config)
+static __always_inline enum dwell_noted dwell_load_note(struct dwell_server_load *load, __u64 stamp, __u64 unix_s,
+							__u32 now_s, const struct dwell_overload_config *config)
 {
 	__u64 before = *(volatile __u64 *)&load->stamp;
 
@@ -26,8 +25,7 @@ static __always_inline enum dwell_noted dwell_load_note(struct dwell_server_load
 		return DWELL_NOTED_OLD;
 	if (stamp >= dwell_stamp_of_seconds(unix_s + config->slack_s + 1))
 		return DWELL_NOTED_AHEAD;
-	if (config->stale_s &&
-	    stamp < dwell_stamp_of_seconds(unix_s - config->slack_s - config->stale_s))
+	if (config->stale_s && stamp < dwell_stamp_of_seconds(unix_s - config->slack_s - config->stale_s))
 		return DWELL_NOTED_STALE;
 	if (__sync_val_compare_and_swap(&load->stamp, before, stamp) != before)
 		return DWELL_NOTED_OLD;
@@ -55,8 +53,7 @@ static __always_inline __u32 dwell_load_code(const struct dwell_server_load *loa
 					     const struct dwell_overload_config *config)
 {
 	__u32 age_s = now_s - load->seen_s;
-	__u64 is_stale = dwell_less(config->stale_s, age_s) & dwell_less(0, config->stale_s) &
-			 ~(age_s >> 31);
+	__u64 is_stale = dwell_less(config->stale_s, age_s) & dwell_less(0, config->stale_s) & ~(age_s >> 31);
 
 	return load->stamp & 0xffff & (((load->flags & DWELL_SERVER_OUT) | is_stale) - 1);
 }
@@ -70,15 +67,13 @@ struct dwell_standing {
 	__u64 least;
 };
 
-static __always_inline void dwell_standing_add(struct dwell_standing *standing, __u32 turn,
-					       __u64 code, __u64 than)
+static __always_inline void dwell_standing_add(struct dwell_standing *standing, __u32 turn, __u64 code, __u64 than)
 {
 	__u64 is_known = dwell_less(0, code), candidate = code << 32 | turn;
 
 	standing->known += is_known;
 	standing->below += dwell_less(code, than) & is_known;
-	standing->least += (candidate - standing->least) &
-			   -(dwell_less(candidate, standing->least) & is_known);
+	standing->least += (candidate - standing->least) & -(dwell_less(candidate, standing->least) & is_known);
 }
 
 /* Whose turn it is, of `count` that begin with `from`. */
@@ -97,9 +92,8 @@ static __always_inline __u32 dwell_place_from(__u32 from, __u32 turn, __u32 coun
  * first from `from` on is the least: where many do, a number that differs from
  * connection to connection keeps them from all going to the same.
  */
-static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers,
-						 __u32 count, __u32 server, __u32 from, __u32 now_s,
-						 const struct dwell_overload_config *config,
+static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
+						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,
 						 __u32 *least)
 {
 	struct dwell_standing standing = {};
@@ -116,8 +110,7 @@ static __always_inline int dwell_overload_divert(const struct dwell_server_load 
 	for (__u32 i = 0; i < DWELL_SERVERS_MOST && i < count; i++) {
 		__u32 place = dwell_place_from(from, i, count);
 
-		dwell_standing_add(&standing, i, dwell_load_code(&servers[place], now_s, config),
-				   code);
+		dwell_standing_add(&standing, i, dwell_load_code(&servers[place], now_s, config), code);
 	}
 	*least = dwell_place_from(from, standing.least, count);
 	return standing.below * 1000 > config->percentile * (standing.known - 1) &&

@@ -61,8 +61,7 @@ struct dwell_packet {
 #define DWELL_OPTION_TS 8
 #define DWELL_OPTION_CUT ~0U
 
-static __always_inline __u32 dwell_tcp_option_in(const void *data, const void *end, __u32 at,
-						 __u32 stop)
+static __always_inline __u32 dwell_tcp_option_in(const void *data, const void *end, __u32 at, __u32 stop)
 {
 	if (at > 3 * DWELL_MAX_OFFSET || stop > 3 * DWELL_MAX_OFFSET)
 		return 0;
@@ -131,22 +130,18 @@ static __always_inline __u32 dwell_dns_question_in(const void *data, const void 
 	return (hash ? hash : 1) | (response ? 0x80000000 : 0);
 }
 
-static __always_inline int dwell_address_after(const struct dwell_address *x,
-					       const struct dwell_address *y)
+static __always_inline int dwell_address_after(const struct dwell_address *x, const struct dwell_address *y)
 {
 	if (x->high != y->high)
 		return x->high > y->high;
 	return x->low > y->low;
 }
 
-static __always_inline void dwell_set_key(struct dwell_packet *packet,
-					  const struct dwell_address *src,
-					  const struct dwell_address *dst, __u16 src_port,
-					  __u16 dst_port)
+static __always_inline void dwell_set_key(struct dwell_packet *packet, const struct dwell_address *src,
+					  const struct dwell_address *dst, __u16 src_port, __u16 dst_port)
 {
 	struct dwell_flow_key *key = &packet->key;
-	int swap = src->low == dst->low && src->high == dst->high ? src_port > dst_port
-								  : dwell_address_after(src, dst);
+	int swap = src->low == dst->low && src->high == dst->high ? src_port > dst_port : dwell_address_after(src, dst);
 
 	packet->direction = swap;
 	key->a = swap ? *dst : *src;
@@ -175,15 +170,12 @@ static __always_inline __u16 dwell_b_port(const struct dwell_packet *packet)
 	return packet->has_id ? packet->b_port : packet->key.b_port;
 }
 
-static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __u8 proto,
-					    __u64 seed)
+static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __u8 proto, __u64 seed)
 {
-	__u64 ports =
-		(__u64)key->a_port << 48 | (__u64)key->b_port << 32 | (key->interface << 8 ^ proto);
+	__u64 ports = (__u64)key->a_port << 48 | (__u64)key->b_port << 32 | (key->interface << 8 ^ proto);
 
 	seed = dwell_mix(seed, ports);
-	if (key->a.high | key->b.high | (__u32)(key->a.low ^ key->b.low) |
-	    (__u32)(key->a.low ^ 0xffff0000)) {
+	if (key->a.high | key->b.high | (__u32)(key->a.low ^ key->b.low) | (__u32)(key->a.low ^ 0xffff0000)) {
 		seed = dwell_mix(seed, key->a.high);
 		seed = dwell_mix(seed, key->a.low);
 		seed = dwell_mix(seed, key->b.high);
@@ -229,9 +221,8 @@ static inline __u32 dwell_dns_question(const struct dwell_frame *frame, __u32 of
 #define DWELL_FRAME_OK DWELL_COUNTERS
 
 /* Timestamp and SACK among TCP options in any order. */
-static __always_inline __u32 dwell_parse_options(DWELL_FRAME *frame, const void *data,
-						 const void *end, __u32 at, __u32 stop,
-						 struct dwell_packet *packet)
+static __always_inline __u32 dwell_parse_options(DWELL_FRAME *frame, const void *data, const void *end, __u32 at,
+						 __u32 stop, struct dwell_packet *packet)
 {
 	__u32 ts_end = 0;
 
@@ -259,8 +250,8 @@ static __always_inline __u32 dwell_parse_options(DWELL_FRAME *frame, const void 
 }
 
 /* Any nesting of VLAN, MPLS, PPPoE, IP in IP, GRE and extension headers. */
-static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const void *data,
-						       const void *end, __u32 link)
+static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const void *data, const void *end,
+						       __u32 link)
 {
 	dwell_walk walk = dwell_walk_link(data, end, link);
 
@@ -271,8 +262,8 @@ static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const
 		__u32 layer = dwell_walk_layer(walk);
 
 		if (layer == DWELL_LAYER_FOUND)
-			return DWELL_WHERE(dwell_walk_ip(walk), dwell_walk_offset(walk),
-					   dwell_walk_next(walk), dwell_walk_version(walk));
+			return DWELL_WHERE(dwell_walk_ip(walk), dwell_walk_offset(walk), dwell_walk_next(walk),
+					   dwell_walk_version(walk));
 		if (layer == DWELL_LAYER_ERROR)
 			return DWELL_WHERE_ERROR(dwell_walk_next(walk));
 		walk = dwell_walk_step(frame, walk);
@@ -283,9 +274,8 @@ static __always_inline dwell_where dwell_locate_nested(DWELL_FRAME *frame, const
 /* The addresses, and the length of what IP carries. Returns 0, or the counter
  * that says why not.
  */
-static __always_inline __u32 dwell_parse_ip(const void *data, const void *end, dwell_where where,
-					    __u32 wire_bytes, struct dwell_address *src,
-					    struct dwell_address *dst, __u32 *l4_bytes)
+static __always_inline __u32 dwell_parse_ip(const void *data, const void *end, dwell_where where, __u32 wire_bytes,
+					    struct dwell_address *src, struct dwell_address *dst, __u32 *l4_bytes)
 {
 	__u32 ip_offset = dwell_where_ip(where), l4_offset = dwell_where_l4(where), bytes;
 
@@ -318,9 +308,8 @@ static __always_inline __u32 dwell_parse_ip(const void *data, const void *end, d
  * counter that names why it is of no use. `segments`, `wire_bytes` and
  * `key.interface` are the caller's to set before.
  */
-static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, const void *end,
-					 dwell_where where, const struct dwell_rtt_config *config,
-					 struct dwell_packet *packet)
+static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, const void *end, dwell_where where,
+					 const struct dwell_rtt_config *config, struct dwell_packet *packet)
 {
 	__u32 l4_offset = dwell_where_l4(where), l4_bytes, failed;
 	struct dwell_address src = {}, dst = {};
@@ -334,16 +323,14 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 	packet->proto = proto;
 
 	if (proto == DWELL_PROTO_TCP) {
-		if (!dwell_wants(config, DWELL_TCP_TIMESTAMP) &&
-		    !dwell_wants(config, DWELL_TCP_SEQ))
+		if (!dwell_wants(config, DWELL_TCP_TIMESTAMP) && !dwell_wants(config, DWELL_TCP_SEQ))
 			return DWELL_SKIP_PROTOCOL;
 		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_SKIP_TRUNCATED);
 		__u32 header = (tcp->data_offset >> 4) * 4;
 
 		if (header < sizeof(*tcp) || header > l4_bytes)
 			return DWELL_SKIP_MALFORMED;
-		if (header == sizeof(*tcp) && !dwell_wants(config, DWELL_TCP_SEQ) &&
-		    !(tcp->flags & DWELL_TCP_RST))
+		if (header == sizeof(*tcp) && !dwell_wants(config, DWELL_TCP_SEQ) && !(tcp->flags & DWELL_TCP_RST))
 			return DWELL_SKIP_PROTOCOL;
 		packet->kind = DWELL_KIND_TCP;
 		packet->tcp_flags = tcp->flags;
@@ -352,15 +339,13 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 		packet->window = tcp->window;
 		packet->payload_bytes = l4_bytes - header;
 		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port),
-			      dwell_ntohs(tcp->dst_port));
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
 		packet->has_ts = 0;
 		packet->has_sack = 0;
 		if (header == sizeof(*tcp))
 			return DWELL_FRAME_OK;
 		if (header == sizeof(*tcp) + sizeof(struct dwell_tcp_ts_option)) {
-			DWELL_PEEK(struct dwell_tcp_ts_option, ts, l4_offset + sizeof(*tcp),
-				   DWELL_SKIP_TRUNCATED);
+			DWELL_PEEK(struct dwell_tcp_ts_option, ts, l4_offset + sizeof(*tcp), DWELL_SKIP_TRUNCATED);
 			if (dwell_likely(ts->head == DWELL_TCP_TS_HEAD)) {
 				packet->has_ts = 1;
 				packet->tsval = dwell_ntohl(ts->value);
@@ -368,8 +353,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 				return DWELL_FRAME_OK;
 			}
 		}
-		return dwell_parse_options(frame, data, end, l4_offset + sizeof(*tcp),
-					   l4_offset + header, packet);
+		return dwell_parse_options(frame, data, end, l4_offset + sizeof(*tcp), l4_offset + header, packet);
 	}
 	if (proto == DWELL_PROTO_UDP) {
 		DWELL_PEEK(struct dwell_udp, udp, l4_offset, DWELL_SKIP_TRUNCATED);
@@ -377,8 +361,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 		if (l4_bytes < sizeof(*udp))
 			return DWELL_SKIP_MALFORMED;
-		if (udp->length && (dwell_ntohs(udp->length) < sizeof(*udp) ||
-				    dwell_ntohs(udp->length) > l4_bytes))
+		if (udp->length && (dwell_ntohs(udp->length) < sizeof(*udp) || dwell_ntohs(udp->length) > l4_bytes))
 			return DWELL_SKIP_MALFORMED;
 		packet->payload_bytes = l4_bytes - sizeof(*udp);
 		if (src_port == 53 || dst_port == 53) {
@@ -395,14 +378,12 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 			packet->is_answer = question >> 31;
 			packet->may_open = !packet->is_answer;
 		} else {
-			if (!dwell_wants(config, DWELL_QUIC_SPIN) &&
-			    !dwell_wants(config, DWELL_QUIC_SPIN_LOOP) &&
+			if (!dwell_wants(config, DWELL_QUIC_SPIN) && !dwell_wants(config, DWELL_QUIC_SPIN_LOOP) &&
 			    !dwell_wants(config, DWELL_QUIC_HANDSHAKE))
 				return DWELL_SKIP_PROTOCOL;
 			if (packet->payload_bytes < sizeof(struct dwell_quic_long))
 				return DWELL_SKIP_PROTOCOL;
-			DWELL_PEEK(struct dwell_quic_long, quic, l4_offset + sizeof(*udp),
-				   DWELL_SKIP_TRUNCATED);
+			DWELL_PEEK(struct dwell_quic_long, quic, l4_offset + sizeof(*udp), DWELL_SKIP_TRUNCATED);
 			packet->quic_first = quic->first;
 			packet->quic_version = 0;
 			if (quic->first & 0x80) {
@@ -420,8 +401,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 				/* without the fixed bit only of a flow that is known:
 				 * its ends may have agreed to grease it (RFC 9287)
 				 */
-				packet->may_open =
-					quic->first & 0x40 && (src_port == 443 || dst_port == 443);
+				packet->may_open = quic->first & 0x40 && (src_port == 443 || dst_port == 443);
 			}
 			packet->kind = DWELL_KIND_QUIC;
 		}
@@ -431,8 +411,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 	__u32 method = dwell_where_version(where) == 4 ? DWELL_ICMP : DWELL_ICMPV6;
 
-	if (proto != (method == DWELL_ICMP ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6) ||
-	    !dwell_wants(config, method))
+	if (proto != (method == DWELL_ICMP ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6) || !dwell_wants(config, method))
 		return DWELL_SKIP_PROTOCOL;
 	DWELL_PEEK(struct dwell_icmp_echo, echo, l4_offset, DWELL_SKIP_TRUNCATED);
 	if (l4_bytes < sizeof(*echo))

@@ -77,8 +77,7 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 	struct dwell_waiting waiting;
 
 	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
-		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN |
-			     (direction ? DWELL_QUIC_CLIENT : 0);
+		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN | (direction ? DWELL_QUIC_CLIENT : 0);
 		memories = dwell_memories_of(step);
 		if (memories)
 			memories->spin_streak = 0;
@@ -100,8 +99,7 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
  * quarter of the round trip known so far, halved with each rejection so that a
  * slow handshake cannot silence a fast path for good.
  */
-static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step,
-					      const struct dwell_spin_state *spin)
+static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step, const struct dwell_spin_state *spin)
 {
 	const struct dwell_flow *flow = step->flow;
 	__u64 halves = flow->side[0].min_rtt_ns + flow->side[1].min_rtt_ns;
@@ -113,8 +111,7 @@ static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step,
 
 static __always_inline int dwell_spin_trusts(const struct dwell_spin_state *side, __u32 faults)
 {
-	return side->holds >= DWELL_SPIN_HOLDS + 2 * faults ||
-	       side->calm >= (int)(DWELL_SPIN_CALM + 2 * faults) ||
+	return side->holds >= DWELL_SPIN_HOLDS + 2 * faults || side->calm >= (int)(DWELL_SPIN_CALM + 2 * faults) ||
 	       side->flips >= DWELL_SPIN_FLIPS + 2 * faults;
 }
 
@@ -137,8 +134,7 @@ static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
 }
 
 /* Somebody does not spin, or packets were lost or reordered. */
-static __always_inline void dwell_spin_fault(struct dwell_step *step,
-					     struct dwell_memories *memories,
+static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_memories *memories,
 					     struct dwell_spin_state *mine)
 {
 	memories->spin_streak = 0;
@@ -184,8 +180,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		return;
 	}
 
-	int trusted = dwell_spin_trusts(mine, memories->spin_faults) &&
-		      dwell_spin_trusts(other, memories->spin_faults);
+	int trusted = dwell_spin_trusts(mine, memories->spin_faults) && dwell_spin_trusts(other, memories->spin_faults);
 	__u32 inverts = other->known && other->value != value;
 
 	dwell_spin_changed(mine);
@@ -194,8 +189,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	mine->early = 0;
 	mine->value = value;
 	mine->edge_ns = now;
-	flow->quic = (quic & ~DWELL_QUIC_EDGE) | DWELL_QUIC_EDGE_KNOWN |
-		     (direction ? DWELL_QUIC_EDGE : 0);
+	flow->quic = (quic & ~DWELL_QUIC_EDGE) | DWELL_QUIC_EDGE_KNOWN | (direction ? DWELL_QUIC_EDGE : 0);
 	if (first || !other->known)
 		return;
 	if (!(quic & DWELL_QUIC_CLIENT_KNOWN)) {
@@ -220,8 +214,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	}
 	if (memories->spin_streak < 255)
 		memories->spin_streak++;
-	if (!trusted || memories->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT *
-									    memories->spin_faults)
+	if (!trusted || memories->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * memories->spin_faults)
 		return;
 	if (memories->spin_streak == 255) {
 		memories->spin_streak = 64;
@@ -245,8 +238,7 @@ static __always_inline void dwell_quic(struct dwell_step *step)
 
 	if (step->packet->quic_first & 0x80) {
 		dwell_quic_long(step);
-	} else if (dwell_wants(step->config, DWELL_QUIC_SPIN) ||
-		   dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
+	} else if (dwell_wants(step->config, DWELL_QUIC_SPIN) || dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_quic_spin(step);
 	} else {
 		/* tells where the next connection begins */

@@ -55,18 +55,16 @@ struct dwell_cid_plain {
 } DWELL_ALIGNED(8);
 
 /* False if there is no such layout. `key` has 16 octets; none: in the clear. */
-static inline int dwell_cid_config_init(struct dwell_cid_config *config, __u32 rotation,
-					__u32 server_id_bytes, __u32 nonce_bytes, const __u8 *key)
+static inline int dwell_cid_config_init(struct dwell_cid_config *config, __u32 rotation, __u32 server_id_bytes,
+					__u32 nonce_bytes, const __u8 *key)
 {
 	__u32 bytes = server_id_bytes + nonce_bytes;
 
 	__builtin_memset(config, 0, sizeof(*config));
-	if (rotation >= DWELL_CID_ROTATIONS || !server_id_bytes ||
-	    nonce_bytes < DWELL_CID_NONCE_LEAST || bytes > DWELL_CID_PLAIN_MOST)
+	if (rotation >= DWELL_CID_ROTATIONS || !server_id_bytes || nonce_bytes < DWELL_CID_NONCE_LEAST ||
+	    bytes > DWELL_CID_PLAIN_MOST)
 		return 0;
-	config->cipher = !key          ? DWELL_CID_CLEAR
-			 : bytes == 16 ? DWELL_CID_BLOCK
-				       : DWELL_CID_FOUR_PASS;
+	config->cipher = !key ? DWELL_CID_CLEAR : bytes == 16 ? DWELL_CID_BLOCK : DWELL_CID_FOUR_PASS;
 	config->rotation = rotation;
 	config->server_id_bytes = server_id_bytes;
 	config->nonce_bytes = nonce_bytes;
@@ -155,13 +153,13 @@ struct dwell_cid_halves {
 /* One pass: what the other half and the number of the pass do to this one. Odd passes change
  * the right half.
  */
-static __always_inline void dwell_cid_pass(const struct dwell_cid_config *config, __u32 bytes,
-					   __u32 pass, struct dwell_cid_halves *halves)
+static __always_inline void dwell_cid_pass(const struct dwell_cid_config *config, __u32 bytes, __u32 pass,
+					   struct dwell_cid_halves *halves)
 {
 	const struct dwell_half *from = &halves->of[~pass & 1], *mask = &halves->mask[pass & 1];
 	struct dwell_half *to = &halves->of[pass & 1];
-	struct dwell_block block = {{from->high >> 32, from->high, from->low >> 32,
-				     (__u32)from->low | bytes << 8 | pass}};
+	struct dwell_block block = {
+		{from->high >> 32, from->high, from->low >> 32, (__u32)from->low | bytes << 8 | pass}};
 
 	dwell_aes128_encrypt(&config->key, &block);
 	to->high ^= ((__u64)block.word[0] << 32 | block.word[1]) & mask->high;
@@ -169,8 +167,7 @@ static __always_inline void dwell_cid_pass(const struct dwell_cid_config *config
 }
 
 /* Four passes in their order, or back. */
-static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *config,
-						struct dwell_cid_plain *plain,
+static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *config, struct dwell_cid_plain *plain,
 						struct dwell_cid_halves *halves, int back)
 {
 	__u32 bytes = (config->server_id_bytes + config->nonce_bytes) & 31;
@@ -198,14 +195,12 @@ static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *c
 		__u32 at = i >= 10 ? i - 10 : i, shift = 56 - 8 * (at & 7);
 
 		if (at < (bytes + 1) / 2)
-			plain->octet[(i >= 10 ? bytes / 2 & 15 : 0) + at] |=
-				(at < 8 ? half->high : half->low) >> shift;
+			plain->octet[(i >= 10 ? bytes / 2 & 15 : 0) + at] |= (at < 8 ? half->high : half->low) >> shift;
 	}
 }
 
 /* Server ID and nonce of a connection ID whose first octet has been read, in place. */
-static __always_inline void dwell_cid_open(const struct dwell_cid_config *config,
-					   struct dwell_cid_plain *plain,
+static __always_inline void dwell_cid_open(const struct dwell_cid_config *config, struct dwell_cid_plain *plain,
 					   struct dwell_cid_halves *halves)
 {
 	struct dwell_block block;
@@ -222,8 +217,8 @@ static __always_inline void dwell_cid_open(const struct dwell_cid_config *config
 /* Makes a connection ID of `dwell_cid_bytes(config)` octets, which it returns. A nonce
  * must not come again with a key.
  */
-static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, const __u8 *server_id,
-				     const __u8 *nonce, __u8 cid[DWELL_CID_MOST])
+static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, const __u8 *server_id, const __u8 *nonce,
+				     __u8 cid[DWELL_CID_MOST])
 {
 	__u32 bytes = config->server_id_bytes + config->nonce_bytes;
 	struct dwell_cid_plain plain = {};
@@ -249,15 +244,15 @@ static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, cons
 /* False if the connection ID is not of this configuration. What follows it is the server's;
  * the low bits of the first octet may be anything.
  */
-static inline int dwell_cid_decode(const struct dwell_cid_config *config, const __u8 *cid,
-				   __u32 cid_bytes, struct dwell_cid_plain *plain)
+static inline int dwell_cid_decode(const struct dwell_cid_config *config, const __u8 *cid, __u32 cid_bytes,
+				   struct dwell_cid_plain *plain)
 {
 	__u32 bytes = config->server_id_bytes + config->nonce_bytes;
 	struct dwell_cid_halves halves;
 
 	__builtin_memset(plain, 0, sizeof(*plain));
-	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MOST ||
-	    cid_bytes < bytes + 1 || cid[0] >> 5 != config->rotation)
+	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MOST || cid_bytes < bytes + 1 ||
+	    cid[0] >> 5 != config->rotation)
 		return 0;
 	__builtin_memcpy(plain->octet, cid + 1, bytes);
 	dwell_cid_open(config, plain, &halves);
@@ -274,8 +269,8 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
 #define dwell_cid_stamp_seconds(stamp) ((__u32)((stamp) >> 32))
 
 /* In the own layout of a configuration that has it. */
-static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server,
-					     __u64 stamp, __u8 cid[DWELL_CID_MOST])
+static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
+					     __u8 cid[DWELL_CID_MOST])
 {
 	__u8 id[DWELL_CID_OWN_SERVER] = {server >> 8, server};
 	__u8 nonce[DWELL_CID_OWN_NONCE] = {};

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "quic_lb_native.h"
 
-int dwell_quic_lb_config(struct dwell_cid_config *config, __u32 rotation, __u32 server_id_bytes,
-			 __u32 nonce_bytes, const __u8 *key)
+int dwell_quic_lb_config(struct dwell_cid_config *config, __u32 rotation, __u32 server_id_bytes, __u32 nonce_bytes,
+			 const __u8 *key)
 {
 	return dwell_cid_config_init(config, rotation, server_id_bytes, nonce_bytes, key);
 }
 
-__u32 dwell_quic_lb_encode(const struct dwell_cid_config *config, const __u8 *server_id,
-			   const __u8 *nonce, __u8 *cid)
+__u32 dwell_quic_lb_encode(const struct dwell_cid_config *config, const __u8 *server_id, const __u8 *nonce, __u8 *cid)
 {
 	return dwell_cid_encode(config, server_id, nonce, cid);
 }
@@ -19,8 +18,7 @@ int dwell_quic_lb_decode(const struct dwell_cid_config *config, const __u8 *cid,
 	return dwell_cid_decode(config, cid, cid_bytes, plain);
 }
 
-__u32 dwell_quic_lb_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
-				   __u8 *cid)
+__u32 dwell_quic_lb_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp, __u8 *cid)
 {
 	return dwell_cid_encode_stamped(config, server, stamp, cid);
 }

@@ -24,10 +24,8 @@ struct dwell_icmp_error {
 } DWELL_WORDS(4);
 
 /* Bytes of the answers. */
-#define DWELL_TOO_BIG_4                                                                            \
-	(sizeof(struct dwell_ipv4) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_4)
-#define DWELL_TOO_BIG_6                                                                            \
-	(sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_6)
+#define DWELL_TOO_BIG_4 (sizeof(struct dwell_ipv4) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_4)
+#define DWELL_TOO_BIG_6 (sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_6)
 
 /* A checksum after one of its words changed (RFC 1624). */
 static __always_inline __u16 dwell_checksum_change(__u16 checksum, __u16 before, __u16 after)
@@ -92,11 +90,10 @@ static __always_inline int dwell_reply_ping(void *data, const void *end, __u32 l
 typedef __u32 __attribute__((may_alias)) dwell_word;
 
 /* Sum of a struct's words. */
-#define DWELL_SUM(sum, words, bytes)                                                               \
-	do {                                                                                       \
-		const dwell_word *word_ = (const void *)(words);                                   \
-		_Pragma("clang loop unroll(full)") for (__u32 i_ = 0; i_ < (bytes) / 4;            \
-							i_++)(sum) += word_[i_];                   \
+#define DWELL_SUM(sum, words, bytes)                                                                                   \
+	do {                                                                                                           \
+		const dwell_word *word_ = (const void *)(words);                                                       \
+		_Pragma("clang loop unroll(full)") for (__u32 i_ = 0; i_ < (bytes) / 4; i_++)(sum) += word_[i_];       \
 	} while (0)
 
 /* The frame begins where the answer is to: what it quotes follows, and the

@@ -12,8 +12,7 @@
 
 #include "response_auto.h"
 
-static __always_inline struct dwell_nearness dwell_nearness_of(
-	const struct dwell_response_config *config)
+static __always_inline struct dwell_nearness dwell_nearness_of(const struct dwell_response_config *config)
 {
 	struct dwell_nearness near = {config->epsilon_ns, config->epsilon_q8};
 
@@ -40,8 +39,7 @@ static __always_inline int dwell_looks_full(const struct dwell_arrival *arrival,
 					    const struct dwell_response_config *config)
 {
 	if (arrival->visible == DWELL_VISIBLE_TCP)
-		return arrival->payload_bytes >= DWELL_LEAST_SEGMENT &&
-		       !(arrival->tcp_flags & DWELL_TCP_PSH);
+		return arrival->payload_bytes >= DWELL_LEAST_SEGMENT && !(arrival->tcp_flags & DWELL_TCP_PSH);
 	return arrival->bytes >= config->mtu - config->mtu / 16;
 }
 
@@ -52,8 +50,7 @@ static __always_inline int dwell_is_syn(const struct dwell_arrival *arrival)
 }
 
 /* How long after the last request its newest ACK came. */
-static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
-					  const struct dwell_arrival *arrival)
+static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock, const struct dwell_arrival *arrival)
 {
 	if (!clock->last_ns || arrival->time_ns <= clock->last_ns)
 		return 0;
@@ -63,8 +60,8 @@ static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
 /* The score of a client that mostly waits after the ACK of an answer, long beside
  * the answer, before it sends again: from 0 to 63.
  */
-static __always_inline __u32 dwell_waits(const struct dwell_response_config *config, __u32 waits,
-					 __u64 gap_ns, __u16 answer)
+static __always_inline __u32 dwell_waits(const struct dwell_response_config *config, __u32 waits, __u64 gap_ns,
+					 __u16 answer)
 {
 	__u64 answer_ns = dwell_brief_ns(answer);
 
@@ -106,8 +103,8 @@ static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state
 	state->answer = 0;
 	if (gap_ns > config->idle_ns)
 		dwell_count_u16(&state->clock.idle);
-	else if (dwell_modes_add(&state->modes, &state->used, &state->marks, config->modes, &near,
-				 gap_ns, small && config->mark_small) == DWELL_MODE_DISCARDED)
+	else if (dwell_modes_add(&state->modes, &state->used, &state->marks, config->modes, &near, gap_ns,
+				 small && config->mark_small) == DWELL_MODE_DISCARDED)
 		dwell_count_u16(&state->discarded);
 }
 
@@ -126,8 +123,7 @@ static __always_inline void dwell_gap_batch(struct dwell_gap_state *state, __u64
 /* gap: Algorithm 1. A packet after a gap of more than the threshold starts a
  * batch; a sample goes from start to start.
  */
-static __always_inline void dwell_gap_packet(struct dwell_gap_state *state,
-					     const struct dwell_response_config *config,
+static __always_inline void dwell_gap_packet(struct dwell_gap_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
 	__u64 now_ns = arrival->time_ns, gap_ns;
@@ -161,8 +157,7 @@ static __always_inline void dwell_gap_packet(struct dwell_gap_state *state,
 	state->start_ns = now_ns;
 }
 
-static __always_inline void dwell_syn_ack_packet(struct dwell_gap_state *state,
-						 const struct dwell_arrival *arrival)
+static __always_inline void dwell_syn_ack_packet(struct dwell_gap_state *state, const struct dwell_arrival *arrival)
 {
 	__u64 handshake_ns = dwell_handshake(&state->flags, state->clock.last_ns, arrival);
 
@@ -172,8 +167,7 @@ static __always_inline void dwell_syn_ack_packet(struct dwell_gap_state *state,
 		state->clock.last_ns = arrival->time_ns;
 }
 
-static __always_inline void dwell_pirate_take(struct dwell_pirate_state *state,
-					      struct dwell_epoch *epoch)
+static __always_inline void dwell_pirate_take(struct dwell_pirate_state *state, struct dwell_epoch *epoch)
 {
 	epoch->discarded = state->discarded;
 	epoch->waits = state->waits;
@@ -216,8 +210,7 @@ static __always_inline void dwell_gap_take(struct dwell_gap_state *state, struct
 
 /* All states begin with the clock. */
 static __always_inline void dwell_epoch_take(union dwell_response_state *state,
-					     const struct dwell_response_config *config,
-					     struct dwell_epoch *ended)
+					     const struct dwell_response_config *config, struct dwell_epoch *ended)
 {
 	struct dwell_epoch_clock *clock = &state->clock;
 
@@ -260,8 +253,8 @@ static __always_inline void dwell_clock_was_set(union dwell_response_state *stat
  * it is not over, or was empty.
  */
 static __always_inline int dwell_response_end(union dwell_response_state *state,
-					      const struct dwell_response_config *config,
-					      __u64 now_ns, struct dwell_epoch *ended)
+					      const struct dwell_response_config *config, __u64 now_ns,
+					      struct dwell_epoch *ended)
 {
 	struct dwell_epoch_clock *clock = &state->clock;
 
@@ -277,8 +270,7 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
  * told counts in the one after the last told.
  */
 static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
-					      const struct dwell_response_config *config,
-					      __u64 now_ns)
+					      const struct dwell_response_config *config, __u64 now_ns)
 {
 	__u64 end_ns = now_ns - (now_ns + config->phase_ns) % config->epoch_ns + config->epoch_ns;
 
@@ -288,8 +280,7 @@ static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
 /* Steps one packet. Returns 1 and fills `ended` if it begins another epoch. */
 static __always_inline int dwell_response_step(union dwell_response_state *state,
 					       const struct dwell_response_config *config,
-					       const struct dwell_arrival *arrival,
-					       struct dwell_epoch *ended)
+					       const struct dwell_arrival *arrival, struct dwell_epoch *ended)
 {
 	struct dwell_epoch_clock *clock = &state->clock;
 	__u64 now_ns = arrival->time_ns;

@@ -28,8 +28,7 @@ enum dwell_part {
 /* A data packet: true if a request begins with it. One that follows a full one
  * continues that request.
  */
-static __always_inline int dwell_begins_request(struct dwell_auto_state *state,
-						enum dwell_part part)
+static __always_inline int dwell_begins_request(struct dwell_auto_state *state, enum dwell_part part)
 {
 	int begins = !(state->flags & DWELL_FLOW_PART);
 
@@ -104,8 +103,7 @@ static __always_inline __u32 dwell_requests_in(const struct dwell_arrival *arriv
 
 static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 					      const struct dwell_response_config *config,
-					      const struct dwell_arrival *arrival, int minor,
-					      __u32 progress)
+					      const struct dwell_arrival *arrival, int minor, __u32 progress)
 {
 	__u32 count = dwell_requests_in(arrival);
 
@@ -126,8 +124,7 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 		state->flags |= DWELL_FLOW_GREET;
 }
 
-static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state,
-					   const struct dwell_response_config *config,
+static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					   const struct dwell_arrival *arrival)
 {
 	__u32 headers = arrival->bytes - arrival->payload_bytes, progress = state->progress;
@@ -224,15 +221,13 @@ static __always_inline int dwell_is_ack_sized(const struct dwell_auto_state *sta
  * responses sends soon after what ends them. Gaps within a quarter of the mean
  * are of one pace.
  */
-static __always_inline void dwell_learn_pace(struct dwell_auto_state *state,
-					     const struct dwell_response_config *config,
+static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, int is_ack)
 {
 	__u32 gap = dwell_tick(now_ns) - dwell_tick(state->clock.last_ns);
 	__u32 off;
 
-	if (!state->clock.last_ns || now_ns < state->clock.last_ns ||
-	    now_ns - state->clock.last_ns > config->idle_ns)
+	if (!state->clock.last_ns || now_ns < state->clock.last_ns || now_ns - state->clock.last_ns > config->idle_ns)
 		return;
 	if (gap <= dwell_tick(config->run_gap_ns)) {
 		if (!is_ack && state->flags & DWELL_FLOW_RUN)
@@ -248,8 +243,7 @@ static __always_inline void dwell_learn_pace(struct dwell_auto_state *state,
 }
 
 /* A request after a pause tells of an end, if no ACK did. */
-static __always_inline void dwell_auto_sized(struct dwell_auto_state *state,
-					     const struct dwell_response_config *config,
+static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
@@ -263,16 +257,14 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state,
 	dwell_learn_pace(state, config, arrival->time_ns, is_ack);
 	dwell_age_run(state, config, arrival->time_ns);
 	if (is_ack) {
-		if (state->burst && last &&
-		    dwell_tick(arrival->time_ns) - last < dwell_tick(config->run_gap_ns))
+		if (state->burst && last && dwell_tick(arrival->time_ns) - last < dwell_tick(config->run_gap_ns))
 			dwell_count_u8(&state->soon);
 		dwell_progress(state, arrival->time_ns, 0);
 		return;
 	}
 	if (bytes >= config->mtu)
 		part = DWELL_PART_MORE;
-	else if (bytes >= DWELL_LEAST_SEGMENT && bytes >= state->segment &&
-		 arrival->visible != DWELL_VISIBLE_UDP)
+	else if (bytes >= DWELL_LEAST_SEGMENT && bytes >= state->segment && arrival->visible != DWELL_VISIBLE_UDP)
 		part = DWELL_PART_GUESS;
 	if (!(state->flags & DWELL_FLOW_PART) && last && (__s32)(progress - last) <= 0 &&
 	    pause > dwell_tick(config->run_gap_ns))
@@ -287,8 +279,7 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state,
 /* The round trip of the handshake: from the SYN to the packet after it, unless
  * there were several SYNs. Returns 0 if there is none.
  */
-static __always_inline __u64 dwell_handshake(__u16 *flags, __u64 last_ns,
-					     const struct dwell_arrival *arrival)
+static __always_inline __u64 dwell_handshake(__u16 *flags, __u64 last_ns, const struct dwell_arrival *arrival)
 {
 	__u16 before = *flags;
 
@@ -299,8 +290,8 @@ static __always_inline __u64 dwell_handshake(__u16 *flags, __u64 last_ns,
 		return 0;
 	}
 	*flags &= ~(DWELL_FLOW_SYN | DWELL_FLOW_RESYN);
-	if ((before & (DWELL_FLOW_SYN | DWELL_FLOW_RESYN)) != DWELL_FLOW_SYN ||
-	    arrival->tcp_flags & DWELL_TCP_RST || arrival->time_ns < last_ns)
+	if ((before & (DWELL_FLOW_SYN | DWELL_FLOW_RESYN)) != DWELL_FLOW_SYN || arrival->tcp_flags & DWELL_TCP_RST ||
+	    arrival->time_ns < last_ns)
 		return 0;
 	return arrival->time_ns - last_ns;
 }
@@ -335,8 +326,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 }
 
 /* Fills the record, and begins anew what counts an epoch. */
-static __always_inline void dwell_auto_take(struct dwell_auto_state *state,
-					    struct dwell_epoch *epoch)
+static __always_inline void dwell_auto_take(struct dwell_auto_state *state, struct dwell_epoch *epoch)
 {
 	epoch->depth = state->depth;
 	epoch->smallest = state->smallest;

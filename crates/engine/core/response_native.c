@@ -2,16 +2,14 @@
 #include "response_native.h"
 #include "response.h"
 
-int dwell_native_response_step(union dwell_response_state *state,
-			       const struct dwell_response_config *config,
+int dwell_native_response_step(union dwell_response_state *state, const struct dwell_response_config *config,
 			       const struct dwell_arrival *arrival, struct dwell_epoch *ended)
 {
 	return dwell_response_step(state, config, arrival, ended);
 }
 
-int dwell_native_response_end(union dwell_response_state *state,
-			      const struct dwell_response_config *config, __u64 now_ns,
-			      struct dwell_epoch *ended)
+int dwell_native_response_end(union dwell_response_state *state, const struct dwell_response_config *config,
+			      __u64 now_ns, struct dwell_epoch *ended)
 {
 	return dwell_response_end(state, config, now_ns, ended);
 }

@@ -6,12 +6,10 @@
 #include "response_types.h"
 
 /* As dwell_response_step() and dwell_response_end(). */
-int dwell_native_response_step(union dwell_response_state *state,
-			       const struct dwell_response_config *config,
+int dwell_native_response_step(union dwell_response_state *state, const struct dwell_response_config *config,
 			       const struct dwell_arrival *arrival, struct dwell_epoch *ended);
-int dwell_native_response_end(union dwell_response_state *state,
-			      const struct dwell_response_config *config, __u64 now_ns,
-			      struct dwell_epoch *ended);
+int dwell_native_response_end(union dwell_response_state *state, const struct dwell_response_config *config,
+			      __u64 now_ns, struct dwell_epoch *ended);
 
 /* A duration as an edge of a mode, rounded down and up, and what a code stands for. */
 __u16 dwell_native_brief_floor(__u64 ns);

@@ -60,16 +60,14 @@ static __always_inline __u32 dwell_waiting(const struct dwell_auto_state *state)
  * configuration, before it includes this.
  */
 #ifndef DWELL_RESPONSE_OUTLINED
-#define dwell_request(state, config, now_ns, progress)                                             \
-	dwell_request_in(state, config, now_ns, progress, 0)
+#define dwell_request(state, config, now_ns, progress) dwell_request_in(state, config, now_ns, progress, 0)
 #define dwell_complete dwell_complete_in
 #define dwell_missed dwell_missed_in
 #endif
 
 /* An end was seen, or concluded, at `tick`. */
 static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
-					      const struct dwell_response_config *config,
-					      __u32 tick)
+					      const struct dwell_response_config *config, __u32 tick)
 {
 	__u64 latency_ns;
 	__u32 latency;
@@ -97,8 +95,7 @@ static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
 /* The run of progress is over. With segments of known size, a run of full ones
  * only is a part of a response: the server waits for its window.
  */
-static __always_inline void dwell_close_run(struct dwell_auto_state *state,
-					    const struct dwell_response_config *config)
+static __always_inline void dwell_close_run(struct dwell_auto_state *state, const struct dwell_response_config *config)
 {
 	if (!(state->flags & DWELL_FLOW_RUN))
 		return;
@@ -109,8 +106,8 @@ static __always_inline void dwell_close_run(struct dwell_auto_state *state,
 }
 
 /* Closes a run that has paused for long enough. */
-static __always_inline void dwell_age_run(struct dwell_auto_state *state,
-					  const struct dwell_response_config *config, __u64 now_ns)
+static __always_inline void dwell_age_run(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					  __u64 now_ns)
 {
 	__u32 pause = dwell_tick(now_ns) - state->progress;
 
@@ -146,8 +143,7 @@ static __always_inline int dwell_is_edge(struct dwell_auto_state *state, __u32 d
 }
 
 /* The ACK number of a packet, data or not. */
-static __always_inline void dwell_ack_number(struct dwell_auto_state *state,
-					     const struct dwell_response_config *config,
+static __always_inline void dwell_ack_number(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
 	__u32 delta = arrival->ack - state->ack, edge;
@@ -182,11 +178,9 @@ enum dwell_data {
 	DWELL_DATA_FILLS, /* a hole: it was overtaken, or its first copy was lost before us */
 };
 
-static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state,
-						    const struct dwell_arrival *arrival)
+static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
 {
-	__u32 end = arrival->seq + arrival->payload_bytes, skipped,
-	      now = dwell_tick(arrival->time_ns);
+	__u32 end = arrival->seq + arrival->payload_bytes, skipped, now = dwell_tick(arrival->time_ns);
 
 	if (dwell_after(end, state->next_seq)) {
 		skipped = arrival->seq - state->next_seq;
@@ -219,8 +213,7 @@ static __always_inline __u32 dwell_gap_log(__u64 gap_ns)
 
 /* The time since the last request, and since the one `depth` before. */
 static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
-					       const struct dwell_response_config *config,
-					       __u32 tick)
+					       const struct dwell_response_config *config, __u32 tick)
 {
 	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
 	__u32 far = state->sent[(state->tail - state->depth) & (DWELL_WAITING - 1)];
@@ -246,8 +239,7 @@ static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
  * out of order there is no telling.
  */
 static __always_inline int dwell_begins_anew(const struct dwell_auto_state *state,
-					     const struct dwell_response_config *config,
-					     __u32 pause)
+					     const struct dwell_response_config *config, __u32 pause)
 {
 	__u32 waiting = dwell_waiting(state), ends = state->ends;
 	__u32 run_gap = dwell_tick(config->run_gap_ns);
@@ -264,8 +256,8 @@ static __always_inline int dwell_begins_anew(const struct dwell_auto_state *stat
 /* A client that keeps its window full is late at times, too. If it is again and
  * again, it has no window: it waits for one response, then sends one request.
  */
-static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state,
-					   const struct dwell_response_config *config, __u32 pause)
+static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					   __u32 pause)
 {
 	if (pause <= 4 * dwell_tick(config->run_gap_ns))
 		return 0;
@@ -283,13 +275,11 @@ static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state,
  * once with others. It cannot wait for more than it sends at once.
  */
 static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
-					       const struct dwell_response_config *config,
-					       __u32 first, __u32 pause)
+					       const struct dwell_response_config *config, __u32 first, __u32 pause)
 {
 	__u32 waiting = dwell_waiting(state);
 
-	if (first && dwell_begins_anew(state, config, pause) &&
-	    !dwell_is_hiccup(state, config, pause))
+	if (first && dwell_begins_anew(state, config, pause) && !dwell_is_hiccup(state, config, pause))
 		return waiting;
 	return waiting >= state->depth ? waiting - state->depth + 1 : 0;
 }
@@ -299,16 +289,14 @@ static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
  */
 static __always_inline void dwell_refill(struct dwell_auto_state *state)
 {
-	if (state->streak < DWELL_ALONE || state->ends < 2 ||
-	    dwell_waiting(state) + 1 >= state->depth)
+	if (state->streak < DWELL_ALONE || state->ends < 2 || dwell_waiting(state) + 1 >= state->depth)
 		return;
 	state->head = state->tail - state->depth + 1;
 	dwell_count_u16(&state->surplus);
 }
 
 /* So many ends, of which nothing was seen. */
-static __always_inline void dwell_missed_in(struct dwell_auto_state *state,
-					    const struct dwell_response_config *config,
+static __always_inline void dwell_missed_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					    __u32 missed)
 {
 	for (__u32 i = 0; i < DWELL_WAITING; i++) {
@@ -321,8 +309,8 @@ static __always_inline void dwell_missed_in(struct dwell_auto_state *state,
 }
 
 static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
-					       const struct dwell_response_config *config,
-					       __u32 first, __u32 pause, int apart)
+					       const struct dwell_response_config *config, __u32 first, __u32 pause,
+					       int apart)
 {
 	__u32 missed = dwell_ends_missed(state, config, first, (__s32)pause > 0 ? pause : 0);
 
@@ -343,8 +331,7 @@ static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
  * that very request, the response may have come long before: hidden.
  */
 static __always_inline void dwell_close_by_request(struct dwell_auto_state *state,
-						   const struct dwell_response_config *config,
-						   __u32 tick)
+						   const struct dwell_response_config *config, __u32 tick)
 {
 	__u32 held = state->held;
 	__u32 hidden = state->flags & DWELL_FLOW_ALONE && state->progress == tick;
@@ -400,8 +387,8 @@ static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
 }
 
 /* The client sent a request so long after the end that it answers to. */
-static __always_inline void dwell_react(struct dwell_auto_state *state,
-					const struct dwell_response_config *config, __u32 ticks)
+static __always_inline void dwell_react(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					__u32 ticks)
 {
 	state->think += ticks;
 	if (ticks > dwell_tick(config->run_gap_ns))
@@ -433,8 +420,7 @@ static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u
 /* `progress` is the tick of the newest progress before this packet's own. With
  * `apart`, what most requests need not is left to a function that is verified apart.
  */
-static __always_inline void dwell_request_in(struct dwell_auto_state *state,
-					     const struct dwell_response_config *config,
+static __always_inline void dwell_request_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, __u32 progress, int apart)
 {
 	__u32 tick = dwell_tick(now_ns), first = !state->burst;
@@ -445,8 +431,7 @@ static __always_inline void dwell_request_in(struct dwell_auto_state *state,
 	if (first) {
 		dwell_count_u16(&state->turns);
 		/* as a part of the gap, if that counts */
-		if (last && gap_ns <= config->idle_ns && (__s32)(progress - last) > 0 &&
-		    (__s32)(tick - progress) > 0)
+		if (last && gap_ns <= config->idle_ns && (__s32)(progress - last) > 0 && (__s32)(tick - progress) > 0)
 			dwell_react(state, config, tick - progress);
 		state->streak += state->streak != 0xff;
 	} else {

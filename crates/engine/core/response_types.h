@@ -152,7 +152,7 @@ struct dwell_auto_state {
 	__u8 quiet;         /* epochs in a row in which fewer than `depth` waited */
 	__u8 streak;        /* requests that came alone, lately; halved by one that did not */
 	__u8 steady;        /* how much lately tells of a timer */
-	__u8 soon; /* without headers: requests that progress followed at once, saturating */
+	__u8 soon;          /* without headers: requests that progress followed at once, saturating */
 
 	__u32 sent[DWELL_WAITING]; /* when, in ticks of 256 ns, modulo 2^32 */
 	__u16 gap_log[DWELL_GAP_LOGS];

@@ -25,8 +25,7 @@ static __always_inline void dwell_place_over(struct dwell_table *table, __u32 pl
 		dwell_emit_flow(table, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
 }
 
-static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
-					     const struct dwell_packet *packet)
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet)
 {
 	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
 	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
@@ -42,15 +41,14 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 
 /* Steps take no lock. */
 /* Each way has its own. */
-static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
-					    __u32 way)
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
 {
 	(void)bucket;
 	return index * DWELL_WAYS + way;
 }
 
-static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
-					     __u32 index, __u32 way)
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+					     __u32 way)
 {
 	(void)table;
 	return dwell_place_of(bucket, index, way);
@@ -89,9 +87,8 @@ static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 
 	if (!found.head && !packet->may_open)
 		/* a short header could be any UDP */
-		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80)
-					  ? DWELL_SKIP_PROTOCOL
-					  : DWELL_SKIP_STRAY);
+		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80) ? DWELL_SKIP_PROTOCOL
+												  : DWELL_SKIP_STRAY);
 	step->flow = (struct dwell_flow *)found.head;
 	step->place = found.place;
 	step->opened = found.opened;
@@ -163,8 +160,7 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 			reason = DWELL_CLOSE_RST;
 		if (reason && !flow->head.close_reason) {
 			flow->head.close_reason = reason;
-			dwell_emit_flow(step->table, flow, dwell_memories_of(step),
-					DWELL_FLOW_CLOSE, reason, 0);
+			dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_CLOSE, reason, 0);
 		}
 	}
 }
@@ -176,8 +172,8 @@ static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct
 
 	dwell_count(step, DWELL_SAMPLES);
 	if (!flow->samples++)
-		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT,
-				match->method, match->rtt_ns);
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT, match->method,
+				match->rtt_ns);
 }
 
 /* The least and the smoothed round trip to this side. */
@@ -219,12 +215,10 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 
 	side->packets += packet->segments;
 	side->bytes += packet->wire_bytes;
-	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) &&
-	    flow->side[!(packet->direction & 1)].packets)
+	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
 		flow->head.flags |= DWELL_HEAD_SETTLED;
 	if (dwell_unlikely(step->opened))
-		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_OPEN,
-				DWELL_CLOSE_NONE, 0);
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 
 	switch (packet->kind) {
 	case DWELL_KIND_TCP:
@@ -248,8 +242,7 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 		dwell_rtt_note(step, &step->loop);
 }
 
-static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
-					      const struct dwell_step *step,
+static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, const struct dwell_step *step,
 					      const struct dwell_match *match, __u64 now_ns)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -273,9 +266,8 @@ static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample,
 	sample->bytes = flow->side[0].bytes + flow->side[1].bytes;
 }
 
-static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event,
-						  const struct dwell_flow *flow, __u64 first_ns,
-						  __u32 change, __u32 detail, __u64 rtt_ns,
+static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event, const struct dwell_flow *flow,
+						  __u64 first_ns, __u32 change, __u32 detail, __u64 rtt_ns,
 						  __u64 now_ns)
 {
 	int opener = flow->head.flags & DWELL_HEAD_OPENER;

@@ -42,17 +42,14 @@ static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 
 
 /* Room for a record, and its way out. */
 static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table);
-static __always_inline void dwell_seat_emit(struct dwell_table *table,
-					    struct dwell_response_event *record);
-static __always_inline const struct dwell_response_program *dwell_seat_program(
-	struct dwell_table *table);
+static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dwell_response_event *record);
+static __always_inline const struct dwell_response_program *dwell_seat_program(struct dwell_table *table);
 
 /* dwell_response_step() and dwell_response_end(), or calls of them. */
 static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
-					      const struct dwell_arrival *arrival,
-					      struct dwell_response_event *record);
-static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
-					    __u64 now_ns, struct dwell_response_event *record);
+					      const struct dwell_arrival *arrival, struct dwell_response_event *record);
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat, __u64 now_ns,
+					    struct dwell_response_event *record);
 
 /* More than a flow of a flood has: SYN, ACK, request. */
 #define DWELL_SEAT_SETTLED 3
@@ -77,8 +74,7 @@ static __always_inline void dwell_seat_unlock(struct dwell_seat *seat)
 	}
 }
 
-static __always_inline void dwell_seat_tell(struct dwell_table *table,
-					    const struct dwell_seat *seat,
+static __always_inline void dwell_seat_tell(struct dwell_table *table, const struct dwell_seat *seat,
 					    struct dwell_response_event *record)
 {
 	const struct dwell_flow_key *key = &seat->head.key;
@@ -87,8 +83,7 @@ static __always_inline void dwell_seat_tell(struct dwell_table *table,
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
 	/* at a balancer a flood's flows would fill the ring buffer */
-	if (seat->measured && !record->epoch.requests && !record->epoch.all &&
-	    !record->epoch.handshake_ns)
+	if (seat->measured && !record->epoch.requests && !record->epoch.all && !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = seat->head.proto;
@@ -112,8 +107,7 @@ static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 pl
 	return seat ? &seat->head : 0;
 }
 
-static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
-					    __u32 way)
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
 {
 	(void)index;
 	return ((const struct dwell_seat_bucket *)bucket)->place[way & (DWELL_WAYS - 1)];
@@ -125,8 +119,8 @@ static __always_inline int dwell_place_spare(void *embedder)
 }
 
 /* None if other CPUs are at the pool all the time: the packet goes on without one. */
-static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
-					     __u32 index, __u32 way)
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+					     __u32 way)
 {
 	struct dwell_pool *pool = dwell_pool_of(table->embedder);
 	__u32 place = DWELL_NO_PLACE;
@@ -203,8 +197,7 @@ static __always_inline void dwell_place_over(struct dwell_table *table, __u32 pl
 /* Which way is the client's must be known before a packet of the other way, on
  * another CPU, can find the flow.
  */
-static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
-					     const struct dwell_packet *packet)
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet)
 {
 	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
 
@@ -213,9 +206,8 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 	__builtin_memset(&seat->head, 0, sizeof(seat->head));
 	__builtin_memset(&seat->state, 0, sizeof(seat->state));
 	/* only clients' packets come to a balancer */
-	seat->client =
-		packet->vip ? packet->direction & 1
-			    : dwell_client_direction(&dwell_seat_program(table)->servers, packet);
+	seat->client = packet->vip ? packet->direction & 1
+				   : dwell_client_direction(&dwell_seat_program(table)->servers, packet);
 	seat->key_kind = packet->key_kind;
 	seat->measured = packet->measured;
 	seat->packets = 0;
@@ -231,8 +223,7 @@ static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 pl
 /* Moves a connection here from the place between its old ends, if that has been
  * silent for 20 ms: else they are two, whose IDs begin alike.
  */
-static __always_inline void dwell_seat_follow(struct dwell_table *table, struct dwell_seat *seat,
-					      __u64 token)
+static __always_inline void dwell_seat_follow(struct dwell_table *table, struct dwell_seat *seat, __u64 token)
 {
 	const struct dwell_response_program *program = dwell_seat_program(table);
 	struct dwell_alias *alias = dwell_alias_at(table->embedder, token & program->alias_mask);
@@ -242,8 +233,7 @@ static __always_inline void dwell_seat_follow(struct dwell_table *table, struct 
 	if (!alias || alias->token != token)
 		return;
 	old = dwell_seat_at(table->embedder, alias->place);
-	if (!old || old == seat || old->token != dwell_token_brief(token) ||
-	    old->client != seat->client)
+	if (!old || old == seat || old->token != dwell_token_brief(token) || old->client != seat->client)
 		return;
 	idle = dwell_now_coarse(table->clock) - old->head.seen;
 	if (idle < 19 || dwell_is_future(idle) || !dwell_seat_lock(old))
@@ -259,8 +249,8 @@ static __always_inline void dwell_seat_follow(struct dwell_table *table, struct 
 }
 
 /* Keeps the way from the connection ID to the flow. */
-static __always_inline void dwell_seat_alias(struct dwell_table *table, struct dwell_seat *seat,
-					     __u32 place, __u64 token)
+static __always_inline void dwell_seat_alias(struct dwell_table *table, struct dwell_seat *seat, __u32 place,
+					     __u64 token)
 {
 	const struct dwell_response_program *program = dwell_seat_program(table);
 	struct dwell_alias *alias;
@@ -278,8 +268,7 @@ static __always_inline void dwell_seat_alias(struct dwell_table *table, struct d
 }
 
 /* What a client's packet shows of its connection. The seat is locked. */
-static __always_inline void dwell_seat_connection(struct dwell_table *table,
-						  const struct dwell_found *found,
+static __always_inline void dwell_seat_connection(struct dwell_table *table, const struct dwell_found *found,
 						  const struct dwell_packet *packet)
 {
 	struct dwell_seat *seat = (struct dwell_seat *)found->head;
@@ -297,9 +286,8 @@ static __always_inline void dwell_seat_connection(struct dwell_table *table,
 		dwell_seat_alias(table, seat, found->place, token);
 }
 
-static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
-					     const struct dwell_packet *packet, __u32 key_kind,
-					     __u64 now_ns)
+static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival, const struct dwell_packet *packet,
+					     __u32 key_kind, __u64 now_ns)
 {
 	arrival->time_ns = now_ns;
 	arrival->bytes = packet->ip_bytes;
@@ -316,8 +304,7 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival,
 }
 
 /* One parsed packet through look-up and estimator. */
-static __always_inline void dwell_seat_step(struct dwell_table *table,
-					    const struct dwell_packet *packet)
+static __always_inline void dwell_seat_step(struct dwell_table *table, const struct dwell_packet *packet)
 {
 	struct dwell_found found = dwell_flow_of(table, packet);
 	struct dwell_seat *seat = (struct dwell_seat *)found.head;
@@ -363,12 +350,10 @@ static __always_inline void dwell_seat_sweep(struct dwell_table *table, __u32 in
 	if (!bucket || !bucket->tags)
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_seat *seat =
-			dwell_seat_at(table->embedder, dwell_place_of(bucket, index, way));
+		struct dwell_seat *seat = dwell_seat_at(table->embedder, dwell_place_of(bucket, index, way));
 		struct dwell_response_event *record = dwell_seat_record(table);
 
-		if (!seat || !record || !(bucket->tags >> 16 * way & 0xffff) ||
-		    !dwell_seat_lock(seat))
+		if (!seat || !record || !(bucket->tags >> 16 * way & 0xffff) || !dwell_seat_lock(seat))
 			continue;
 		if (dwell_seat_close(table, seat, dwell_now(table->clock), record))
 			dwell_seat_tell(table, seat, record);
@@ -378,15 +363,14 @@ static __always_inline void dwell_seat_sweep(struct dwell_table *table, __u32 in
 }
 
 /* The packet that dwell_locate_plain() or dwell_locate_any() found. */
-static __always_inline dwell_where dwell_seat_locate(DWELL_FRAME *frame, const void *data,
-						     const void *end, __u32 link, __u32 key_kind)
+static __always_inline dwell_where dwell_seat_locate(DWELL_FRAME *frame, const void *data, const void *end, __u32 link,
+						     __u32 key_kind)
 {
 	dwell_where where = 0;
 
 	if (key_kind != DWELL_KEY_OUTER)
 		where = dwell_locate_plain(data, end, link);
-	return where ? where
-		     : dwell_locate_any(frame, data, end, link, key_kind == DWELL_KEY_OUTER);
+	return where ? where : dwell_locate_any(frame, data, end, link, key_kind == DWELL_KEY_OUTER);
 }
 
 #endif

@@ -56,15 +56,13 @@ static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 
 	return &seats->aliases[index & seats->program.alias_mask];
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
-					       __u64 tag)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
 {
 	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
 				table->config->idle_timeout_ns >> 20);
 }
 
-static __always_inline const struct dwell_response_program *dwell_seat_program(
-	struct dwell_table *table)
+static __always_inline const struct dwell_response_program *dwell_seat_program(struct dwell_table *table)
 {
 	struct dwell_seats *seats = table->embedder;
 
@@ -78,8 +76,7 @@ static __always_inline struct dwell_response_event *dwell_seat_record(struct dwe
 	return seats->events < DWELL_SEAT_EVENTS ? &seats->event[seats->events] : 0;
 }
 
-static __always_inline void dwell_seat_emit(struct dwell_table *table,
-					    struct dwell_response_event *record)
+static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dwell_response_event *record)
 {
 	struct dwell_seats *seats = table->embedder;
 
@@ -88,22 +85,18 @@ static __always_inline void dwell_seat_emit(struct dwell_table *table,
 }
 
 static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
-					      const struct dwell_arrival *arrival,
-					      struct dwell_response_event *record)
+					      const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
-	return dwell_response_step(&seat->state, &dwell_seat_program(table)->response, arrival,
-				   &record->epoch);
+	return dwell_response_step(&seat->state, &dwell_seat_program(table)->response, arrival, &record->epoch);
 }
 
-static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
-					    __u64 now_ns, struct dwell_response_event *record)
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat, __u64 now_ns,
+					    struct dwell_response_event *record)
 {
-	return dwell_response_end(&seat->state, &dwell_seat_program(table)->response, now_ns,
-				  &record->epoch);
+	return dwell_response_end(&seat->state, &dwell_seat_program(table)->response, now_ns, &record->epoch);
 }
 
-static __always_inline struct dwell_table table_of(struct dwell_seats *seats,
-						   struct dwell_clock *clock)
+static __always_inline struct dwell_table table_of(struct dwell_seats *seats, struct dwell_clock *clock)
 {
 	struct dwell_table table = {&seats->program.table, &seats->counters, clock, seats};
 

@@ -11,8 +11,8 @@ __u32 dwell_seats_alias_stride(void)
 	return sizeof(struct dwell_alias);
 }
 
-void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes,
-			__u32 link, __u32 interface, __u64 time_ns)
+void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			__u32 interface, __u64 time_ns)
 {
 	const void *end = (const char *)data + bytes;
 	struct dwell_frame frame = {data, end};

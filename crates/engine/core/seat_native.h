@@ -30,8 +30,8 @@ __u32 dwell_seats_stride(void);
 __u32 dwell_seats_alias_stride(void);
 
 /* As dwell_native_packet(). */
-void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes,
-			__u32 link, __u32 interface, __u64 time_ns);
+void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			__u32 interface, __u64 time_ns);
 
 /* Ends the epochs of a bucket that are over, and frees idle flows; with
  * DWELL_CLOSE_END all.

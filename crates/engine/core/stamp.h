@@ -23,18 +23,17 @@ struct dwell_stamp {
 	__u64 check_time;
 };
 
-static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet, __u32 method,
-					      __u32 direction, __u32 id)
+static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet, __u32 method, __u32 direction,
+					      __u32 id)
 {
-	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction),
-			 packet->hash >> 7);
+	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction), packet->hash >> 7);
 }
 
 /* Where a stamp lies. Sequence numbers are of bytes: segments of a cache line
  * and more do not fall on each other.
  */
-static __always_inline __u32 dwell_stamp_place(const struct dwell_packet *packet, __u32 method,
-					       __u32 direction, __u32 id)
+static __always_inline __u32 dwell_stamp_place(const struct dwell_packet *packet, __u32 method, __u32 direction,
+					       __u32 id)
 {
 	__u32 base = (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1;
 
@@ -51,8 +50,7 @@ static __always_inline __u32 dwell_stamp_check(__u64 hash)
 /* When what `hash` names was stamped, or DWELL_STAMP_NONE. A writer clears the
  * check word first, so what is read before it belongs together.
  */
-static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash,
-					      __u32 *ack)
+static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash, __u32 *ack)
 {
 	__u64 check_time = *(const volatile __u64 *)&stamp->check_time;
 
@@ -74,13 +72,11 @@ static __always_inline int dwell_is_backwards(__u64 age_ns)
 	return age_ns >> (DWELL_STAMP_TIME_BITS - 1) != 0;
 }
 
-static __always_inline void dwell_stamp_write(struct dwell_stamp *stamp, __u64 hash, __u32 ack,
-					      __u64 now_ns)
+static __always_inline void dwell_stamp_write(struct dwell_stamp *stamp, __u64 hash, __u32 ack, __u64 now_ns)
 {
 	*(volatile __u32 *)&stamp->check = 0;
 	stamp->ack = ack;
-	stamp->check_time = (now_ns & DWELL_STAMP_TIME) | (__u64)((__u32)hash >> 16)
-								  << DWELL_STAMP_TIME_BITS;
+	stamp->check_time = (now_ns & DWELL_STAMP_TIME) | (__u64)((__u32)hash >> 16) << DWELL_STAMP_TIME_BITS;
 	*(volatile __u32 *)&stamp->check = dwell_stamp_check(hash);
 }
 

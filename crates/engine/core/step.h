@@ -34,10 +34,9 @@ struct dwell_step {
 /* The place of a stamp, or null. */
 static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place);
 
-static __always_inline void dwell_emit_flow(struct dwell_table *table,
-					    const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change,
-					    __u32 detail, __u64 rtt_ns);
+static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
+					    const struct dwell_memories *memories, __u32 change, __u32 detail,
+					    __u64 rtt_ns);
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {
@@ -64,8 +63,7 @@ static __always_inline int dwell_comes_late(struct dwell_step *step, __u64 sent_
 	const struct dwell_packet *packet = step->packet;
 	__u64 age;
 
-	if (step->flow->side[packet->direction & 1].packets != packet->segments ||
-	    packet->tcp_flags & DWELL_TCP_SYN)
+	if (step->flow->side[packet->direction & 1].packets != packet->segments || packet->tcp_flags & DWELL_TCP_SYN)
 		return 0;
 	age = dwell_stamp_age(sent_ns, dwell_now(step->table->clock));
 	return age > DWELL_TCP_PATIENCE_NS && !dwell_is_backwards(age);
@@ -94,8 +92,7 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	/* most are refused, and that much the cheap clock can tell */
 	now_coarse = dwell_now_coarse(step->table->clock);
 	idle = now_coarse - memory->stamp_coarse;
-	if (memory->stamp_ns && !dwell_is_future(idle) &&
-	    idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
+	if (memory->stamp_ns && !dwell_is_future(idle) && idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
 		return 0;
 	now = dwell_now(step->table->clock);
 	if (memory->stamp_ns && now - memory->stamp_ns < interval)
@@ -125,8 +122,8 @@ static __always_inline struct dwell_waiting dwell_stamp_in(struct dwell_stamp *s
 	return waiting;
 }
 
-static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *step, __u32 method,
-							     __u32 direction, __u32 id)
+static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *step, __u32 method, __u32 direction,
+							     __u32 id)
 {
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
 	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
@@ -138,8 +135,7 @@ static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *
 /* Where to put a stamp: where it lies already, else at its place or beside it,
  * over the older of the two if both are taken.
  */
-static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u32 place,
-							    __u64 hash, __u64 now)
+static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u32 place, __u64 hash, __u64 now)
 {
 	struct dwell_stamp *stamp = dwell_stamp_at(step, place);
 	struct dwell_stamp *beside = dwell_stamp_at(step, place ^ 1);
@@ -164,8 +160,7 @@ static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *s
 }
 
 /* Keeps the time of this packet under `id` until its answer comes. */
-static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id,
-					    __u32 ack)
+static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id, __u32 ack)
 {
 	__u32 direction = step->packet->direction & 1;
 	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
@@ -180,8 +175,8 @@ static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 metho
 }
 
 /* Records the round trip that this packet completes. */
-static __always_inline void dwell_match_set(struct dwell_step *step, struct dwell_match *match,
-					    __u32 method, __u64 rtt_ns, __u32 flags)
+static __always_inline void dwell_match_set(struct dwell_step *step, struct dwell_match *match, __u32 method,
+					    __u64 rtt_ns, __u32 flags)
 {
 	if (dwell_is_backwards(rtt_ns)) {
 		dwell_count(step, DWELL_REJECT_BACKWARDS);
@@ -193,13 +188,12 @@ static __always_inline void dwell_match_set(struct dwell_step *step, struct dwel
 	match->rtt_ns = rtt_ns;
 }
 
-static __always_inline void dwell_stamp_take(struct dwell_step *step,
-					     const struct dwell_waiting *waiting, __u32 method,
+static __always_inline void dwell_stamp_take(struct dwell_step *step, const struct dwell_waiting *waiting, __u32 method,
 					     __u32 flags)
 {
 	waiting->stamp->check = 0;
-	dwell_match_set(step, &step->match, method,
-			dwell_stamp_age(waiting->time_ns, dwell_now(step->table->clock)), flags);
+	dwell_match_set(step, &step->match, method, dwell_stamp_age(waiting->time_ns, dwell_now(step->table->clock)),
+			flags);
 }
 
 #endif

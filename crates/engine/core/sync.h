@@ -27,15 +27,14 @@ struct dwell_sync_frame {
 
 static __always_inline int dwell_sync_is_ours(const struct dwell_sync *sync, __u8 kind)
 {
-	return sync->magic == DWELL_SYNC_MAGIC && sync->version == DWELL_SYNC_VERSION &&
-	       sync->kind == kind && !sync->reserved;
+	return sync->magic == DWELL_SYNC_MAGIC && sync->version == DWELL_SYNC_VERSION && sync->kind == kind &&
+	       !sync->reserved;
 }
 
 /* True if this is a frame with nothing but such a packet in it: no tag, option, extension header
  * or fragment. Hosts that follow the protocol send no others.
  */
-static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind,
-					     struct dwell_sync_frame *frame)
+static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind, struct dwell_sync_frame *frame)
 {
 	struct dwell_ethernet *ethernet = data;
 
@@ -47,9 +46,8 @@ static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind,
 	if (ethernet->type == DWELL_ETH_IPV4) {
 		struct dwell_ipv4 *ip = (void *)(ethernet + 1);
 
-		if ((void *)ip + sizeof(*ip) + DWELL_SYNC_UDP_BYTES > end ||
-		    ip->version_length != 0x45 || ip->proto != DWELL_PROTO_UDP ||
-		    ip->fragment & 0xff3f ||
+		if ((void *)ip + sizeof(*ip) + DWELL_SYNC_UDP_BYTES > end || ip->version_length != 0x45 ||
+		    ip->proto != DWELL_PROTO_UDP || ip->fragment & 0xff3f ||
 		    ip->total_length != dwell_ntohs(sizeof(*ip) + DWELL_SYNC_UDP_BYTES))
 			return 0;
 		frame->ipv4 = ip;
@@ -57,8 +55,7 @@ static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind,
 	} else if (ethernet->type == DWELL_ETH_IPV6) {
 		struct dwell_ipv6 *ip = (void *)(ethernet + 1);
 
-		if ((void *)ip + sizeof(*ip) + DWELL_SYNC_UDP_BYTES > end ||
-		    ip->next != DWELL_PROTO_UDP ||
+		if ((void *)ip + sizeof(*ip) + DWELL_SYNC_UDP_BYTES > end || ip->next != DWELL_PROTO_UDP ||
 		    ip->payload_length != dwell_ntohs(DWELL_SYNC_UDP_BYTES))
 			return 0;
 		frame->ipv6 = ip;
@@ -67,8 +64,7 @@ static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind,
 		return 0;
 	}
 	frame->sync = (void *)(frame->udp + 1);
-	return frame->udp->length == dwell_ntohs(DWELL_SYNC_UDP_BYTES) &&
-	       dwell_sync_is_ours(frame->sync, kind);
+	return frame->udp->length == dwell_ntohs(DWELL_SYNC_UDP_BYTES) && dwell_sync_is_ours(frame->sync, kind);
 }
 
 static __always_inline struct dwell_address dwell_sync_mapped(__u32 ipv4)
@@ -91,8 +87,7 @@ static __always_inline struct dwell_address dwell_sync_source(const struct dwell
 	return address;
 }
 
-static __always_inline int dwell_sync_same(const struct dwell_address *a,
-					   const struct dwell_address *b)
+static __always_inline int dwell_sync_same(const struct dwell_address *a, const struct dwell_address *b)
 {
 	return a->high == b->high && a->low == b->low;
 }
@@ -115,8 +110,7 @@ static __always_inline __u64 dwell_sync_mac_end(struct dwell_sip *sip, __u64 dep
 	return dwell_sip_end(sip, 0, DWELL_SYNC_WORDS * sizeof(__u64));
 }
 
-static __always_inline __u64 dwell_sync_mac(const struct dwell_sip_key *key,
-					    const struct dwell_sync *sync)
+static __always_inline __u64 dwell_sync_mac(const struct dwell_sip_key *key, const struct dwell_sync *sync)
 {
 	struct dwell_sip sip = dwell_sync_mac_begin(key, sync);
 
@@ -128,15 +122,13 @@ static __always_inline int dwell_sync_take(__u64 *largest, __u64 sequence)
 {
 	__u64 before = *(volatile __u64 *)largest;
 
-	return sequence > before &&
-	       __sync_val_compare_and_swap(largest, before, sequence) == before;
+	return sequence > before && __sync_val_compare_and_swap(largest, before, sequence) == before;
 }
 
 /* The session whose collector sent this request, for the first time; else none, and the reason is
  * counted.
  */
-static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedder,
-								   const struct dwell_sync *sync,
+static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedder, const struct dwell_sync *sync,
 								   const struct dwell_address *from)
 {
 	struct dwell_sync_session *session = dwell_sync_session_at(embedder, sync->session);
@@ -157,8 +149,7 @@ static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedde
 }
 
 /* The time that this host claims: the true one, but in an experiment. */
-static __always_inline __u64 dwell_sync_clock(const struct dwell_sync_program *program,
-					      __u64 now_ns)
+static __always_inline __u64 dwell_sync_clock(const struct dwell_sync_program *program, __u64 now_ns)
 {
 	__s64 ppb = program->experiment_drift_ppb;
 	__u64 elapsed = now_ns - program->experiment_since_ns;
@@ -255,8 +246,7 @@ static __always_inline void dwell_sync_turn(struct dwell_sync_frame *frame)
  * the receiver of the reply after its departure but the last two words of the MAC. 1: a reply is in
  * the frame; 0: the frame is nobody's business here, and as it was; -1: refused.
  */
-static __always_inline int dwell_sync_reflect(void *embedder,
-					      const struct dwell_sync_program *program, void *data,
+static __always_inline int dwell_sync_reflect(void *embedder, const struct dwell_sync_program *program, void *data,
 					      void *end)
 {
 	struct dwell_sync_session *session;
@@ -291,8 +281,7 @@ static __always_inline int dwell_sync_reflect(void *embedder,
 }
 
 /* The collector's side: addresses a request from the loopback to where it goes. */
-static __always_inline void dwell_sync_address(struct dwell_sync_frame *frame,
-					       const struct dwell_sync_probe *probe)
+static __always_inline void dwell_sync_address(struct dwell_sync_frame *frame, const struct dwell_sync_probe *probe)
 {
 	struct dwell_sync *sync = frame->sync;
 	__u64 sum;
@@ -323,15 +312,14 @@ static __always_inline int dwell_sync_is_reply_to(const struct dwell_sync_frame 
 {
 	struct dwell_address from = dwell_sync_source(frame);
 
-	return dwell_sync_same(&from, &probe->dst) &&
-	       frame->udp->dst_port == dwell_ntohs(probe->src_port) &&
+	return dwell_sync_same(&from, &probe->dst) && frame->udp->dst_port == dwell_ntohs(probe->src_port) &&
 	       frame->udp->src_port == dwell_ntohs(probe->dst_port) &&
 	       dwell_sync_mac(&probe->key, frame->sync) == frame->sync->mac;
 }
 
 /* A reply to this exchange has come, for the first time. */
-static __always_inline int dwell_sync_complete(struct dwell_sync_exchange *exchange,
-					       const struct dwell_sync *sync, __u64 now_ns)
+static __always_inline int dwell_sync_complete(struct dwell_sync_exchange *exchange, const struct dwell_sync *sync,
+					       __u64 now_ns)
 {
 	if (exchange->sequence != sync->sequence || !exchange->t1_ns || exchange->t4_ns)
 		return 0;

@@ -69,9 +69,8 @@ int dwell_sync_send_frame(const struct dwell_sync_probe *probe, void *bytes_at, 
 	return 1;
 }
 
-int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe,
-			  struct dwell_sync_exchange *exchange, void *bytes_at, __u32 bytes,
-			  __u64 now_ns)
+int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe, struct dwell_sync_exchange *exchange,
+			  void *bytes_at, __u32 bytes, __u64 now_ns)
 {
 	struct dwell_sync_frame frame;
 

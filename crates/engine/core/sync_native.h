@@ -33,8 +33,7 @@ int dwell_sync_agent_frame(struct dwell_sync_agent *agent, void *frame, __u32 by
 int dwell_sync_send_frame(const struct dwell_sync_probe *probe, void *frame, __u32 bytes);
 
 /* Takes the reply in a frame; true if there is one of this session. */
-int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe,
-			  struct dwell_sync_exchange *exchange, void *frame, __u32 bytes,
-			  __u64 now_ns);
+int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe, struct dwell_sync_exchange *exchange,
+			  void *frame, __u32 bytes, __u64 now_ns);
 
 #endif

@@ -58,10 +58,9 @@ static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 pl
  * its place for good.
  */
 #define DWELL_NO_PLACE (~0U)
-static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index,
-					    __u32 way);
-static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket,
-					     __u32 index, __u32 way);
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way);
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+					     __u32 way);
 static __always_inline int dwell_place_spare(void *embedder);
 static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place);
 
@@ -70,14 +69,12 @@ static __always_inline void dwell_place_free(struct dwell_table *table, __u32 pl
  * between take, which fails while another CPU is at the place, and give.
  */
 static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason);
-static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place,
-					     const struct dwell_packet *packet);
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet);
 static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place);
 static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place);
 
 /* dwell_vacancy_of(), or a call of it. */
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
-					       __u64 tag);
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag);
 
 static __always_inline void dwell_table_count(struct dwell_table *table, __u32 counter)
 {
@@ -114,8 +111,7 @@ static __always_inline __u32 dwell_way_of(__u64 tags, __u64 tag)
 	return (zero >> 16 & 1) | (zero >> 31 & 2) | (zero >> 48 & 1) * 3;
 }
 
-static __always_inline int dwell_same_key(const struct dwell_flow_key *x,
-					  const struct dwell_flow_key *y)
+static __always_inline int dwell_same_key(const struct dwell_flow_key *x, const struct dwell_flow_key *y)
 {
 	const __u64 *p = (const void *)x, *q = (const void *)y;
 
@@ -129,8 +125,7 @@ struct dwell_found {
 	__u32 opened; /* by this packet */
 };
 
-static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 index,
-							const struct dwell_packet *packet)
+static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
 	struct dwell_found none = {}, found = {};
@@ -150,8 +145,7 @@ static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 in
 		found.place = dwell_place_of(bucket, index, way);
 	}
 	found.head = dwell_head_at(embedder, found.place);
-	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) ||
-	    found.head->proto != packet->proto)
+	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) || found.head->proto != packet->proto)
 		return none;
 	return found;
 }
@@ -191,8 +185,7 @@ static __always_inline int dwell_is_closed(const struct dwell_head *head, __u32 
 	return head->flags & DWELL_HEAD_CLOSING && idle > DWELL_CLOSING_COARSE;
 }
 
-static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now_coarse,
-					__u32 timeout_coarse)
+static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now_coarse, __u32 timeout_coarse)
 {
 	__u32 idle;
 
@@ -205,8 +198,7 @@ static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now
 		return DWELL_RANK_OVER;
 	if (idle > timeout_coarse || dwell_is_closed(head, idle))
 		return DWELL_RANK_IDLE;
-	if (!(head->flags & DWELL_HEAD_SETTLED) &&
-	    idle > (head->flags & DWELL_HEAD_ESTABLISHED ? 30 * 953 : 953))
+	if (!(head->flags & DWELL_HEAD_SETTLED) && idle > (head->flags & DWELL_HEAD_ESTABLISHED ? 30 * 953 : 953))
 		return DWELL_RANK_UNSETTLED;
 	return DWELL_RANK_NONE;
 }
@@ -226,12 +218,11 @@ static __always_inline __u32 dwell_bucket_used(const struct dwell_bucket *bucket
 {
 	__u64 tags = bucket->tags;
 
-	return !!(tags & 0xffff) + !!(tags >> 16 & 0xffff) + !!(tags >> 32 & 0xffff) +
-	       !!(tags >> 48);
+	return !!(tags & 0xffff) + !!(tags >> 16 & 0xffff) + !!(tags >> 32 & 0xffff) + !!(tags >> 48);
 }
 
-static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag,
-					      __u32 now_coarse, __u32 timeout_coarse)
+static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag, __u32 now_coarse,
+					      __u32 timeout_coarse)
 {
 	const struct dwell_bucket *one = dwell_bucket_at(embedder, first);
 	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
@@ -244,8 +235,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 		const struct dwell_bucket *bucket = i ^ swap ? two : one;
 		__u32 way;
 
-		if (!bucket || !dwell_place_spare(embedder) ||
-		    dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+		if (!bucket || !dwell_place_spare(embedder) || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
 		way = dwell_way_of(bucket->tags, 0);
 		if (way < DWELL_WAYS)
@@ -256,11 +246,10 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 		const struct dwell_bucket *bucket = other ? two : one;
 		__u32 way = i & (DWELL_WAYS - 1), rank;
 
-		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS ||
-		    !(bucket->tags >> 16 * way & 0xffff))
+		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		rank = dwell_rank(dwell_head_at(embedder, dwell_place_of(bucket, index, way)),
-				  now_coarse, timeout_coarse);
+		rank = dwell_rank(dwell_head_at(embedder, dwell_place_of(bucket, index, way)), now_coarse,
+				  timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
 	}
@@ -282,9 +271,8 @@ static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
  * Under the bucket's lock. False if the place is beyond the table, which cannot
  * be, but the BPF verifier does not know it.
  */
-static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket,
-					    __u32 way, __u32 place,
-					    const struct dwell_packet *packet)
+static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket, __u32 way,
+					    __u32 place, const struct dwell_packet *packet)
 {
 	__u64 shift = 16 * way;
 	struct dwell_head *head = dwell_head_at(table->embedder, place);
@@ -303,8 +291,7 @@ static __always_inline int dwell_flow_write(struct dwell_table *table, struct dw
 }
 
 /* Gives the packet's flow a place. None if the filter or the table refuses. */
-static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *table,
-							   const struct dwell_packet *packet,
+static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *table, const struct dwell_packet *packet,
 							   __u32 first, __u32 second)
 {
 	__u64 tag = dwell_tag(packet->hash);
@@ -312,8 +299,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 	struct dwell_bucket *bucket;
 	__u32 vacancy, index, way, rank, reason;
 
-	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet),
-				 dwell_b_port(packet))) {
+	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet), dwell_b_port(packet))) {
 		dwell_table_count(table, DWELL_SKIP_FILTERED);
 		return none;
 	}
@@ -367,8 +353,7 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 }
 
 /* Finds the packet's flow, or admits it if it may begin with this packet. */
-static __always_inline struct dwell_found dwell_flow_of(struct dwell_table *table,
-							const struct dwell_packet *packet)
+static __always_inline struct dwell_found dwell_flow_of(struct dwell_table *table, const struct dwell_packet *packet)
 {
 	__u32 mask = table->config->bucket_mask;
 	__u32 first = dwell_bucket_first(packet->hash, mask);

@@ -21,8 +21,7 @@ static __always_inline int dwell_tcp_seq_doubts(const struct dwell_tcp_seq_state
 	       (state->answered & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_acked));
 }
 
-static __always_inline void dwell_tcp_seq_doubt_sent(struct dwell_step *step,
-						     struct dwell_tcp_seq_state *mine)
+static __always_inline void dwell_tcp_seq_doubt_sent(struct dwell_step *step, struct dwell_tcp_seq_state *mine)
 {
 	if (!dwell_tcp_seq_doubts(mine, mine->next_seq))
 		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
@@ -30,8 +29,7 @@ static __always_inline void dwell_tcp_seq_doubt_sent(struct dwell_step *step,
 	mine->sent |= DWELL_SEQ_DOUBT;
 }
 
-static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step,
-						      struct dwell_tcp_seq_state *theirs)
+static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step, struct dwell_tcp_seq_state *theirs)
 {
 	if (!dwell_tcp_seq_doubts(theirs, theirs->next_seq))
 		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
@@ -58,8 +56,7 @@ static __always_inline __u32 dwell_tcp_seq_turn(const struct dwell_side *side)
 }
 
 /* The packet's ACK, for the data of the other direction. */
-static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
-					      struct dwell_memories *memories)
+static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dwell_memories *memories)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u32 other = !(packet->direction & 1), flags = packet->tcp_flags, ack = packet->ack;
@@ -85,8 +82,7 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 	if (dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack)) {
 		/* before the bit is turned: then the data may take another probe */
 		probe_ns = *(volatile __u64 *)&theirs->probe_ns;
-		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) &&
-			 !dwell_comes_late(step, probe_ns);
+		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) && !dwell_comes_late(step, probe_ns);
 		DWELL_BARRIER();
 		theirs->answered ^= DWELL_SEQ_PROBE;
 	}
@@ -106,13 +102,11 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step,
 	    !dwell_comes_late(step, waiting.time_ns))
 		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
 	else if (probed)
-		dwell_match_set(step, &step->match, DWELL_TCP_SEQ,
-				dwell_now(step->table->clock) - probe_ns, handshake);
+		dwell_match_set(step, &step->match, DWELL_TCP_SEQ, dwell_now(step->table->clock) - probe_ns, handshake);
 }
 
 /* The packet's own bytes. */
-static __always_inline void dwell_tcp_seq_data(struct dwell_step *step,
-					       struct dwell_memories *memories)
+static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct dwell_memories *memories)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;

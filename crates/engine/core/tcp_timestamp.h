@@ -22,8 +22,7 @@ static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 	struct dwell_waiting waiting = {};
 
 	/* TSvals newer than the newest that was stamped: most, if there is a rate limit */
-	if (flow->own[other] & DWELL_OWN_STAMPED &&
-	    !dwell_after(packet->tsecr, flow->stamped[other]))
+	if (flow->own[other] & DWELL_OWN_STAMPED && !dwell_after(packet->tsecr, flow->stamped[other]))
 		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->tsecr);
 	if (!waiting.stamp || dwell_comes_late(step, waiting.time_ns)) {
 		mine->tsecr = packet->tsecr;
@@ -47,8 +46,7 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	    (packet->tsecr != mine->tsecr || !packet->tsecr))
 		dwell_tcp_timestamp_echo(step);
 
-	if (syn ? !step->config->include_handshake
-		: !packet->payload_bytes && !step->config->stamp_acks)
+	if (syn ? !step->config->include_handshake : !packet->payload_bytes && !step->config->stamp_acks)
 		return;
 	if (own & DWELL_OWN_TSVAL && !dwell_after(packet->tsval, mine->tsval))
 		return;
@@ -57,8 +55,7 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	if (dwell_may_stamp(step)) {
 		flow->stamped[direction] = packet->tsval;
 		own |= DWELL_OWN_STAMPED;
-		dwell_stamp_put(step, DWELL_TCP_TIMESTAMP, packet->tsval,
-				packet->seq + (syn || packet->payload_bytes));
+		dwell_stamp_put(step, DWELL_TCP_TIMESTAMP, packet->tsval, packet->seq + (syn || packet->payload_bytes));
 	}
 	if (own != flow->own[direction])
 		flow->own[direction] = own;

@@ -50,8 +50,7 @@ static __always_inline __u32 dwell_maybe_bit(const struct dwell_address *address
 }
 
 /* The VIP: only clients send packets here. */
-static __always_inline const struct dwell_address *dwell_visit_vip(
-	const struct dwell_packet *packet)
+static __always_inline const struct dwell_address *dwell_visit_vip(const struct dwell_packet *packet)
 {
 	return packet->direction & 1 ? &packet->key.a : &packet->key.b;
 }
@@ -61,8 +60,8 @@ static __always_inline __u16 dwell_visit_port(const struct dwell_packet *packet)
 	return packet->direction & 1 ? packet->key.a_port : packet->key.b_port;
 }
 
-static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 proto,
-					      __u32 ip_bytes, __u32 payload_bytes)
+static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 proto, __u32 ip_bytes,
+					      __u32 payload_bytes)
 {
 	packet->proto = proto;
 	packet->ip_bytes = ip_bytes;
@@ -74,9 +73,8 @@ static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 
 }
 
 /* Ports, and TCP's numbers. `payload_bytes` is what IP carries. */
-static __always_inline __u32 dwell_visit_transport(const void *data, const void *end,
-						   __u32 l4_offset, struct dwell_address src,
-						   struct dwell_address dst,
+static __always_inline __u32 dwell_visit_transport(const void *data, const void *end, __u32 l4_offset,
+						   struct dwell_address src, struct dwell_address dst,
 						   struct dwell_packet *packet)
 {
 	if (packet->proto == DWELL_PROTO_TCP) {
@@ -91,8 +89,7 @@ static __always_inline __u32 dwell_visit_transport(const void *data, const void 
 		packet->seq = dwell_ntohl(tcp->seq);
 		packet->ack = dwell_ntohl(tcp->ack);
 		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port),
-			      dwell_ntohs(tcp->dst_port));
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
 	} else {
 		DWELL_PEEK(struct dwell_udp, udp, l4_offset, DWELL_READ_MALFORMED);
 		__u32 bytes = dwell_ntohs(udp->length);
@@ -103,8 +100,7 @@ static __always_inline __u32 dwell_visit_transport(const void *data, const void 
 		packet->payload_bytes -= sizeof(*udp);
 		packet->seq = 0;
 		packet->ack = 0;
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port),
-			      dwell_ntohs(udp->dst_port));
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port), dwell_ntohs(udp->dst_port));
 	}
 	return DWELL_READ_PLAIN;
 }
@@ -112,8 +108,7 @@ static __always_inline __u32 dwell_visit_transport(const void *data, const void 
 /* The common case: TCP or UDP right after an IP header without options. Sets
  * the key whatever it returns, but for DWELL_READ_ODD and DWELL_READ_NOT_IP.
  */
-static __always_inline __u32 dwell_visit_plain(const void *data, const void *end,
-					       struct dwell_packet *packet)
+static __always_inline __u32 dwell_visit_plain(const void *data, const void *end, struct dwell_packet *packet)
 {
 	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
 	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes;
@@ -122,15 +117,14 @@ static __always_inline __u32 dwell_visit_plain(const void *data, const void *end
 	if (eth->type == DWELL_ETH_IPV4) {
 		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, DWELL_READ_ODD);
 		bytes = dwell_ntohs(ip->total_length);
-		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes > room ||
-		    bytes < sizeof(*ip) ||
+		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes > room || bytes < sizeof(*ip) ||
 		    (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP))
 			return DWELL_READ_ODD;
 		src = dwell_address_v4(ip->src);
 		dst = dwell_address_v4(ip->dst);
 		dwell_visit_begin(packet, ip->proto, bytes, bytes - sizeof(*ip));
-		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip), src, dst,
-					  packet) != DWELL_READ_PLAIN)
+		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip), src, dst, packet) !=
+		    DWELL_READ_PLAIN)
 			return DWELL_READ_ODD;
 		return DWELL_READ_PLAIN;
 	}
@@ -145,8 +139,8 @@ static __always_inline __u32 dwell_visit_plain(const void *data, const void *end
 		dst.high = ip6->dst_high;
 		dst.low = ip6->dst_low;
 		dwell_visit_begin(packet, ip6->next, bytes, bytes - sizeof(*ip6));
-		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip6), src, dst,
-					  packet) != DWELL_READ_PLAIN)
+		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip6), src, dst, packet) !=
+		    DWELL_READ_PLAIN)
 			return DWELL_READ_ODD;
 		return DWELL_READ_PLAIN;
 	}
@@ -169,9 +163,8 @@ static __always_inline __u32 dwell_visit_extensions(const void *data, const void
 		DWELL_OPAQUE(at);
 		if (at > 3 * DWELL_MAX_OFFSET)
 			return 0;
-		if (next != DWELL_PROTO_HOP_BY_HOP && next != DWELL_PROTO_ROUTING &&
-		    next != DWELL_PROTO_DEST_OPTIONS && next != DWELL_PROTO_FRAGMENT &&
-		    next != DWELL_PROTO_MOBILITY && next != DWELL_PROTO_AH)
+		if (next != DWELL_PROTO_HOP_BY_HOP && next != DWELL_PROTO_ROUTING && next != DWELL_PROTO_DEST_OPTIONS &&
+		    next != DWELL_PROTO_FRAGMENT && next != DWELL_PROTO_MOBILITY && next != DWELL_PROTO_AH)
 			return at << 8 | next;
 		DWELL_PEEK(struct dwell_ipv6_fragment, option, at, 0);
 		if (next == DWELL_PROTO_FRAGMENT) {
@@ -193,8 +186,7 @@ static __always_inline __u32 dwell_visit_extensions(const void *data, const void
  * another sender is not for us to judge, and of no connection.
  */
 static __always_inline __u32 dwell_visit_quote(const void *data, const void *end, __u32 at,
-					       const struct dwell_address *vip,
-					       struct dwell_packet *packet)
+					       const struct dwell_address *vip, struct dwell_packet *packet)
 {
 	struct dwell_address src, dst;
 	__u32 proto, l4;
@@ -241,8 +233,7 @@ static __always_inline __u32 dwell_visit_quote(const void *data, const void *end
 }
 
 static __always_inline __u32 dwell_visit_icmp(const void *data, const void *end, __u32 l4_offset,
-					      const struct dwell_address *vip,
-					      struct dwell_packet *packet)
+					      const struct dwell_address *vip, struct dwell_packet *packet)
 {
 	int is_v4 = dwell_is_v4(vip);
 
@@ -252,15 +243,13 @@ static __always_inline __u32 dwell_visit_icmp(const void *data, const void *end,
 	if (icmp->type == (is_v4 ? 8 : 128))
 		return DWELL_READ_PING;
 	/* unreachable, time exceeded, parameter problem; unreachable to the same */
-	if (is_v4 ? icmp->type == 3 || icmp->type == 11 || icmp->type == 12
-		  : icmp->type >= 1 && icmp->type <= 4)
+	if (is_v4 ? icmp->type == 3 || icmp->type == 11 || icmp->type == 12 : icmp->type >= 1 && icmp->type <= 4)
 		return dwell_visit_quote(data, end, l4_offset + sizeof(*icmp), vip, packet);
 	return DWELL_READ_OTHER;
 }
 
 /* Any IP packet that is not plain. Returns a DWELL_READING(). */
-static __always_inline __u32 dwell_visit_odd(const void *data, const void *end,
-					     struct dwell_packet *packet)
+static __always_inline __u32 dwell_visit_odd(const void *data, const void *end, struct dwell_packet *packet)
 {
 	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
 	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes, proto, l4, reading;

@@ -30,7 +30,7 @@
  * function can return it.
  */
 typedef __u64 dwell_where;
-#define DWELL_WHERE(ip, l4, proto, version)                                                        \
+#define DWELL_WHERE(ip, l4, proto, version)                                                                            \
 	((__u64)(ip) | (__u64)(l4) << 16 | (__u64)(proto) << 32 | (__u64)(version) << 40)
 #define DWELL_WHERE_ERROR(counter) ((__u64)(counter) << 48)
 #define dwell_where_ip(w) ((__u32)(w)&0xffff)
@@ -44,9 +44,9 @@ typedef __u64 dwell_where;
  */
 #define DWELL_NEVER_IP(type) ((type) == DWELL_ETH_ARP || (type) == DWELL_ETH_LLDP)
 
-#define DWELL_PEEK(type, name, offset, failure)                                                    \
-	const type *name = (const void *)((const char *)data + (offset));                          \
-	if ((const char *)(name + 1) > (const char *)end)                                          \
+#define DWELL_PEEK(type, name, offset, failure)                                                                        \
+	const type *name = (const void *)((const char *)data + (offset));                                              \
+	if ((const char *)(name + 1) > (const char *)end)                                                              \
 	return failure
 
 /* The common case: no tag, no option, no extension header, no tunnel.
@@ -73,8 +73,7 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 		DWELL_PEEK(struct dwell_ipv4, ip, offset, 0);
 		if (ip->version_length != 0x45 || ip->fragment & 0xff3f)
 			return 0;
-		if (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP &&
-		    ip->proto != DWELL_PROTO_ICMP)
+		if (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP && ip->proto != DWELL_PROTO_ICMP)
 			return 0;
 		return DWELL_WHERE(offset, offset + sizeof(*ip), ip->proto, 4);
 	}
@@ -82,8 +81,7 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 		DWELL_PEEK(struct dwell_ipv6, ip6, offset, 0);
 		if ((ip6->version_class_flow & 0xf0) != 0x60)
 			return 0;
-		if (ip6->next != DWELL_PROTO_TCP && ip6->next != DWELL_PROTO_UDP &&
-		    ip6->next != DWELL_PROTO_ICMPV6)
+		if (ip6->next != DWELL_PROTO_TCP && ip6->next != DWELL_PROTO_UDP && ip6->next != DWELL_PROTO_ICMPV6)
 			return 0;
 		return DWELL_WHERE(offset, offset + sizeof(*ip6), ip6->next, 6);
 	}
@@ -100,9 +98,8 @@ enum dwell_layer {
 	DWELL_LAYER_FOUND, /* next is a transport that matchers know */
 	DWELL_LAYER_ERROR, /* next is the counter that says why */
 };
-#define DWELL_WALK(layer, next, offset, ip, version)                                               \
-	((__u64)(offset) | (__u64)(ip) << 16 | (__u64)(next) << 32 | (__u64)(layer) << 48 |        \
-	 (__u64)(version) << 56)
+#define DWELL_WALK(layer, next, offset, ip, version)                                                                   \
+	((__u64)(offset) | (__u64)(ip) << 16 | (__u64)(next) << 32 | (__u64)(layer) << 48 | (__u64)(version) << 56)
 #define DWELL_WALK_ERROR(counter) DWELL_WALK(DWELL_LAYER_ERROR, counter, 0, 0, 0)
 #define dwell_walk_offset(w) ((__u32)(w)&0xffff)
 #define dwell_walk_ip(w) ((__u32)((w) >> 16) & 0xffff)
@@ -152,8 +149,7 @@ static __always_inline dwell_walk dwell_walk_link(const void *data, const void *
 }
 
 /* Past a header that an EtherType names. */
-static __always_inline dwell_walk dwell_walk_type(const void *data, const void *end,
-						  dwell_walk walk)
+static __always_inline dwell_walk dwell_walk_type(const void *data, const void *end, dwell_walk walk)
 {
 	const dwell_walk truncated = DWELL_WALK_ERROR(DWELL_SKIP_TRUNCATED);
 	const dwell_walk malformed = DWELL_WALK_ERROR(DWELL_SKIP_MALFORMED);
@@ -184,8 +180,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 	case DWELL_ETH_QINQ:
 	case DWELL_ETH_QINQ_OLD: {
 		DWELL_PEEK(struct dwell_vlan, vlan, offset, truncated);
-		return DWELL_WALK(DWELL_LAYER_TYPE, vlan->type, offset + sizeof(*vlan), ip,
-				  version);
+		return DWELL_WALK(DWELL_LAYER_TYPE, vlan->type, offset + sizeof(*vlan), ip, version);
 	}
 	case DWELL_ETH_MPLS:
 	case DWELL_ETH_MPLS_MULTI: {
@@ -195,11 +190,9 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 		/* bottom of the stack: only the payload tells what it is */
 		DWELL_PEEK(__u8, first, offset + 4, truncated);
 		if (*first >> 4 == 4)
-			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV4, offset + 4, ip,
-					  version);
+			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV4, offset + 4, ip, version);
 		if (*first >> 4 == 6)
-			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV6, offset + 4, ip,
-					  version);
+			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV6, offset + 4, ip, version);
 		break;
 	}
 	case DWELL_ETH_PPPOE: {
@@ -220,8 +213,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 }
 
 /* Past a header that an IP protocol number names. */
-static __always_inline dwell_walk dwell_walk_proto(const void *data, const void *end,
-						   dwell_walk walk)
+static __always_inline dwell_walk dwell_walk_proto(const void *data, const void *end, dwell_walk walk)
 {
 	const dwell_walk truncated = DWELL_WALK_ERROR(DWELL_SKIP_TRUNCATED);
 	__u32 offset = dwell_walk_offset(walk), ip = dwell_walk_ip(walk);
@@ -258,16 +250,14 @@ static __always_inline dwell_walk dwell_walk_proto(const void *data, const void 
 	case DWELL_PROTO_MOBILITY:
 	case DWELL_PROTO_AH: {
 		DWELL_PEEK(__u16, option, offset, truncated);
-		offset += next == DWELL_PROTO_AH ? ((*option >> 8) + 2) * 4
-						 : ((*option >> 8) + 1) * 8;
+		offset += next == DWELL_PROTO_AH ? ((*option >> 8) + 2) * 4 : ((*option >> 8) + 1) * 8;
 		return DWELL_WALK(DWELL_LAYER_PROTO, *option & 0xff, offset, ip, version);
 	}
 	case DWELL_PROTO_FRAGMENT: {
 		DWELL_PEEK(struct dwell_ipv6_fragment, fragment, offset, truncated);
 		if (fragment->offset_more & 0xf9ff)
 			return DWELL_WALK_ERROR(DWELL_SKIP_FRAGMENT);
-		return DWELL_WALK(DWELL_LAYER_PROTO, fragment->next, offset + sizeof(*fragment), ip,
-				  version);
+		return DWELL_WALK(DWELL_LAYER_PROTO, fragment->next, offset + sizeof(*fragment), ip, version);
 	}
 	}
 	return DWELL_WALK_ERROR(DWELL_SKIP_PROTOCOL);

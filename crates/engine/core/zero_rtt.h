@@ -45,27 +45,22 @@ static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 /* dwell_zero_open_block(), dwell_zero_open_other(), dwell_attempt_key(), dwell_zero_note(),
  * dwell_zero_divert(), dwell_heavy_admit(), or calls of them; and whether a client is heavy at any server of a VIP.
  */
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
-					      struct dwell_cid_entry *entry);
-static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot,
-					      __u32 rotation, __u32 at);
-static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet,
-					       __u32 at);
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry);
+static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation, __u32 at);
+static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at);
 static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
 					    struct dwell_cid_entry *entry);
 static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet);
 static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
 					     const struct dwell_address *client, __u16 port,
 					     const struct dwell_heavy_config *config);
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
-						     const struct dwell_packet *packet);
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet);
 
 /* Number and slot of the VIP that a packet is to; 0 if it is none of these. */
 typedef __u64 dwell_zero_vip_id;
 #define dwell_zero_number_of(id) ((__u32)((id) >> 32))
 #define dwell_zero_slot_of(id) ((__u32)(id))
-static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
-							   const struct dwell_packet *packet);
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet);
 
 /* To go on as any UDP does. */
 #define DWELL_WHY_FLOW 0xff
@@ -119,8 +114,7 @@ static __always_inline __u16 dwell_zero_client_port(const struct dwell_packet *p
 }
 
 /* The place of a server's ID, which is in the plaintext of `work`. */
-static __always_inline __u32 dwell_zero_named(void *embedder, __u32 slot,
-					      const struct dwell_cid_config *layout,
+static __always_inline __u32 dwell_zero_named(void *embedder, __u32 slot, const struct dwell_cid_config *layout,
 					      struct dwell_zero_work *work)
 {
 	__u32 place;
@@ -140,8 +134,7 @@ static __always_inline __u32 dwell_zero_named(void *embedder, __u32 slot,
 /* Opens the connection ID of one block that is in the entry, and puts the stamp there, if our
  * own layout has one. Returns the server's place, or DWELL_ZERO_NONE().
  */
-static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation,
-						   struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
 	struct dwell_zero_work *work = dwell_zero_work_of(embedder);
@@ -163,9 +156,8 @@ static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotatio
 }
 
 /* The same in the clear or of four passes, from `at` in the frame on. */
-static __always_inline __u32 dwell_zero_open_other(const void *data, const void *end,
-						   void *embedder, __u32 slot, __u32 rotation,
-						   __u32 at)
+static __always_inline __u32 dwell_zero_open_other(const void *data, const void *end, void *embedder, __u32 slot,
+						   __u32 rotation, __u32 at)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, slot);
 	struct dwell_zero_work *work = dwell_zero_work_of(embedder);
@@ -201,8 +193,8 @@ static __always_inline void dwell_zero_note_load(void *embedder, const struct dw
 	if (!loads)
 		return;
 	if (dwell_cid_stamp_wait(entry->stamp) <= DWELL_WAIT_MOST)
-		noted = dwell_load_note(&loads[entry->place & (DWELL_SERVERS_MOST - 1)],
-					entry->stamp, now_s, now_s, &vip->overload);
+		noted = dwell_load_note(&loads[entry->place & (DWELL_SERVERS_MOST - 1)], entry->stamp, now_s, now_s,
+					&vip->overload);
 	if (noted == DWELL_NOTED)
 		dwell_zero_count(embedder, DWELL_ZERO_NOTED);
 	else if (noted != DWELL_NOTED_OLD)
@@ -224,8 +216,7 @@ static __always_inline void dwell_zero_note(void *embedder, const struct dwell_p
 		return;
 	if (!entry->noted)
 		dwell_zero_note_load(embedder, vip, entry);
-	heavy = dwell_heavy_at(embedder,
-			       vip->server[entry->place & (DWELL_SERVERS_MOST - 1)].heavy);
+	heavy = dwell_heavy_at(embedder, vip->server[entry->place & (DWELL_SERVERS_MOST - 1)].heavy);
 	if (heavy && !dwell_heavy_hit(heavy, &client, port, &vip->heavy))
 		dwell_zero_admit(embedder, heavy, &client, port, &vip->heavy);
 }
@@ -233,8 +224,7 @@ static __always_inline void dwell_zero_note(void *embedder, const struct dwell_p
 /* True if a connection ID is as young as one of a handshake. Whoever has an older one got it
  * from another connection, and may want to choose a server by it.
  */
-static __always_inline int dwell_zero_is_young(void *embedder, const struct dwell_zero_vip *vip,
-					       __u64 stamp)
+static __always_inline int dwell_zero_is_young(void *embedder, const struct dwell_zero_vip *vip, __u64 stamp)
 {
 	__s32 age_s = dwell_zero_now_s(embedder) - dwell_cid_stamp_seconds(stamp);
 
@@ -245,8 +235,8 @@ static __always_inline int dwell_zero_is_young(void *embedder, const struct dwel
 #define DWELL_LONG_CID 6
 
 /* False if it is cut off. */
-static __always_inline int dwell_zero_read(const void *data, const void *end, __u32 at,
-					   __u32 payload_bytes, struct dwell_zero_header *header)
+static __always_inline int dwell_zero_read(const void *data, const void *end, __u32 at, __u32 payload_bytes,
+					   struct dwell_zero_header *header)
 {
 	DWELL_PEEK(__u8, first, at, 0);
 	if (!payload_bytes)
@@ -263,9 +253,8 @@ static __always_inline int dwell_zero_read(const void *data, const void *end, __
 }
 
 /* Whose a connection ID is: a place, or DWELL_ZERO_NONE(). Fills the entry. */
-static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
-					     const struct dwell_zero_vip *vip, __u32 first,
-					     const struct dwell_zero_header *header,
+static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder, const struct dwell_zero_vip *vip,
+					     __u32 first, const struct dwell_zero_header *header,
 					     struct dwell_cid_entry *entry)
 {
 	__u32 rotation = first >> 5, bytes;
@@ -275,8 +264,7 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
 		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 	layout = &vip->layout[rotation];
 	bytes = dwell_cid_bytes(layout);
-	if (layout->cipher == DWELL_CID_NONE || header->bytes < bytes ||
-	    (header->is_long && header->bytes != bytes))
+	if (layout->cipher == DWELL_CID_NONE || header->bytes < bytes || (header->is_long && header->bytes != bytes))
 		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 	entry->noted = !layout->stamped;
 	entry->is_block = layout->cipher == DWELL_CID_BLOCK;
@@ -292,8 +280,7 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
  * it has a server's ID has the one that it drew. Not where what comes later and has no server's ID
  * goes as its connection began: that has another.
  */
-static __always_inline void dwell_attempt_key(const void *data, const void *end,
-					      struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_attempt_key(const void *data, const void *end, struct dwell_packet *packet, __u32 at)
 {
 	__u32 drawn;
 
@@ -307,9 +294,8 @@ static __always_inline void dwell_attempt_key(const void *data, const void *end,
 }
 
 /* A packet whose connection ID nobody on this CPU knows. Returns as dwell_zero_route(). */
-static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedder,
-						struct dwell_packet *packet, __u32 first,
-						const struct dwell_zero_header *header,
+static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						__u32 first, const struct dwell_zero_header *header,
 						struct dwell_cid_entry *entry, int asks)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
@@ -324,12 +310,10 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 		entry->real = real;
 		if (!real)
 			place = DWELL_ZERO_NONE(DWELL_ZERO_NOBODY);
-		else if (header->is_long && !entry->noted &&
-			 !dwell_zero_is_young(embedder, vip, entry->stamp))
+		else if (header->is_long && !entry->noted && !dwell_zero_is_young(embedder, vip, entry->stamp))
 			place = DWELL_ZERO_NONE(DWELL_ZERO_OLD);
 	}
-	if (!asks &&
-	    (!dwell_zero_is_none(place) || dwell_zero_counter_of(place) != DWELL_ZERO_NO_LAYOUT))
+	if (!asks && (!dwell_zero_is_none(place) || dwell_zero_counter_of(place) != DWELL_ZERO_NO_LAYOUT))
 		dwell_zero_count(embedder, DWELL_ZERO_OPENED);
 	if (!dwell_zero_is_none(place)) {
 		packet->real = real;
@@ -340,8 +324,7 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 	packet->vip = entry->vip_number;
 	if (header->is_long) {
 		packet->attempt = entry->slot;
-		if (header->bytes >= sizeof(struct dwell_cid_begin) &&
-		    !(vip->flags & DWELL_ZERO_HASH))
+		if (header->bytes >= sizeof(struct dwell_cid_begin) && !(vip->flags & DWELL_ZERO_HASH))
 			dwell_zero_attempt(frame, packet, header->at);
 		return DWELL_WHY_FLOW;
 	}
@@ -351,8 +334,8 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 /* A packet of UDP whose header is at `l4`. Returns why it goes where it goes, DWELL_WHY_FLOW
  * if as any UDP does, and puts real and VIP into the packet.
  */
-static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder,
-					      struct dwell_packet *packet, __u32 l4, int asks)
+static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet, __u32 l4,
+					      int asks)
 {
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
 	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
@@ -381,12 +364,10 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 		entry->check = first | (__u32)port << 8 | (__u64)state->generation << 32;
 		known = dwell_cid_entry_at(embedder, entry->cid[0] ^ entry->cid[1] >> 7);
 	}
-	if (known && known->cid[0] == entry->cid[0] && known->cid[1] == entry->cid[1] &&
-	    known->check == entry->check && known->vip.high == address->high &&
-	    known->vip.low == address->low &&
+	if (known && known->cid[0] == entry->cid[0] && known->cid[1] == entry->cid[1] && known->check == entry->check &&
+	    known->vip.high == address->high && known->vip.low == address->low &&
 	    (!work->header.is_long ||
-	     dwell_zero_is_young(embedder, dwell_zero_vip_at(embedder, known->slot),
-				 known->stamp))) {
+	     dwell_zero_is_young(embedder, dwell_zero_vip_at(embedder, known->slot), known->stamp))) {
 		packet->real = known->real;
 		packet->vip = known->vip_number;
 		if (!asks && !work->header.is_long)
@@ -413,8 +394,8 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 	return why;
 }
 
-static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct dwell_zero_vip *vip,
-						  __u32 place, const struct dwell_address *client)
+static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct dwell_zero_vip *vip, __u32 place,
+						  const struct dwell_address *client)
 {
 	const struct dwell_heavy *heavy;
 
@@ -447,8 +428,7 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 	if (!is_heavy && !(vip->flags & DWELL_ZERO_ANY))
 		return 0;
 	from = (packet->hash >> 32) * vip->places >> 32;
-	if (!dwell_overload_divert(loads, vip->places, place, from, dwell_zero_now_s(embedder),
-				   &vip->overload, &least))
+	if (!dwell_overload_divert(loads, vip->places, place, from, dwell_zero_now_s(embedder), &vip->overload, &least))
 		return is_heavy ? DWELL_ZERO_IS_HEAVY : 0;
 	least = vip->server[least & (DWELL_SERVERS_MOST - 1)].real;
 	real = dwell_real_at(embedder, least);
@@ -458,8 +438,7 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 }
 
 /* True if what its ends have in the connection table was another connection. */
-static __always_inline int dwell_attempt_is_over(void *embedder, const struct dwell_packet *packet,
-						 __u32 idle_coarse)
+static __always_inline int dwell_attempt_is_over(void *embedder, const struct dwell_packet *packet, __u32 idle_coarse)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
 

@@ -88,10 +88,7 @@ fn evaluate(options: &Options, path: &Path) {
         let slot = truth.get(&(*key, epoch.start_ns / epoch.epoch_ns));
         let readings = readings(options, epoch);
         if options.epochs {
-            println!(
-                "{} -> {} at {}: {readings:.0?}",
-                key.0, key.1, epoch.start_ns
-            );
+            println!("{} -> {} at {}: {readings:.0?}", key.0, key.1, epoch.start_ns);
             println!("  {epoch:?}");
         }
         let Some(slot) = slot else { continue };
@@ -101,10 +98,7 @@ fn evaluate(options: &Options, path: &Path) {
             for (which, values) in [("all", &slot.all), ("causal", &slot.causal)] {
                 if let (Some(ns), false) = (ns, values.is_empty()) {
                     let error = 100.0 * (ns / mean(values) - 1.0);
-                    errors
-                        .entry((reading.clone(), which))
-                        .or_default()
-                        .push(error);
+                    errors.entry((reading.clone(), which)).or_default().push(error);
                 }
             }
         }
@@ -118,8 +112,7 @@ fn evaluate(options: &Options, path: &Path) {
 /// Errors in percent.
 fn report(method: &str, which: &str, values: &mut [f64]) {
     values.sort_by(f64::total_cmp);
-    let quantile =
-        |sorted: &[f64], q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
+    let quantile = |sorted: &[f64], q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
     let mut sizes: Vec<f64> = values.iter().map(|error| error.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     let within = |limit: f64| {
@@ -150,27 +143,18 @@ fn readings(options: &Options, epoch: &Epoch) -> Readings {
         let seen_ns = epoch.all_ns.saturating_sub(epoch.hidden_ns);
         return vec![
             ("run".into(), mean(epoch.all_ns, epoch.all)),
-            (
-                "run seen".into(),
-                mean(seen_ns, epoch.all.saturating_sub(epoch.hidden)),
-            ),
+            ("run seen".into(), mean(seen_ns, epoch.all.saturating_sub(epoch.hidden))),
             ("lag".into(), mean(epoch.lag_ns, epoch.lags)),
         ];
     }
     let made = estimate(&options.config, epoch);
     let value = |ns: Option<u64>| ns.map(|ns| ns as f64);
     match made.reason {
-        Some(reason) => vec![(
-            format!("not valid: {}", reason.name()),
-            value(made.response_ns),
-        )],
+        Some(reason) => vec![(format!("not valid: {}", reason.name()), value(made.response_ns))],
         None => vec![
             ("valid".into(), value(made.response_ns)),
             (format!("  by {}", made.method), value(made.response_ns)),
-            (
-                format!("  sure {:.1}", made.confidence),
-                value(made.response_ns),
-            ),
+            (format!("  sure {:.1}", made.confidence), value(made.response_ns)),
         ],
     }
 }
@@ -190,9 +174,7 @@ fn epochs_of(options: &Options, path: &Path) -> Vec<(Key, Epoch)> {
         if options.encrypted {
             arrival.visible = abi::DWELL_VISIBLE_NONE as u8;
         }
-        let flow = flows
-            .entry(key)
-            .or_insert_with(|| Flow::new(&options.config));
+        let flow = flows.entry(key).or_insert_with(|| Flow::new(&options.config));
         epochs.extend(flow.step(&arrival).map(|epoch| (key, epoch)));
     }
     for (key, flow) in &mut flows {
@@ -210,36 +192,17 @@ fn parse(data: &[u8]) -> Option<(Key, abi::dwell_arrival)> {
             let header = usize::from(data.get(14)? & 15) * 4;
             let src: [u8; 4] = data.get(26..30)?.try_into().ok()?;
             let dst: [u8; 4] = data.get(30..34)?.try_into().ok()?;
-            (
-                src.into(),
-                dst.into(),
-                *data.get(23)?,
-                14 + header,
-                word(16)?.into(),
-            )
+            (src.into(), dst.into(), *data.get(23)?, 14 + header, word(16)?.into())
         }
         0x86dd => {
             let src: [u8; 16] = data.get(22..38)?.try_into().ok()?;
             let dst: [u8; 16] = data.get(38..54)?.try_into().ok()?;
-            (
-                src.into(),
-                dst.into(),
-                *data.get(20)?,
-                54,
-                u32::from(word(18)?) + 40,
-            )
+            (src.into(), dst.into(), *data.get(20)?, 54, u32::from(word(18)?) + 40)
         }
         _ => return None,
     };
-    let key = (
-        SocketAddr::new(src, word(at)?),
-        SocketAddr::new(dst, word(at + 2)?),
-    );
-    let mut arrival = abi::dwell_arrival {
-        bytes,
-        segments: 1,
-        ..Default::default()
-    };
+    let key = (SocketAddr::new(src, word(at)?), SocketAddr::new(dst, word(at + 2)?));
+    let mut arrival = abi::dwell_arrival { bytes, segments: 1, ..Default::default() };
     let headers = match proto {
         6 => {
             arrival.visible = abi::DWELL_VISIBLE_TCP as u8;
@@ -265,16 +228,11 @@ fn truth_of(path: &Path, epoch_ns: u64) -> BTreeMap<(Key, u64), Truth> {
     for line in text.lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON Lines");
         if line["type"] == "clock" {
-            offset = line["realtime_minus_monotonic_ns"]
-                .as_i64()
-                .expect("an offset");
+            offset = line["realtime_minus_monotonic_ns"].as_i64().expect("an offset");
             continue;
         }
         let end = |ip: &str, port: &str| {
-            let ip = line[ip]
-                .as_str()
-                .and_then(|ip| ip.parse().ok())
-                .expect("an address");
+            let ip = line[ip].as_str().and_then(|ip| ip.parse().ok()).expect("an address");
             SocketAddr::new(ip, line[port].as_u64().expect("a port") as u16)
         };
         let (Some(sent), Some(done)) = (line["sent_ns"].as_i64(), line["done_ns"].as_i64()) else {

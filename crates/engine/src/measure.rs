@@ -224,12 +224,10 @@ impl Event {
     pub fn from_kernel(bytes: &[u8]) -> Option<Event> {
         match u32::from(*bytes.first()?) {
             abi::DWELL_EVENT_SAMPLE => {
-                Sample::from_core(&abi::dwell_rtt_sample::read_from_prefix(bytes).ok()?.0)
-                    .map(Event::Sample)
+                Sample::from_core(&abi::dwell_rtt_sample::read_from_prefix(bytes).ok()?.0).map(Event::Sample)
             }
             abi::DWELL_EVENT_FLOW => {
-                FlowEvent::from_core(&abi::dwell_flow_event::read_from_prefix(bytes).ok()?.0)
-                    .map(Event::Flow)
+                FlowEvent::from_core(&abi::dwell_flow_event::read_from_prefix(bytes).ok()?.0).map(Event::Flow)
             }
             _ => None,
         }
@@ -258,9 +256,7 @@ impl FlowEvent {
     fn from_core(raw: &abi::dwell_flow_event) -> Option<FlowEvent> {
         let change = match u32::from(raw.change) {
             abi::DWELL_FLOW_OPEN => FlowChange::Open,
-            abi::DWELL_FLOW_FIRST_RTT => {
-                FlowChange::FirstRtt(Method::from_number(raw.detail)?, raw.rtt_ns)
-            }
+            abi::DWELL_FLOW_FIRST_RTT => FlowChange::FirstRtt(Method::from_number(raw.detail)?, raw.rtt_ns),
             abi::DWELL_FLOW_CLOSE => FlowChange::Close(match u32::from(raw.detail) {
                 abi::DWELL_CLOSE_FIN => CloseReason::Fin,
                 abi::DWELL_CLOSE_RST => CloseReason::Rst,
@@ -291,8 +287,5 @@ pub(crate) fn endpoint(raw: abi::dwell_address, port: u16) -> Endpoint {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&raw.high.to_ne_bytes());
     bytes[8..].copy_from_slice(&raw.low.to_ne_bytes());
-    Endpoint {
-        address: Ipv6Addr::from(bytes).to_canonical(),
-        port,
-    }
+    Endpoint { address: Ipv6Addr::from(bytes).to_canonical(), port }
 }

@@ -45,12 +45,7 @@ impl Sweep {
     pub(crate) const PARTS: u32 = 16;
 
     /// The buckets that are due at `time_ns`: a part each `period_ns`.
-    pub(crate) fn due(
-        &mut self,
-        time_ns: u64,
-        period_ns: u64,
-        bucket_mask: u32,
-    ) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn due(&mut self, time_ns: u64, period_ns: u64, bucket_mask: u32) -> impl Iterator<Item = u32> + use<> {
         // A time that was due far ahead comes from a clock that jumped.
         let early = time_ns < self.due_ns && self.due_ns - time_ns <= period_ns;
         let first = self.next;

@@ -7,8 +7,7 @@ use std::{env, path::Path, process::Command};
 /// Runs the program with this many threads, and steps of each.
 fn run(what: &str, threads: u32, steps: u32) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("places-{what}-{}", std::process::id()));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("places-{what}-{}", std::process::id()));
     let compiler = env::var("CC").unwrap_or_else(|_| "clang".into());
     let compiled = Command::new(compiler)
         .args(["-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-I"])
@@ -19,10 +18,7 @@ fn run(what: &str, threads: u32, steps: u32) {
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{compiled:?}");
-    let ran = Command::new(&program)
-        .args([what, &threads.to_string(), &steps.to_string()])
-        .output()
-        .unwrap();
+    let ran = Command::new(&program).args([what, &threads.to_string(), &steps.to_string()]).output().unwrap();
     std::fs::remove_file(&program).unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{}: {said}", ran.status);

@@ -25,9 +25,7 @@ enum Side {
 }
 
 fn measure(file: &str) -> Sides {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/captures")
-        .join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(file);
     let mut reader = Reader::open(&path).unwrap();
     let mut tracker = Tracker::new(&Config::default());
     let mut sides = Sides::new();
@@ -41,15 +39,8 @@ fn measure(file: &str) -> Sides {
         };
         tracker.observe(&observation, |event| {
             let Event::Sample(sample) = event else { return };
-            let client: [IpAddr; 2] = [
-                "10.77.1.1".parse().unwrap(),
-                "fd00:77:1::1".parse().unwrap(),
-            ];
-            let side = if client.contains(&sample.dst.address) {
-                Side::Client
-            } else {
-                Side::Server
-            };
+            let client: [IpAddr; 2] = ["10.77.1.1".parse().unwrap(), "fd00:77:1::1".parse().unwrap()];
+            let side = if client.contains(&sample.dst.address) { Side::Client } else { Side::Server };
             let key = (sample.interface, sample.method, side);
             sides.entry(key).or_default().record(sample.rtt_ns);
         });
@@ -60,20 +51,10 @@ fn measure(file: &str) -> Sides {
 /// The emulator releases no packet early and most within a fraction of a
 /// millisecond; a round trip passes it twice, a loop of the spin bit four times.
 fn assert_median(sides: &Sides, key: (u32, Method, Side), truth_ms: f64, at_least: u64) {
-    let histogram = sides
-        .get(&key)
-        .unwrap_or_else(|| panic!("no samples of {key:?}"));
+    let histogram = sides.get(&key).unwrap_or_else(|| panic!("no samples of {key:?}"));
     let median_ms = histogram.quantile_ns(0.5).unwrap() as f64 / 1e6;
-    assert!(
-        histogram.count() >= at_least,
-        "{key:?}: {} samples",
-        histogram.count()
-    );
-    let late_ms = if key.1 == Method::QuicSpinLoop {
-        1.0
-    } else {
-        0.5
-    };
+    assert!(histogram.count() >= at_least, "{key:?}: {} samples", histogram.count());
+    let late_ms = if key.1 == Method::QuicSpinLoop { 1.0 } else { 0.5 };
     assert!(
         (truth_ms - 0.1..truth_ms + late_ms).contains(&median_ms),
         "{key:?}: median {median_ms} ms, truth {truth_ms} ms"
@@ -92,18 +73,8 @@ fn each_side_of_a_line_has_its_own_delay() {
     assert_median(&sides, server(Method::Dns), SERVER_MS, 50);
     assert_median(&sides, server(Method::QuicSpin), SERVER_MS, 100);
     assert_median(&sides, client(Method::QuicSpin), CLIENT_MS, 100);
-    assert_median(
-        &sides,
-        server(Method::QuicSpinLoop),
-        CLIENT_MS + SERVER_MS,
-        100,
-    );
-    assert_median(
-        &sides,
-        client(Method::QuicSpinLoop),
-        CLIENT_MS + SERVER_MS,
-        100,
-    );
+    assert_median(&sides, server(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 100);
+    assert_median(&sides, client(Method::QuicSpinLoop), CLIENT_MS + SERVER_MS, 100);
     // the server has to do its cryptography first
     let handshakes = &sides[&server(Method::QuicHandshake)];
     assert_eq!(handshakes.count(), 2);
@@ -115,18 +86,8 @@ fn each_side_of_a_line_has_its_own_delay() {
 fn a_packet_seen_on_two_interfaces_is_no_retransmission() {
     let sides = measure("any-interface-no-timestamps.pcap.gz");
     for interface in [2, 3] {
-        assert_median(
-            &sides,
-            (interface, Method::TcpSeq, Side::Server),
-            SERVER_MS,
-            99,
-        );
-        assert_median(
-            &sides,
-            (interface, Method::TcpSeq, Side::Client),
-            CLIENT_MS,
-            6,
-        );
+        assert_median(&sides, (interface, Method::TcpSeq, Side::Server), SERVER_MS, 99);
+        assert_median(&sides, (interface, Method::TcpSeq, Side::Client), CLIENT_MS, 6);
     }
 }
 

@@ -59,9 +59,7 @@ pub enum Error {
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// Not a name for an agent.
-    #[error(
-        "'{0}' is no name for an agent: take 1 to 64 letters, digits, dots, dashes or underscores"
-    )]
+    #[error("'{0}' is no name for an agent: take 1 to 64 letters, digits, dots, dashes or underscores")]
     Name(String),
     /// Not where a collector could be.
     #[error("'{0}' is no collector: write HOST:PORT")]

@@ -41,10 +41,7 @@ impl Link {
             tls.complete_io(&mut stream)?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        Ok(Link {
-            secret: secret.map_err(self::tls)?,
-            stream: Box::new(StreamOwned::new(tls, stream)),
-        })
+        Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
     /// Of a collector.
@@ -61,10 +58,7 @@ impl Link {
             })?;
         }
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        Ok(Link {
-            secret: secret.map_err(self::tls)?,
-            stream: Box::new(StreamOwned::new(tls, stream)),
-        })
+        Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
     /// From now on the other side may pause for so long, in a message too: a great one may
@@ -137,11 +131,7 @@ struct Timed {
 impl Timed {
     fn new(stream: TcpStream) -> io::Result<Timed> {
         stream.set_nodelay(true)?;
-        Ok(Timed {
-            stream,
-            until: Instant::now() + HANDSHAKE,
-            pause: None,
-        })
+        Ok(Timed { stream, until: Instant::now() + HANDSHAKE, pause: None })
     }
 
     fn give(&mut self, pause: Duration) {

@@ -50,11 +50,7 @@ pub(crate) enum Next {
 impl Outbox {
     /// An empty one.
     pub fn new(most_bytes: usize) -> Outbox {
-        Outbox {
-            most_bytes,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        }
+        Outbox { most_bytes, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Adds a batch.
@@ -83,11 +79,7 @@ impl Outbox {
     /// What waits.
     pub fn backlog(&self) -> Backlog {
         let state = self.state();
-        Backlog {
-            batches: state.queue.len() as u64,
-            bytes: state.bytes as u64,
-            dropped: state.dropped,
-        }
+        Backlog { batches: state.queue.len() as u64, bytes: state.bytes as u64, dropped: state.dropped }
     }
 
     /// All up to this number are stored.
@@ -161,10 +153,7 @@ mod tests {
     const NONE: Duration = Duration::ZERO;
 
     fn content(bytes: usize) -> Content {
-        Content {
-            counters: vec![("x".repeat(bytes), 1)],
-            ..Content::default()
-        }
+        Content { counters: vec![("x".repeat(bytes), 1)], ..Content::default() }
     }
 
     fn number(outbox: &Outbox) -> Option<u64> {

@@ -40,8 +40,7 @@ impl CollectorName {
     /// Its port.
     pub fn port(&self) -> u16 {
         let port = self.0.rsplit_once(':').map(|(_, port)| port.parse());
-        port.and_then(Result::ok)
-            .expect("a name has a port, or it would not have been parsed")
+        port.and_then(Result::ok).expect("a name has a port, or it would not have been parsed")
     }
 
     fn host(&self) -> &str {
@@ -118,12 +117,7 @@ impl Uplink {
     ) -> Result<Uplink, Error> {
         let (stop, stopped) = mpsc::channel();
         let (at_end, ends) = mpsc::channel();
-        let uplink = Uplink {
-            outbox: Arc::new(Outbox::new(most_bytes)),
-            stream: Arc::default(),
-            stop,
-            ends,
-        };
+        let uplink = Uplink { outbox: Arc::new(Outbox::new(most_bytes)), stream: Arc::default(), stop, ends };
         let mut sender = Sending {
             collector,
             identity,
@@ -200,10 +194,7 @@ impl Sending {
             told = Some(why.clone());
             (self.tell)(Event::Lost { why, is_new });
             // Agents that lost a collector together do not come back together.
-            match self
-                .stopped
-                .recv_timeout(pause.mul_f64(rand::random_range(0.5..1.0)))
-            {
+            match self.stopped.recv_timeout(pause.mul_f64(rand::random_range(0.5..1.0))) {
                 Err(RecvTimeoutError::Timeout) => pause = LAST_PAUSE.min(pause * 2),
                 _ => return,
             }
@@ -216,8 +207,7 @@ impl Sending {
         let secret = link.secret;
         (self.tell)(Event::Met { collector, secret });
         link.give(GREETING);
-        link.send(&FromAgent::Hello(self.hello.clone()))
-            .map_err(|error| said(&error))?;
+        link.send(&FromAgent::Hello(self.hello.clone())).map_err(|error| said(&error))?;
         let through = match receive(&mut link)? {
             FromCollector::Welcome { through } => through,
             FromCollector::Refused(why) => return Err(format!("it refuses: {why}")),

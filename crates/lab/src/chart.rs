@@ -103,12 +103,7 @@ impl Chart {
             text(svg, (LEFT - 8.0, y + 4.5), "text-anchor=\"end\"", &label);
         }
         let middle = (LEFT + right) / 2.0;
-        text(
-            svg,
-            (middle, bottom + 38.0),
-            "text-anchor=\"middle\"",
-            &self.x.label,
-        );
+        text(svg, (middle, bottom + 38.0), "text-anchor=\"middle\"", &self.x.label);
         let middle = (TOP + bottom) / 2.0;
         let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 18 {middle})\"");
         text(svg, (18.0, middle), &turned, &self.y.label);
@@ -137,10 +132,7 @@ impl Line {
             false => "",
         };
         let width = if self.broad { 4.5 } else { 1.8 };
-        format!(
-            "fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"{dashes}",
-            self.colour
-        )
+        format!("fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"{dashes}", self.colour)
     }
 
     fn draw(&self, place: &dyn Fn((f64, f64)) -> (f64, f64), svg: &mut String) {
@@ -160,19 +152,12 @@ impl Line {
     }
 
     fn dot(&self, (x, y): (f64, f64), svg: &mut String) {
-        let _ = writeln!(
-            svg,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\" fill=\"{}\"/>",
-            self.colour
-        );
+        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\" fill=\"{}\"/>", self.colour);
     }
 
     fn name(&self, (x, y): (f64, f64), svg: &mut String) {
         let (style, end) = (self.style(), x + 30.0);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x}\" y1=\"{y}\" x2=\"{end}\" y2=\"{y}\" {style}/>"
-        );
+        let _ = writeln!(svg, "<line x1=\"{x}\" y1=\"{y}\" x2=\"{end}\" y2=\"{y}\" {style}/>");
         if self.dotted {
             self.dot((x + 15.0, y), svg);
         }
@@ -198,18 +183,11 @@ impl Axis {
             Scale::Linear => {
                 let step = round_step((high - low) / 6.0);
                 let first = (low / step - 1e-9).ceil() as i64;
-                (first..)
-                    .map(|n| n as f64 * step)
-                    .take_while(|value| *value <= high + step * 1e-9)
-                    .collect()
+                (first..).map(|n| n as f64 * step).take_while(|value| *value <= high + step * 1e-9).collect()
             }
             Scale::Log => {
                 let decades = (high / low).log10();
-                let within: &[f64] = if decades < 2.5 {
-                    &[1.0, 2.0, 5.0]
-                } else {
-                    &[1.0]
-                };
+                let within: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let first = low.log10().floor() as i32;
                 let last = high.log10().ceil() as i32;
                 (first..=last)
@@ -218,19 +196,14 @@ impl Axis {
                     .collect()
             }
         };
-        values
-            .into_iter()
-            .map(|value| (value, label(value)))
-            .collect()
+        values.into_iter().map(|value| (value, label(value))).collect()
     }
 }
 
 /// The next of 1, 2, 5, 10 ... from there on.
 pub(crate) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|step| step * power >= least * 0.999);
+    let step = [1.0, 2.0, 5.0].into_iter().find(|step| step * power >= least * 0.999);
     step.unwrap_or(10.0) * power
 }
 
@@ -242,18 +215,12 @@ fn label(value: f64) -> String {
 }
 
 fn segment(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#ddd\"/>"
-    );
+    let _ = writeln!(svg, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#ddd\"/>");
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, text: &str) {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{text}</text>"
-    );
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{text}</text>");
 }
 
 #[cfg(test)]
@@ -261,11 +228,7 @@ mod tests {
     use super::*;
 
     fn axis(scale: Scale, range: (f64, f64)) -> Axis {
-        Axis {
-            label: String::new(),
-            scale,
-            range,
-        }
+        Axis { label: String::new(), scale, range }
     }
 
     #[test]
@@ -274,15 +237,9 @@ mod tests {
             let ticks = axis(scale, range).ticks();
             ticks.into_iter().map(|(_, label)| label).collect()
         };
-        assert_eq!(
-            labels(Scale::Linear, (0.0, 1.0)),
-            ["0", "0.2", "0.4", "0.6", "0.8", "1"]
-        );
+        assert_eq!(labels(Scale::Linear, (0.0, 1.0)), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
         assert_eq!(labels(Scale::Linear, (3.0, 42.0)), ["10", "20", "30", "40"]);
-        assert_eq!(
-            labels(Scale::Log, (0.01, 1000.0)),
-            ["0.01", "0.1", "1", "10", "100", "1000"]
-        );
+        assert_eq!(labels(Scale::Log, (0.01, 1000.0)), ["0.01", "0.1", "1", "10", "100", "1000"]);
         assert_eq!(labels(Scale::Log, (8.0, 60.0)), ["10", "20", "50"]);
     }
 

@@ -1,10 +1,12 @@
 //! What a machine writes to its console, kept while it is read.
 
-use std::io::{BufRead, BufReader};
-use std::process::ChildStdout;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead, BufReader},
+    process::ChildStdout,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Lines that a process has written to its standard output. Those who wait for one are woken.
 #[derive(Debug, Default)]
@@ -46,18 +48,13 @@ impl Console {
     }
 
     /// Until it shows what is looked for: None if it has not within the time, or has ended before.
-    pub(crate) fn wait<T>(
-        &self,
-        patience: Duration,
-        find: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
+    pub(crate) fn wait<T>(&self, patience: Duration, find: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.wait_or(patience, |written| find(&written.text))
     }
 
     /// Until the process has closed it; whether it did.
     pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
-        self.wait_or(patience, |written| written.is_over.then_some(()))
-            .is_some()
+        self.wait_or(patience, |written| written.is_over.then_some(())).is_some()
     }
 
     fn wait_or<T>(&self, patience: Duration, find: impl Fn(&Written) -> Option<T>) -> Option<T> {
@@ -71,11 +68,7 @@ impl Console {
             if written.is_over || left.is_zero() {
                 return None;
             }
-            written = self
-                .changed
-                .wait_timeout(written, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            written = self.changed.wait_timeout(written, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -1,6 +1,8 @@
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 /// Why a lab could not be made, driven or removed.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +65,7 @@ impl Error {
 
     pub(crate) fn os(operation: impl Into<String>) -> impl FnOnce(nix::Error) -> Self {
         let operation = operation.into();
-        move |errno| Self::Io {
-            operation,
-            source: errno.into(),
-        }
+        move |errno| Self::Io { operation, source: errno.into() }
     }
 
     pub(crate) fn file(verb: &str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
@@ -77,10 +76,7 @@ impl Error {
         object: impl Into<String>,
         reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self::Invalid {
-            object: object.into(),
-            reason: reason.into().to_string(),
-        }
+        Self::Invalid { object: object.into(), reason: reason.into().to_string() }
     }
 }
 
@@ -111,11 +107,7 @@ pub(crate) fn run(command: &mut Command, input: &str) -> crate::Result<String> {
 
 pub(crate) fn command_line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 

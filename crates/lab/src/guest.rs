@@ -2,19 +2,23 @@
 //! run, and to have a sender that is a guest. An emulated machine shows what happens, in which order and how often;
 //! how long it takes there says nothing about a real one.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use tempfile::TempDir;
 
-use crate::console::Console;
-use crate::error::{find_program, run};
-use crate::{Error, Guarded, Namespace, Result};
+use crate::{
+    Error, Guarded, Namespace, Result,
+    console::Console,
+    error::{find_program, run},
+};
 
 /// QEMU, and what an initial root filesystem is made with. All is of the Debian package named.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -108,9 +112,7 @@ impl Guest {
         if !cfg!(target_arch = "x86_64") {
             return Some("virtual machines are only made on x86-64".to_owned());
         }
-        let missing = PROGRAMS
-            .iter()
-            .find(|(name, _)| find_program(name).is_none());
+        let missing = PROGRAMS.iter().find(|(name, _)| find_program(name).is_none());
         missing.map(|(name, remedy)| format!("there is no program {name}. {remedy}"))
     }
 
@@ -136,9 +138,7 @@ impl Guest {
         let initrd = make_initrd(options, files.path())?;
         let kernel = newest(&options.kernel.join("boot"), "vmlinuz-")?;
         if let Some(tap) = &options.tap {
-            namespace.ip(&format!(
-                "tuntap add dev {tap} mode tap\nlink set {tap} up\n"
-            ))?;
+            namespace.ip(&format!("tuntap add dev {tap} mode tap\nlink set {tap} up\n"))?;
         }
         let files = Arc::new(files);
         let mut tries = 0;
@@ -179,11 +179,7 @@ impl Guest {
             command.stdin(Stdio::null()).stdout(Stdio::piped());
         })?;
         let console = emulator.stdout.take().map(Console::read);
-        Ok(Self {
-            emulator,
-            console: console.unwrap_or_default(),
-            _files: Arc::clone(files),
-        })
+        Ok(Self { emulator, console: console.unwrap_or_default(), _files: Arc::clone(files) })
     }
 
     /// The process of its emulator.
@@ -221,10 +217,7 @@ impl Guest {
                 self.console.last_lines()
             )));
         }
-        let status = self
-            .emulator
-            .wait()
-            .map_err(Error::io(format!("wait for {EMULATOR}")))?;
+        let status = self.emulator.wait().map_err(Error::io(format!("wait for {EMULATOR}")))?;
         if !status.success() {
             return Err(Error::Command {
                 command: EMULATOR.to_owned(),
@@ -252,36 +245,26 @@ fn make_initrd(options: &GuestOptions, files: &Path) -> Result<PathBuf> {
     for (name, text) in [("init", INIT), ("script", &options.script)] {
         let file = root.join(name);
         fs::write(&file, text).map_err(Error::file("write", &file))?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))
-            .map_err(Error::file("make executable", &file))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).map_err(Error::file("make executable", &file))?;
     }
     let initrd = files.join("initrd");
     let mut pack = Command::new("sh");
-    pack.args([
-        "-c",
-        "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd && rm -r ../root",
-    ]);
+    pack.args(["-c", "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd && rm -r ../root"]);
     run(pack.current_dir(&root), "")?;
     Ok(initrd)
 }
 
 fn add_program(root: &Path, program: &Path) -> Result<()> {
-    let inside = root
-        .join("bin")
-        .join(program.file_name().unwrap_or_default());
+    let inside = root.join("bin").join(program.file_name().unwrap_or_default());
     // Most of a program under test are notes for debuggers, and all of it lies in the machine's memory.
     let mut strip = Command::new("strip");
-    strip
-        .args(["--strip-debug", "-o"])
-        .args([inside.as_path(), program]);
+    strip.args(["--strip-debug", "-o"]).args([inside.as_path(), program]);
     if run(&mut strip, "").is_err() {
         copy(program, &inside)?;
     }
     // It fails for programs without libraries.
     let libraries = run(Command::new("ldd").arg(program), "").unwrap_or_default();
-    let libraries = libraries
-        .split_ascii_whitespace()
-        .filter(|word| word.starts_with('/'));
+    let libraries = libraries.split_ascii_whitespace().filter(|word| word.starts_with('/'));
     for library in libraries.map(Path::new) {
         let inside = root.join(library.strip_prefix("/").unwrap_or(library));
         if !inside.exists() {
@@ -295,9 +278,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
     }
-    fs::copy(from, to)
-        .map(drop)
-        .map_err(Error::file("copy", from))
+    fs::copy(from, to).map(drop).map_err(Error::file("copy", from))
 }
 
 /// With those that they need, unpacked, and a list of them in the order in which they are to be loaded.
@@ -349,12 +330,7 @@ fn add_module(root: &Path, file: &Path) -> Result<String> {
         copy(file, &inside)?;
     } else {
         let script = format!("{unpack} -dc \"$1\" > \"$2\"");
-        run(
-            Command::new("sh")
-                .args(["-c", &script, "sh"])
-                .args([file, &inside]),
-            "",
-        )?;
+        run(Command::new("sh").args(["-c", &script, "sh"]).args([file, &inside]), "")?;
     }
     Ok(name)
 }
@@ -364,16 +340,10 @@ fn newest(folder: &Path, prefix: &str) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
     let mut found: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-        })
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)))
         .collect();
     found.sort();
     found.pop().ok_or_else(|| {
-        Error::invalid(
-            folder.display().to_string(),
-            format!("there is no {prefix}* of an unpacked kernel package"),
-        )
+        Error::invalid(folder.display().to_string(), format!("there is no {prefix}* of an unpacked kernel package"))
     })
 }

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::emulator::read_report;
-use crate::registry::read;
-use crate::{Lab, Nanos, Report, Result, State, Topology};
+use crate::{Lab, Nanos, Report, Result, State, Topology, emulator::read_report, registry::read};
 
 /// What lab to make and keep.
 #[derive(Debug, Clone)]
@@ -21,11 +19,7 @@ impl UpOptions {
     /// The network of the demonstration: 20 ms round trip on the client's side and 5 ms on the server's.
     pub fn new(name: impl Into<String>, exe: impl Into<PathBuf>) -> Self {
         let topology = Topology::line(Nanos::from_millis(20), Nanos::from_millis(5));
-        Self {
-            name: name.into(),
-            topology,
-            exe: exe.into(),
-        }
+        Self { name: name.into(), topology, exe: exe.into() }
     }
 }
 
@@ -40,9 +34,7 @@ pub fn down(name: &str) -> Result<Option<Report>> {
     if let Some(emulator) = state.emulator {
         emulator.end();
     }
-    let report = state
-        .emulator
-        .and_then(|_| read_report(&state.folder()).ok());
+    let report = state.emulator.and_then(|_| read_report(&state.folder()).ok());
     state.remove()?;
     Ok(report)
 }

@@ -38,9 +38,7 @@ pub use error::Error;
 pub use guest::{Guest, GuestOptions};
 pub use keep::{UpOptions, down, up};
 pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
-pub use link_box::{
-    BoxLink, BoxSpec, Discipline, LinkBox, QueueStatistics, Shaper, Statistics, Towards,
-};
+pub use link_box::{BoxLink, BoxSpec, Discipline, LinkBox, QueueStatistics, Shaper, Statistics, Towards};
 pub use namespace::{Guarded, Namespace};
 pub use pair::Pair;
 pub use phases::{Phase, Phases};

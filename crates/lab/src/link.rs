@@ -1,12 +1,12 @@
 use std::collections::VecDeque;
 
-use rand::Rng;
-use rand::SeedableRng;
-use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, SeedableRng, rngs::Xoshiro256PlusPlus};
 use serde::{Deserialize, Serialize};
 
-use crate::trace::{Trace, TraceCursor};
-use crate::{BitsPerSecond, Bytes, Nanos, Phases, Probability};
+use crate::{
+    BitsPerSecond, Bytes, Nanos, Phases, Probability,
+    trace::{Trace, TraceCursor},
+};
 
 /// One direction of a link, as asked for. The default is a perfect one: no delay, no limit, no loss.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -79,10 +79,7 @@ pub enum DropReason {
 impl LinkSpec {
     /// A link that only delays.
     pub fn delay(one_way: Nanos) -> Self {
-        Self {
-            delay_ns: one_way,
-            ..Self::default()
-        }
+        Self { delay_ns: one_way, ..Self::default() }
     }
 }
 
@@ -116,19 +113,12 @@ impl Link {
     pub fn new(spec: LinkSpec, start: Nanos) -> Self {
         let service = match (&spec.trace, &spec.phases, spec.rate_bits_per_second) {
             (Some(trace), ..) => Service::Trace(TraceCursor::new(trace.clone(), start)),
-            (None, Some(phases), _) => Service::Phases {
-                phases: phases.clone(),
-                free_at: start,
-            },
-            (None, None, Some(rate)) => Service::Rate {
-                rate,
-                free_at: Nanos::ZERO,
-            },
+            (None, Some(phases), _) => Service::Phases { phases: phases.clone(), free_at: start },
+            (None, None, Some(rate)) => Service::Rate { rate, free_at: Nanos::ZERO },
             (None, None, None) => Service::Unlimited,
         };
-        let generator = |purpose: u64| {
-            Xoshiro256PlusPlus::seed_from_u64(spec.seed.wrapping_mul(3).wrapping_add(purpose))
-        };
+        let generator =
+            |purpose: u64| Xoshiro256PlusPlus::seed_from_u64(spec.seed.wrapping_mul(3).wrapping_add(purpose));
         Self {
             loss: generator(0),
             reorder: generator(1),
@@ -180,12 +170,9 @@ impl Link {
         }
         // The upper 64 bits of the product spread the draw over 0 to jitter, both ends included.
         let jitter = (u128::from(jitter) * (u128::from(self.spec.jitter_ns.0) + 1)) >> 64;
-        let in_order =
-            (departure + self.delay_at(departure) + Nanos(jitter as u64)).max(self.last_delivery);
+        let in_order = (departure + self.delay_at(departure) + Nanos(jitter as u64)).max(self.last_delivery);
         match self.spec.reorder {
-            Some(reorder) if reorder.probability.hits(held) => {
-                Fate::Deliver(in_order + reorder.extra_ns)
-            }
+            Some(reorder) if reorder.probability.hits(held) => Fate::Deliver(in_order + reorder.extra_ns),
             _ => {
                 self.last_delivery = in_order;
                 Fate::Deliver(in_order)
@@ -196,9 +183,7 @@ impl Link {
     fn delay_at(&self, departure: Nanos) -> Nanos {
         let phases = self.spec.phases.as_ref();
         let phase = phases.map(|phases| phases.at(departure.since(self.start)).0);
-        phase
-            .and_then(|phase| phase.delay_ns)
-            .unwrap_or(self.spec.delay_ns)
+        phase.and_then(|phase| phase.delay_ns).unwrap_or(self.spec.delay_ns)
     }
 
     fn release_until(&mut self, now: Nanos) {
@@ -238,10 +223,7 @@ mod tests {
     fn a_delay_moves_every_packet_by_itself() {
         let mut link = Link::new(LinkSpec::delay(at(10)), Nanos::ZERO);
         assert_eq!(link.offer(Nanos(0), FULL), Fate::Deliver(at(10)));
-        assert_eq!(
-            link.offer(Nanos(1), Bytes(65_000)),
-            Fate::Deliver(Nanos(10 * MS + 1))
-        );
+        assert_eq!(link.offer(Nanos(1), Bytes(65_000)), Fate::Deliver(Nanos(10 * MS + 1)));
     }
 
     #[test]
@@ -250,10 +232,7 @@ mod tests {
         // 1500 bytes take 1.2 ms at 10 Mbit/s.
         assert_eq!(link.offer(at(0), FULL), Fate::Deliver(Nanos(6_200_000)));
         assert_eq!(link.offer(at(0), FULL), Fate::Deliver(Nanos(7_400_000)));
-        assert_eq!(
-            link.offer(at(1), Bytes(750)),
-            Fate::Deliver(Nanos(8_000_000))
-        );
+        assert_eq!(link.offer(at(1), Bytes(750)), Fate::Deliver(Nanos(8_000_000)));
         // The link fell idle at 3 ms.
         assert_eq!(link.offer(at(20), FULL), Fate::Deliver(Nanos(26_200_000)));
     }
@@ -263,113 +242,53 @@ mod tests {
         let mut link = ten_megabit(Some(QueueLimit::Packets(2)));
         assert!(matches!(link.offer(at(0), FULL), Fate::Deliver(_)));
         assert!(matches!(link.offer(at(0), FULL), Fate::Deliver(_)));
-        assert_eq!(
-            link.offer(Nanos(1_199_999), FULL),
-            Fate::Drop(DropReason::QueueFull)
-        );
-        assert_eq!(
-            link.offer(Nanos(1_200_000), FULL),
-            Fate::Deliver(Nanos(8_600_000))
-        );
+        assert_eq!(link.offer(Nanos(1_199_999), FULL), Fate::Drop(DropReason::QueueFull));
+        assert_eq!(link.offer(Nanos(1_200_000), FULL), Fate::Deliver(Nanos(8_600_000)));
     }
 
     #[test]
     fn a_byte_limit_takes_what_fits() {
         let mut link = ten_megabit(Some(QueueLimit::Bytes(Bytes(2000))));
         assert!(matches!(link.offer(at(0), FULL), Fate::Deliver(_)));
-        assert_eq!(
-            link.offer(at(0), Bytes(501)),
-            Fate::Drop(DropReason::QueueFull)
-        );
+        assert_eq!(link.offer(at(0), Bytes(501)), Fate::Drop(DropReason::QueueFull));
         // 500 bytes take 0.4 ms more.
-        assert_eq!(
-            link.offer(at(0), Bytes(500)),
-            Fate::Deliver(Nanos(6_600_000))
-        );
+        assert_eq!(link.offer(at(0), Bytes(500)), Fate::Deliver(Nanos(6_600_000)));
         // At 1.2 ms the first has left, 500 bytes wait, and 1500 fit.
-        assert_eq!(
-            link.offer(Nanos(1_200_000), Bytes(1501)),
-            Fate::Drop(DropReason::QueueFull)
-        );
-        assert_eq!(
-            link.offer(Nanos(1_200_000), FULL),
-            Fate::Deliver(Nanos(7_800_000))
-        );
+        assert_eq!(link.offer(Nanos(1_200_000), Bytes(1501)), Fate::Drop(DropReason::QueueFull));
+        assert_eq!(link.offer(Nanos(1_200_000), FULL), Fate::Deliver(Nanos(7_800_000)));
     }
 
     #[test]
     fn an_idle_link_takes_a_packet_longer_than_its_queue() {
         let mut link = ten_megabit(Some(QueueLimit::Bytes(Bytes(1000))));
         assert_eq!(link.offer(at(0), FULL), Fate::Deliver(Nanos(6_200_000)));
-        assert_eq!(
-            link.offer(at(1), Bytes(1)),
-            Fate::Drop(DropReason::QueueFull)
-        );
+        assert_eq!(link.offer(at(1), Bytes(1)), Fate::Drop(DropReason::QueueFull));
     }
 
     #[test]
     fn loss_follows_the_seed_and_nothing_else() {
-        let spec = LinkSpec {
-            loss: Probability::new(0.1).unwrap(),
-            seed: 7,
-            ..LinkSpec::default()
-        };
-        let with_queue = LinkSpec {
-            rate_bits_per_second: BitsPerSecond::new(1_000_000_000),
-            jitter_ns: at(3),
-            ..spec.clone()
-        };
+        let spec = LinkSpec { loss: Probability::new(0.1).unwrap(), seed: 7, ..LinkSpec::default() };
+        let with_queue =
+            LinkSpec { rate_bits_per_second: BitsPerSecond::new(1_000_000_000), jitter_ns: at(3), ..spec.clone() };
         let lost = |spec: &LinkSpec, gap: u64| -> Vec<u64> {
             let mut link = Link::new(spec.clone(), Nanos::ZERO);
-            (0..10_000)
-                .filter(|n| link.offer(at(n * gap), FULL) == Fate::Drop(DropReason::Loss))
-                .collect()
+            (0..10_000).filter(|n| link.offer(at(n * gap), FULL) == Fate::Drop(DropReason::Loss)).collect()
         };
         let expected = lost(&spec, 1);
-        assert!(
-            (900..1100).contains(&expected.len()),
-            "{} of 10000",
-            expected.len()
-        );
+        assert!((900..1100).contains(&expected.len()), "{} of 10000", expected.len());
         assert_eq!(lost(&with_queue, 4), expected);
-        assert_ne!(
-            lost(
-                &LinkSpec {
-                    seed: 8,
-                    ..spec.clone()
-                },
-                1
-            ),
-            expected
-        );
+        assert_ne!(lost(&LinkSpec { seed: 8, ..spec.clone() }, 1), expected);
     }
 
     #[test]
     fn a_held_packet_is_overtaken_and_holds_nobody_up() {
-        let always = Reorder {
-            probability: Probability::new(1.0).unwrap(),
-            extra_ns: at(4),
-        };
-        let spec = LinkSpec {
-            delay_ns: at(10),
-            reorder: Some(always),
-            ..LinkSpec::default()
-        };
+        let always = Reorder { probability: Probability::new(1.0).unwrap(), extra_ns: at(4) };
+        let spec = LinkSpec { delay_ns: at(10), reorder: Some(always), ..LinkSpec::default() };
         let mut link = Link::new(spec.clone(), Nanos::ZERO);
         assert_eq!(link.offer(at(0), FULL), Fate::Deliver(at(14)));
 
-        let some = Reorder {
-            probability: Probability::new(0.3).unwrap(),
-            extra_ns: at(4),
-        };
-        let mut link = Link::new(
-            LinkSpec {
-                reorder: Some(some),
-                seed: 1,
-                ..spec
-            },
-            Nanos::ZERO,
-        );
+        let some = Reorder { probability: Probability::new(0.3).unwrap(), extra_ns: at(4) };
+        let mut link = Link::new(LinkSpec { reorder: Some(some), seed: 1, ..spec }, Nanos::ZERO);
         let delays: Vec<u64> = (0..1000)
             .map(|n| match link.offer(at(n), FULL) {
                 Fate::Deliver(time) => (time - at(n)).0 / MS,
@@ -383,11 +302,7 @@ mod tests {
 
     #[test]
     fn jitter_stays_in_its_range_and_in_order() {
-        let spec = LinkSpec {
-            delay_ns: at(10),
-            jitter_ns: at(3),
-            ..LinkSpec::default()
-        };
+        let spec = LinkSpec { delay_ns: at(10), jitter_ns: at(3), ..LinkSpec::default() };
         // Packets far apart spread over the range; close together they queue up behind the latest.
         for (gap, least) in [(at(10), at(10)), (Nanos(100_000), at(11))] {
             let mut link = Link::new(spec.clone(), Nanos::ZERO);
@@ -395,19 +310,14 @@ mod tests {
             let mut seen = (Nanos(u64::MAX), Nanos::ZERO);
             for n in 0..1000 {
                 let now = Nanos(n * gap.0);
-                let Fate::Deliver(time) = link.offer(now, FULL) else {
-                    panic!("dropped")
-                };
+                let Fate::Deliver(time) = link.offer(now, FULL) else { panic!("dropped") };
                 let delay = time - now;
                 assert!(delay >= at(10) && delay <= at(13), "{delay}");
                 assert!(time >= last);
                 last = time;
                 seen = (seen.0.min(delay), seen.1.max(delay));
             }
-            assert!(
-                seen.0 >= least && seen.0 < least + at(1) && seen.1 > at(12),
-                "{seen:?}"
-            );
+            assert!(seen.0 >= least && seen.0 < least + at(1) && seen.1 > at(12), "{seen:?}");
         }
     }
 
@@ -423,10 +333,7 @@ mod tests {
         let mut link = Link::new(spec, at(100));
         assert_eq!(link.offer(at(101), Bytes(1504)), Fate::Deliver(at(104)));
         assert_eq!(link.offer(at(101), Bytes(1504)), Fate::Deliver(at(104)));
-        assert_eq!(
-            link.offer(at(101), Bytes(1504)),
-            Fate::Drop(DropReason::QueueFull)
-        );
+        assert_eq!(link.offer(at(101), Bytes(1504)), Fate::Drop(DropReason::QueueFull));
         assert_eq!(link.offer(at(103), Bytes(1504)), Fate::Deliver(at(109)));
     }
 
@@ -439,11 +346,7 @@ mod tests {
         };
         let spec = LinkSpec {
             delay_ns: at(1),
-            phases: Some(
-                vec![phase(10, None), phase(50, Some(at(20)))]
-                    .try_into()
-                    .unwrap(),
-            ),
+            phases: Some(vec![phase(10, None), phase(50, Some(at(20)))].try_into().unwrap()),
             queue: Some(QueueLimit::Packets(2)),
             ..LinkSpec::default()
         };

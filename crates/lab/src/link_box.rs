@@ -11,20 +11,21 @@
 //! A rate is of IP packets, link headers not counted, as it is in [`LinkSpec`](crate::LinkSpec). Timers of that kernel
 //! are those of a process, which has real-time priority where it may: a packet is late by some tenths of a millisecond.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::io::Write as _;
-use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{ChildStdin, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    net::Ipv4Addr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{ChildStdin, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use crate::console::Console;
-use crate::error::find_program;
-use crate::{BitsPerSecond, Error, Guarded, Namespace, Nanos, Result};
 use serde_json::Value;
+
+use crate::{BitsPerSecond, Error, Guarded, Namespace, Nanos, Result, console::Console, error::find_program};
 
 const KERNEL: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
@@ -54,10 +55,7 @@ pub struct BoxSpec {
 impl BoxSpec {
     /// A bottleneck on the way to the right. The way back only delays, by as much.
     pub fn one_way(to_right: BoxLink) -> Self {
-        let to_left = BoxLink {
-            delay: to_right.delay,
-            ..BoxLink::default()
-        };
+        let to_left = BoxLink { delay: to_right.delay, ..BoxLink::default() };
         Self { to_right, to_left }
     }
 }
@@ -193,18 +191,13 @@ impl LinkBox {
             for (option, value) in [("tcp_no_metrics_save", true), ("tcp_ecn", marks)] {
                 let file = format!("/proc/sys/net/ipv4/{option}");
                 let value = if value { "1" } else { "0" };
-                host.enter(|| fs::write(&file, value))?
-                    .map_err(Error::io(format!("write {value} to {file}")))?;
+                host.enter(|| fs::write(&file, value))?.map_err(Error::io(format!("write {value} to {file}")))?;
             }
             Ok(host)
         };
         let (left, right) = (host("left")?, host("right")?);
         let shaper = Shaper::join(name, spec, &left, &right)?;
-        Ok(Self {
-            shaper,
-            left,
-            right,
-        })
+        Ok(Self { shaper, left, right })
     }
 
     /// Changes a direction; see [`Shaper::change`].
@@ -245,21 +238,11 @@ impl Shaper {
     /// What this host lacks for link boxes: a sentence with its remedy, or nothing.
     pub fn missing_requirement() -> Option<String> {
         if find_program(KERNEL).is_none() || !Path::new(MODULES).exists() {
-            return Some(format!(
-                "there is no program {KERNEL}, or no {MODULES}: apt-get install user-mode-linux"
-            ));
+            return Some(format!("there is no program {KERNEL}, or no {MODULES}: apt-get install user-mode-linux"));
         }
-        let programs = [
-            ("tc", "iproute2"),
-            ("insmod", "kmod"),
-            ("unshare", "util-linux"),
-        ];
-        let missing = programs
-            .iter()
-            .find(|(program, _)| find_program(program).is_none());
-        missing.map(|(program, package)| {
-            format!("there is no program {program}: apt-get install {package}")
-        })
+        let programs = [("tc", "iproute2"), ("insmod", "kmod"), ("unshare", "util-linux")];
+        let missing = programs.iter().find(|(program, _)| find_program(program).is_none());
+        missing.map(|(program, package)| format!("there is no program {program}: apt-get install {package}"))
     }
 
     /// Links two namespaces, each by a device `box0`, and gives these their addresses. Packets that the ends send are
@@ -270,11 +253,7 @@ impl Shaper {
     /// If this host cannot (see [`Shaper::missing_requirement`]), or the kernel does not come up.
     pub fn join(name: &str, spec: &BoxSpec, left: &Namespace, right: &Namespace) -> Result<Self> {
         if let Some(fact) = Self::missing_requirement() {
-            return Err(Error::Host {
-                wanted: "make a link box",
-                fact,
-                remedy: "A FIFO bottleneck needs none.",
-            });
+            return Err(Error::Host { wanted: "make a link box", fact, remedy: "A FIFO bottleneck needs none." });
         }
         let namespace = Namespace::create(&format!("{name}-box"))?;
         let files = tempfile::Builder::new()
@@ -295,10 +274,7 @@ impl Shaper {
         drop(files);
         // What the kernel sends to a tap whose other end is down blocks it for good, so they are up before it bridges.
         for (number, end) in [left, right].into_iter().enumerate() {
-            shaper._namespace.ip(&format!(
-                "link set tap{number} netns {} name {DEVICE}\n",
-                end.name()
-            ))?;
+            shaper._namespace.ip(&format!("link set tap{number} netns {} name {DEVICE}\n", end.name()))?;
             end.ip(&device(number))?;
         }
         shaper.run(BRIDGE)?;
@@ -327,11 +303,7 @@ impl Shaper {
         for end in &self.ends {
             lost += crate::namespace::enter(end, || not_sent(DEVICE))?;
         }
-        Ok(Statistics {
-            to_right,
-            to_left,
-            lost_elsewhere: lost,
-        })
+        Ok(Statistics { to_right, to_left, lost_elsewhere: lost })
     }
 
     /// Runs a line of shell in the machine. Gives what it wrote.
@@ -340,8 +312,7 @@ impl Shaper {
         let number = commands.given;
         commands.given += 1;
         let line = line.trim().replace('\n', " && ");
-        writeln!(commands.input, "{line}")
-            .map_err(Error::io(format!("tell a link box `{line}`")))?;
+        writeln!(commands.input, "{line}").map_err(Error::io(format!("tell a link box `{line}`")))?;
         let begin = format!("{DONE} {} ", number.wrapping_sub(1));
         let end = format!("{DONE} {number} ");
         let (output, status) = self.wait(&format!("`{line}` in a link box"), |shown| {
@@ -364,12 +335,9 @@ impl Shaper {
     }
 
     fn wait<T>(&self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        self.console.wait(PATIENCE, find).ok_or_else(|| {
-            Error::Timeout(format!(
-                "{what}, whose console shows: {}",
-                self.console.last_lines()
-            ))
-        })
+        self.console
+            .wait(PATIENCE, find)
+            .ok_or_else(|| Error::Timeout(format!("{what}, whose console shows: {}", self.console.last_lines())))
     }
 
     /// The process that the machine goes with.
@@ -383,8 +351,7 @@ impl Shaper {
 fn launch(namespace: &Namespace, files: &Path) -> Result<(Guarded, Arc<Console>, ChildStdin)> {
     let init = files.join("init");
     fs::write(&init, INIT).map_err(Error::file("write", &init))?;
-    fs::set_permissions(&init, fs::Permissions::from_mode(0o755))
-        .map_err(Error::file("make executable", &init))?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(Error::file("make executable", &init))?;
     let mut machine = namespace.spawn("unshare", |command| {
         command.args(["--pid", "--fork", "--kill-child=KILL", "/bin/sh", "-c"]);
         command.args([REALTIME_IF_ALLOWED, "sh", KERNEL]);
@@ -394,9 +361,7 @@ fn launch(namespace: &Namespace, files: &Path) -> Result<(Guarded, Arc<Console>,
         command.arg(format!("uml_dir={}", files.display()));
         command.arg(format!("init={}", init.display()));
         for number in 0..2 {
-            command.arg(format!(
-                "vec{number}:transport=tap,ifname=tap{number},depth=128,gro=0"
-            ));
+            command.arg(format!("vec{number}:transport=tap,ifname=tap{number},depth=128,gro=0"));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
@@ -408,8 +373,7 @@ fn launch(namespace: &Namespace, files: &Path) -> Result<(Guarded, Arc<Console>,
 }
 
 /// On a busy host, packets would be late by tens of milliseconds otherwise.
-const REALTIME_IF_ALLOWED: &str =
-    r#"chrt --fifo 50 true 2>/dev/null && set -- chrt --fifo 50 "$@"; "$@"; exit $?"#;
+const REALTIME_IF_ALLOWED: &str = r#"chrt --fifo 50 true 2>/dev/null && set -- chrt --fifo 50 "$@"; "$@"; exit $?"#;
 
 /// The machine's first process. Its devices have no addresses, so that only the ends speak.
 const INIT: &str = r#"#!/bin/sh
@@ -496,10 +460,7 @@ fn commands(towards: Towards, link: &BoxLink) -> String {
         let _ = writeln!(lines, "{{ tc qdisc delete dev {delayed} root 2>&- || :; }}");
     } else {
         let micros = link.delay.0 / 1000;
-        let _ = writeln!(
-            lines,
-            "tc qdisc replace dev {delayed} root netem delay {micros}us limit 100000"
-        );
+        let _ = writeln!(lines, "tc qdisc replace dev {delayed} root netem delay {micros}us limit 100000");
     }
     lines
 }
@@ -507,11 +468,7 @@ fn commands(towards: Towards, link: &BoxLink) -> String {
 /// The first of these disciplines in the output of `tc -s -j qdisc`.
 fn parse(json: &str, kinds: &[&str]) -> Option<QueueStatistics> {
     let list: Vec<Value> = serde_json::from_str(json.trim()).ok()?;
-    let queue = list.iter().find(|queue| {
-        queue["kind"]
-            .as_str()
-            .is_some_and(|kind| kinds.contains(&kind))
-    })?;
+    let queue = list.iter().find(|queue| queue["kind"].as_str().is_some_and(|kind| kinds.contains(&kind)))?;
     Some(QueueStatistics {
         packets: queue["packets"].as_u64()?,
         bytes: queue["bytes"].as_u64()?,
@@ -524,9 +481,7 @@ fn parse(json: &str, kinds: &[&str]) -> Option<QueueStatistics> {
 /// Packets that a device of the thread's namespace did not send. 0 where it is gone.
 fn not_sent(device: &str) -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let counts = table
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
+    let counts = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
     let dropped = counts.and_then(|counts| counts.split_ascii_whitespace().nth(11)?.parse().ok());
     dropped.unwrap_or_default()
 }
@@ -536,45 +491,28 @@ mod tests {
     use super::*;
 
     fn bottleneck(discipline: Discipline, ecn: bool) -> BoxLink {
-        BoxLink {
-            rate: BitsPerSecond::new(10_000_000),
-            delay: Nanos::from_millis(25),
-            discipline,
-            ecn,
-        }
+        BoxLink { rate: BitsPerSecond::new(10_000_000), delay: Nanos::from_millis(25), discipline, ecn }
     }
 
     #[test]
     fn a_direction_is_shaped_before_it_is_delayed() {
         let lines = commands(Towards::Left, &bottleneck(Discipline::FqCodel, true));
-        assert!(
-            lines.contains("dev port1 parent 1:1 fq_codel ecn\n"),
-            "{lines}"
-        );
+        assert!(lines.contains("dev port1 parent 1:1 fq_codel ecn\n"), "{lines}");
         assert!(lines.contains("rate 10000000bit burst 3028 "), "{lines}");
-        assert!(
-            lines.contains("dev vec0 root netem delay 25000us"),
-            "{lines}"
-        );
+        assert!(lines.contains("dev vec0 root netem delay 25000us"), "{lines}");
     }
 
     #[test]
     fn a_perfect_direction_has_no_queue() {
         let lines = commands(Towards::Right, &BoxLink::default());
-        assert!(
-            !lines.contains("htb") && !lines.contains("netem"),
-            "{lines}"
-        );
+        assert!(!lines.contains("htb") && !lines.contains("netem"), "{lines}");
     }
 
     #[test]
     fn a_discipline_marks_only_where_it_is_to() {
         assert_eq!(Discipline::Codel.words(false), "codel noecn");
         assert_eq!(Discipline::Pie.words(true), "pie ecn");
-        assert_eq!(
-            Discipline::Fifo { packets: 85 }.words(true),
-            "pfifo limit 85"
-        );
+        assert_eq!(Discipline::Fifo { packets: 85 }.words(true), "pfifo limit 85");
     }
 
     #[test]
@@ -582,13 +520,7 @@ mod tests {
         let text = r#"[{"kind":"htb","handle":"1:","bytes":9,"packets":9,"drops":9,"qlen":9},
             {"kind":"codel","handle":"2:","parent":"1:1","options":{"ecn":true},"bytes":1000,"packets":7,"drops":1,
             "qlen":2,"count":1612,"ecn_mark":5,"drop_overlimit":0}]"#;
-        let expected = QueueStatistics {
-            packets: 7,
-            bytes: 1000,
-            dropped: 1,
-            marked: Some(5),
-            waiting: 2,
-        };
+        let expected = QueueStatistics { packets: 7, bytes: 1000, dropped: 1, marked: Some(5), waiting: 2 };
         assert_eq!(parse(text, &["codel"]), Some(expected));
         assert_eq!(parse(text, &["pie"]), None);
         assert_eq!(parse("", &["codel"]), None);

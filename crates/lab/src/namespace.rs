@@ -1,19 +1,27 @@
-use std::ffi::OsStr;
-use std::fs::File;
-use std::ops::{Deref, DerefMut};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::thread::{self, JoinHandle};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    ops::{Deref, DerefMut},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread::{self, JoinHandle},
+};
 
-use nix::sched::{CloneFlags, setns};
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
+use nix::{
+    sched::{CloneFlags, setns},
+    sys::{
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::Pid,
+};
 
-use crate::error::{command_line, run};
-use crate::registry::Record;
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    error::{command_line, run},
+    registry::Record,
+};
 
 /// A named network namespace, removed with its lab, or when the guard is dropped where it belongs to none.
 #[derive(Debug)]
@@ -35,10 +43,7 @@ impl Namespace {
     /// The caller has a record that removes it.
     pub(crate) fn add(name: &str) -> Result<Self> {
         run(Command::new("ip").args(["netns", "add", name]), "")?;
-        let namespace = Self {
-            name: name.to_owned(),
-            _record: None,
-        };
+        let namespace = Self { name: name.to_owned(), _record: None };
         namespace.ip("link set lo up\n")?;
         Ok(namespace)
     }
@@ -52,37 +57,20 @@ impl Namespace {
     /// so that pinned BPF objects are in sight.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net={}", path(&self.name).display()))
-            .arg("--")
-            .arg(program);
+        command.arg(format!("--net={}", path(&self.name).display())).arg("--").arg(program);
         command
     }
 
     /// Starts `program` in here, to be killed with its guard and all that it started, or on its own when the calling
     /// thread ends, however that happens. `configure` adds arguments and pipes.
-    pub fn spawn(
-        &self,
-        program: impl AsRef<OsStr>,
-        configure: impl FnOnce(&mut Command),
-    ) -> Result<Guarded> {
+    pub fn spawn(&self, program: impl AsRef<OsStr>, configure: impl FnOnce(&mut Command)) -> Result<Guarded> {
         // The caller may die before setpriv has asked for the signal; the shell sees that by its parent.
         let mut command = self.command("setpriv");
         let unless_orphaned = format!(r#"[ "$PPID" = {} ] && exec "$@""#, std::process::id());
-        command.args([
-            "--pdeathsig",
-            "KILL",
-            "--",
-            "/bin/sh",
-            "-c",
-            &unless_orphaned,
-            "sh",
-        ]);
+        command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c", &unless_orphaned, "sh"]);
         command.arg(program).process_group(0);
         configure(&mut command);
-        let child = command
-            .spawn()
-            .map_err(Error::io(format!("run `{}`", command_line(&command))))?;
+        let child = command.spawn().map_err(Error::io(format!("run `{}`", command_line(&command))))?;
         Ok(Guarded(child))
     }
 
@@ -92,10 +80,7 @@ impl Namespace {
     }
 
     /// Starts a thread in here.
-    pub fn spawn_thread<T: Send + 'static>(
-        &self,
-        body: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<Result<T>> {
+    pub fn spawn_thread<T: Send + 'static>(&self, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<Result<T>> {
         let name = self.name.clone();
         thread::spawn(move || {
             join_this_thread_to(&name)?;
@@ -104,11 +89,7 @@ impl Namespace {
     }
 
     pub(crate) fn ip(&self, batch: &str) -> Result<()> {
-        run(
-            Command::new("ip").args(["-n", &self.name, "-batch", "-"]),
-            batch,
-        )
-        .map(drop)
+        run(Command::new("ip").args(["-n", &self.name, "-batch", "-"]), batch).map(drop)
     }
 }
 
@@ -125,9 +106,7 @@ pub(crate) fn enter<T: Send>(name: &str, body: impl FnOnce() -> T + Send) -> Res
             join_this_thread_to(name)?;
             Ok(body())
         });
-        inside
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

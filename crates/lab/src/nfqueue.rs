@@ -3,13 +3,17 @@
 //! Packets stay in the kernel; only their number, length and arrival time come here. A packet kept whole by
 //! segmentation offload is one message, its length that of the whole.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, SystemTime};
+use std::{
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    time::{Duration, SystemTime},
+};
 
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, connect, recv,
-    send, setsockopt, socket, sockopt,
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, connect, recv, send, setsockopt,
+        socket, sockopt,
+    },
 };
 
 use crate::{Bytes, Error, Result};
@@ -87,13 +91,8 @@ impl Queue {
         .map_err(failed("open"))?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).map_err(failed("open"))?;
         connect(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).map_err(failed("open"))?;
-        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
-            .map_err(failed("raise the buffer of"))?;
-        let queue = Self {
-            socket,
-            number,
-            verdicts: Vec::new(),
-        };
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).map_err(failed("raise the buffer of"))?;
+        let queue = Self { socket, number, verdicts: Vec::new() };
 
         let mut command = Message::new(CONFIG, NLM_F_REQUEST | NLM_F_ACK, number);
         command.attribute(CONFIG_COMMAND, &[COMMAND_BIND, 0, 0, 0]);
@@ -118,8 +117,7 @@ impl Queue {
         send(self.socket.as_raw_fd(), message, MsgFlags::empty()).map_err(failed())?;
         let mut buffer = [0; 4096];
         loop {
-            let length =
-                recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(failed())?;
+            let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(failed())?;
             match error_of(&buffer[..length]) {
                 Some(0) => return Ok(()),
                 Some(errno) => return Err(failed()(Errno::from_raw(-errno))),
@@ -138,9 +136,7 @@ impl Queue {
             }),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
             Err(Errno::ENOBUFS) => Ok(Received::Overrun),
-            Err(errno) => Err(Error::os(format!("read netfilter queue {}", self.number))(
-                errno,
-            )),
+            Err(errno) => Err(Error::os(format!("read netfilter queue {}", self.number))(errno)),
         }
     }
 
@@ -166,10 +162,7 @@ impl Queue {
             }
         };
         self.verdicts.clear();
-        sent.map(drop).map_err(Error::os(format!(
-            "give verdicts to netfilter queue {}",
-            self.number
-        )))
+        sent.map(drop).map_err(Error::os(format!("give verdicts to netfilter queue {}", self.number)))
     }
 }
 
@@ -184,9 +177,7 @@ pub(crate) fn kernel_drops(number: u16) -> Option<u64> {
     // `/proc/net` is that of the process, not of the thread.
     let table = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").ok()?;
     table.lines().find_map(|line| {
-        let mut fields = line
-            .split_ascii_whitespace()
-            .map(|field| field.parse::<u64>().ok());
+        let mut fields = line.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
         (fields.next()?? == u64::from(number)).then_some(())?;
         let for_length = fields.nth(4)??;
         let for_room = fields.next()??;
@@ -247,8 +238,7 @@ fn parse_packet(message: &[u8]) -> Option<Packet> {
             ATTRIBUTE_TIMESTAMP => {
                 let seconds = u64::from_be_bytes(value.get(..8)?.try_into().ok()?);
                 let micros = u64::from_be_bytes(value.get(8..16)?.try_into().ok()?);
-                let since_epoch =
-                    Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
+                let since_epoch = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
                 arrival = SystemTime::UNIX_EPOCH.checked_add(since_epoch);
             }
             _ => {}
@@ -256,11 +246,7 @@ fn parse_packet(message: &[u8]) -> Option<Packet> {
         rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
     }
     // Every IP packet is longer than the one byte asked for, so the kernel tells its length.
-    Some(Packet {
-        id: id?,
-        bytes: Bytes(u64::from(length?)),
-        arrival,
-    })
+    Some(Packet { id: id?, bytes: Bytes(u64::from(length?)), arrival })
 }
 
 #[cfg(test)]
@@ -282,11 +268,7 @@ mod tests {
     #[test]
     fn a_packet_message_tells_number_length_and_arrival() {
         let arrival = SystemTime::UNIX_EPOCH + Duration::from_micros(5_000_007);
-        let expected = Packet {
-            id: 9,
-            bytes: Bytes(65_000),
-            arrival: Some(arrival),
-        };
+        let expected = Packet { id: 9, bytes: Bytes(65_000), arrival: Some(arrival) };
         assert_eq!(parse_packet(&packet_message()), Some(expected));
     }
 

@@ -33,10 +33,7 @@ impl Pair {
             pair.right.name(),
             Pair::LEFT
         ))?;
-        pair.right.ip(&format!(
-            "addr add {}/24 dev right0\nlink set right0 up\n",
-            Pair::RIGHT
-        ))?;
+        pair.right.ip(&format!("addr add {}/24 dev right0\nlink set right0 up\n", Pair::RIGHT))?;
         Ok(pair)
     }
 }

@@ -1,14 +1,18 @@
 //! Programs that run in a lab for a while.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::{Error, Guarded, Namespace, Result};
 
@@ -39,18 +43,9 @@ impl Part {
         let create = |path: &Path| File::create(path).map_err(Error::file("write", path));
         let (stdout, stderr) = (create(&out)?, create(&err)?);
         let process = namespace.spawn(program, |command| {
-            command
-                .args(arguments)
-                .stdin(Stdio::null())
-                .stdout(stdout)
-                .stderr(stderr);
+            command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         })?;
-        Ok(Part {
-            name,
-            process,
-            out,
-            err,
-        })
+        Ok(Part { name, process, out, err })
     }
 
     /// Where its standard output goes.
@@ -66,9 +61,7 @@ impl Part {
     /// Until it has said something on standard error so many times.
     pub(crate) fn wait_for(&mut self, what: &str, times: usize, patience: Duration) -> Result<()> {
         let wanted = format!("\"{what}\" of");
-        self.wait_until(&wanted, patience, |part| {
-            Ok(part.said()?.matches(what).count() >= times)
-        })
+        self.wait_until(&wanted, patience, |part| Ok(part.said()?.matches(what).count() >= times))
     }
 
     /// Until there is something on its standard output.
@@ -79,12 +72,7 @@ impl Part {
         })
     }
 
-    fn wait_until(
-        &mut self,
-        wanted: &str,
-        patience: Duration,
-        holds: impl Fn(&Part) -> Result<bool>,
-    ) -> Result<()> {
+    fn wait_until(&mut self, wanted: &str, patience: Duration, holds: impl Fn(&Part) -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         while !holds(self)? {
             let ended = self.process.try_wait();

@@ -86,11 +86,7 @@ mod tests {
     }
 
     fn phase(ms: u64, mbit: u64) -> Phase {
-        Phase {
-            lasts_ns: at(ms),
-            rate_bits_per_second: BitsPerSecond::new(mbit * 1_000_000),
-            delay_ns: None,
-        }
+        Phase { lasts_ns: at(ms), rate_bits_per_second: BitsPerSecond::new(mbit * 1_000_000), delay_ns: None }
     }
 
     #[test]
@@ -115,10 +111,7 @@ mod tests {
 
     #[test]
     fn a_phase_without_a_rate_has_that_of_its_link() {
-        let pause = Phase {
-            rate_bits_per_second: None,
-            ..phase(10, 1)
-        };
+        let pause = Phase { rate_bits_per_second: None, ..phase(10, 1) };
         let phases = Phases::try_from(vec![pause]).unwrap();
         assert_eq!(phases.serve(at(3), Bytes(1500), None), at(3));
         let other = BitsPerSecond::new(1_000_000);

@@ -1,21 +1,25 @@
 //! What labs exist, so that those of killed runs can be removed: a file a lab in `/run/dwell/lab`.
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
 
-use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, Uid};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::{Pid, Uid},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::error::find_program;
-use crate::topology::Topology;
-use crate::{Error, Result, namespace};
+use crate::{Error, Result, error::find_program, namespace, topology::Topology};
 
 const FOLDER: &str = "/run/dwell/lab";
 
@@ -45,11 +49,7 @@ impl State {
         };
         let _ = write!(text, ": {}", topology.describe());
         if let Some(emulator) = self.emulator {
-            let life = if emulator.is_alive() {
-                ""
-            } else {
-                " (it has ended: no packet passes a link)"
-            };
+            let life = if emulator.is_alive() { "" } else { " (it has ended: no packet passes a link)" };
             let _ = write!(text, "\n  link emulator: process {}{life}", emulator.pid);
         }
         for (role, address) in topology.endpoints() {
@@ -60,11 +60,7 @@ impl State {
                 }
             }
         }
-        let _ = write!(
-            text,
-            "\n  watch at the vantage point on: {}",
-            topology.vantage_interfaces().join(", ")
-        );
+        let _ = write!(text, "\n  watch at the vantage point on: {}", topology.vantage_interfaces().join(", "));
         let _ = write!(text, "\n  remove with: dwell lab down {}", self.name);
         text
     }
@@ -121,17 +117,15 @@ impl ProcessId {
 
     /// The process that has this number now.
     pub fn of(pid: u32) -> Result<Self> {
-        let pid =
-            i32::try_from(pid).map_err(|why| Error::invalid(format!("process {pid}"), why))?;
-        let (_, start_ticks) = read_stat(pid)
-            .ok_or_else(|| Error::invalid(format!("process {pid}"), "it has ended"))?;
+        let pid = i32::try_from(pid).map_err(|why| Error::invalid(format!("process {pid}"), why))?;
+        let (_, start_ticks) =
+            read_stat(pid).ok_or_else(|| Error::invalid(format!("process {pid}"), "it has ended"))?;
         Ok(Self { pid, start_ticks })
     }
 
     /// Whether it runs; one that only waits to be collected does not.
     pub fn is_alive(self) -> bool {
-        read_stat(self.pid)
-            .is_some_and(|(state, start)| start == self.start_ticks && !matches!(state, 'Z' | 'X'))
+        read_stat(self.pid).is_some_and(|(state, start)| start == self.start_ticks && !matches!(state, 'Z' | 'X'))
     }
 
     /// Asks it to end, and kills it when it has not after two seconds.
@@ -171,18 +165,10 @@ pub(crate) struct Record {
 
 impl Record {
     /// An entry that goes with this process. Removes abandoned labs first.
-    pub(crate) fn transient(
-        lab: &str,
-        topology: Option<&Topology>,
-        roles: &[&str],
-    ) -> Result<Self> {
+    pub(crate) fn transient(lab: &str, topology: Option<&Topology>, roles: &[&str]) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self::enter(
-            format!("{lab}-{}-{number}", std::process::id()),
-            topology,
-            roles,
-        )
+        Self::enter(format!("{lab}-{}-{number}", std::process::id()), topology, roles)
     }
 
     /// An entry under exactly this name, which must be free.
@@ -199,10 +185,7 @@ impl Record {
         if state_file(&name).exists() {
             return Err(Error::Exists(name));
         }
-        let namespaces = roles
-            .iter()
-            .map(|role| ((*role).to_owned(), format!("dwell-{name}-{role}")))
-            .collect();
+        let namespaces = roles.iter().map(|role| ((*role).to_owned(), format!("dwell-{name}-{role}"))).collect();
         let record = Self {
             state: State {
                 schema: "dwell.lab/1".to_owned(),
@@ -240,10 +223,7 @@ impl Record {
 
     fn save(&self) -> Result<()> {
         let file = self.state.file();
-        write_atomically(
-            &file,
-            &serde_json::to_string(&self.state).map_err(|why| Error::invalid("state", why))?,
-        )
+        write_atomically(&file, &serde_json::to_string(&self.state).map_err(|why| Error::invalid("state", why))?)
     }
 }
 
@@ -292,10 +272,7 @@ fn read_all() -> Result<Labs> {
     let mut labs = Labs::default();
     for entry in fs::read_dir(folder).map_err(Error::file("list", folder))? {
         let file = entry.map_err(Error::file("list", folder))?.path();
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if file.extension().is_some_and(|extension| extension == "json") {
             match read_file(&file) {
                 Ok(state) => labs.states.extend(state),
                 Err(why) => labs.failures.push(why),
@@ -359,11 +336,7 @@ pub fn missing_requirement() -> Option<String> {
 fn require(wanted: &'static str) -> Result<()> {
     if !Uid::effective().is_root() {
         let fact = "this process is not root".to_owned();
-        return Err(Error::Host {
-            wanted,
-            fact,
-            remedy: "Run it with sudo.",
-        });
+        return Err(Error::Host { wanted, fact, remedy: "Run it with sudo." });
     }
     let programs = [
         ("ip", "Install the package iproute2."),
@@ -374,11 +347,7 @@ fn require(wanted: &'static str) -> Result<()> {
     ];
     for (program, remedy) in programs {
         if find_program(program).is_none() {
-            return Err(Error::Host {
-                wanted,
-                fact: format!("there is no program {program}"),
-                remedy,
-            });
+            return Err(Error::Host { wanted, fact: format!("there is no program {program}"), remedy });
         }
     }
     Ok(())
@@ -403,13 +372,7 @@ mod tests {
     fn a_process_is_itself_and_nobody_with_its_number() {
         let own = ProcessId::own().unwrap();
         assert!(own.is_alive());
-        assert!(
-            !ProcessId {
-                start_ticks: own.start_ticks + 1,
-                ..own
-            }
-            .is_alive()
-        );
+        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive());
     }
 
     #[test]

@@ -1,6 +1,10 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use crate::{Error, Result};
 
@@ -12,10 +16,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn watch() -> Result<Self> {
-        let mut signals = Self {
-            stop: Arc::new(AtomicBool::new(false)),
-            registered: Vec::new(),
-        };
+        let mut signals = Self { stop: Arc::new(AtomicBool::new(false)), registered: Vec::new() };
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             let id = signal_hook::flag::register(signal, Arc::clone(&signals.stop))
                 .map_err(Error::io("watch for signals"))?;

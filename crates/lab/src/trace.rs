@@ -1,5 +1,4 @@
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +22,7 @@ impl Trace {
             .enumerate()
             .filter(|(_, line)| !line.trim().is_empty())
             .map(|(n, line)| {
-                line.trim()
-                    .parse()
-                    .map_err(|why| Error::invalid(format!("trace line {}: {line:?}", n + 1), why))
+                line.trim().parse().map_err(|why| Error::invalid(format!("trace line {}: {line:?}", n + 1), why))
             })
             .collect::<Result<Vec<u64>>>()?;
         Self::try_from(times).map_err(|why| Error::invalid("trace", why))
@@ -72,13 +69,7 @@ pub(crate) struct TraceCursor {
 
 impl TraceCursor {
     pub(crate) fn new(trace: Trace, start: Nanos) -> Self {
-        Self {
-            trace,
-            start,
-            round: 0,
-            line: 0,
-            left: OPPORTUNITY,
-        }
+        Self { trace, start, round: 0, line: 0, left: OPPORTUNITY }
     }
 
     /// When a packet that arrives at `now`, behind all earlier ones, has passed in full.
@@ -101,8 +92,7 @@ impl TraceCursor {
     }
 
     fn time(&self) -> Nanos {
-        self.start
-            + Nanos::from_millis(self.round * self.trace.period_ms() + self.trace.0[self.line])
+        self.start + Nanos::from_millis(self.round * self.trace.period_ms() + self.trace.0[self.line])
     }
 
     fn advance(&mut self) {

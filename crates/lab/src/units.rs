@@ -1,13 +1,13 @@
-use std::fmt;
-use std::ops::{Add, Sub};
-use std::time::Duration;
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 /// A span of time in nanoseconds, or a point of time counted from an origin that the context names.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
@@ -86,11 +86,7 @@ pub struct BitsPerSecond(u64);
 impl BitsPerSecond {
     /// None for zero.
     pub const fn new(bits_per_second: u64) -> Option<Self> {
-        if bits_per_second == 0 {
-            None
-        } else {
-            Some(Self(bits_per_second))
-        }
+        if bits_per_second == 0 { None } else { Some(Self(bits_per_second)) }
     }
 
     /// How long the link is busy with so many bytes, rounded up.
@@ -124,9 +120,7 @@ impl Probability {
 
     /// None outside 0 to 1.
     pub fn new(probability: f64) -> Option<Self> {
-        (0.0..=1.0)
-            .contains(&probability)
-            .then_some(Self(probability))
+        (0.0..=1.0).contains(&probability).then_some(Self(probability))
     }
 
     /// Whether it happens, for 64 random bits. The upper 53 decide, so that 0 never and 1 always happens.
@@ -156,12 +150,7 @@ mod tests {
     fn serialization_rounds_up() {
         let rate = BitsPerSecond::new(10_000_000).unwrap();
         assert_eq!(rate.serialization(Bytes(1500)), Nanos(1_200_000));
-        assert_eq!(
-            BitsPerSecond::new(3_000_000_000)
-                .unwrap()
-                .serialization(Bytes(1)),
-            Nanos(3)
-        );
+        assert_eq!(BitsPerSecond::new(3_000_000_000).unwrap().serialization(Bytes(1)), Nanos(3));
     }
 
     #[test]

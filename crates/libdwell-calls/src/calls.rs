@@ -2,9 +2,7 @@
 #![allow(unsafe_code)]
 
 use dwell_socket::inside::hooks;
-use libc::{
-    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
-};
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 macro_rules! exports {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $hook:ident;)*) => {$(

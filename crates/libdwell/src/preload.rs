@@ -24,11 +24,7 @@ pub static dwell_library: u8 = 0;
 /// # Safety
 /// As connect(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn connect(
-    fd: c_int,
-    address: *const sockaddr,
-    length: socklen_t,
-) -> c_int {
+pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { hooks::connect(fd, address, length) }
 }
@@ -38,11 +34,7 @@ pub unsafe extern "C-unwind" fn connect(
 /// # Safety
 /// As accept(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
+pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { hooks::accept(fd, address, length) }
 }

@@ -70,16 +70,13 @@ pub(crate) fn attach(
     kind: TcHookKind,
 ) -> Result<Attachment, Error> {
     let result = match (hook, kind) {
-        (Hook::Xdp, _) => program
-            .attach_xdp(interface.index as i32)
-            .map(Attachment::Link)
-            .map_err(|error| io_error(&error)),
+        (Hook::Xdp, _) => {
+            program.attach_xdp(interface.index as i32).map(Attachment::Link).map_err(|error| io_error(&error))
+        }
         (_, TcHookKind::Tcx) => tcx(program, interface, hook),
         (_, TcHookKind::Clsact) => clsact(program, interface, hook),
         (_, TcHookKind::Auto) => match tcx(program, interface, hook) {
-            Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => {
-                clsact(program, interface, hook)
-            }
+            Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => clsact(program, interface, hook),
             other => other,
         },
     };
@@ -122,12 +119,7 @@ fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Resul
     };
     // SAFETY: the program's descriptor is open, and the options outlive the call.
     let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_fd().as_raw_fd(),
-            interface.index as i32,
-            place,
-            &raw const options,
-        )
+        libbpf_sys::bpf_link_create(program.as_fd().as_raw_fd(), interface.index as i32, place, &raw const options)
     };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
@@ -142,20 +134,12 @@ fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Re
         .replace(false)
         // before others, which may end classification
         .priority(1)
-        .hook(if hook == Hook::TcEgress {
-            TC_EGRESS
-        } else {
-            TC_INGRESS
-        });
+        .hook(if hook == Hook::TcEgress { TC_EGRESS } else { TC_INGRESS });
     place.create().map_err(|error| io_error(&error))?;
     let attached = match place.attach() {
         // A priority belongs to one kind of filter: let the kernel choose another.
-        Err(error) if io_error(&error).raw_os_error() == Some(nix::libc::EINVAL) => {
-            place.priority(0).attach()
-        }
+        Err(error) if io_error(&error).raw_os_error() == Some(nix::libc::EINVAL) => place.priority(0).attach(),
         other => other,
     };
-    attached
-        .map(Attachment::Clsact)
-        .map_err(|error| io_error(&error))
+    attached.map(Attachment::Clsact).map_err(|error| io_error(&error))
 }

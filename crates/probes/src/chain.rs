@@ -49,11 +49,7 @@ impl FromStr for Chain {
         if next == Some(slot) {
             return Err("NEXT is SLOT: the program would call itself".into());
         }
-        Ok(Chain {
-            map: map.into(),
-            slot,
-            next,
-        })
+        Ok(Chain { map: map.into(), slot, next })
     }
 }
 
@@ -80,10 +76,7 @@ impl Chain {
         let fd = program.as_fd().as_raw_fd().to_ne_bytes();
         map.update(&key, &fd, MapFlags::ANY).map_err(|error| {
             let io = io_error(&error);
-            self.failure(
-                io,
-                "is the slot within the array, and are its programs XDP programs?",
-            )
+            self.failure(io, "is the slot within the array, and are its programs XDP programs?")
         })?;
         let entry = map.lookup(&key, MapFlags::ANY).ok().flatten();
         Ok(Slot { map, key, entry })
@@ -98,11 +91,7 @@ impl Chain {
     }
 
     fn failure(&self, io: io::Error, remedy: &'static str) -> Error {
-        Error::Chain {
-            chain: self.to_string(),
-            io,
-            remedy,
-        }
+        Error::Chain { chain: self.to_string(), io, remedy }
     }
 }
 
@@ -132,24 +121,11 @@ mod tests {
 
     #[test]
     fn text_names_map_and_slots() {
-        let chain = |map: &str, slot, next| {
-            Ok(Chain {
-                map: map.into(),
-                slot,
-                next,
-            })
-        };
+        let chain = |map: &str, slot, next| Ok(Chain { map: map.into(), slot, next });
         assert_eq!("/b/slots:3".parse(), chain("/b/slots", 3, None));
         assert_eq!("/b/slots:3:4".parse(), chain("/b/slots", 3, Some(4)));
         assert_eq!("/b/odd:name:4".parse(), chain("/b/odd:name", 4, None));
-        for wrong in [
-            "/b/slots",
-            "/b/slots:",
-            ":1",
-            "/b/slots:-1",
-            "/b/slots:1:x",
-            "/b/slots:1:1",
-        ] {
+        for wrong in ["/b/slots", "/b/slots:", ":1", "/b/slots:-1", "/b/slots:1:x", "/b/slots:1:1"] {
             assert!(wrong.parse::<Chain>().is_err(), "{wrong}");
         }
     }

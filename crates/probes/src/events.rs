@@ -21,10 +21,7 @@ pub(crate) struct Events<E> {
 
 impl<E: 'static> Events<E> {
     /// Of a map.
-    pub fn of(
-        map: &dyn MapCore,
-        decode: impl Fn(&[u8]) -> Option<E> + 'static,
-    ) -> Result<Events<E>, Error> {
+    pub fn of(map: &dyn MapCore, decode: impl Fn(&[u8]) -> Option<E> + 'static) -> Result<Events<E>, Error> {
         let arrived = Rc::new(RefCell::new(Vec::new()));
         let unreadable = Rc::new(RefCell::new(0));
         let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
@@ -39,11 +36,7 @@ impl<E: 'static> Events<E> {
             })
             .map_err(failed("read", "events"))?;
         let ring = builder.build().map_err(failed("read", "events"))?;
-        Ok(Events {
-            ring,
-            arrived,
-            unreadable,
-        })
+        Ok(Events { ring, arrived, unreadable })
     }
 
     /// Hands on the events that have arrived, in the order of the ring buffer.
@@ -71,18 +64,9 @@ impl<E: 'static> Events<E> {
 }
 
 /// Sweeps so many buckets from one on, with this reason.
-pub(crate) fn sweep(
-    program: &ProgramMut<'_>,
-    first: u32,
-    buckets: u32,
-    reason: u32,
-) -> Result<(), Error> {
+pub(crate) fn sweep(program: &ProgramMut<'_>, first: u32, buckets: u32, reason: u32) -> Result<(), Error> {
     let mut context = [0; SK_BUFF_BYTES];
-    for (at, word) in [
-        (SK_BUFF_MARK, reason),
-        (SK_BUFF_CB, first),
-        (SK_BUFF_CB + 4, buckets),
-    ] {
+    for (at, word) in [(SK_BUFF_MARK, reason), (SK_BUFF_CB, first), (SK_BUFF_CB + 4, buckets)] {
         context[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
     run(program, &[0; 64], &mut context)
@@ -91,11 +75,7 @@ pub(crate) fn sweep(
 /// Runs a program over a packet (BPF_PROG_TEST_RUN).
 pub(crate) fn run(program: &ProgramMut<'_>, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
     program
-        .test_run(ProgramInput {
-            data_in: Some(data),
-            context_in: Some(context),
-            ..Default::default()
-        })
+        .test_run(ProgramInput { data_in: Some(data), context_in: Some(context), ..Default::default() })
         .map(drop)
         .map_err(|error| Error::Run(io_error(&error)))
 }

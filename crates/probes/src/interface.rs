@@ -26,17 +26,10 @@ pub struct Interface {
 impl Interface {
     /// Looks up an interface by name.
     pub fn find(name: &str) -> Result<Interface, Error> {
-        let missing = || Error::NoInterface {
-            name: name.into(),
-            known: Self::names(),
-        };
+        let missing = || Error::NoInterface { name: name.into(), known: Self::names() };
         let index = if_nametoindex(name).map_err(|_| missing())?;
         let hardware = hardware_type(name).ok_or_else(missing)?;
-        Ok(Interface {
-            name: name.into(),
-            index,
-            hardware,
-        })
+        Ok(Interface { name: name.into(), index, hardware })
     }
 
     /// True while it is there, whatever its name is by now.
@@ -59,30 +52,16 @@ impl Interface {
         let Ok(list) = if_nameindex() else {
             return Vec::new();
         };
-        list.iter()
-            .map(|interface| interface.name().to_string_lossy().into_owned())
-            .collect()
+        list.iter().map(|interface| interface.name().to_string_lossy().into_owned()).collect()
     }
 }
 
 /// The ARPHRD_* number of an interface. By ioctl, as /sys may show another
 /// namespace than this thread's.
 fn hardware_type(name: &str) -> Option<u16> {
-    let any = socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-    .or_else(|_| {
-        socket(
-            AddressFamily::Unix,
-            SockType::Datagram,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )
-    })
-    .ok()?;
+    let any = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .or_else(|_| socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None))
+        .ok()?;
     // SAFETY: ifreq is plain data, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {

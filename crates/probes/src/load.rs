@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use libbpf_rs::{
-    MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
-    libbpf_sys,
-};
-
+use libbpf_rs::{MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys};
 use nix::libc;
 
 use crate::{
@@ -39,9 +35,7 @@ pub(crate) fn open(what: &'static str, bytes: &[u8]) -> Result<OpenObject, Error
     if let Ok(mut last) = LAST_WORDS.lock() {
         last.clear();
     }
-    ObjectBuilder::default()
-        .open_memory(bytes)
-        .map_err(|error| failure(what, &error))
+    ObjectBuilder::default().open_memory(bytes).map_err(|error| failure(what, &error))
 }
 
 /// Loads it into the kernel.
@@ -64,11 +58,7 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
         what,
         remedy: load_remedy(&io, !lacking.is_empty()),
         io,
-        detail: if detail.is_empty() {
-            detail
-        } else {
-            format!(" ({detail})")
-        },
+        detail: if detail.is_empty() { detail } else { format!(" ({detail})") },
     }
 }
 
@@ -83,10 +73,7 @@ pub(crate) fn find_program<'a>(object: &'a Object, name: &str) -> Option<Program
 
 /// A map of a loaded object. The name is one of our own.
 pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
-    object
-        .maps_mut()
-        .find(|map| map.name() == name)
-        .unwrap_or_else(|| panic!("the object has the map {name}"))
+    object.maps_mut().find(|map| map.name() == name).unwrap_or_else(|| panic!("the object has the map {name}"))
 }
 
 /// Returns when every program that was running has ended, so that none works
@@ -105,13 +92,11 @@ fn wait_for_running_programs() {
 /// Returns it, when none counts into the past one any more.
 pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
     let next = 1 - past;
-    generation
-        .update(&[0; 4], &next.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| Error::Map {
-            operation: "write",
-            map: "generation",
-            io: io_error(&error),
-        })?;
+    generation.update(&[0; 4], &next.to_ne_bytes(), MapFlags::ANY).map_err(|error| Error::Map {
+        operation: "write",
+        map: "generation",
+        io: io_error(&error),
+    })?;
     wait_for_running_programs();
     Ok(next)
 }
@@ -121,9 +106,7 @@ pub(crate) fn run_time(program: &ProgramMut<'_>) -> Option<(u64, u64)> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: `info` is as long as `length` says, and zeros ask for no arrays.
-    let failed = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length)
-    };
+    let failed = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
     (failed == 0).then_some((info.run_cnt, info.run_time_ns))
 }
 

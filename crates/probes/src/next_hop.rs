@@ -41,10 +41,7 @@ pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
     let route = route(to, None)?;
     let device = device(route.interface)?;
     let destination = neighbour(&route)?.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("the MAC address of {} is not known", route.next),
-        )
+        io::Error::new(io::ErrorKind::NotFound, format!("the MAC address of {} is not known", route.next))
     })?;
     Ok(NextHop {
         interface: route.interface,
@@ -71,19 +68,14 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     if route.header.kind != RouteType::Unicast {
         return Err(io::Error::other("it is an address of this host"));
     }
-    let mut found = Route {
-        interface: 0,
-        next: to,
-    };
+    let mut found = Route { interface: 0, next: to };
     for attribute in route.attributes {
         match attribute {
             RouteAttribute::Oif(index) => found.interface = index,
             RouteAttribute::Gateway(RouteAddress::Inet(v4)) => found.next = v4.into(),
             RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => found.next = v6.into(),
             RouteAttribute::Via(_) => {
-                return Err(io::Error::other(
-                    "its gateway has an address of another kind",
-                ));
+                return Err(io::Error::other("its gateway has an address of another kind"));
             }
             _ => {}
         }
@@ -111,12 +103,7 @@ pub(crate) fn device(index: u32) -> io::Result<Device> {
         }
     }
     match mac {
-        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device {
-            name,
-            mac,
-            is_veth,
-            mtu,
-        }),
+        Some(mac) if link.header.link_layer_type == LinkLayerType::Ether => Ok(Device { name, mac, is_veth, mtu }),
         _ => Err(io::Error::other(format!("'{name}' has no Ethernet frames"))),
     }
 }
@@ -138,10 +125,7 @@ pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
     let RouteNetlinkMessage::NewNeighbour(neighbour) = answer else {
         return Err(unexpected());
     };
-    if matches!(
-        neighbour.header.state,
-        NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed
-    ) {
+    if matches!(neighbour.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed) {
         return Ok(None);
     }
     let found = neighbour.attributes.into_iter().find_map(|attribute| {

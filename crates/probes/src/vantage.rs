@@ -64,14 +64,9 @@ pub(crate) struct Vantage<E> {
 
 impl<E: 'static> Vantage<E> {
     /// Loads the programs. Nothing is attached yet.
-    pub fn load(
-        spec: &Spec<'_>,
-        decode: impl Fn(&[u8]) -> Option<E> + 'static,
-    ) -> Result<Vantage<E>, Error> {
+    pub fn load(spec: &Spec<'_>, decode: impl Fn(&[u8]) -> Option<E> + 'static) -> Result<Vantage<E>, Error> {
         let mut tc = load_object(spec, spec.tc, None)?;
-        let xdp = (spec.ingress == Hook::Xdp)
-            .then(|| load_object(spec, spec.xdp, Some(&mut tc)))
-            .transpose()?;
+        let xdp = (spec.ingress == Hook::Xdp).then(|| load_object(spec, spec.xdp, Some(&mut tc))).transpose()?;
         let slot = match (spec.chain, &xdp) {
             (Some(chain), Some(xdp)) => Some(chain.enter(&load::program(xdp, CHAINED))?),
             _ => None,
@@ -91,11 +86,7 @@ impl<E: 'static> Vantage<E> {
 
     /// Watches what comes in at an interface; with `both`, what goes out too.
     pub fn attach(&mut self, interface: &Interface, both: bool) -> Result<(), Error> {
-        let name = if interface.has_link_header() {
-            "observe_tc"
-        } else {
-            "observe_tc_raw"
-        };
+        let name = if interface.has_link_header() { "observe_tc" } else { "observe_tc_raw" };
         let program = load::program(&self.tc, name);
         let ingress = match (&self.slot, &self.xdp) {
             (Some(_), _) => None,
@@ -103,12 +94,10 @@ impl<E: 'static> Vantage<E> {
             (None, None) => Some((load::program(&self.tc, name), Hook::TcIngress)),
         };
         if let Some((program, hook)) = ingress {
-            self.attachments
-                .push(attach(&program, interface, hook, self.kind)?);
+            self.attachments.push(attach(&program, interface, hook, self.kind)?);
         }
         if both {
-            self.attachments
-                .push(attach(&program, interface, Hook::TcEgress, self.kind)?);
+            self.attachments.push(attach(&program, interface, Hook::TcEgress, self.kind)?);
         }
         Ok(())
     }
@@ -195,62 +184,35 @@ pub(crate) fn jiffy_ns() -> u32 {
 }
 
 /// Makes an error of what was to be done with a map.
-pub(crate) fn failed(
-    operation: &'static str,
-    map: &'static str,
-) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |error| Error::Map {
-        operation,
-        map,
-        io: io_error(&error),
-    }
+pub(crate) fn failed(operation: &'static str, map: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |error| Error::Map { operation, map, io: io_error(&error) }
 }
 
-pub(crate) fn read_percpu(
-    map: &dyn MapCore,
-    name: &'static str,
-    index: u32,
-) -> Result<Vec<Vec<u8>>, Error> {
-    map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-        .map(Option::unwrap_or_default)
-        .map_err(failed("read", name))
+pub(crate) fn read_percpu(map: &dyn MapCore, name: &'static str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
+    map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).map(Option::unwrap_or_default).map_err(failed("read", name))
 }
 
-fn load_object(
-    spec: &Spec<'_>,
-    bytes: &[u8],
-    shared: Option<&mut Object>,
-) -> Result<Object, Error> {
+fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Result<Object, Error> {
     let mut object = load::open(spec.what, bytes)?;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "buckets" => Some(spec.buckets),
             "events" => Some(spec.ring_bytes),
-            name => spec
-                .sizes
-                .iter()
-                .find(|(sized, _)| *sized == name)
-                .map(|(_, entries)| *entries),
+            name => spec.sizes.iter().find(|(sized, _)| *sized == name).map(|(_, entries)| *entries),
         };
         if let Some(entries) = entries {
-            map.set_max_entries(entries)
-                .map_err(failed("size", "flow table"))?;
+            map.set_max_entries(entries).map_err(failed("size", "flow table"))?;
         }
         if name.ends_with(".rodata.program") {
-            map.set_initial_value(spec.program)
-                .map_err(failed("write", "configuration"))?;
+            map.set_initial_value(spec.program).map_err(failed("write", "configuration"))?;
         }
     }
     if let Some(mut program) = object.progs_mut().find(|program| program.name() == CHAINED) {
         program.set_autoload(spec.chain.is_some());
     }
-    if let (Some(chain), Some(mut map)) = (
-        spec.chain,
-        object.maps_mut().find(|map| map.name() == "chain"),
-    ) {
-        map.reuse_fd(chain.open()?.as_fd())
-            .map_err(failed("share", "chain"))?;
+    if let (Some(chain), Some(mut map)) = (spec.chain, object.maps_mut().find(|map| map.name() == "chain")) {
+        map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
     }
     if let Some(other) = shared {
         for mut map in object.maps_mut() {
@@ -259,10 +221,8 @@ fn load_object(
             let Some(name) = all.iter().chain(spec.shared).find(|one| **one == name) else {
                 continue;
             };
-            let handle =
-                MapHandle::try_from(&load::map(other, name)).map_err(failed("share", name))?;
-            map.reuse_fd(handle.as_fd())
-                .map_err(failed("share", name))?;
+            let handle = MapHandle::try_from(&load::map(other, name)).map_err(failed("share", name))?;
+            map.reuse_fd(handle.as_fd()).map_err(failed("share", name))?;
         }
     }
     load::load(spec.what, object)

@@ -24,11 +24,7 @@ fn root_connections_of_a_cgroup_keep_their_send_buffers_short() {
     eventually(|| (plain.told("notsent:")? > 200_000).then_some(()));
     drop(plain);
 
-    let options = Options {
-        cgroup: cgroup.0.clone(),
-        target: Some(Duration::from_millis(25)),
-        congestion: None,
-    };
+    let options = Options { cgroup: cgroup.0.clone(), target: Some(Duration::from_millis(25)), congestion: None };
     let mut keeper = Keeper::attach(&options).unwrap();
     let kept = Bulk::start(&pair, &cgroup);
     // The shaper lets a burst pass first, as fast as the cable is.
@@ -43,10 +39,7 @@ fn root_connections_of_a_cgroup_keep_their_send_buffers_short() {
         thread::sleep(Duration::from_millis(20));
     }
     let counts = keeper.counts().unwrap();
-    assert_eq!(
-        counts.connections, 1,
-        "the receiver is in no cgroup of ours"
-    );
+    assert_eq!(counts.connections, 1, "the receiver is in no cgroup of ours");
     assert_eq!((counts.refused, counts.congestion_refused), (0, 0));
 }
 
@@ -57,20 +50,12 @@ fn root_a_cgroups_congestion_control_is_set_and_what_is_not_there_is_told() {
     };
     let pair = slow("cgroup-congestion");
     for (name, is_there) in [("reno", true), ("dwellish", false)] {
-        let options = Options {
-            cgroup: cgroup.0.clone(),
-            target: None,
-            congestion: Some(name.into()),
-        };
+        let options = Options { cgroup: cgroup.0.clone(), target: None, congestion: Some(name.into()) };
         let mut keeper = Keeper::attach(&options).unwrap();
         let bulk = Bulk::start(&pair, &cgroup);
         let line = eventually(|| bulk.line());
         assert_eq!(line.contains(" reno "), is_there, "{line}");
-        let expected = Counts {
-            connections: 1,
-            congestion_refused: (!is_there).into(),
-            ..Counts::default()
-        };
+        let expected = Counts { connections: 1, congestion_refused: (!is_there).into(), ..Counts::default() };
         assert_eq!(keeper.counts().unwrap(), expected);
     }
 }
@@ -81,11 +66,7 @@ fn root_what_is_no_cgroup_is_refused() {
         eprintln!("skipped: it needs root");
         return;
     }
-    let options = Options {
-        cgroup: PathBuf::from("/proc"),
-        target: None,
-        congestion: None,
-    };
+    let options = Options { cgroup: PathBuf::from("/proc"), target: None, congestion: None };
     let error = Keeper::attach(&options).err().unwrap().to_string();
     assert!(error.contains("cannot use '/proc' as a cgroup"), "{error}");
 }
@@ -148,11 +129,7 @@ impl Bulk<'_> {
         let (mut receiver, _) = listener.accept().unwrap();
         let copy = receiver.try_clone().unwrap();
         thread::spawn(move || io::copy(&mut receiver, &mut io::sink()));
-        Bulk {
-            pair,
-            process: process.unwrap(),
-            _receiver: copy,
-        }
+        Bulk { pair, process: process.unwrap(), _receiver: copy }
     }
 
     /// What `ss` says of its connection.

@@ -33,10 +33,7 @@ impl Slots {
         match map.pin(&path) {
             Ok(()) => Some(Slots { map, path }),
             Err(why) => {
-                eprintln!(
-                    "skipped: nothing can be pinned at {}: {why}",
-                    path.display()
-                );
+                eprintln!("skipped: nothing can be pinned at {}: {why}", path.display());
                 None
             }
         }
@@ -71,10 +68,7 @@ fn run(program: &OwnedFd, packet: &[u8]) -> u32 {
 
 fn options(chain: Chain) -> Options {
     Options {
-        watch: Watch {
-            max_flows: 64,
-            ..Watch::default()
-        },
+        watch: Watch { max_flows: 64, ..Watch::default() },
         ingress: Hook::Xdp,
         chain: Some(chain),
         tc: TcHookKind::Auto,
@@ -98,11 +92,7 @@ fn root_another_program_calls_and_goes_on() {
     let (drop, pass, tx) = (1, 2, 3);
     assert_eq!(run(&caller, &packet), drop);
 
-    let chain = |next| Chain {
-        map: slots.path.clone(),
-        slot: 1,
-        next,
-    };
+    let chain = |next| Chain { map: slots.path.clone(), slot: 1, next };
     let mut probe = Probe::load(&options(chain(Some(2)))).unwrap();
     // nothing is in the next slot: the packet passes
     assert_eq!(run(&caller, &packet), pass);
@@ -119,8 +109,6 @@ fn root_another_program_calls_and_goes_on() {
     assert_eq!(run(&caller, &packet), drop);
     let mut packets = 0;
     probe.finish().unwrap();
-    probe
-        .drain(|record| packets += record.epoch.packets)
-        .unwrap();
+    probe.drain(|record| packets += record.epoch.packets).unwrap();
     assert_eq!(packets, 2);
 }

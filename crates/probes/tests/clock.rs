@@ -43,32 +43,17 @@ impl Pair {
             right: Namespace::create(&format!("{name}-right")).unwrap(),
         };
         let there = pair.right.name();
-        run(
-            &pair.left,
-            &format!("ip link add left0 type veth peer name right0 netns {there}"),
-        );
-        for (namespace, device, addresses) in [
-            (&pair.left, "left0", COLLECTOR),
-            (&pair.right, "right0", AGENT),
-        ] {
-            run(
-                namespace,
-                &format!("ip addr add {}/24 dev {device}", addresses[0]),
-            );
-            run(
-                namespace,
-                &format!("ip addr add {}/64 dev {device} nodad", addresses[1]),
-            );
+        run(&pair.left, &format!("ip link add left0 type veth peer name right0 netns {there}"));
+        for (namespace, device, addresses) in [(&pair.left, "left0", COLLECTOR), (&pair.right, "right0", AGENT)] {
+            run(namespace, &format!("ip addr add {}/24 dev {device}", addresses[0]));
+            run(namespace, &format!("ip addr add {}/64 dev {device} nodad", addresses[1]));
             run(namespace, &format!("ip link set {device} up"));
         }
         pair
     }
 
     fn reflector(&self, experiment: Experiment) -> Reflector {
-        let options = ReflectorOptions {
-            experiment,
-            ..ReflectorOptions::default()
-        };
+        let options = ReflectorOptions { experiment, ..ReflectorOptions::default() };
         let attach = || Reflector::attach(&options).unwrap();
         self.right.enter(attach).unwrap()
     }
@@ -119,10 +104,7 @@ impl Drop for Ends<'_> {
 }
 
 fn session(id: u64) -> Session {
-    Session {
-        id,
-        key: Key([id as u8; 16]),
-    }
+    Session { id, key: Key([id as u8; 16]) }
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -134,10 +116,7 @@ fn holds(round: &Round, truth_ns: i64) {
     for exchange in &round.exchanges {
         let half = exchange.round_trip_ns().unwrap() / 2 + 1;
         let error = exchange.offset_ns() - truth_ns;
-        assert!(
-            error.unsigned_abs() <= half,
-            "{error} of {half}: {exchange:?}"
-        );
+        assert!(error.unsigned_abs() <= half, "{error} of {half}: {exchange:?}");
     }
 }
 
@@ -168,16 +147,9 @@ fn root_clocks_of_two_namespaces_are_one() {
     assert!(counters.answered_xdp >= answered, "{counters:?}");
     assert_eq!(counters.refused(), 0, "{counters:?}");
     // A veth gets no program in its driver, and none for longer than it takes.
-    assert!(
-        reflector
-            .places()
-            .iter()
-            .all(|place| place.mode == Ok(Mode::Generic))
-    );
+    assert!(reflector.places().iter().all(|place| place.mode == Ok(Mode::Generic)));
     eventually("nothing is attached", || {
-        [&pair.left, &pair.right]
-            .iter()
-            .all(|end| !run(end, "ip -d link").contains("xdp"))
+        [&pair.left, &pair.right].iter().all(|end| !run(end, "ip -d link").contains("xdp"))
     });
 }
 
@@ -189,35 +161,17 @@ fn root_a_way_over_a_router_is_found() {
     let pair = Pair::start("clock-router");
     let far = Namespace::create("clock-router-far").unwrap();
     let there = far.name();
-    run(
-        &pair.right,
-        &format!("ip link add right1 type veth peer name far0 netns {there}"),
-    );
+    run(&pair.right, &format!("ip link add right1 type veth peer name far0 netns {there}"));
     for (namespace, device, last) in [(&pair.right, "right1", 1), (&far, "far0", 2)] {
-        run(
-            namespace,
-            &format!("ip addr add 10.80.0.{last}/24 dev {device}"),
-        );
-        run(
-            namespace,
-            &format!("ip addr add fd80::{last}/64 dev {device} nodad"),
-        );
+        run(namespace, &format!("ip addr add 10.80.0.{last}/24 dev {device}"));
+        run(namespace, &format!("ip addr add fd80::{last}/64 dev {device} nodad"));
         run(namespace, &format!("ip link set {device} up"));
     }
     run(&pair.right, "sysctl -qw net.ipv4.ip_forward=1");
     run(&pair.right, "sysctl -qw net.ipv6.conf.all.forwarding=1");
-    for (namespace, own, other) in [
-        (&pair.left, AGENT, "80"),
-        (&far, ["10.80.0.1", "fd80::1"], "79"),
-    ] {
-        run(
-            namespace,
-            &format!("ip route add 10.{other}.0.0/24 via {}", own[0]),
-        );
-        run(
-            namespace,
-            &format!("ip route add fd{other}::/64 via {}", own[1]),
-        );
+    for (namespace, own, other) in [(&pair.left, AGENT, "80"), (&far, ["10.80.0.1", "fd80::1"], "79")] {
+        run(namespace, &format!("ip route add 10.{other}.0.0/24 via {}", own[0]));
+        run(namespace, &format!("ip route add fd{other}::/64 via {}", own[1]));
     }
     let attach = || Reflector::attach(&ReflectorOptions::default()).unwrap();
     let reflector = far.enter(attach).unwrap();
@@ -226,13 +180,7 @@ fn root_a_way_over_a_router_is_found() {
         reflector.admit(&session, ip(COLLECTOR[family])).unwrap();
         wait_for(&pair.left, agent);
         let agent = SocketAddr::new(ip(agent), reflector.port());
-        let round = || {
-            Station::open(1)
-                .prober(session, None, agent)
-                .unwrap()
-                .round(10)
-                .unwrap()
-        };
+        let round = || Station::open(1).prober(session, None, agent).unwrap().round(10).unwrap();
         let round = pair.left.enter(round).unwrap();
         assert_eq!(round.method, Method::Xdp, "{round:?}");
         holds(&round, 0);
@@ -266,11 +214,7 @@ fn root_probers_share_the_programs() {
     });
     assert_eq!(reflector.counters().unwrap().refused(), 0);
     // All are gone, so there is room again.
-    let make = || {
-        (0..9)
-            .map(|id| station.prober(session(id), None, agent))
-            .collect::<Vec<_>>()
-    };
+    let make = || (0..9).map(|id| station.prober(session(id), None, agent)).collect::<Vec<_>>();
     let probers = pair.left.enter(make).unwrap();
     assert!(probers[..8].iter().all(Result::is_ok) && probers[8].is_err());
 }
@@ -284,19 +228,10 @@ fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
     let reflector = pair.reflector(Experiment::default());
     reflector.admit(&session(1), ip(AGENT[0])).unwrap();
     let agent = SocketAddr::new(ip(AGENT[0]), reflector.port());
-    let round = || {
-        Station::open(1)
-            .prober(session(1), None, agent)
-            .unwrap()
-            .round(5)
-            .unwrap()
-    };
+    let round = || Station::open(1).prober(session(1), None, agent).unwrap().round(5).unwrap();
     let round = pair.right.enter(round).unwrap();
     assert_eq!(round.method, Method::Socket);
-    assert!(
-        round.reason.as_ref().unwrap().contains("of this host"),
-        "{round:?}"
-    );
+    assert!(round.reason.as_ref().unwrap().contains("of this host"), "{round:?}");
     assert_eq!(round.exchanges.len(), 5);
     holds(&round, 0);
 }
@@ -307,11 +242,7 @@ fn root_offset_and_drift_that_are_put_in_are_found() {
         return;
     }
     let pair = Pair::start("clock-drift");
-    let experiment = Experiment {
-        since_ns: monotonic_ns(),
-        offset_ns: -3_700_000_000,
-        drift_ppb: 80_000,
-    };
+    let experiment = Experiment { since_ns: monotonic_ns(), offset_ns: -3_700_000_000, drift_ppb: 80_000 };
     let reflector = pair.reflector(experiment);
     let mut prober = pair.prober(&reflector, 0);
     let mut clock = Clock::default();
@@ -337,11 +268,7 @@ fn root_offset_and_drift_that_are_put_in_are_found() {
 fn refused(reflector: &Reflector, wanted: Counters) {
     eventually(&format!("{wanted:?}"), || {
         let counters = reflector.counters().unwrap();
-        Counters {
-            answered_xdp: 0,
-            answered_socket: 0,
-            ..counters
-        } == wanted
+        Counters { answered_xdp: 0, answered_socket: 0, ..counters } == wanted
     });
 }
 
@@ -367,10 +294,7 @@ fn root_strangers_are_refused_and_the_rest_goes_on() {
     let (own, other) = (socket(COLLECTOR[0]), socket("10.79.0.3"));
     let awake = socket(COLLECTOR[0]);
     let known = session(1);
-    let wrong_key = Session {
-        key: Key([0xaa; 16]),
-        ..known.clone()
-    };
+    let wrong_key = Session { key: Key([0xaa; 16]), ..known.clone() };
     // At the agent's socket, and while the program is at its device.
     let mut wanted = Counters::default();
     let mut sequence = 1_000_000;
@@ -404,10 +328,7 @@ fn root_strangers_are_refused_and_the_rest_goes_on() {
     }
     for socket in [&own, &other] {
         socket.set_nonblocking(true).unwrap();
-        assert!(
-            socket.recv(&mut [0; 64]).is_err(),
-            "a stranger is not answered"
-        );
+        assert!(socket.recv(&mut [0; 64]).is_err(), "a stranger is not answered");
         socket.set_nonblocking(false).unwrap();
     }
 
@@ -437,19 +358,13 @@ fn root_strangers_are_refused_and_the_rest_goes_on() {
     });
     let refused = reflector.counters().unwrap().refused();
     // Queues may have dropped some before they were looked at.
-    assert!(
-        refused > 1_000 && refused <= sent + 100,
-        "{refused} of {sent}"
-    );
+    assert!(refused > 1_000 && refused <= sent + 100, "{refused} of {sent}");
 }
 
 /// Keeps some 300 ms of packets in a queue of 10 Mbit/s, while `body` runs.
 fn while_queued<T>(pair: &Pair, body: impl FnOnce() -> T) -> T {
     const BYTES_PER_SECOND: f64 = 10e6 / 8.0;
-    run(
-        &pair.left,
-        "tc qdisc add dev left0 root tbf rate 10mbit burst 10kb limit 1mb",
-    );
+    run(&pair.left, "tc qdisc add dev left0 root tbf rate 10mbit burst 10kb limit 1mb");
     let bind = || UdpSocket::bind((COLLECTOR[0], 0)).unwrap();
     let socket = pair.left.enter(bind).unwrap();
     let stop = AtomicBool::new(false);
@@ -472,9 +387,7 @@ fn while_queued<T>(pair: &Pair, body: impl FnOnce() -> T) -> T {
 }
 
 fn least_round_trip_ns(round: &Round) -> u64 {
-    best(&round.exchanges)
-        .and_then(Exchange::round_trip_ns)
-        .unwrap()
+    best(&round.exchanges).and_then(Exchange::round_trip_ns).unwrap()
 }
 
 #[test]
@@ -494,10 +407,7 @@ fn root_what_queues_at_the_sender_is_passed_by() {
     holds(&by_xdp, 0);
     holds(&by_socket, 0);
     // All that was queued, less what the sender was late; the other waits for nothing but the machine.
-    let (xdp, socket) = (
-        least_round_trip_ns(&by_xdp),
-        least_round_trip_ns(&by_socket),
-    );
+    let (xdp, socket) = (least_round_trip_ns(&by_xdp), least_round_trip_ns(&by_socket));
     assert!(socket > 10_000_000, "{socket}");
     assert!(xdp < socket / 4, "{xdp} and {socket}");
 }

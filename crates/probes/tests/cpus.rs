@@ -40,17 +40,11 @@ fn send(cpu: usize, sockets: &[UdpSocket]) -> u64 {
 
 /// What was sent, what epochs told, and what was left out.
 fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
-    let up = Command::new("ip")
-        .args(["link", "set", "lo", "up"])
-        .status();
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     assert!(up.unwrap().success());
     let mut probe = Probe::load(&Options {
         watch: Watch {
-            config: Config {
-                estimator: Estimator::Pirate,
-                epoch_ns: 10_000_000,
-                ..Config::default()
-            },
+            config: Config { estimator: Estimator::Pirate, epoch_ns: 10_000_000, ..Config::default() },
             key: Key::FiveTuple,
             max_flows,
             idle_timeout_ns: 1_000_000,
@@ -64,9 +58,7 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
     .unwrap();
     probe.attach(&Interface::find("lo").unwrap()).unwrap();
     // received by nobody: loopback gives ICMP back, which is of no 5-tuple
-    let sockets: Vec<_> = (0..12)
-        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
-        .collect();
+    let sockets: Vec<_> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let mut told = 0;
     let sent = thread::scope(|scope| {
         let senders = [0, 1].map(|cpu| {
@@ -75,25 +67,16 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
         });
         while senders.iter().any(|sender| !sender.is_finished()) {
             probe.sweep().unwrap();
-            probe
-                .drain(|record| told += u64::from(record.epoch.packets))
-                .unwrap();
+            probe.drain(|record| told += u64::from(record.epoch.packets)).unwrap();
         }
         senders.map(|sender| sender.join().unwrap()).iter().sum()
     });
     probe.detach();
     probe.finish().unwrap();
-    probe
-        .drain(|record| told += u64::from(record.epoch.packets))
-        .unwrap();
+    probe.drain(|record| told += u64::from(record.epoch.packets)).unwrap();
     let counters = probe.counters().unwrap();
     assert_eq!(counters.get(Counter::EventsLost), 0);
-    let left_out = [
-        Counter::OtherProtocol,
-        Counter::Server,
-        Counter::Untracked,
-        Counter::Contended,
-    ];
+    let left_out = [Counter::OtherProtocol, Counter::Server, Counter::Untracked, Counter::Contended];
     let left_out = left_out.map(|counter| (counter.name(), counters.get(counter)));
     assert_eq!(
         counters.get(Counter::Packets),

@@ -24,23 +24,11 @@ fn natively(config: &Config, packets: &[(u64, Vec<u8>)]) -> Run {
     let mut tracker = Tracker::new(config);
     let mut events = Vec::new();
     for (time_ns, data) in packets {
-        let packet = Observation {
-            time_ns: *time_ns,
-            interface: 1,
-            link: 1,
-            data,
-            wire_len: data.len() as u32,
-        };
+        let packet = Observation { time_ns: *time_ns, interface: 1, link: 1, data, wire_len: data.len() as u32 };
         tracker.observe(&packet, |event| events.push(event));
     }
     let counters = tracker.counters();
-    (
-        events,
-        Counter::ALL
-            .iter()
-            .map(|counter| counters.get(*counter))
-            .collect(),
-    )
+    (events, Counter::ALL.iter().map(|counter| counters.get(*counter)).collect())
 }
 
 /// Also gives back the packets, without those that the kernel would not build.
@@ -64,10 +52,7 @@ fn in_the_kernel(config: &Config, mut packets: support::Packets) -> (Run, suppor
         built
     });
     let counters = probe.counters().unwrap();
-    let counters = Counter::ALL
-        .iter()
-        .map(|counter| counters.get(*counter))
-        .collect();
+    let counters = Counter::ALL.iter().map(|counter| counters.get(*counter)).collect();
     ((events, counters), packets)
 }
 
@@ -78,12 +63,7 @@ fn root_kernel_and_native_give_the_same_samples() {
         return;
     }
     let files = support::captures();
-    let config = Config {
-        include_handshake: true,
-        flow_events: true,
-        max_flows: 64,
-        ..Config::default()
-    };
+    let config = Config { include_handshake: true, flow_events: true, max_flows: 64, ..Config::default() };
     let mut compared = 0;
     for file in files {
         let packets = support::packets(&file);
@@ -96,12 +76,7 @@ fn root_kernel_and_native_give_the_same_samples() {
             assert_eq!(native, kernel, "event {index} of {}", file.display());
         }
         assert_eq!(native.len(), kernel.len(), "{}", file.display());
-        assert_eq!(
-            native_counters,
-            kernel_counters,
-            "counters of {}",
-            file.display()
-        );
+        assert_eq!(native_counters, kernel_counters, "counters of {}", file.display());
         compared += native.len();
     }
     assert!(compared > 300, "{compared} events compared");

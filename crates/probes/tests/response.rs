@@ -34,11 +34,7 @@ fn line(record: &Record) -> String {
 
 fn watch(estimator: Estimator) -> Watch {
     Watch {
-        config: Config {
-            estimator,
-            epoch_ns: 100_000_000,
-            ..Config::default()
-        },
+        config: Config { estimator, epoch_ns: 100_000_000, ..Config::default() },
         max_flows: 256,
         ..Watch::default()
     }
@@ -48,22 +44,13 @@ fn natively(watch: &Watch, packets: &[(u64, Vec<u8>)]) -> Run {
     let mut tracker = Tracker::new(watch);
     let mut lines = Vec::new();
     for (time_ns, data) in packets {
-        let packet = Observation {
-            time_ns: *time_ns,
-            interface: 1,
-            link: 1,
-            data,
-            wire_len: data.len() as u32,
-        };
+        let packet = Observation { time_ns: *time_ns, interface: 1, link: 1, data, wire_len: data.len() as u32 };
         tracker.observe(&packet, |record| lines.push(line(&record)));
     }
     // the kernel's own clock is far behind those of captures
     tracker.finish(0, |record| lines.push(line(&record)));
     let counters = tracker.counters();
-    (
-        lines,
-        Counter::ALL.map(|counter| counters.get(counter)).to_vec(),
-    )
+    (lines, Counter::ALL.map(|counter| counters.get(counter)).to_vec())
 }
 
 /// Also gives back the packets, without those that the kernel would not build.
@@ -88,20 +75,14 @@ fn in_the_kernel(watch: &Watch, packets: &mut Vec<(u64, Vec<u8>)>) -> Run {
     probe.finish().unwrap();
     probe.drain(|record| lines.push(line(&record))).unwrap();
     let counters = probe.counters().unwrap();
-    (
-        lines,
-        Counter::ALL.map(|counter| counters.get(counter)).to_vec(),
-    )
+    (lines, Counter::ALL.map(|counter| counters.get(counter)).to_vec())
 }
 
 /// A QUIC connection whose client takes another connection ID, then another port.
 fn migrating() -> Vec<(u64, Vec<u8>)> {
     let frame = |port: u16, payload: &[u8]| {
         let mut bytes = [&[2; 12][..], &[8, 0]].concat();
-        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-            .udp(port, 443)
-            .write(&mut bytes, payload)
-            .unwrap();
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(port, 443).write(&mut bytes, payload).unwrap();
         bytes
     };
     let begin = [&[0xc0, 0, 0, 0, 1, 8][..], &[1; 1194]].concat();
@@ -123,17 +104,9 @@ fn root_kernel_and_native_leave_the_same_epochs() {
         return;
     }
     // one after the other: between captures the clock is set
-    let mut packets: Vec<_> = support::captures()
-        .iter()
-        .flat_map(|file| support::packets(file))
-        .chain(migrating())
-        .collect();
-    for estimator in [
-        Estimator::Auto,
-        Estimator::Pirate,
-        Estimator::Gap(300_000),
-        Estimator::SynAck,
-    ] {
+    let mut packets: Vec<_> =
+        support::captures().iter().flat_map(|file| support::packets(file)).chain(migrating()).collect();
+    for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(300_000), Estimator::SynAck] {
         let watch = watch(estimator);
         let kernel = in_the_kernel(&watch, &mut packets);
         let native = natively(&watch, &packets);

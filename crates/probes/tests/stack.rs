@@ -9,9 +9,7 @@ use std::{
 };
 
 use dwell_engine::layers::{Config, Counters, Layer, Segment};
-use dwell_probes::stack::{
-    Family, Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace,
-};
+use dwell_probes::stack::{Family, Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::Uid,
@@ -36,16 +34,9 @@ fn stamp(
 ) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
     let body = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let set = Command::new("ip")
-            .args(["link", "set", "lo"])
-            .args(loopback)
-            .status();
+        let set = Command::new("ip").args(["link", "set", "lo"]).args(loopback).status();
         assert!(set.unwrap().success());
-        let config = Config {
-            sample_bytes,
-            namespace: Some(own_namespace().unwrap()),
-            ..Config::default()
-        };
+        let config = Config { sample_bytes, namespace: Some(own_namespace().unwrap()), ..Config::default() };
         let mut probe = Probe::load(&Options::new(config, profile)).unwrap();
         probe.attach().unwrap();
         let listener = TcpListener::bind("[::1]:0").unwrap();
@@ -56,8 +47,7 @@ fn stamp(
         let taken = probe.take().unwrap();
         (taken, probe.counters().unwrap(), probe.hooks().to_vec())
     };
-    thread::scope(|scope| scope.spawn(body).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn count(taken: &[Taken], segment: Segment) -> u64 {
@@ -84,10 +74,7 @@ fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
     }
     static LATER: &Profile = &Profile {
         name: "later",
-        families: &[Family {
-            name: "tracepoint",
-            hooks: PROFILES[1].families[0].hooks.split_at(1).1,
-        }],
+        families: &[Family { name: "tracepoint", hooks: PROFILES[1].families[0].hooks.split_at(1).1 }],
     };
     let (taken, counters, hooks) = stamp_loopback(LATER);
     assert_eq!(missing(&hooks), [(Segment::SocketTcp, Layer::TxSocket)]);
@@ -96,9 +83,7 @@ fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
     assert!((900..=1000).contains(&count(&taken, Segment::TxTotal)));
     assert_eq!(
         sum_ns(&taken, Segment::TxTotal),
-        sum_ns(&taken, Segment::TcpIp)
-            + sum_ns(&taken, Segment::IpDriver)
-            + sum_ns(&taken, Segment::TxUnexplained)
+        sum_ns(&taken, Segment::TcpIp) + sum_ns(&taken, Segment::IpDriver) + sum_ns(&taken, Segment::TxUnexplained)
     );
     assert_eq!(counters.missed(Layer::TxSocket), 0);
 }

@@ -32,10 +32,7 @@ fn root_no_flow_event_is_lost_at_the_end() {
         return;
     }
     let mut probe = Probe::load(&Options {
-        config: Config {
-            flow_events: true,
-            ..Config::default()
-        },
+        config: Config { flow_events: true, ..Config::default() },
         report: true,
         aggregate: None,
         ingress: Hook::TcIngress,
@@ -54,18 +51,12 @@ fn root_no_flow_event_is_lost_at_the_end() {
         }
     };
     for client in 0..FLOWS {
-        probe
-            .replay_packet(&syn(client), 1_000_000 + u64::from(client))
-            .unwrap();
+        probe.replay_packet(&syn(client), 1_000_000 + u64::from(client)).unwrap();
         if client % 10_000 == 0 {
             probe.drain(&mut count).unwrap();
         }
     }
-    assert_eq!(
-        probe.counters().unwrap().places_taken(),
-        u64::from(FLOWS),
-        "the table has room for all"
-    );
+    assert_eq!(probe.counters().unwrap().places_taken(), u64::from(FLOWS), "the table has room for all");
     probe.finish().unwrap();
     probe.drain(&mut count).unwrap();
     let counters = probe.counters().unwrap();

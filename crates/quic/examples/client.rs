@@ -3,16 +3,17 @@
 //!     cargo run -p dwell-quic --example client -- ADDRESS:PORT CERTIFICATE-FILE [TIMES]
 #![allow(clippy::print_stdout)]
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
 use h3::error::StreamError;
 use http::Request;
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, ZeroRttAccepted};
+use quinn::{ClientConfig, Connection, Endpoint, ZeroRttAccepted, crypto::rustls::QuicClientConfig};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -43,14 +44,10 @@ async fn main() -> Result<()> {
 fn config(certificate: Vec<u8>) -> Result<ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.into())?;
-    let mut tls = rustls::ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     tls.alpn_protocols = vec![b"h3".to_vec()];
     tls.enable_early_data = true;
-    Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(
-        tls,
-    )?)))
+    Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?)))
 }
 
 async fn visit(endpoint: &Endpoint, address: SocketAddr) -> Result<(String, &'static str)> {
@@ -72,9 +69,7 @@ async fn visit(endpoint: &Endpoint, address: SocketAddr) -> Result<(String, &'st
 
 async fn ask(connection: &Connection) -> Result<String> {
     let transport = h3_quinn::Connection::new(connection.clone());
-    let (mut driver, mut sender) = h3::client::builder()
-        .build::<_, _, Bytes>(transport)
-        .await?;
+    let (mut driver, mut sender) = h3::client::builder().build::<_, _, Bytes>(transport).await?;
     let driver = tokio::spawn(async move { driver.wait_idle().await });
     let asking = async {
         let request = Request::get("https://localhost/").body(())?;
@@ -85,8 +80,7 @@ async fn ask(connection: &Connection) -> Result<String> {
         while let Some(mut data) = stream.recv_data().await? {
             text.extend_from_slice(&data.copy_to_bytes(data.remaining()));
         }
-        Ok::<_, StreamError>(String::from_utf8_lossy(&text).into_owned())
-            .map_err(anyhow::Error::from)
+        Ok::<_, StreamError>(String::from_utf8_lossy(&text).into_owned()).map_err(anyhow::Error::from)
     };
     let answer = asking.await;
     driver.abort();

@@ -6,9 +6,11 @@
 //! `localhost`, is written in DER, for the client.
 #![allow(clippy::print_stdout)]
 
-use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::{
+    net::{SocketAddr, UdpSocket},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
@@ -27,10 +29,7 @@ async fn main() -> Result<()> {
         bail!("usage: server ADDRESS:PORT SERVER-ID KEY-FILE CERTIFICATE-FILE");
     };
     let address: SocketAddr = address.parse().context("the address")?;
-    let key: [u8; 16] = std::fs::read(key)?
-        .try_into()
-        .ok()
-        .context("a key has 16 octets")?;
+    let key: [u8; 16] = std::fs::read(key)?.try_into().ok().context("a key has 16 octets")?;
 
     let waiting = WaitingTimes::new(1);
     let asked = waiting.clone();
@@ -58,14 +57,9 @@ async fn main() -> Result<()> {
 fn tls(certificate: &PathBuf) -> Result<rustls::ServerConfig> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     std::fs::write(certificate, made.cert.der())?;
-    let key = made
-        .signing_key
-        .serialize_der()
-        .try_into()
-        .map_err(anyhow::Error::msg)?;
-    let mut tls = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    let key = made.signing_key.serialize_der().try_into().map_err(anyhow::Error::msg)?;
+    let mut tls =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
     Ok(tls)
 }
@@ -73,9 +67,7 @@ fn tls(certificate: &PathBuf) -> Result<rustls::ServerConfig> {
 /// A connection, to its end.
 pub async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
     let (connection, _) = dwell_quic::accept(incoming).await?;
-    let mut connection = h3::server::builder()
-        .build(h3_quinn::Connection::new(connection))
-        .await?;
+    let mut connection = h3::server::builder().build(h3_quinn::Connection::new(connection)).await?;
     while let Some(asked) = connection.accept().await? {
         let waiting = waiting.clone();
         tokio::spawn(async move {
@@ -97,11 +89,7 @@ async fn answer(asked: Asked, waiting: &WaitingTimes) -> Result<()> {
     // What the server itself does, and no more: reading and sending go at the client's pace. Where requests queue for a
     // worker, service begins after that.
     let service = waiting.arrived().begin();
-    let text = format!(
-        "{} {}, {length} bytes\n",
-        request.method(),
-        request.uri().path()
-    );
+    let text = format!("{} {}, {length} bytes\n", request.method(), request.uri().path());
     drop(service);
     stream.send_response(Response::new(())).await?;
     stream.send_data(text.into()).await?;

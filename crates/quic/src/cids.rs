@@ -1,9 +1,13 @@
 //! Connection IDs by which a balancer knows their server, and its load.
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use quinn::{ConnectionId, ConnectionIdGenerator};
@@ -57,12 +61,7 @@ impl Cids {
         wait: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Result<Cids> {
         begin_freshness();
-        Ok(Cids(Arc::new(Shared {
-            server,
-            heartbeat,
-            wait: Box::new(wait),
-            configs: RwLock::new(vec![own(config)?]),
-        })))
+        Ok(Cids(Arc::new(Shared { server, heartbeat, wait: Box::new(wait), configs: RwLock::new(vec![own(config)?]) })))
     }
 
     /// Makes new IDs by another configuration. The balancer must have it before. Those made before stay good on their
@@ -73,11 +72,7 @@ impl Cids {
     /// If the configuration is not that of [`Config::own`].
     pub fn rotate(&self, config: Config) -> Result<()> {
         let config = own(config)?;
-        let mut configs = self
-            .0
-            .configs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut configs = self.0.configs.write().unwrap_or_else(PoisonError::into_inner);
         configs.retain(|old| old.rotation() != config.rotation());
         configs.insert(0, config);
         Ok(())
@@ -85,11 +80,7 @@ impl Cids {
 
     /// The server and what it said, if the ID is by a configuration that is known here.
     pub fn read(&self, cid: &[u8]) -> Option<(u16, Stamp)> {
-        let configs = self
-            .0
-            .configs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let configs = self.0.configs.read().unwrap_or_else(PoisonError::into_inner);
         configs.iter().find_map(|config| config.decode_stamped(cid))
     }
 
@@ -108,11 +99,7 @@ impl Cids {
             freshness: next_freshness(seconds()),
             load: (self.0.wait)().map_or(Load::UNKNOWN, Load::from_wait),
         };
-        let configs = self
-            .0
-            .configs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let configs = self.0.configs.read().unwrap_or_else(PoisonError::into_inner);
         ConnectionId::new(&configs[0].encode_stamped(self.0.server, stamp))
     }
 }
@@ -138,9 +125,7 @@ fn begin_freshness() {
 /// Larger than all before, and no less than the time.
 fn next_freshness(seconds: u64) -> u64 {
     let next = |last: u64| (last + 1).max(seconds << COUNT_BITS);
-    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-        Some(next(last))
-    });
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
     match last {
         Ok(last) | Err(last) => next(last) & ((1 << 48) - 1),
     }
@@ -192,8 +177,7 @@ impl fmt::Debug for Cids {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-    use std::thread;
+    use std::{collections::HashSet, thread};
 
     use super::*;
 
@@ -229,8 +213,7 @@ mod tests {
                 let read = all.clone();
                 thread::spawn(move || -> Vec<u64> {
                     let made = (0..10_000).map(|_| generator.generate_cid());
-                    made.map(|cid| read.read(&cid).unwrap().1.freshness)
-                        .collect()
+                    made.map(|cid| read.read(&cid).unwrap().1.freshness).collect()
                 })
             })
             .collect();
@@ -282,9 +265,6 @@ mod tests {
     #[test]
     fn the_key_is_not_shown() {
         let shown = format!("{:?}", cids(|| None).generator());
-        assert!(
-            shown.contains("server: 7") && !shown.contains("5, 5"),
-            "{shown}"
-        );
+        assert!(shown.contains("server: 7") && !shown.contains("5, 5"), "{shown}");
     }
 }

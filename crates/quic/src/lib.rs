@@ -22,14 +22,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There would be no room for a stamp.
-    #[error(
-        "connection IDs are not of the layout with a stamp: make their configuration by Config::own"
-    )]
+    #[error("connection IDs are not of the layout with a stamp: make their configuration by Config::own")]
     Layout,
     /// Tickets would be self-contained.
-    #[error(
-        "the TLS configuration has a ticketer, whose tickets can be used more than once: leave it out"
-    )]
+    #[error("the TLS configuration has a ticketer, whose tickets can be used more than once: leave it out")]
     Ticketer,
     /// QUIC needs it for its first packets.
     #[error("the TLS configuration has no TLS 1.3 with AES-128-GCM, which QUIC begins with")]

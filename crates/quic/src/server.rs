@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Connection, ConnectionError, EndpointConfig, Incoming, ServerConfig, ZeroRttAccepted};
+use quinn::{
+    Connection, ConnectionError, EndpointConfig, Incoming, ServerConfig, ZeroRttAccepted,
+    crypto::rustls::QuicServerConfig,
+};
 use ring::hmac;
 use zeroize::Zeroizing;
 
@@ -30,12 +32,7 @@ pub struct Setup {
 impl Setup {
     /// With [`TICKETS`], and without a secret for resets.
     pub fn new(cids: Cids, sessions: Arc<SingleUseSessions>) -> Setup {
-        Setup {
-            cids,
-            sessions,
-            tickets: TICKETS,
-            reset_secret: None,
-        }
+        Setup { cids, sessions, tickets: TICKETS, reset_secret: None }
     }
 
     /// What [`quinn::Endpoint::new`] asks for. One endpoint is one server: with several sockets at one port

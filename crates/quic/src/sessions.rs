@@ -1,11 +1,15 @@
 //! Sessions that clients may resume, each once.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use rustls::server::StoresServerSessions;
 use zeroize::{Zeroize, Zeroizing};
@@ -22,10 +26,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            most: 100_000,
-            ttl: Duration::from_secs(6 * 3600),
-        }
+        Limits { most: 100_000, ttl: Duration::from_secs(6 * 3600) }
     }
 }
 
@@ -92,15 +93,8 @@ impl SingleUseSessions {
     /// A TTL of more than a day is a day.
     pub fn new(limits: Limits) -> Arc<SingleUseSessions> {
         let (end, ended) = mpsc::channel();
-        let limits = Limits {
-            most: limits.most.max(1),
-            ttl: limits.ttl.min(ADVERTISED),
-        };
-        let sessions = Arc::new(SingleUseSessions {
-            limits,
-            store: Mutex::default(),
-            _end: end,
-        });
+        let limits = Limits { most: limits.most.max(1), ttl: limits.ttl.min(ADVERTISED) };
+        let sessions = Arc::new(SingleUseSessions { limits, store: Mutex::default(), _end: end });
         let weak = Arc::downgrade(&sessions);
         thread::spawn(move || forget_expired(&weak, limits.ttl / LOOKS, &ended));
         sessions
@@ -109,10 +103,7 @@ impl SingleUseSessions {
     /// What has become of sessions.
     pub fn counts(&self) -> Counts {
         let store = self.lock();
-        Counts {
-            held: store.sessions.len(),
-            ..store.counts
-        }
+        Counts { held: store.sessions.len(), ..store.counts }
     }
 
     /// Forgets everything: tickets that clients have are good no more.
@@ -125,10 +116,7 @@ impl SingleUseSessions {
         let mut store = self.lock();
         store.order.clear();
         let sessions = std::mem::take(&mut store.sessions);
-        sessions
-            .into_iter()
-            .map(|(id, session)| (id.to_vec(), session.secrets))
-            .collect()
+        sessions.into_iter().map(|(id, session)| (id.to_vec(), session.secrets)).collect()
     }
 
     fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, now: Instant) -> bool {
@@ -147,11 +135,7 @@ impl SingleUseSessions {
         store.next += 1;
         store.counts.stored += 1;
         store.order.insert(number, Arc::clone(&id));
-        let session = Session {
-            secrets: Zeroizing::new(secrets),
-            number,
-            since: now,
-        };
+        let session = Session { secrets: Zeroizing::new(secrets), number, since: now };
         store.sessions.insert(id, session);
         true
     }
@@ -159,8 +143,7 @@ impl SingleUseSessions {
     fn take_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
         let mut store = self.lock();
         let found = store.remove(id);
-        let is_old =
-            |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
+        let is_old = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
         match found {
             Some(session) if is_old(&session) => {
                 store.counts.expired += 1;
@@ -184,8 +167,7 @@ impl SingleUseSessions {
         for _ in 0..BATCH {
             let oldest = store.order.first_key_value();
             let session = oldest.and_then(|(_, id)| store.sessions.get(id));
-            let is_old =
-                |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
+            let is_old = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
             if !session.is_some_and(is_old) {
                 return false;
             }
@@ -271,12 +253,7 @@ mod tests {
         assert_eq!(sessions.get(&[1]), None);
         assert_eq!(sessions.take(&[1]), Some(vec![7; 32]));
         assert_eq!(sessions.take(&[1]), None);
-        let expected = Counts {
-            stored: 1,
-            taken: 1,
-            missed: 1,
-            ..Counts::default()
-        };
+        let expected = Counts { stored: 1, taken: 1, missed: 1, ..Counts::default() };
         assert_eq!(sessions.counts(), expected);
         assert!(sessions.lock().order.is_empty());
     }
@@ -352,10 +329,7 @@ mod tests {
 
     #[test]
     fn a_ttl_is_shorter_than_what_clients_are_told_and_long_ones_are_refused() {
-        let sessions = SingleUseSessions::new(Limits {
-            most: 0,
-            ttl: Duration::from_secs(30 * 24 * 3600),
-        });
+        let sessions = SingleUseSessions::new(Limits { most: 0, ttl: Duration::from_secs(30 * 24 * 3600) });
         assert_eq!(sessions.limits.ttl, ADVERTISED);
         assert_eq!(sessions.limits.most, 1);
         assert!(!sessions.put(vec![1], vec![0; LONGEST + 1]));

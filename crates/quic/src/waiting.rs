@@ -1,8 +1,10 @@
 //! How long a request waits, of what an application tells of its requests.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use dwell_engine::steer::waiting::WaitingEstimator;
 
@@ -38,10 +40,7 @@ impl WaitingTimes {
         let (mut estimator, now_ns) = self.now();
         estimator.arrived(now_ns);
         drop(estimator);
-        Request {
-            times: self.clone(),
-            is_begun: false,
-        }
+        Request { times: self.clone(), is_begun: false }
     }
 
     /// What a request that comes now will wait, if anything is known.
@@ -52,11 +51,7 @@ impl WaitingTimes {
 
     /// Locked first, as times must not go back.
     fn now(&self) -> (MutexGuard<'_, WaitingEstimator>, u64) {
-        let estimator = self
-            .0
-            .estimator
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let estimator = self.0.estimator.lock().unwrap_or_else(PoisonError::into_inner);
         let ns = self.0.begun.elapsed().as_nanos();
         (estimator, ns.try_into().unwrap_or(u64::MAX))
     }
@@ -64,9 +59,7 @@ impl WaitingTimes {
 
 impl fmt::Debug for WaitingTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitingTimes")
-            .field("wait", &self.wait())
-            .finish_non_exhaustive()
+        f.debug_struct("WaitingTimes").field("wait", &self.wait()).finish_non_exhaustive()
     }
 }
 
@@ -81,10 +74,7 @@ impl Request {
     /// Somebody works on it, until what this returns is dropped.
     pub fn begin(mut self) -> Service {
         self.is_begun = true;
-        Service {
-            times: self.times.clone(),
-            begun: Instant::now(),
-        }
+        Service { times: self.times.clone(), begun: Instant::now() }
     }
 }
 

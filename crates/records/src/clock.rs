@@ -70,8 +70,7 @@ impl Timestamps {
     pub fn time_of_day(&mut self, unix_ns: i128) -> Option<&str> {
         self.rfc3339(unix_ns)?;
         self.short.clear();
-        self.short
-            .push_str(&self.text[TO_HOUR..TO_FRACTION + "123456".len()]);
+        self.short.push_str(&self.text[TO_HOUR..TO_FRACTION + "123456".len()]);
         self.short.push('Z');
         Some(&self.short)
     }
@@ -92,14 +91,8 @@ mod tests {
     fn a_time_on_the_boot_clock_is_written_as_unix_time() {
         let boot = Clock::with_offset(SECOND - 5_000_000_000);
         let mut times = Timestamps::default();
-        assert_eq!(
-            times.rfc3339(boot.unix_ns(5_123_456_789)),
-            Some("2026-11-21T05:10:00.123456789Z")
-        );
-        assert_eq!(
-            times.time_of_day(boot.unix_ns(5_999_999_999)),
-            Some("05:10:00.999999Z")
-        );
+        assert_eq!(times.rfc3339(boot.unix_ns(5_123_456_789)), Some("2026-11-21T05:10:00.123456789Z"));
+        assert_eq!(times.time_of_day(boot.unix_ns(5_999_999_999)), Some("05:10:00.999999Z"));
         assert_eq!(Clock::UNIX.unix_ns(17), 17);
     }
 
@@ -113,24 +106,13 @@ mod tests {
         assert!(times.rfc3339(i128::MAX).is_none());
         assert!(times.rfc3339(i128::MIN).is_none());
         assert!(times.rfc3339(-70_000_000_000_000_000_000).is_none());
-        assert_eq!(
-            Timestamps::default().rfc3339(i128::from(u64::MAX)),
-            Some("2554-07-21T23:34:33.709551615Z")
-        );
+        assert_eq!(Timestamps::default().rfc3339(i128::from(u64::MAX)), Some("2554-07-21T23:34:33.709551615Z"));
     }
 
     #[test]
     fn the_local_time_zone_changes_nothing() {
-        let these = [
-            "clock::tests::a_time_on",
-            "text::tests::a_line",
-            "jsonl::tests::every",
-        ];
-        let run = Command::new(env::current_exe().unwrap())
-            .args(these)
-            .env("TZ", "JST-9")
-            .output()
-            .unwrap();
+        let these = ["clock::tests::a_time_on", "text::tests::a_line", "jsonl::tests::every"];
+        let run = Command::new(env::current_exe().unwrap()).args(these).env("TZ", "JST-9").output().unwrap();
         let told = String::from_utf8(run.stdout).unwrap();
         assert!(told.contains("test result: ok. 3 passed"), "{told}");
     }

@@ -23,17 +23,13 @@ pub mod store;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
-pub use formats::{
-    Entry, FORMATS, Format, Jsonl, Latency, Ppviz, Rate, SCHEMA, Text, counted, entry,
-};
+pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, Rate, SCHEMA, Text, counted, entry};
 pub use output::Output;
 pub use record::{
-    Distribution, Group, GroupKey, Interval, PathTable, Prefix, Response, Stack, StackHop,
-    StackPlace, StackRow, StackShift, Status,
+    Distribution, Group, GroupKey, Interval, PathTable, Prefix, Response, Stack, StackHop, StackPlace, StackRow,
+    StackShift, Status,
 };
 pub use sink::{Flush, Sink, SinkError};
-pub use sockets::{
-    Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets,
-};
+pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};
 pub use source::{Interfaces, Source};
 pub use summary::{FlowKey, FlowLine, Summary};

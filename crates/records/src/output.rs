@@ -1,11 +1,13 @@
 //! A format and a sink, together.
 
-use dwell_engine::layers::Passage;
-use dwell_engine::measure::{Event, FlowEvent, Sample};
+use dwell_engine::{
+    layers::Passage,
+    measure::{Event, FlowEvent, Sample},
+};
 
 use crate::{
-    Format, Interval, PathTable, Response, Sink, SinkError, SocketEnd, Sockets, Source, Stack,
-    StackShift, Status, Summary,
+    Format, Interval, PathTable, Response, Sink, SinkError, SocketEnd, Sockets, Source, Stack, StackShift, Status,
+    Summary,
 };
 
 /// Where records go, and how. After an error nothing more is written.
@@ -18,11 +20,7 @@ pub struct Output {
 impl Output {
     /// Writes records of `source` to `sink`.
     pub fn new(format: Box<dyn Format>, sink: Sink, source: Source) -> Output {
-        Output {
-            format,
-            sink,
-            source,
-        }
+        Output { format, sink, source }
     }
 
     /// For a source that changes: a capture's next interface, a fresh offset
@@ -103,8 +101,7 @@ impl Output {
     pub fn lines(&mut self, write: impl FnOnce(&mut String)) -> Result<(), SinkError> {
         let mut lines = String::new();
         write(&mut lines);
-        self.sink
-            .record(|out| out.extend_from_slice(lines.as_bytes()))
+        self.sink.record(|out| out.extend_from_slice(lines.as_bytes()))
     }
 
     /// Hands on what is still in the buffer: at the end of each interval, and of the run.
@@ -112,10 +109,7 @@ impl Output {
         self.sink.flush()
     }
 
-    fn write(
-        &mut self,
-        record: impl FnOnce(&mut dyn Format, &Source, &mut Vec<u8>),
-    ) -> Result<(), SinkError> {
+    fn write(&mut self, record: impl FnOnce(&mut dyn Format, &Source, &mut Vec<u8>)) -> Result<(), SinkError> {
         let (format, source) = (&mut *self.format, &self.source);
         self.sink.record(|out| record(format, source, out))
     }

@@ -1,6 +1,5 @@
 //! Records that the engine does not make: of an interval, and of a run.
 
-pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 use dwell_engine::{
     histogram::Histogram,
     layers::{Counters as StackCounters, Ends, Layer, Segment, baseline::Compared, join::Path},
@@ -8,6 +7,8 @@ use dwell_engine::{
     rtt::Counters,
 };
 use serde::Serialize;
+
+pub use dwell_engine::rtt::{Group, GroupKey, Prefix};
 
 /// An interval that is over, with the groups that had samples in it.
 #[derive(Debug, Clone, Copy)]
@@ -131,9 +132,7 @@ impl StackRow {
     /// segments of the same bytes. `None` where no byte went all the way, or where
     /// it is not known.
     pub fn share(&self, rows: &[StackRow]) -> Option<f64> {
-        let total = rows
-            .iter()
-            .find(|other| other.segment == self.segment.total())?;
+        let total = rows.iter().find(|other| other.segment == self.segment.total())?;
         let whole = total.histogram.sum_ns();
         (self.missing.is_none() && whole > 0).then(|| self.histogram.sum_ns() as f64 / whole as f64)
     }

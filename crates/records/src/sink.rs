@@ -25,9 +25,7 @@ pub enum SinkError {
         output: String,
     },
     /// It could not be written.
-    #[error(
-        "cannot write to {output}: {io}; what was measured from here on is missing there{remedy}"
-    )]
+    #[error("cannot write to {output}: {io}; what was measured from here on is missing there{remedy}")]
     Failed {
         /// The output's name.
         output: String,
@@ -66,12 +64,7 @@ const FULL: usize = 64 * 1024;
 impl Sink {
     /// Writes to anything. `name` stands for it in errors.
     pub fn new(name: impl Into<String>, write: Box<dyn Write + Send>, flush: Flush) -> Sink {
-        Sink {
-            name: name.into(),
-            write: Some(write),
-            flush,
-            buffer: Vec::with_capacity(2 * FULL),
-        }
+        Sink { name: name.into(), write: Some(write), flush, buffer: Vec::with_capacity(2 * FULL) }
     }
 
     /// Writes to standard output: each record at once if that is a terminal.
@@ -113,9 +106,7 @@ impl Sink {
     /// If that failed, once.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         let result = match &mut self.write {
-            Some(write) if !self.buffer.is_empty() => {
-                write.write_all(&self.buffer).and_then(|()| write.flush())
-            }
+            Some(write) if !self.buffer.is_empty() => write.write_all(&self.buffer).and_then(|()| write.flush()),
             _ => Ok(()),
         };
         self.buffer.clear();
@@ -176,10 +167,7 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_each_record_and_a_file_gets_them_when_told() {
-        for (flush, want) in [
-            (Flush::Record, vec!["line\n", "line\n"]),
-            (Flush::Full, vec!["line\nline\n"]),
-        ] {
+        for (flush, want) in [(Flush::Record, vec!["line\n", "line\n"]), (Flush::Full, vec!["line\nline\n"])] {
             let writes = Writes::default();
             let mut sink = Sink::new("x", Box::new(writes.clone()), flush);
             line(&mut sink).unwrap();

@@ -128,8 +128,7 @@ impl Socket {
 /// Bits a second.
 pub(crate) fn rate_bps(bytes: u64, length_ns: u64) -> Option<u64> {
     let bits = u128::from(bytes) * 8 * 1_000_000_000;
-    bits.checked_div(u128::from(length_ns))
-        .map(|bps| u64::try_from(bps).unwrap_or(u64::MAX))
+    bits.checked_div(u128::from(length_ns)).map(|bps| u64::try_from(bps).unwrap_or(u64::MAX))
 }
 
 /// The end of `dwell run`.
@@ -309,11 +308,7 @@ impl SocketTotal {
         self.receiver_max_ns = self.receiver_max_ns.max(peaks.receiver_ns);
         if let Some(rtt_ns) = socket.rtt_ns() {
             let bytes = socket.bytes();
-            let network = Sum {
-                samples: 1,
-                bytes,
-                ns_bytes: rtt_ns as f64 * bytes as f64,
-            };
+            let network = Sum { samples: 1, bytes, ns_bytes: rtt_ns as f64 * bytes as f64 };
             join(&mut self.network, &network);
         }
         add(&mut self.acked_bytes, socket.acked_bytes());
@@ -419,11 +414,7 @@ mod tests {
             socket.account.ended = true;
             summary.add(1_000_000_000, 1_000_000_000, &socket);
         }
-        let lines: Vec<u64> = summary
-            .lines()
-            .iter()
-            .map(|line| line.last.cookie)
-            .collect();
+        let lines: Vec<u64> = summary.lines().iter().map(|line| line.last.cookie).collect();
         assert_eq!((lines[0], lines[1]), (3, 100), "{lines:?}");
         assert_eq!(summary.connections(), 100);
     }

@@ -24,10 +24,7 @@ impl Interfaces {
     /// For a source that does not say on which interface it saw a packet, such
     /// as a classic pcap file: no number is ever shown.
     pub fn unknown() -> Interfaces {
-        Interfaces {
-            names: BTreeMap::new(),
-            unknown: true,
-        }
+        Interfaces { names: BTreeMap::new(), unknown: true }
     }
 
     /// Gives a number its name; a later one replaces it. Costs no memory where

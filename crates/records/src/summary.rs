@@ -52,11 +52,7 @@ impl Summary {
     /// Keeps at most `limit` lines apart. Each takes about 350 bytes, and more the
     /// wider its round trips spread: 30 KB if they fill every bucket.
     pub fn new(limit: usize) -> Summary {
-        Summary {
-            limit,
-            flows: HashMap::new(),
-            other: BTreeMap::new(),
-        }
+        Summary { limit, flows: HashMap::new(), other: BTreeMap::new() }
     }
 
     /// Adds a sample.
@@ -86,11 +82,7 @@ impl Summary {
         let mut lines: Vec<_> = self
             .flows
             .iter()
-            .map(|(key, flow)| FlowLine {
-                key: *key,
-                last_ns: flow.last_ns,
-                histogram: &flow.histogram,
-            })
+            .map(|(key, flow)| FlowLine { key: *key, last_ns: flow.last_ns, histogram: &flow.histogram })
             .collect();
         lines.sort_unstable_by_key(|line| (u64::MAX - line.histogram.count(), line.key));
         lines
@@ -98,9 +90,7 @@ impl Summary {
 
     /// Samples of flows beyond the limit, by method.
     pub fn other(&self) -> impl Iterator<Item = (Method, &Histogram)> {
-        self.other
-            .iter()
-            .map(|(method, histogram)| (*method, histogram))
+        self.other.iter().map(|(method, histogram)| (*method, histogram))
     }
 
     /// True if there were more flows than the limit, so that a reader has to be told.
@@ -122,28 +112,14 @@ mod tests {
     #[test]
     fn each_direction_and_method_and_interface_is_a_line() {
         let there = samples::tcp4();
-        let back = Sample {
-            src: there.dst,
-            dst: there.src,
-            ..there
-        };
-        let by_seq = Sample {
-            method: Method::TcpSeq,
-            ..there
-        };
-        let elsewhere = Sample {
-            interface: 3,
-            ..there
-        };
+        let back = Sample { src: there.dst, dst: there.src, ..there };
+        let by_seq = Sample { method: Method::TcpSeq, ..there };
+        let elsewhere = Sample { interface: 3, ..there };
         let mut summary = Summary::new(10);
         for sample in [there, there, back, by_seq, elsewhere] {
             summary.add(&sample);
         }
-        let counts: Vec<_> = summary
-            .flows()
-            .iter()
-            .map(|l| l.histogram.count())
-            .collect();
+        let counts: Vec<_> = summary.flows().iter().map(|l| l.histogram.count()).collect();
         assert_eq!(counts, [2, 1, 1, 1]);
         assert!(!summary.overflowed());
     }
@@ -152,15 +128,9 @@ mod tests {
     fn flows_beyond_the_limit_are_counted_and_take_no_memory() {
         let mut summary = Summary::new(2);
         for port in 1..=100 {
-            summary.add(&Sample {
-                src: samples::endpoint("192.0.2.1", port),
-                ..samples::tcp4()
-            });
+            summary.add(&Sample { src: samples::endpoint("192.0.2.1", port), ..samples::tcp4() });
         }
-        summary.add(&Sample {
-            method: Method::Dns,
-            ..samples::tcp4()
-        });
+        summary.add(&Sample { method: Method::Dns, ..samples::tcp4() });
         assert_eq!(summary.flows().len(), 2);
         let other: Vec<_> = summary.other().map(|(m, h)| (m, h.count())).collect();
         assert_eq!(other, [(Method::TcpTimestamp, 98), (Method::Dns, 1)]);

@@ -36,12 +36,7 @@ fn main() {
 
 fn run(scenario: &Scenario, policy: Policy, servers: usize) {
     let trace = Trace::of(scenario).unwrap();
-    let job = Job {
-        policy,
-        servers,
-        seed: 1,
-        times_faster: 1.0,
-    };
+    let job = Job { policy, servers, seed: 1, times_faster: 1.0 };
     let outcome = simulate(scenario, &trace, &job, &AtomicBool::new(false));
     let outcome = outcome.unwrap().unwrap();
     let elapsed = outcome.elapsed.as_secs_f64();
@@ -57,11 +52,6 @@ fn run(scenario: &Scenario, policy: Policy, servers: usize) {
 fn peak_mb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kb: u64 = line
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let kb: u64 = line.unwrap().trim().trim_end_matches(" kB").parse().unwrap();
     kb / 1000
 }

@@ -71,9 +71,6 @@ pub fn run_all(
     });
     match failure.into_inner().expect(keep) {
         Some(error) => Err(error),
-        None => Ok(outcomes
-            .into_iter()
-            .map(|outcome| outcome.into_inner().expect(keep))
-            .collect()),
+        None => Ok(outcomes.into_iter().map(|outcome| outcome.into_inner().expect(keep)).collect()),
     }
 }

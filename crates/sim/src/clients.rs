@@ -47,9 +47,7 @@ impl Clients {
     pub(crate) fn take(&mut self, client: u32, now_ns: u64) -> Option<u16> {
         let at = self.reach(client);
         let tickets = &mut self.tickets[at];
-        let newest = tickets
-            .iter()
-            .rposition(|ticket| ticket.since_ns <= now_ns)?;
+        let newest = tickets.iter().rposition(|ticket| ticket.since_ns <= now_ns)?;
         tickets.remove(newest).map(|ticket| ticket.server)
     }
 

@@ -13,11 +13,7 @@ const MOST: usize = 4606; // ln 10,000 of them
 
 impl Default for Distribution {
     fn default() -> Distribution {
-        Distribution {
-            buckets: Vec::new(),
-            count: 0,
-            sum: 0.0,
-        }
+        Distribution { buckets: Vec::new(), count: 0, sum: 0.0 }
     }
 }
 
@@ -66,12 +62,10 @@ impl Distribution {
     pub fn points(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let buckets = self.buckets.iter().enumerate();
         let mut sum = 0;
-        buckets
-            .filter(|(_, count)| **count > 0)
-            .map(move |(bucket, count)| {
-                sum += count;
-                ((bucket as f64 * WIDTH).exp(), sum)
-            })
+        buckets.filter(|(_, count)| **count > 0).map(move |(bucket, count)| {
+            sum += count;
+            ((bucket as f64 * WIDTH).exp(), sum)
+        })
     }
 }
 
@@ -92,10 +86,7 @@ mod tests {
         for part in [0.001f64, 0.25, 0.5, 0.9, 1.0] {
             let truth = 1.0 + ((part * 1e4).ceil() - 1.0) / 1000.0;
             let quantile = both.quantile(part).unwrap();
-            assert!(
-                (quantile / truth - 1.0).abs() < 0.00101,
-                "{quantile} {truth}"
-            );
+            assert!((quantile / truth - 1.0).abs() < 0.00101, "{quantile} {truth}");
         }
         assert_eq!(both.count(), 10_000);
         both.add(1e9);

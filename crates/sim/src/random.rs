@@ -68,10 +68,7 @@ impl Zipf {
             sum += weight(n) / total;
             sum
         });
-        Zipf {
-            up_to: up_to.collect(),
-            mean,
-        }
+        Zipf { up_to: up_to.collect(), mean }
     }
 
     pub(crate) fn mean(&self) -> f64 {
@@ -93,14 +90,7 @@ mod tests {
     fn the_first_numbers_are_those_of_the_reference() {
         let mut random = Random::new(1_234_567);
         let first = [random.next(), random.next(), random.next()];
-        assert_eq!(
-            first,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
+        assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
     #[test]

@@ -83,10 +83,7 @@ impl Policy {
 
     /// Its servers say how long one waits.
     pub(crate) fn needs_loads(self) -> bool {
-        matches!(
-            self,
-            Policy::ZeroRtt | Policy::ZeroRttOff | Policy::LeastTold
-        )
+        matches!(self, Policy::ZeroRtt | Policy::ZeroRttOff | Policy::LeastTold)
     }
 }
 
@@ -105,10 +102,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(number: u32, port: u16) -> Client {
-        Client {
-            address: Ipv4Addr::from(number.wrapping_add(0x0a00_0000)).into(),
-            port,
-        }
+        Client { address: Ipv4Addr::from(number.wrapping_add(0x0a00_0000)).into(), port }
     }
 
     /// What Maglev's table is entered by.
@@ -160,12 +154,7 @@ impl Watch {
 }
 
 impl Router {
-    pub(crate) fn new(
-        policy: Policy,
-        scenario: &Scenario,
-        servers: usize,
-        seed: u64,
-    ) -> Result<Router, OutOfRange> {
+    pub(crate) fn new(policy: Policy, scenario: &Scenario, servers: usize, seed: u64) -> Result<Router, OutOfRange> {
         let rule = match policy {
             Policy::ZeroRtt | Policy::ZeroRttOff => {
                 let heavy = HeavyHitters::new(scenario.zero_rtt.heavy())?;
@@ -186,12 +175,7 @@ impl Router {
             Policy::Maglev => Rule::Flow(None),
             Policy::Latency => Rule::Flow(Some(Box::new(Steering::new(servers)?))),
         };
-        Ok(Router {
-            table: table(servers, |_| 1.0),
-            random: Random::of(seed, 0x726f_7574_6572),
-            rule,
-            diverted: 0,
-        })
+        Ok(Router { table: table(servers, |_| 1.0), random: Random::of(seed, 0x726f_7574_6572), rule, diverted: 0 })
     }
 
     /// Where a new connection goes.
@@ -223,10 +207,7 @@ impl Router {
                 least.unwrap_or(from)
             }
             Rule::TwoChoices => {
-                let (a, b) = (
-                    self.random.below(servers.len()),
-                    self.random.below(servers.len()),
-                );
+                let (a, b) = (self.random.below(servers.len()), self.random.below(servers.len()));
                 let work = |at: usize| servers[at].free_at_ns.max(now_ns);
                 if work(b) < work(a) { b } else { a }
             }
@@ -292,11 +273,8 @@ fn by_table(table: &[u32], hash: u64) -> usize {
 
 /// A Maglev table of servers, by number.
 fn table(servers: usize, weight: impl Fn(usize) -> f64) -> Vec<u32> {
-    let members = (0..servers).map(|server| Member {
-        id: mix(server as u64 + 1),
-        weight: weight(server),
-        real: server as u32,
-    });
+    let members =
+        (0..servers).map(|server| Member { id: mix(server as u64 + 1), weight: weight(server), real: server as u32 });
     maglev::table(maglev::DEFAULT_SIZE, &members.collect::<Vec<_>>())
 }
 
@@ -314,11 +292,7 @@ impl Tournament {
         let leaves = servers.next_power_of_two();
         let mut free_at_ns = vec![0; leaves];
         free_at_ns[servers..].fill(u64::MAX);
-        let mut tournament = Tournament {
-            leaves,
-            winners: vec![0; 2 * leaves],
-            free_at_ns,
-        };
+        let mut tournament = Tournament { leaves, winners: vec![0; 2 * leaves], free_at_ns };
         for server in 0..leaves {
             tournament.winners[leaves + server] = server as u32;
         }

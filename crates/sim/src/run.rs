@@ -130,10 +130,7 @@ impl<'a> Run<'a> {
             clients: Clients::default(),
             servers: (0..job.servers).map(|_| Server::new(window)).collect(),
             router: Router::new(job.policy, scenario, job.servers, job.seed)?,
-            service_ns: (
-                to_ns(scenario.server.service_ms[0]),
-                to_ns(scenario.server.service_ms[1]),
-            ),
+            service_ns: (to_ns(scenario.server.service_ms[0]), to_ns(scenario.server.service_ms[1])),
             handshake_ns: to_ns(scenario.server.handshake_ms),
             restamp_ns: to_ns(scenario.server.restamp_ms),
             sample_ns,
@@ -160,8 +157,7 @@ impl<'a> Run<'a> {
             trip_ns,
             start_ns: flow.start_ns,
             gap_ns: flow.gap_ns,
-            extra_ns: (flow.bytes as f64 * self.scenario.server.byte_ns
-                / f64::from(flow.packets.max(1))) as u64,
+            extra_ns: (flow.bytes as f64 * self.scenario.server.byte_ns / f64::from(flow.packets.max(1))) as u64,
             random: Random::of(self.job.seed, self.opened),
             ideal_ns: (0, 0),
             stamp: None,
@@ -328,15 +324,13 @@ impl<'a> Run<'a> {
         }
         let count = self.scenario.server.tickets;
         let since_ns = self.now_ns + connection.trip_ns;
-        self.clients
-            .give(connection.client, connection.server, since_ns, count);
+        self.clients.give(connection.client, connection.server, since_ns, count);
     }
 
     fn told(&mut self, at: u32) {
         let connection = &self.connections[at as usize];
         if let Some(stamp) = connection.stamp {
-            self.router
-                .told(connection.server.into(), stamp, self.now_ns);
+            self.router.told(connection.server.into(), stamp, self.now_ns);
         }
     }
 

@@ -157,11 +157,7 @@ pub struct Network {
 
 impl Default for Network {
     fn default() -> Network {
-        Network {
-            trip_ms: [1.0, 40.0],
-            tcp_round_trips: 2,
-            closes_early: false,
-        }
+        Network { trip_ms: [1.0, 40.0], tcp_round_trips: 2, closes_early: false }
     }
 }
 
@@ -185,14 +181,7 @@ pub struct Server {
 
 impl Default for Server {
     fn default() -> Server {
-        Server {
-            service_ms: [0.0, 5.0],
-            byte_ns: 0.0,
-            handshake_ms: 0.0,
-            window: 100,
-            tickets: 2,
-            restamp_ms: 0.0,
-        }
+        Server { service_ms: [0.0, 5.0], byte_ns: 0.0, handshake_ms: 0.0, window: 100, tickets: 2, restamp_ms: 0.0 }
     }
 }
 
@@ -233,18 +222,12 @@ impl Default for ZeroRtt {
 
 impl ZeroRtt {
     pub(crate) fn heavy(&self) -> HeavyConfig {
-        HeavyConfig {
-            most: self.heavy,
-            interval: self.heavy_interval,
-            ..HeavyConfig::default()
-        }
+        HeavyConfig { most: self.heavy, interval: self.heavy_interval, ..HeavyConfig::default() }
     }
 
     pub(crate) fn share(&self) -> Result<Option<HeavyShare>, OutOfRange> {
         let is_asked = self.heavy_share > 0.0;
-        is_asked
-            .then(|| HeavyShare::new(self.heavy_share, self.heavy))
-            .transpose()
+        is_asked.then(|| HeavyShare::new(self.heavy_share, self.heavy)).transpose()
     }
 
     pub(crate) fn overload(&self, mean_rtt: Duration) -> OverloadConfig {
@@ -313,13 +296,9 @@ impl Scenario {
     ///
     /// It cannot be read or is wrong.
     pub fn read(path: &Path) -> Result<Scenario, ScenarioError> {
-        let text = fs::read_to_string(path).map_err(|io| ScenarioError::Read {
-            path: path.to_owned(),
-            io,
-        })?;
+        let text = fs::read_to_string(path).map_err(|io| ScenarioError::Read { path: path.to_owned(), io })?;
         let mut scenario = Scenario::of_text(&text, path)?;
-        if let TraceConfig::Csv { path: file, .. } | TraceConfig::Capture { path: file, .. } =
-            &mut scenario.trace
+        if let TraceConfig::Csv { path: file, .. } | TraceConfig::Capture { path: file, .. } = &mut scenario.trace
             && let Some(folder) = path.parent()
         {
             *file = folder.join(&file);
@@ -340,10 +319,7 @@ impl Scenario {
     }
 
     fn of_text(text: &str, path: &Path) -> Result<Scenario, ScenarioError> {
-        toml::from_str(text).map_err(|toml| ScenarioError::Toml {
-            path: path.to_owned(),
-            toml: Box::new(toml),
-        })
+        toml::from_str(text).map_err(|toml| ScenarioError::Toml { path: path.to_owned(), toml: Box::new(toml) })
     }
 
     /// The mean of round-trip times.
@@ -362,45 +338,18 @@ impl Scenario {
             range: &'static str,
         ) -> Result<(), ScenarioError> {
             let value = || format!("{value:?}");
-            is_right.then_some(()).ok_or_else(|| ScenarioError::Range {
-                key,
-                value: value(),
-                range,
-            })
+            is_right.then_some(()).ok_or_else(|| ScenarioError::Range { key, value: value(), range })
         }
-        let pair = |pair: [f64; 2]| {
-            (0.0..=60_000.0).contains(&pair[0]) && (pair[0]..=60_000.0).contains(&pair[1])
-        };
-        let has_servers = |servers: &[usize]| {
-            !servers.is_empty() && servers.iter().all(|n| (1..=MOST_SERVERS).contains(n))
-        };
-        each(
-            "runs",
-            self.runs,
-            (1..=10_000).contains(&self.runs),
-            "1 to 10000",
-        )?;
-        each(
-            "policies",
-            &self.policies,
-            !self.policies.is_empty(),
-            "one at least",
-        )?;
-        each(
-            "servers",
-            &self.servers,
-            has_servers(&self.servers),
-            "numbers of 1 to 1024",
-        )?;
+        let pair = |pair: [f64; 2]| (0.0..=60_000.0).contains(&pair[0]) && (pair[0]..=60_000.0).contains(&pair[1]);
+        let has_servers =
+            |servers: &[usize]| !servers.is_empty() && servers.iter().all(|n| (1..=MOST_SERVERS).contains(n));
+        each("runs", self.runs, (1..=10_000).contains(&self.runs), "1 to 10000")?;
+        each("policies", &self.policies, !self.policies.is_empty(), "one at least")?;
+        each("servers", &self.servers, has_servers(&self.servers), "numbers of 1 to 1024")?;
         let of = self.load_of_servers.unwrap_or(1);
         each("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
         let interval = self.interval_ms;
-        each(
-            "interval_ms",
-            interval,
-            (1.0..=3.6e6).contains(&interval),
-            "1 to 3600000",
-        )?;
+        each("interval_ms", interval, (1.0..=3.6e6).contains(&interval), "1 to 3600000")?;
         each(
             "network.trip_ms",
             self.network.trip_ms,
@@ -408,12 +357,7 @@ impl Scenario {
             "two times, the lesser first, 0 to 60000",
         )?;
         let round_trips = self.network.tcp_round_trips;
-        each(
-            "network.tcp_round_trips",
-            round_trips,
-            (1..=10).contains(&round_trips),
-            "1 to 10",
-        )?;
+        each("network.tcp_round_trips", round_trips, (1..=10).contains(&round_trips), "1 to 10")?;
         let server = &self.server;
         each(
             "server.service_ms",
@@ -421,73 +365,23 @@ impl Scenario {
             pair(server.service_ms),
             "two times, the lesser first, 0 to 60000",
         )?;
-        each(
-            "server.byte_ns",
-            server.byte_ns,
-            (0.0..=1e6).contains(&server.byte_ns),
-            "0 to 1000000",
-        )?;
+        each("server.byte_ns", server.byte_ns, (0.0..=1e6).contains(&server.byte_ns), "0 to 1000000")?;
         each(
             "server.handshake_ms",
             server.handshake_ms,
             (0.0..=60_000.0).contains(&server.handshake_ms),
             "0 to 60000",
         )?;
-        each(
-            "server.window",
-            server.window,
-            (2..=100_000).contains(&server.window),
-            "2 to 100000",
-        )?;
-        each(
-            "server.tickets",
-            server.tickets,
-            server.tickets <= 8,
-            "0 to 8",
-        )?;
-        each(
-            "server.restamp_ms",
-            server.restamp_ms,
-            (0.0..=3.6e6).contains(&server.restamp_ms),
-            "0 to 3600000",
-        )?;
+        each("server.window", server.window, (2..=100_000).contains(&server.window), "2 to 100000")?;
+        each("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
+        each("server.restamp_ms", server.restamp_ms, (0.0..=3.6e6).contains(&server.restamp_ms), "0 to 3600000")?;
         let zero = &self.zero_rtt;
-        each(
-            "zero_rtt.heavy",
-            zero.heavy,
-            zero.heavy().check().is_ok() || zero.heavy_interval < 16,
-            "1 to 32",
-        )?;
-        each(
-            "zero_rtt.heavy_interval",
-            zero.heavy_interval,
-            zero.heavy().check().is_ok(),
-            "16 to 2^30",
-        )?;
-        each(
-            "zero_rtt.heavy_share",
-            zero.heavy_share,
-            (0.0..=1.0).contains(&zero.heavy_share),
-            "0 to 1",
-        )?;
-        each(
-            "zero_rtt.percentile",
-            zero.percentile,
-            (0.0..=1.0).contains(&zero.percentile),
-            "0 to 1",
-        )?;
-        each(
-            "zero_rtt.alpha",
-            zero.alpha,
-            (0.0..=1000.0).contains(&zero.alpha),
-            "0 to 1000",
-        )?;
-        each(
-            "zero_rtt.stale_s",
-            zero.stale_s,
-            zero.stale_s <= 86_400,
-            "0 to 86400",
-        )?;
+        each("zero_rtt.heavy", zero.heavy, zero.heavy().check().is_ok() || zero.heavy_interval < 16, "1 to 32")?;
+        each("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
+        each("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
+        each("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
+        each("zero_rtt.alpha", zero.alpha, (0.0..=1000.0).contains(&zero.alpha), "0 to 1000")?;
+        each("zero_rtt.stale_s", zero.stale_s, zero.stale_s <= 86_400, "0 to 86400")?;
         self.trace.check(each)
     }
 }
@@ -510,53 +404,19 @@ impl TraceConfig {
                 short_part,
             } => {
                 let most = 1 << 24;
-                each(
-                    "trace.clients",
-                    f64::from(*clients),
-                    (1..=most).contains(clients),
-                    "1 to 2^24",
-                )?;
-                each(
-                    "trace.connections",
-                    *connections as f64,
-                    (1..=1 << 32).contains(connections),
-                    "1 to 2^32",
-                )?;
+                each("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
+                each("trace.connections", *connections as f64, (1..=1 << 32).contains(connections), "1 to 2^32")?;
                 gap("trace.packet_gap_ms", *packet_gap_ms)?;
                 gap("trace.connection_gap_ms", *connection_gap_ms)?;
                 let is_skew = |skew: &f64| (0.0..=10.0).contains(skew);
-                each(
-                    "trace.length_skew",
-                    *length_skew,
-                    is_skew(length_skew),
-                    "0 to 10",
-                )?;
-                each(
-                    "trace.longest",
-                    f64::from(*longest),
-                    (1..=1 << 20).contains(longest),
-                    "1 to 2^20",
-                )?;
-                each(
-                    "trace.client_skew",
-                    *client_skew,
-                    is_skew(client_skew),
-                    "0 to 10",
-                )?;
+                each("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
+                each("trace.longest", f64::from(*longest), (1..=1 << 20).contains(longest), "1 to 2^20")?;
+                each("trace.client_skew", *client_skew, is_skew(client_skew), "0 to 10")?;
                 let part = short_part.unwrap_or(0.0);
-                each(
-                    "trace.short_part",
-                    part,
-                    (0.0..=1.0).contains(&part),
-                    "0 to 1",
-                )
+                each("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")
             }
-            TraceConfig::Csv {
-                connection_gap_ms, ..
-            } => gap("trace.connection_gap_ms", *connection_gap_ms),
-            TraceConfig::Capture { port, .. } => {
-                each("trace.port", f64::from(*port), *port > 0, "1 to 65535")
-            }
+            TraceConfig::Csv { connection_gap_ms, .. } => gap("trace.connection_gap_ms", *connection_gap_ms),
+            TraceConfig::Capture { port, .. } => each("trace.port", f64::from(*port), *port > 0, "1 to 65535"),
         }
     }
 }

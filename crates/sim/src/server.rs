@@ -112,11 +112,7 @@ mod tests {
             let requests = 1_000_000;
             for _ in 0..requests {
                 now += random.exponential(1000.0 / 0.8);
-                let service = if is_constant {
-                    1000
-                } else {
-                    random.exponential(1000.0)
-                };
+                let service = if is_constant { 1000 } else { random.exponential(1000.0) };
                 waits += server.serve(now, service) - service - now;
             }
             let mean = waits as f64 / f64::from(requests) / 1000.0;
@@ -130,10 +126,7 @@ mod tests {
         let mut server = Server::new(None);
         server.serve(100, 50);
         server.serve(120, 200);
-        assert_eq!(
-            [200, 300, 400, 500].map(|now| server.busy(now)),
-            [100, 100, 50, 0]
-        );
+        assert_eq!([200, 300, 400, 500].map(|now| server.busy(now)), [100, 100, 50, 0]);
     }
 
     #[test]

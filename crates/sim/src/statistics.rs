@@ -14,9 +14,8 @@ pub struct Estimate {
 
 /// Quantiles 0.975 of Student's t by degrees of freedom, from 1 on.
 const T: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
 impl Estimate {
@@ -30,10 +29,7 @@ impl Estimate {
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let within = (count > 1).then(|| {
-            let t = T
-                .get(count - 2)
-                .copied()
-                .unwrap_or(1.96 + 2.5 / count as f64);
+            let t = T.get(count - 2).copied().unwrap_or(1.96 + 2.5 / count as f64);
             t * (squares / (count - 1) as f64 / count as f64).sqrt()
         });
         Some(Estimate { mean, within })

@@ -9,8 +9,8 @@ use std::{
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     steer::{
-        Backend, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering,
-        OutOfRange, Policy as _, Responses, Share,
+        Backend, Connection, Intervals, IntervalsConfig, LatencyConfig, LatencySteering, OutOfRange, Policy as _,
+        Responses, Share,
     },
 };
 
@@ -53,13 +53,8 @@ impl Steering {
 
     /// A request comes now, and is answered then.
     pub(crate) fn asked(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
-        self.intervals
-            .note(server as u32, connection(client), 1, None);
-        self.asked[server].push_back(Asked {
-            client,
-            done_ns,
-            latency_ns: done_ns - now_ns,
-        });
+        self.intervals.note(server as u32, connection(client), 1, None);
+        self.asked[server].push_back(Asked { client, done_ns, latency_ns: done_ns - now_ns });
     }
 
     /// Ends an interval, and with it the epochs of all connections. True if weights have changed.
@@ -75,14 +70,11 @@ impl Steering {
             for (client, (count, sum_ns)) in epochs {
                 let mean_ns = sum_ns / count;
                 let responses = Some(Responses { count, mean_ns });
-                self.intervals
-                    .note(server as u32, connection(client), 0, responses);
+                self.intervals.note(server as u32, connection(client), 0, responses);
             }
         }
         let backends: Vec<Backend> = (0..).zip(&self.active).map(backend).collect();
-        let next = self
-            .policy
-            .step(&self.intervals.end(&backends), &self.shares);
+        let next = self.policy.step(&self.intervals.end(&backends), &self.shares);
         let changes = (next.iter().zip(&self.shares)).any(|(new, old)| new.weight != old.weight);
         self.shares = next;
         changes
@@ -90,24 +82,13 @@ impl Steering {
 }
 
 fn backend((real, active): (u32, &u64)) -> Backend {
-    Backend {
-        real,
-        configured: 1.0,
-        active: *active,
-        is_usable: true,
-    }
+    Backend { real, configured: 1.0, active: *active, is_usable: true }
 }
 
 /// All are of one VIP.
 fn connection(client: Client) -> Connection {
-    let client = Endpoint {
-        address: client.address,
-        port: client.port,
-    };
-    let vip = Endpoint {
-        address: Ipv4Addr::UNSPECIFIED.into(),
-        port: 0,
-    };
+    let client = Endpoint { address: client.address, port: client.port };
+    let vip = Endpoint { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
     const TCP: Protocol = Protocol(6);
     (client, vip, TCP)
 }

@@ -4,10 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use dwell_engine::steer::OutOfRange;
 
-use crate::{
-    Distribution, Estimate, Job, Outcome, Policy, Progress, Resumed, Sample, Scenario, run_all,
-    trace::Trace,
-};
+use crate::{Distribution, Estimate, Job, Outcome, Policy, Progress, Resumed, Sample, Scenario, run_all, trace::Trace};
 
 /// The parts of connections at which ratios are told.
 pub const PARTS: [f64; 5] = [0.5, 0.6, 0.75, 0.9, 0.99];
@@ -60,15 +57,11 @@ pub fn jobs(scenario: &Scenario) -> Vec<Job> {
     let mut jobs = Vec::new();
     for servers in scenario.servers.iter().copied() {
         for policy in scenario.policies.iter().copied() {
-            jobs.extend((0..scenario.runs).map(|run| {
-                Job {
-                    policy,
-                    servers,
-                    seed: scenario.seed.wrapping_add(run.into()),
-                    times_faster: scenario
-                        .load_of_servers
-                        .map_or(1.0, |of| servers as f64 / of as f64),
-                }
+            jobs.extend((0..scenario.runs).map(|run| Job {
+                policy,
+                servers,
+                seed: scenario.seed.wrapping_add(run.into()),
+                times_faster: scenario.load_of_servers.map_or(1.0, |of| servers as f64 / of as f64),
             }));
         }
     }
@@ -91,21 +84,16 @@ pub fn run(
     let outcomes = run_all(scenario, trace, &jobs, stop, progress)?;
     let of_one = scenario.runs as usize;
     let pairs = jobs.chunks(of_one).zip(outcomes.chunks(of_one));
-    Ok(pairs
-        .map(|(jobs, outcomes)| Summary::of(jobs[0], outcomes))
-        .collect())
+    Ok(pairs.map(|(jobs, outcomes)| Summary::of(jobs[0], outcomes)).collect())
 }
 
 impl Summary {
     fn of(job: Job, outcomes: &[Option<Outcome>]) -> Summary {
         let done: Vec<&Outcome> = outcomes.iter().flatten().collect();
-        let over = |value: &dyn Fn(&Outcome) -> Option<f64>| {
-            Estimate::of(done.iter().filter_map(|outcome| value(outcome)))
-        };
+        let over =
+            |value: &dyn Fn(&Outcome) -> Option<f64>| Estimate::of(done.iter().filter_map(|outcome| value(outcome)));
         let quantiles = |of: fn(&Outcome) -> &Distribution| {
-            let each = PARTS
-                .iter()
-                .map(|part| over(&|outcome| of(outcome).quantile(*part)));
+            let each = PARTS.iter().map(|part| over(&|outcome| of(outcome).quantile(*part)));
             each.collect()
         };
         let merged = |of: fn(&Outcome) -> &Distribution| {
@@ -113,11 +101,8 @@ impl Summary {
             done.iter().for_each(|outcome| all.merge(of(outcome)));
             all
         };
-        let sum = |of: fn(&Outcome) -> Resumed| {
-            done.iter()
-                .map(|outcome| of(outcome))
-                .fold(Resumed::default(), |a, b| a + b)
-        };
+        let sum =
+            |of: fn(&Outcome) -> Resumed| done.iter().map(|outcome| of(outcome)).fold(Resumed::default(), |a, b| a + b);
         Summary {
             policy: job.policy,
             servers: job.servers,
@@ -140,9 +125,7 @@ impl Summary {
             elapsed_s: over(&|outcome| Some(outcome.elapsed.as_secs_f64())),
             all_first_byte: merged(|outcome| &outcome.first_byte),
             all_completion: merged(|outcome| &outcome.completion),
-            samples: done
-                .first()
-                .map_or(Vec::new(), |outcome| outcome.samples.clone()),
+            samples: done.first().map_or(Vec::new(), |outcome| outcome.samples.clone()),
         }
     }
 
@@ -165,9 +148,7 @@ impl Summary {
     pub fn line(&self) -> serde_json::Value {
         let named = |values: &[Option<Estimate>]| -> serde_json::Map<String, serde_json::Value> {
             let pairs = PARTS.iter().zip(values);
-            pairs
-                .map(|(part, value)| (format!("p{}", part * 100.0), serde_json::json!(value)))
-                .collect()
+            pairs.map(|(part, value)| (format!("p{}", part * 100.0), serde_json::json!(value))).collect()
         };
         serde_json::json!({
             "type": "simulation",

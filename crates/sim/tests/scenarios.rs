@@ -19,21 +19,11 @@ fn read(folder: &Path, text: &str) -> Result<Scenario, String> {
 fn what_is_not_said_is_the_papers() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(read(folder.path(), "").unwrap(), Scenario::default());
-    let scenario = read(
-        folder.path(),
-        "servers = [4, 8]\npolicies = [\"latency\"]\n[trace]\nkind = \"synthetic\"\nclients = 7\n",
-    )
-    .unwrap();
-    assert_eq!(
-        (scenario.servers.as_slice(), scenario.policies.as_slice()),
-        (&[4, 8][..], &[Policy::Latency][..])
-    );
-    let TraceConfig::Synthetic {
-        clients,
-        connections,
-        ..
-    } = scenario.trace
-    else {
+    let scenario =
+        read(folder.path(), "servers = [4, 8]\npolicies = [\"latency\"]\n[trace]\nkind = \"synthetic\"\nclients = 7\n")
+            .unwrap();
+    assert_eq!((scenario.servers.as_slice(), scenario.policies.as_slice()), (&[4, 8][..], &[Policy::Latency][..]));
+    let TraceConfig::Synthetic { clients, connections, .. } = scenario.trace else {
         panic!("{scenario:?}");
     };
     assert_eq!((clients, connections), (7, 100_629));
@@ -53,45 +43,21 @@ fn the_example_is_right() {
 fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (text, expected) in [
-        (
-            "servers = [0]",
-            "the scenario's servers is [0]; it may be numbers of 1 to 1024",
-        ),
-        (
-            "servers = [1025]",
-            "the scenario's servers is [1025]; it may be numbers of 1 to 1024",
-        ),
+        ("servers = [0]", "the scenario's servers is [0]; it may be numbers of 1 to 1024"),
+        ("servers = [1025]", "the scenario's servers is [1025]; it may be numbers of 1 to 1024"),
         ("runs = 0", "the scenario's runs is 0; it may be 1 to 10000"),
-        (
-            "policies = []",
-            "the scenario's policies is []; it may be one at least",
-        ),
+        ("policies = []", "the scenario's policies is []; it may be one at least"),
         ("policies = [\"fair\"]", "unknown variant `fair`"),
         ("seed = 1\nspeed = 1", "line 2, column 1"),
         (
             "[network]\ntrip_ms = [5.0, 1.0]",
             "the scenario's network.trip_ms is [5.0, 1.0]; it may be two times, the lesser first, 0 to 60000",
         ),
-        (
-            "[server]\ntickets = 9",
-            "the scenario's server.tickets is 9; it may be 0 to 8",
-        ),
-        (
-            "[zero_rtt]\nheavy = 33",
-            "the scenario's zero_rtt.heavy is 33; it may be 1 to 32",
-        ),
-        (
-            "[zero_rtt]\nheavy_interval = 3",
-            "the scenario's zero_rtt.heavy_interval is 3; it may be 16 to 2^30",
-        ),
-        (
-            "[zero_rtt]\npercentile = nan",
-            "the scenario's zero_rtt.percentile is NaN; it may be 0 to 1",
-        ),
-        (
-            "[trace]\nkind = \"synthetic\"\nlongest = 0",
-            "the scenario's trace.longest is 0.0; it may be 1 to 2^20",
-        ),
+        ("[server]\ntickets = 9", "the scenario's server.tickets is 9; it may be 0 to 8"),
+        ("[zero_rtt]\nheavy = 33", "the scenario's zero_rtt.heavy is 33; it may be 1 to 32"),
+        ("[zero_rtt]\nheavy_interval = 3", "the scenario's zero_rtt.heavy_interval is 3; it may be 16 to 2^30"),
+        ("[zero_rtt]\npercentile = nan", "the scenario's zero_rtt.percentile is NaN; it may be 0 to 1"),
+        ("[trace]\nkind = \"synthetic\"\nlongest = 0", "the scenario's trace.longest is 0.0; it may be 1 to 2^20"),
         ("[trace]\nkind = \"csv\"", "missing field `path`"),
     ] {
         let error = read(folder.path(), text).unwrap_err();
@@ -102,11 +68,8 @@ fn what_is_wrong_is_named() {
 #[test]
 fn a_trace_of_flows_runs() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(
-        folder.path().join("flows.csv"),
-        "start,client,packets,bytes\n0,a,2,100\n1.5,b,1,50\n2,a,1,50\n",
-    )
-    .unwrap();
+    fs::write(folder.path().join("flows.csv"), "start,client,packets,bytes\n0,a,2,100\n1.5,b,1,50\n2,a,1,50\n")
+        .unwrap();
     let text = "servers = [4]\npolicies = [\"session-affinity\"]\ninterval_ms = 500.0\n[trace]\nkind = \"csv\"\npath = \"flows.csv\"\n";
     let scenario = read(folder.path(), text).unwrap();
     let trace = Trace::of(&scenario).unwrap();
@@ -115,15 +78,5 @@ fn a_trace_of_flows_runs() {
     assert_eq!((all.connections, all.possible, all.used), (3, 1, 1));
     fs::write(folder.path().join("flows.csv"), "0,a,2,100\n1,b,?,1\n").unwrap();
     let error = Trace::of(&scenario).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TraceError::Line {
-                line: 2,
-                column: 5,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, TraceError::Line { line: 2, column: 5, .. }), "{error}");
 }

@@ -32,12 +32,7 @@ fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) ->
 fn run(scenario: &Scenario, policy: Policy, servers: usize, seed: u64) -> Outcome {
     scenario.check().unwrap();
     let trace = Trace::of(scenario).unwrap();
-    let job = Job {
-        policy,
-        servers,
-        seed,
-        times_faster: 1.0,
-    };
+    let job = Job { policy, servers, seed, times_faster: 1.0 };
     simulate(scenario, &trace, &job, &GO).unwrap().unwrap()
 }
 
@@ -50,23 +45,15 @@ fn figures(outcome: &Outcome) -> String {
 
 #[test]
 fn a_seed_decides_all_and_processors_nothing() {
-    let scenario = Scenario {
-        policies: Policy::ALL.to_vec(),
-        servers: vec![3, 8],
-        runs: 2,
-        ..scenario(300, 2000, 50, 1.0)
-    };
+    let scenario =
+        Scenario { policies: Policy::ALL.to_vec(), servers: vec![3, 8], runs: 2, ..scenario(300, 2000, 50, 1.0) };
     let trace = Trace::of(&scenario).unwrap();
     let jobs = jobs(&scenario);
     assert_eq!(jobs.len(), 2 * 8 * 2);
     let together = run_all(&scenario, &trace, &jobs, &GO, &()).unwrap();
     for (job, outcome) in jobs.iter().zip(&together) {
         let alone = simulate(&scenario, &trace, job, &GO).unwrap().unwrap();
-        assert_eq!(
-            figures(&alone),
-            figures(outcome.as_ref().unwrap()),
-            "{job:?}"
-        );
+        assert_eq!(figures(&alone), figures(outcome.as_ref().unwrap()), "{job:?}");
     }
     let [first, second] = [0, 1].map(|run| figures(together[run].as_ref().unwrap()));
     assert_ne!(first, second);
@@ -76,23 +63,14 @@ fn a_seed_decides_all_and_processors_nothing() {
 fn what_goes_in_comes_out() {
     let scenario = scenario(500, 5000, 80, 0.5);
     let trace = Trace::of(&scenario).unwrap();
-    let packets: u64 = trace
-        .flows(9, 1.0)
-        .map(|flow| u64::from(flow.packets))
-        .sum();
-    let short = trace
-        .flows(9, 1.0)
-        .filter(|flow| flow.packets <= 10)
-        .count() as u64;
+    let packets: u64 = trace.flows(9, 1.0).map(|flow| u64::from(flow.packets)).sum();
+    let short = trace.flows(9, 1.0).filter(|flow| flow.packets <= 10).count() as u64;
     for policy in Policy::ALL {
         let outcome = run(&scenario, policy, 8, 9);
         assert_eq!(outcome.packets, packets, "{policy}");
         assert_eq!(outcome.short.connections, short);
         assert_eq!(outcome.all().connections, 5000);
-        assert_eq!(
-            (outcome.first_byte.count(), outcome.completion.count()),
-            (5000, 5000)
-        );
+        assert_eq!((outcome.first_byte.count(), outcome.completion.count()), (5000, 5000));
         for counts in [outcome.short, outcome.long] {
             assert!(counts.used <= counts.tried && counts.tried <= counts.connections);
             assert!(counts.possible <= counts.connections);
@@ -103,10 +81,7 @@ fn what_goes_in_comes_out() {
         let seconds = outcome.time.as_secs_f64();
         let expected = packets as f64 * 0.0025 / 8.0 / seconds;
         let load = outcome.load().unwrap();
-        assert!(
-            (load / expected - 1.0).abs() < 0.1,
-            "{policy}: {load} {expected}"
-        );
+        assert!((load / expected - 1.0).abs() < 0.1, "{policy}: {load} {expected}");
         assert!(outcome.present >= 0.95 * expected, "{}", outcome.present);
     }
 }
@@ -134,20 +109,10 @@ fn without_waiting_a_handshake_costs_its_round_trips() {
     let mut scenario = scenario(10_000, 1000, 1, 1000.0);
     scenario.network.trip_ms = [10.0, 10.0];
     scenario.server.service_ms = [5.0, 5.0];
-    for (policy, round_trips) in [
-        (Policy::ZeroRttOff, 2.0),
-        (Policy::LeastLoaded, 2.0),
-        (Policy::Maglev, 3.0),
-    ] {
-        let median = run(&scenario, policy, 16, 1)
-            .first_byte
-            .quantile(0.5)
-            .unwrap();
+    for (policy, round_trips) in [(Policy::ZeroRttOff, 2.0), (Policy::LeastLoaded, 2.0), (Policy::Maglev, 3.0)] {
+        let median = run(&scenario, policy, 16, 1).first_byte.quantile(0.5).unwrap();
         let expected = (20.0 * round_trips + 5.0) / 25.0;
-        assert!(
-            (median / expected - 1.0).abs() < 0.002,
-            "{policy}: {median}"
-        );
+        assert!((median / expected - 1.0).abs() < 0.002, "{policy}: {median}");
     }
 }
 
@@ -172,10 +137,7 @@ fn who_closes_early_uses_up_tickets() {
         let mut scenario = scenario(50, 20_000, 1, 20.0);
         scenario.network.closes_early = true;
         scenario.server.tickets = tickets;
-        let part = run(&scenario, Policy::SessionAffinity, 4, 1)
-            .all()
-            .part()
-            .unwrap();
+        let part = run(&scenario, Policy::SessionAffinity, 4, 1).all().part().unwrap();
         let expected = f64::from(tickets) / f64::from(tickets + 1);
         assert!((part - expected).abs() < 0.01, "{tickets}: {part}");
     }
@@ -192,21 +154,11 @@ fn a_heavy_client_goes_elsewhere_while_its_server_is_overloaded() {
     let sticky = run(&scenario, Policy::SessionAffinity, 16, 2);
     assert_eq!(sticky.diverted, 0);
     assert!(zero.diverted > 1000, "{}", zero.diverted);
-    assert!(
-        zero.present < 0.1 * sticky.present,
-        "{} {}",
-        zero.present,
-        sticky.present
-    );
+    assert!(zero.present < 0.1 * sticky.present, "{} {}", zero.present, sticky.present);
     assert!(zero.imbalance() < sticky.imbalance());
     assert!(zero.all().part() < sticky.all().part());
     let p90 = |outcome: &Outcome| outcome.first_byte.quantile(0.9).unwrap();
-    assert!(
-        p90(&zero) < 0.2 * p90(&sticky),
-        "{} {}",
-        p90(&zero),
-        p90(&sticky)
-    );
+    assert!(p90(&zero) < 0.2 * p90(&sticky), "{} {}", p90(&zero), p90(&sticky));
 }
 
 #[test]
@@ -222,11 +174,7 @@ fn least_loaded_is_the_most_even() {
 #[test]
 fn least_loaded_knows_what_handshakes_take() {
     let scenario = Scenario {
-        server: dwell_sim::Server {
-            handshake_ms: 30.0,
-            service_ms: [0.0, 2.0],
-            ..dwell_sim::Server::default()
-        },
+        server: dwell_sim::Server { handshake_ms: 30.0, service_ms: [0.0, 2.0], ..dwell_sim::Server::default() },
         ..scenario(2000, 20_000, 3, 2.0)
     };
     let there = |policy| run(&scenario, policy, 16, 3).present;
@@ -237,11 +185,7 @@ fn least_loaded_knows_what_handshakes_take() {
 #[test]
 fn fewer_heavy_connections_by_their_share_mean_fewer_detours() {
     let share = |heavy_share| Scenario {
-        zero_rtt: dwell_sim::ZeroRtt {
-            heavy_share,
-            alpha: 0.1,
-            ..dwell_sim::ZeroRtt::default()
-        },
+        zero_rtt: dwell_sim::ZeroRtt { heavy_share, alpha: 0.1, ..dwell_sim::ZeroRtt::default() },
         ..scenario(2000, 20_000, 100, 0.4)
     };
     let diverted = |heavy_share| run(&share(heavy_share), Policy::ZeroRtt, 16, 3).diverted;
@@ -260,10 +204,7 @@ fn load_in_proportion_to_servers_is_alike() {
     };
     let trace = Trace::of(&scenario).unwrap();
     let summaries = study::run(&scenario, &trace, &GO, &()).unwrap();
-    let loads: Vec<f64> = summaries
-        .iter()
-        .map(|summary| summary.load.unwrap().mean)
-        .collect();
+    let loads: Vec<f64> = summaries.iter().map(|summary| summary.load.unwrap().mean).collect();
     for load in &loads {
         assert!((load / 0.3125 - 1.0).abs() < 0.1, "{loads:?}");
     }
@@ -275,11 +216,7 @@ fn a_stop_ends_runs_and_leaves_what_is_done() {
     let trace = Trace::of(&scenario).unwrap();
     let stop = AtomicBool::new(true);
     let summaries = study::run(&scenario, &trace, &stop, &()).unwrap();
-    assert!(
-        summaries
-            .iter()
-            .all(|summary| summary.runs == 0 && summary.asked == 1)
-    );
+    assert!(summaries.iter().all(|summary| summary.runs == 0 && summary.asked == 1));
     let job = jobs(&scenario)[0];
     assert!(simulate(&scenario, &trace, &job, &stop).unwrap().is_none());
 }

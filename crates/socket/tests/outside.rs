@@ -62,23 +62,13 @@ fn a_connection_is_found_and_told_of_until_it_has_ended() {
     let mut outside = outside();
     let account = until(&mut outside, &name, |_| true);
     assert_eq!(account.pid, Some(process::id()));
-    assert_eq!(
-        account.ends.dst.to_string(),
-        pair.client.peer_addr().unwrap().to_string()
-    );
-    assert_eq!(
-        (account.way, account.estimator),
-        (Way::Outside, Estimator::Exact)
-    );
+    assert_eq!(account.ends.dst.to_string(), pair.client.peer_addr().unwrap().to_string());
+    assert_eq!((account.way, account.estimator), (Way::Outside, Estimator::Exact));
     drop(pair);
     until(&mut outside, &name, |account| account.ended);
-    outside
-        .visit(&mut |account| assert_ne!(account.cookie, 0, "{account:?}"))
-        .unwrap();
+    outside.visit(&mut |account| assert_ne!(account.cookie, 0, "{account:?}")).unwrap();
     let mut again = false;
-    outside
-        .visit(&mut |account| again |= account.ends.src.to_string() == name)
-        .unwrap();
+    outside.visit(&mut |account| again |= account.ends.src.to_string() == name).unwrap();
     assert!(!again, "it was told of after its end");
 }
 
@@ -94,19 +84,13 @@ fn what_a_reader_that_stops_makes_bytes_wait_is_seen_at_the_sender() {
     });
     // More than both buffers hold, and nobody reads.
     let pause_ns = 300_000_000;
-    until(&mut outside, &name, |account| {
-        account.waiting_ns.is_some_and(|waiting| waiting > pause_ns)
-    });
+    until(&mut outside, &name, |account| account.waiting_ns.is_some_and(|waiting| waiting > pause_ns));
     let reading = thread::spawn(move || {
         let mut buffer = vec![0; 1 << 20];
         while server.read(&mut buffer).is_ok_and(|length| length > 0) {}
     });
-    let account = until(&mut outside, &name, |account| {
-        account
-            .peaks
-            .sender_ns
-            .is_some_and(|longest| longest > pause_ns)
-    });
+    let account =
+        until(&mut outside, &name, |account| account.peaks.sender_ns.is_some_and(|longest| longest > pause_ns));
     assert!(account.totals.sender.bytes > 0);
     writing.join().unwrap();
     drop(client);
@@ -159,9 +143,7 @@ fn many_sockets_are_dumped_and_none_is_missed() {
     for pair in &pairs {
         let name = pair.client.local_addr().unwrap().to_string();
         (&pair.client).write_all(b"hello").unwrap();
-        let account = until(&mut outside, &name, |account| {
-            account.reading.info.bytes_sent == Some(5)
-        });
+        let account = until(&mut outside, &name, |account| account.reading.info.bytes_sent == Some(5));
         assert!(!account.ended);
     }
 }
@@ -177,9 +159,7 @@ fn bytes_that_a_new_connection_wrote_before_it_was_found_are_counted_and_their_a
         written += length as u64;
     }
     let pause_ns = 300_000_000;
-    let account = until(&mut outside, &name, |account| {
-        account.waiting_ns.is_some_and(|waiting| waiting > pause_ns)
-    });
+    let account = until(&mut outside, &name, |account| account.waiting_ns.is_some_and(|waiting| waiting > pause_ns));
     assert_eq!(account.totals.written_bytes, written);
     drop(server);
 }

@@ -22,9 +22,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             false => (1, [8, 0, 0, 0, 0, 7, 0, 1]),
             true => (58, [128, 0, 0, 0, 0, 7, 0, 1]),
         };
-        let mut frames: Vec<Vec<u8>> = [2, 16, 24, 17, 4]
-            .map(|flags| ethernet(6, v6, &tcp(flags)))
-            .to_vec();
+        let mut frames: Vec<Vec<u8>> = [2, 16, 24, 17, 4].map(|flags| ethernet(6, v6, &tcp(flags))).to_vec();
         frames.extend([
             ethernet(6, v6, &long),
             ethernet(17, v6, &query()),
@@ -61,10 +59,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 /// Short and long headers with servers' connection IDs of three layouts, and with none.
 fn quic() -> Vec<Vec<u8>> {
     let own = Config::own(0, QUIC_KEY).expect("a layout");
-    let stamp = |second: u64, wait| Stamp {
-        freshness: second << 16,
-        load: Load::from_code(wait),
-    };
+    let stamp = |second: u64, wait| Stamp { freshness: second << 16, load: Load::from_code(wait) };
     let other = |layout: Config| {
         let server = [vec![0; usize::from(layout.server_id_bytes()) - 1], vec![2]].concat();
         let nonce = vec![7; layout.nonce_bytes().into()];

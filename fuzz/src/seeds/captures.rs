@@ -20,44 +20,26 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut writer = Writer::new(Vec::new(), LinkType(1)).expect("memory");
     for (at_ms, data) in (0..).zip(all) {
         let time_ns = 1_600_000_000_000_000_000 + at_ms * 20_000_000;
-        writer
-            .write(time_ns, data, data.len() as u32 + 50)
-            .expect("memory");
+        writer.write(time_ns, data, data.len() as u32 + 50).expect("memory");
     }
     let classic = writer.finish().expect("memory");
     // The same in the other byte order and with microseconds.
-    let mut swapped: Vec<u8> = [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1]
-        .iter()
-        .flat_map(|word| word.to_be_bytes())
-        .collect();
+    let mut swapped: Vec<u8> =
+        [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_be_bytes()).collect();
     for data in all {
         let len = data.len() as u32;
         swapped.extend([5, 6, len, len].iter().flat_map(|word| word.to_be_bytes()));
         swapped.extend(data);
     }
 
-    let section = block(
-        0x0a0d_0d0a,
-        &[
-            0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
-        ],
-    );
+    let section = block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
     let interface = |link: u8, tsresol: u8| {
         let head = [link, 0, 0, 0, 0, 0, 4, 0];
-        block(
-            1,
-            &[&head[..], &[9, 0, 1, 0, tsresol, 0, 0, 0, 0, 0, 0, 0]].concat(),
-        )
+        block(1, &[&head[..], &[9, 0, 1, 0, tsresol, 0, 0, 0, 0, 0, 0, 0]].concat())
     };
     let packet = |kind: u32, number: u8, time: u32, data: &[u8]| {
         let len = (data.len() as u32).to_le_bytes();
-        let head = [
-            [number, 0, 0, 0],
-            0x57f5_0000u32.to_le_bytes(),
-            time.to_le_bytes(),
-            len,
-            len,
-        ];
+        let head = [[number, 0, 0, 0], 0x57f5_0000u32.to_le_bytes(), time.to_le_bytes(), len, len];
         let mut body = [head.as_flattened(), data].concat();
         body.resize(body.len().next_multiple_of(4), 0);
         block(kind, &body)
@@ -85,10 +67,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("classic-cut", cut(&classic)),
         ("blocks-cut", cut(&blocks)),
         ("classic-gzip", gzip(&classic)),
-        (
-            "blocks-gzip",
-            [gzip(&blocks[..100]), gzip(&blocks[100..])].concat(),
-        ),
+        ("blocks-gzip", [gzip(&blocks[..100]), gzip(&blocks[100..])].concat()),
         ("classic", classic),
         ("classic-swapped", swapped),
         ("blocks", blocks),

@@ -8,8 +8,7 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
-    self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages,
-    Row, Trip,
+    self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages, Row, Trip,
 };
 
 /// A hello; a byte that two hosts tell of, in a batch with an interval; what a collector says.
@@ -37,14 +36,8 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             hook_to: None,
             missing: Some(Layer::TxTcp),
         };
-        let segment = FlowSegment {
-            segment: Segment::Application,
-            histogram: took,
-        };
-        let flow = Flow {
-            ends: ends(),
-            segments: vec![segment],
-        };
+        let segment = FlowSegment { segment: Segment::Application, histogram: took };
+        let flow = Flow { ends: ends(), segments: vec![segment] };
         let interval = Interval {
             end_ns: 5_000,
             end_unix_ns: -1,
@@ -52,12 +45,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             sample_bytes: 1 << 16,
             rows: vec![row],
             flows: vec![flow],
-            trips: vec![Trip {
-                ends: ends(),
-                is_received: true,
-                least_ns: 1_000,
-                smoothed_ns: 2_000,
-            }],
+            trips: vec![Trip { ends: ends(), is_received: true, least_ns: 1_000, smoothed_ns: 2_000 }],
         };
         FromAgent::Batch(Box::new(Batch {
             number,
@@ -84,14 +72,8 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn ends() -> Ends {
-    let end = |last, port| Endpoint {
-        address: [192, 0, 2, last].into(),
-        port,
-    };
-    Ends {
-        src: end(1, 40_000),
-        dst: end(2, 443),
-    }
+    let end = |last, port| Endpoint { address: [192, 0, 2, last].into(), port };
+    Ends { src: end(1, 40_000), dst: end(2, 443) }
 }
 
 /// A byte that was at each layer of a side, a microsecond after the one before.
@@ -102,12 +84,5 @@ fn passed(direction: Direction) -> Passage {
             stamps[layer as usize] = NonZeroU64::new(number * 1_000);
         }
     }
-    Passage {
-        ends: ends(),
-        seq: 1 << 16,
-        direction,
-        sent: 1,
-        again: false,
-        stamps,
-    }
+    Passage { ends: ends(), seq: 1 << 16, direction, sent: 1, again: false, stamps }
 }

@@ -11,12 +11,12 @@ use dwell_engine::{
     measure::Endpoint,
 };
 
-pub(crate) use balancer::QUIC_KEY;
-
 use crate::{
     frame::{self, Frame, Link},
     targets::clock_session,
 };
+
+pub(crate) use balancer::QUIC_KEY;
 
 /// A target's seeds by name.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
@@ -31,10 +31,9 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         "packet" => packets::seeds(),
         "quic" => quic(),
         "response" => responses(),
-        "replay" | "response_replay" => captures::seeds()
-            .into_iter()
-            .map(|(name, file)| (name, [&[0, 5, 0][..], &file].concat()))
-            .collect(),
+        "replay" | "response_replay" => {
+            captures::seeds().into_iter().map(|(name, file)| (name, [&[0, 5, 0][..], &file].concat())).collect()
+        }
         "socket" => sockets(),
         "tcp" => tcp(),
         "trace" => traces::seeds(),
@@ -74,20 +73,13 @@ fn clocks() -> Vec<(&'static str, Vec<u8>)> {
     };
     let ipv4 = |from: u8, to: u8, udp: &[u8]| {
         let ethernet = [&[2; 12][..], &[8, 0]].concat();
-        let ip = [
-            0x45, 0, 0, 76, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, from, 192, 0, 2, to,
-        ];
+        let ip = [0x45, 0, 0, 76, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, from, 192, 0, 2, to];
         [&[1][..], &ethernet, &ip, udp].concat()
     };
     let ipv6 = |from: u8, to: u8, udp: &[u8]| {
         let ethernet = [&[2; 12][..], &[0x86, 0xdd]].concat();
         let address = |last| [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
-        let ip = [
-            &[0x60, 0, 0, 0, 0, 56, 17, 64][..],
-            &address(from),
-            &address(to),
-        ]
-        .concat();
+        let ip = [&[0x60, 0, 0, 0, 0, 56, 17, 64][..], &address(from), &address(to)].concat();
         [&[6][..], &ethernet, &ip, udp].concat()
     };
     let (asked, told) = (udp(40000, 4711, &request), udp(4711, 40000, &reply));
@@ -152,24 +144,13 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
     let many: Vec<u8> = (0..24)
         .flat_map(|flow| {
             let who = 0xc0 | flow << 1;
-            [
-                [who, MS_20, 0, 0, 0x10, 0, 5],
-                [who | 1, S_2, 0, 0, 0x10, 0, 5],
-            ]
+            [[who, MS_20, 0, 0, 0x10, 0, 5], [who | 1, S_2, 0, 0, 0x10, 0, 5]]
         })
         .flatten()
         .collect();
     scenes(vec![
-        (
-            "timestamps",
-            "timestamps-all",
-            [&open(0)[..], &exchange(0), &close].concat().concat(),
-        ),
-        (
-            "sequence",
-            "sequence-all",
-            [&open(16)[..], &exchange(16), &close].concat().concat(),
-        ),
+        ("timestamps", "timestamps-all", [&open(0)[..], &exchange(0), &close].concat().concat()),
+        ("sequence", "sequence-all", [&open(16)[..], &exchange(16), &close].concat().concat()),
         (
             // The SYN was not answered, or its answer not seen.
             "data-after-syn",
@@ -192,25 +173,9 @@ fn responses() -> Vec<(&'static str, Vec<u8>)> {
             let (seq, ack) = (number.wrapping_mul(2), number.wrapping_mul(5));
             [
                 [CLIENT, US_20, transport, seq, ack, 0x10, 30],
-                [
-                    CLIENT,
-                    MS_10,
-                    transport,
-                    seq + 1,
-                    ack.wrapping_add(3),
-                    0x10,
-                    0,
-                ],
+                [CLIENT, MS_10, transport, seq + 1, ack.wrapping_add(3), 0x10, 0],
                 [SERVER, US_20, transport, ack, seq, 0x10, 100],
-                [
-                    CLIENT,
-                    US_20,
-                    transport,
-                    seq + 1,
-                    ack.wrapping_add(5),
-                    0x10,
-                    0,
-                ],
+                [CLIENT, US_20, transport, seq + 1, ack.wrapping_add(5), 0x10, 0],
             ]
         });
         let back = [[CLIENT, 0xf7, transport, 9, 9, 0x10, 30]];
@@ -233,11 +198,7 @@ fn icmp() -> Vec<(&'static str, Vec<u8>)> {
     let lost = vec![CLIENT, MS_1, 9, 0, CLIENT, MS_1, 9, 0, CLIENT, S_61, 9, 0];
     let many = (0..24).flat_map(|flow| ping(0xc0 | flow << 1, flow));
     scenes(vec![
-        (
-            "pings",
-            "pings-all",
-            [ping(0, 1), ping(2, 1), ping(0, 2), lost, ping(0, 9)].concat(),
-        ),
+        ("pings", "pings-all", [ping(0, 1), ping(2, 1), ping(0, 2), lost, ping(0, 9)].concat()),
         ("many", "many-all", many.collect()),
     ])
 }
@@ -245,14 +206,8 @@ fn icmp() -> Vec<(&'static str, Vec<u8>)> {
 fn dns() -> Vec<(&'static str, Vec<u8>)> {
     let ask = |who, question| [who, MS_1, 7, question, 0];
     let answer = |who: u8, question| [who | 1, MS_20, 7, question, 1];
-    let many: Vec<_> = (0..24)
-        .flat_map(|flow| {
-            [
-                ask(0xc0 | flow << 1, flow & 7),
-                answer(0xc0 | flow << 1, flow & 7),
-            ]
-        })
-        .collect();
+    let many: Vec<_> =
+        (0..24).flat_map(|flow| [ask(0xc0 | flow << 1, flow & 7), answer(0xc0 | flow << 1, flow & 7)]).collect();
     scenes(vec![
         (
             "queries",
@@ -273,11 +228,7 @@ fn dns() -> Vec<(&'static str, Vec<u8>)> {
             ]
             .concat(),
         ),
-        (
-            "at-once",
-            "at-once-all",
-            [ask(0, 2), [SERVER, 0, 7, 2, 1]].concat(),
-        ),
+        ("at-once", "at-once-all", [ask(0, 2), [SERVER, 0, 7, 2, 1]].concat()),
         (
             // Flows whose addresses differ only where a hash may forget to look.
             "alike",
@@ -309,11 +260,7 @@ fn quic() -> Vec<(&'static str, Vec<u8>)> {
             [SERVER, MS_1, 0xe0, version],
         ]
     };
-    let again = [
-        handshake(0xc0, 0xc0, 0),
-        handshake(0xd0, 0xe0, 1),
-        handshake(0xc0, 0x80, 2),
-    ];
+    let again = [handshake(0xc0, 0xc0, 0), handshake(0xd0, 0xe0, 1), handshake(0xc0, 0x80, 2)];
     let both = [&handshake(0xc0, 0xf0, 0)[..], &spin, &again.concat()].concat();
     let long = (0..150u8).flat_map(|turn| {
         let value = 0x40 | (turn & 1) << 5;
@@ -332,15 +279,9 @@ fn quic() -> Vec<(&'static str, Vec<u8>)> {
 fn filters() -> Vec<(&'static str, Vec<u8>)> {
     [
         ("one", "10.0.0.0/8"),
-        (
-            "several",
-            "10.0.0.0/8\n!10.1.0.0/16:53\n[2001:db8::/32]:443\n:8000-8099\n2001:db8::1",
-        ),
+        ("several", "10.0.0.0/8\n!10.1.0.0/16:53\n[2001:db8::/32]:443\n:8000-8099\n2001:db8::1"),
         ("excluding", "!192.0.2.1:1-2\n!:0-65535\n!fd00::/8"),
-        (
-            "wrong",
-            "\n!\n10.0.0.0/33\n:99999\n:20-10\n[2001:db8::/32\n[::1]443\n-:1-\n:+1",
-        ),
+        ("wrong", "\n!\n10.0.0.0/33\n:99999\n:20-10\n[2001:db8::/32\n[::1]443\n-:1-\n:+1"),
         ("whole", "0.0.0.0/0\n[0::/0]:53\n::ffff:10.0.0.0/104"),
     ]
     .map(|(name, text)| (name, text.into()))
@@ -353,16 +294,7 @@ pub(crate) fn endpoints(v6: bool, ports: (u16, u16)) -> (Endpoint, Endpoint) {
         false => (address("10.0.0.1"), address("10.0.0.2")),
         true => (address("fd00::1"), address("fd00::2")),
     };
-    (
-        Endpoint {
-            address: client,
-            port: ports.0,
-        },
-        Endpoint {
-            address: server,
-            port: ports.1,
-        },
-    )
+    (Endpoint { address: client, port: ports.0 }, Endpoint { address: server, port: ports.1 })
 }
 
 fn framed(link: Link, proto: u8, v6: bool, l4: &[u8]) -> Frame {
@@ -377,8 +309,5 @@ fn segment(ack: bool) -> Vec<u8> {
 }
 
 fn query() -> Vec<u8> {
-    frame::udp(
-        (5353, 53),
-        b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x01\0\x01",
-    )
+    frame::udp((5353, 53), b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x01\0\x01")
 }

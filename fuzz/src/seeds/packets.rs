@@ -25,88 +25,27 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("options", seed(bare, &options)),
         ("null", seed(null, &[&[2, 0, 0, 0][..], &tcp4].concat())),
         ("sll", seed(sll, &[&[0; 14][..], &[8, 0], &tcp4].concat())),
-        (
-            "sll2",
-            seed(sll2, &[&[0x86, 0xdd][..], &[0; 18], &dns6].concat()),
-        ),
+        ("sll2", seed(sll2, &[&[0x86, 0xdd][..], &[0; 18], &dns6].concat())),
         ("unknown-link", seed(200, &tcp4)),
         ("arp", seed(eth, &typed([8, 6], &[0; 28]))),
         ("icmp4", seed(eth, &within(1, false, &echo))),
-        (
-            "icmp6",
-            seed(eth, &within(58, true, &[128, 0, 0, 0, 0, 7, 0, 1])),
-        ),
+        ("icmp6", seed(eth, &within(58, true, &[128, 0, 0, 0, 0, 7, 0, 1]))),
         ("dns4", seed(eth, &within(17, false, &query()))),
         ("dns6", seed(bare, &dns6)),
         ("quic", seed(eth, &within(17, false, &quic))),
-        (
-            "vlans",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0xa8],
-                    &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &tcp4].concat(),
-                ),
-            ),
-        ),
-        (
-            "pppoe",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x64],
-                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x57][..], &dns6].concat(),
-                ),
-            ),
-        ),
-        (
-            "mpls",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x47],
-                    &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat(),
-                ),
-            ),
-        ),
-        (
-            "pppoe4",
-            seed(
-                eth,
-                &typed(
-                    [0x88, 0x64],
-                    &[&[0x11, 0, 0, 1, 0, 60, 0, 0x21][..], &tcp4].concat(),
-                ),
-            ),
-        ),
+        ("vlans", seed(eth, &typed([0x88, 0xa8], &[&[0, 1, 0x81, 0, 0, 2, 8, 0][..], &tcp4].concat()))),
+        ("pppoe", seed(eth, &typed([0x88, 0x64], &[&[0x11, 0, 0, 1, 0, 60, 0, 0x57][..], &dns6].concat()))),
+        ("mpls", seed(eth, &typed([0x88, 0x47], &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat()))),
+        ("pppoe4", seed(eth, &typed([0x88, 0x64], &[&[0x11, 0, 0, 1, 0, 60, 0, 0x21][..], &tcp4].concat()))),
         (
             // An inner header farther away than is looked.
             "far",
-            seed(
-                eth,
-                &within(60, true, &[&[4, 140][..], &[0; 1126], &tcp4].concat()),
-            ),
+            seed(eth, &within(60, true, &[&[4, 140][..], &[0; 1126], &tcp4].concat())),
         ),
         ("4in4", seed(eth, &within(4, false, &tcp4))),
         ("6in4", seed(eth, &within(41, false, &dns6))),
-        (
-            "gre",
-            seed(
-                eth,
-                &within(47, false, &[&[0xb0, 0, 8, 0][..], &[0; 12], &tcp4].concat()),
-            ),
-        ),
-        (
-            "gre-bridged",
-            seed(
-                eth,
-                &within(
-                    47,
-                    false,
-                    &[&[0, 0, 0x65, 0x58][..], &typed([8, 0], &tcp4)].concat(),
-                ),
-            ),
-        ),
+        ("gre", seed(eth, &within(47, false, &[&[0xb0, 0, 8, 0][..], &[0; 12], &tcp4].concat()))),
+        ("gre-bridged", seed(eth, &within(47, false, &[&[0, 0, 0x65, 0x58][..], &typed([8, 0], &tcp4)].concat()))),
         (
             "extensions",
             seed(
@@ -126,16 +65,6 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 ),
             ),
         ),
-        (
-            "fragment",
-            seed(
-                eth,
-                &within(
-                    44,
-                    true,
-                    &[&[17, 0, 0, 9, 0, 0, 0, 0][..], &query()].concat(),
-                ),
-            ),
-        ),
+        ("fragment", seed(eth, &within(44, true, &[&[17, 0, 0, 9, 0, 0, 0, 0][..], &query()].concat()))),
     ]
 }

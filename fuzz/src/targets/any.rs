@@ -27,9 +27,7 @@ pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut watch = Watch::new(watch::config(&mut choices));
     let [link, longer, cut] = choices.array();
-    let link = LINK_TYPES
-        .get(usize::from(link))
-        .map_or(u32::from(link), |(number, _)| *number);
+    let link = LINK_TYPES.get(usize::from(link)).map_or(u32::from(link), |(number, _)| *number);
     let longer = match longer {
         0..=0xf0 => u32::from(longer) * 16,
         _ => u32::MAX,
@@ -38,18 +36,8 @@ pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
     let whole = Box::<[u8]>::from(choices.rest());
     let short = Box::<[u8]>::from(&whole[..whole.len().saturating_sub(cut.into())]);
     let wire_len = (whole.len() as u32).saturating_add(longer);
-    for (time_ns, data) in [
-        (1_000_000, &whole),
-        (2_000_000, &short),
-        (3_000_000, &whole),
-    ] {
-        watch.observe(&Observation {
-            time_ns,
-            interface: 0,
-            link,
-            data,
-            wire_len,
-        });
+    for (time_ns, data) in [(1_000_000, &whole), (2_000_000, &short), (3_000_000, &whole)] {
+        watch.observe(&Observation { time_ns, interface: 0, link, data, wire_len });
     }
     watch.finish(4_000_000);
     watch.reached()
@@ -71,10 +59,7 @@ pub fn capture(bytes: &[u8]) -> BTreeSet<Method> {
 
 /// A digest of each packet, and how it ended.
 fn read(bytes: &[u8], chunk: usize) -> (Vec<u64>, Option<String>) {
-    let chunks = Chunks {
-        bytes: Cursor::new(bytes.to_vec()),
-        chunk,
-    };
+    let chunks = Chunks { bytes: Cursor::new(bytes.to_vec()), chunk };
     let mut packets = Vec::new();
     let mut reader = match Reader::from_read("input", Box::new(chunks)) {
         Ok(reader) => reader,
@@ -103,10 +88,7 @@ fn read(bytes: &[u8], chunk: usize) -> (Vec<u64>, Option<String>) {
         assert!(reader.position() <= bytes.len() as u64);
         assert!(packets.len() <= most);
     };
-    assert!(
-        matches!(reader.next_packet(), Ok(None)),
-        "there is nothing after the end"
-    );
+    assert!(matches!(reader.next_packet(), Ok(None)), "there is nothing after the end");
     if let Some(error) = &end {
         assert!(error.is_incomplete_data(), "{error}");
     }
@@ -167,11 +149,7 @@ impl Outputs {
         Outputs {
             formats: FORMATS.iter().map(|entry| (entry.new)()).collect(),
             source: Source::default(),
-            groups: Groups::new(Aggregate {
-                prefix4: 24,
-                prefix6: 48,
-                max_groups: 3,
-            }),
+            groups: Groups::new(Aggregate { prefix4: 24, prefix6: 48, max_groups: 3 }),
             summary: Summary::new(4),
             out: Vec::new(),
         }
@@ -192,11 +170,7 @@ impl Outputs {
 
     fn end(&mut self, end_ns: u64) {
         let groups = self.groups.take();
-        let interval = Interval {
-            end_ns,
-            length_ns: 1_000_000_000,
-            groups: &groups,
-        };
+        let interval = Interval { end_ns, length_ns: 1_000_000_000, groups: &groups };
         self.write(|format, source, _, out| format.interval(&interval, source, out));
         self.write(|format, source, summary, out| format.summary(summary, source, out));
     }
@@ -204,10 +178,7 @@ impl Outputs {
     fn write(&mut self, record: impl Fn(&mut dyn Format, &Source, &Summary, &mut Vec<u8>)) {
         for format in &mut self.formats {
             record(&mut **format, &self.source, &self.summary, &mut self.out);
-            assert!(
-                self.out.is_empty() || self.out.ends_with(b"\n"),
-                "whole lines only"
-            );
+            assert!(self.out.is_empty() || self.out.ends_with(b"\n"), "whole lines only");
             std::str::from_utf8(&self.out).expect("text");
             self.out.clear();
         }
@@ -236,16 +207,10 @@ pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
         assert!(rules.len() > 16);
         return BTreeSet::new();
     };
-    let config = Config {
-        filter: rules.clone(),
-        max_flows: 4,
-        ..Config::default()
-    };
+    let config = Config { filter: rules.clone(), max_flows: 4, ..Config::default() };
     let mut watch = Watch::new(config);
     for rule in &rules {
-        let near = rule
-            .prefix
-            .map_or(IpAddr::from([192, 0, 2, 1]), |net| net.network());
+        let near = rule.prefix.map_or(IpAddr::from([192, 0, 2, 1]), |net| net.network());
         let last = rule.prefix.map_or(near, |net| net.broadcast());
         for (address, port) in [
             (near, rule.ports.0),
@@ -288,16 +253,14 @@ fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpA
     };
     let covers = |rule: &FilterRule, (address, port): (IpAddr, u16)| {
         rule.prefix.is_none_or(|net| {
-            let holds_ipv4 =
-                is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
+            let holds_ipv4 = is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
             is_ipv4(address) == holds_ipv4
                 && (number(net.network())..=number(net.broadcast())).contains(&number(address))
         }) && (rule.ports.0..=rule.ports.1).contains(&port)
     };
     let matches = |rule: &FilterRule| covers(rule, from) || covers(rule, to);
     let excluded = rules.iter().any(|rule| rule.exclude && matches(rule));
-    let included = rules.iter().all(|rule| rule.exclude)
-        || rules.iter().any(|rule| !rule.exclude && matches(rule));
+    let included = rules.iter().all(|rule| rule.exclude) || rules.iter().any(|rule| !rule.exclude && matches(rule));
     let endpoint = |(address, port)| dwell_engine::measure::Endpoint { address, port };
     let l4 = frame::tcp((from.1, to.1), 1, 0, 2, 1000, &[]);
     let frame = frame::ip(Link::Raw, 6, endpoint(from), endpoint(to), &l4, l4.len());

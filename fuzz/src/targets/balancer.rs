@@ -1,11 +1,14 @@
 //! Frames at a balancer: what must hold for any whatever.
 
-use std::{collections::BTreeSet, net::Ipv4Addr, net::Ipv6Addr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Proto, Real, ServerId, Verdict, Vip, VipKey, Why,
-        ZeroVip, config,
+        Balancer, Decision, Forward, NextHop, Proto, Real, ServerId, Verdict, Vip, VipKey, Why, ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,
@@ -43,18 +46,9 @@ pub fn balancer(bytes: &[u8]) -> BTreeSet<Method> {
 }
 
 fn balancer_of(choices: u8) -> Balancer {
-    let watch = Watch {
-        key: Key::FiveTuple,
-        max_flows: 64,
-        ..Watch::default()
-    };
+    let watch = Watch { key: Key::FiveTuple, max_flows: 64, ..Watch::default() };
     let prefix = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
-    let config = config(
-        7,
-        Ipv4Addr::new(172, 16, 0, 0),
-        prefix,
-        Duration::from_secs(1),
-    );
+    let config = config(7, Ipv4Addr::new(172, 16, 0, 0), prefix, Duration::from_secs(1));
     let mut balancer = Balancer::new(&watch, config);
     for number in 1..=2 {
         let address = match choices & 4 {
@@ -70,8 +64,7 @@ fn balancer_of(choices: u8) -> Balancer {
         let real = Real {
             address,
             next_hop: Some(next_hop),
-            forward: [Forward::Ipip, Forward::Gue, Forward::L2, Forward::Ipip]
-                [usize::from(choices & 3)],
+            forward: [Forward::Ipip, Forward::Gue, Forward::L2, Forward::Ipip][usize::from(choices & 3)],
             gue_port: 6080,
             down: choices & 8 != 0 && number == 1,
         };
@@ -80,29 +73,13 @@ fn balancer_of(choices: u8) -> Balancer {
     for v6 in [false, true] {
         let (_, vip) = endpoints(v6, (0, 0));
         for (number, proto) in (1..).zip([Proto::Tcp, Proto::Udp]) {
-            let key = VipKey {
-                address: vip.address,
-                proto,
-                port: None,
-            };
-            let vip = Vip {
-                number: number + 2 * u32::from(v6),
-                measured: true,
-                ..Vip::default()
-            };
+            let key = VipKey { address: vip.address, proto, port: None };
+            let vip = Vip { number: number + 2 * u32::from(v6), measured: true, ..Vip::default() };
             balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         }
-        let key = VipKey {
-            address: vip.address,
-            proto: Proto::Udp,
-            port: Some(443),
-        };
+        let key = VipKey { address: vip.address, proto: Proto::Udp, port: Some(443) };
         let slot = 1 + u16::from(v6);
-        let vip = Vip {
-            number: 4 + u32::from(slot),
-            zero_slot: Some(slot),
-            ..Vip::default()
-        };
+        let vip = Vip { number: 4 + u32::from(slot), zero_slot: Some(slot), ..Vip::default() };
         balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         balancer.set_zero(&key, slot, &zero_vip());
     }
@@ -111,11 +88,7 @@ fn balancer_of(choices: u8) -> Balancer {
 
 /// Connection IDs in three layouts; where a short header leads to nobody it goes as any UDP.
 fn zero_vip() -> ZeroVip {
-    let layouts = [
-        Config::own(0, QUIC_KEY),
-        Config::new(1, 3, 4, None),
-        Config::new(2, 9, 10, Some(QUIC_KEY)),
-    ];
+    let layouts = [Config::own(0, QUIC_KEY), Config::new(1, 3, 4, None), Config::new(2, 9, 10, Some(QUIC_KEY))];
     let layouts = layouts.map(|layout| layout.expect("a layout")).to_vec();
     ZeroVip {
         attempt: Duration::from_secs(1),
@@ -138,10 +111,7 @@ fn check(frame: &[u8], decision: &Decision, out: &[u8]) {
         assert_eq!(out[..6], [6; 6]);
     }
     if decision.verdict == Verdict::Send {
-        assert!(
-            matches!(decision.why, Why::Ping | Why::TooBig),
-            "{decision:?}"
-        );
+        assert!(matches!(decision.why, Why::Ping | Why::TooBig), "{decision:?}");
         assert_eq!(decision.interface, Some(INGRESS));
     }
 }
@@ -156,9 +126,7 @@ fn check_ip(packet: &[u8]) {
     assert!(length <= packet.len());
     if packet[12..14] == [172, 16] {
         let words = packet[..20].chunks_exact(2);
-        let sum: u32 = words
-            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-            .sum();
+        let sum: u32 = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{packet:x?}");
     }
 }

@@ -21,10 +21,7 @@ const NOW_NS: u64 = 1_000_000;
 
 /// Of the packets in the seeds.
 pub(crate) fn session() -> Session {
-    Session {
-        id: 7,
-        key: Key(*b"known to the two"),
-    }
+    Session { id: 7, key: Key(*b"known to the two") }
 }
 
 /// A byte of choices, and a frame: its MAC may be made right where that of IPv4
@@ -64,10 +61,7 @@ fn agent(frame: &[u8], collector: IpAddr) {
     let mut first = frame.to_vec();
     let verdict = agent.frame(&mut first, NOW_NS);
     let counters = agent.counters();
-    assert_eq!(
-        counters.answered_xdp,
-        u64::from(verdict == Verdict::Answered)
-    );
+    assert_eq!(counters.answered_xdp, u64::from(verdict == Verdict::Answered));
     assert_eq!(counters.refused(), u64::from(verdict == Verdict::Refused));
     if verdict != Verdict::Answered {
         assert_eq!(first, frame);

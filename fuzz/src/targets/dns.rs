@@ -32,14 +32,7 @@ pub fn dns(bytes: &[u8]) -> BTreeSet<Method> {
             // A name without an end, as long as it likes.
             name = vec![b'x'; usize::from(id) * 8];
         }
-        let mut payload = vec![
-            0,
-            id,
-            if query { 0 } else { 0x80 } | opcode << 3,
-            0,
-            0,
-            questions,
-        ];
+        let mut payload = vec![0, id, if query { 0 } else { 0x80 } | opcode << 3, 0, 0, questions];
         payload.extend([0; 6]);
         payload.extend(&name);
         payload.extend([0, 1 + (question >> 3 & 1), 0, 1]);
@@ -47,25 +40,13 @@ pub fn dns(bytes: &[u8]) -> BTreeSet<Method> {
             payload.truncate(usize::from(question));
         }
         let says = match question_of(&payload) {
-            Some(question) if (questions, opcode) == (1, 0) => Says::Dns {
-                query,
-                id: id.into(),
-                question: question.to_ascii_lowercase(),
-            },
+            Some(question) if (questions, opcode) == (1, 0) => {
+                Says::Dns { query, id: id.into(), question: question.to_ascii_lowercase() }
+            }
             _ => Says::Nothing,
         };
         let l4 = frame::udp((from.port, to.port), &payload);
-        scene.feed(
-            stage,
-            Packet {
-                proto: 17,
-                from,
-                to,
-                l4_len: l4.len(),
-                l4,
-                says,
-            },
-        );
+        scene.feed(stage, Packet { proto: 17, from, to, l4_len: l4.len(), l4, says });
     }
     scene.finish()
 }

@@ -17,14 +17,8 @@ use dwell_fleet::wire::{self, Content, FromAgent, FromCollector, Passages};
 /// it is, and the legs of a way add up.
 pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut rest = bytes;
-    let config = Config {
-        window_ns: 1_000_000,
-        wait_ns: 1_000_000,
-        settle_ns: 1_000,
-        halves: 32,
-        doubt_ns: 1_000,
-        flows: 4,
-    };
+    let config =
+        Config { window_ns: 1_000_000, wait_ns: 1_000_000, settle_ns: 1_000, halves: 32, doubt_ns: 1_000, flows: 4 };
     let mut joiner = Joiner::new(config, Told::default());
     let mut now_ns = 0;
     while let Ok(frame) = wire::read(&mut rest, 1 << 16) {
@@ -43,9 +37,7 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     }
     for window in joiner.take(u64::MAX >> 1, u64::MAX >> 1) {
         for (_, path) in &window.paths {
-            let sum = |legs: &mut dyn Iterator<Item = Leg>| -> u128 {
-                legs.map(|leg| path.leg(leg).sum_ns()).sum()
-            };
+            let sum = |legs: &mut dyn Iterator<Item = Leg>| -> u128 { legs.map(|leg| path.leg(leg).sum_ns()).sum() };
             let legs = sum(&mut Leg::ALL.into_iter().filter(|leg| leg.is_addend()));
             assert!(legs >= sum(&mut [Leg::Network].into_iter()));
             assert!(path.leg(Leg::EndToEnd).count() >= path.clamped);
@@ -80,13 +72,7 @@ fn sum_up(content: &Content) {
 fn join(joiner: &mut Joiner, passages: &Passages, arrived_ns: u64) {
     for (passage, host) in passages.0.iter().zip((0..3).cycle()) {
         if let Some(edge_ns) = Half::edge_of(passage) {
-            joiner.add(Half {
-                host,
-                passage: *passage,
-                edge_ns,
-                bound_ns: u64::from(passage.sent),
-                arrived_ns,
-            });
+            joiner.add(Half { host, passage: *passage, edge_ns, bound_ns: u64::from(passage.sent), arrived_ns });
         }
     }
 }

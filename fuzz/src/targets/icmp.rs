@@ -12,11 +12,7 @@ pub fn icmp(bytes: &[u8]) -> BTreeSet<Method> {
     for [who, delta, seq, kind] in choices.records() {
         let stage = scene.stage(who, delta);
         let (from, to) = stage.addresses();
-        let (from, to) = if stage.forward {
-            (from, to)
-        } else {
-            (to, from)
-        };
+        let (from, to) = if stage.forward { (from, to) } else { (to, from) };
         let v4 = from.is_ipv4();
         let request = kind & 1 == 0;
         let typ = match (request, v4) {
@@ -41,11 +37,7 @@ pub fn icmp(bytes: &[u8]) -> BTreeSet<Method> {
                 to: endpoint(to),
                 l4,
                 l4_len: 64,
-                says: if strange {
-                    Says::Nothing
-                } else {
-                    Says::Echo { request, seq }
-                },
+                says: if strange { Says::Nothing } else { Says::Echo { request, seq } },
             },
         );
     }

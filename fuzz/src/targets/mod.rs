@@ -16,7 +16,6 @@ mod trace;
 pub use any::{capture, filter, packet, replay};
 pub use balancer::balancer;
 pub use clock::clock;
-pub(crate) use clock::session as clock_session;
 pub use dns::dns;
 pub use fleet::fleet;
 pub use icmp::icmp;
@@ -25,3 +24,5 @@ pub use response::{response, response_replay};
 pub use socket::socket;
 pub use tcp::tcp;
 pub use trace::trace;
+
+pub(crate) use clock::session as clock_session;

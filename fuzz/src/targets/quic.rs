@@ -23,17 +23,7 @@ pub fn quic(bytes: &[u8]) -> BTreeSet<Method> {
         let mut l4 = frame::udp((from.port, to.port), &payload);
         let l4_len = l4.len();
         l4.truncate(13);
-        scene.feed(
-            stage,
-            Packet {
-                proto: 17,
-                from,
-                to,
-                l4,
-                l4_len,
-                says: Says::Quic { first, version },
-            },
-        );
+        scene.feed(stage, Packet { proto: 17, from, to, l4, l4_len, says: Says::Quic { first, version } });
     }
     scene.finish()
 }

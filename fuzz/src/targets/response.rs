@@ -28,14 +28,9 @@ fn watch(choices: &mut Bytes<'_>) -> Watch {
     let [kind, table, knobs] = choices.array();
     Watch {
         config: Config {
-            estimator: [
-                Estimator::Auto,
-                Estimator::Pirate,
-                Estimator::Gap(300_000),
-                Estimator::SynAck,
-            ][usize::from(kind & 3)],
-            epoch_ns: [1_000_000_000, 10_000_000, 60_000_000_000, 100_000_000]
-                [usize::from(knobs & 3)],
+            estimator: [Estimator::Auto, Estimator::Pirate, Estimator::Gap(300_000), Estimator::SynAck]
+                [usize::from(kind & 3)],
+            epoch_ns: [1_000_000_000, 10_000_000, 60_000_000_000, 100_000_000][usize::from(knobs & 3)],
             phase_ns: u64::from(knobs >> 2 & 3) * 123_456_789,
             modes: 1 + (knobs >> 4) % 10,
             epsilon: match kind >> 6 {
@@ -59,18 +54,12 @@ fn watch(choices: &mut Bytes<'_>) -> Watch {
 impl Suspect {
     fn new(choices: &mut Bytes<'_>) -> Suspect {
         let watch = watch(choices);
-        Suspect {
-            tracker: Tracker::new(&watch),
-            watch,
-            told: 0,
-            out: Vec::new(),
-        }
+        Suspect { tracker: Tracker::new(&watch), watch, told: 0, out: Vec::new() }
     }
 
     fn observe(&mut self, packet: &Observation<'_>) {
         let mut records = Vec::new();
-        self.tracker
-            .sweep(packet.time_ns, |record| records.push(record));
+        self.tracker.sweep(packet.time_ns, |record| records.push(record));
         self.tracker.observe(packet, |record| records.push(record));
         records.iter().for_each(|record| self.check(record));
     }

@@ -71,19 +71,13 @@ impl Stage {
     pub fn new(who: u8) -> Stage {
         let forward = who & 1 == 0;
         if who >= 0xc0 {
-            return Stage {
-                flow: 2 + (who >> 1 & 31),
-                forward,
-                interface: 0,
-                link: Link::Ethernet,
-            };
+            return Stage { flow: 2 + (who >> 1 & 31), forward, interface: 0, link: Link::Ethernet };
         }
         Stage {
             flow: who >> 1 & 1,
             forward,
             interface: u32::from(who >> 4 & 3 == 3),
-            link: [Link::Ethernet, Link::Tagged, Link::Raw, Link::Ethernet]
-                [usize::from(who >> 2 & 3)],
+            link: [Link::Ethernet, Link::Tagged, Link::Raw, Link::Ethernet][usize::from(who >> 2 & 3)],
         }
     }
 
@@ -100,9 +94,7 @@ impl Stage {
     /// Client and server address. Flows differ in them, or in their ports.
     pub fn addresses(self) -> (IpAddr, IpAddr) {
         let v4 = |a, b, c, d| IpAddr::from([a, b, c, d]);
-        let v6 = |high: [u16; 2], low: [u16; 4]| {
-            IpAddr::from([high[0], high[1], 0, 0, low[0], low[1], low[2], low[3]])
-        };
+        let v6 = |high: [u16; 2], low: [u16; 4]| IpAddr::from([high[0], high[1], 0, 0, low[0], low[1], low[2], low[3]]);
         let number = self.flow / 8 + 1;
         let wide = u16::from(number);
         match self.flow % 8 {
@@ -111,10 +103,7 @@ impl Stage {
             2 => (v4(127, 0, 0, 1), v4(127, 0, 0, 1)),
             3 => (v6([0, 0], [0, 0, 0, 1]), v6([0, 0], [wide, 0, 0, 5])),
             4 => (v4(10, 0, 0, 2), v4(10, 0, 0, 1)),
-            5 => (
-                v6([0x2001, 0xdb8], [0, 0, 0, 255]),
-                v6([0x2001, 0xdb8], [0, 0, 0, wide]),
-            ),
+            5 => (v6([0x2001, 0xdb8], [0, 0, 0, 255]), v6([0x2001, 0xdb8], [0, 0, 0, wide])),
             6 => (v4(192, 0, 2, number), v4(10, 0, 0, 1)),
             _ => (v6([0, 0], [0, 0, 0, 1]), v6([0, 0], [0, 0, 0, 1])),
         }
@@ -124,24 +113,10 @@ impl Stage {
     pub fn endpoints(self, client_port: u16, server_port: u16) -> (Endpoint, Endpoint) {
         let (client, server) = self.addresses();
         // The third of eight have one port, and so only their addresses.
-        let offset = if self.flow % 8 == 3 {
-            0
-        } else {
-            u16::from(self.flow / 8)
-        };
-        let client = Endpoint {
-            address: client,
-            port: client_port + offset,
-        };
-        let server = Endpoint {
-            address: server,
-            port: server_port,
-        };
-        if self.forward {
-            (client, server)
-        } else {
-            (server, client)
-        }
+        let offset = if self.flow % 8 == 3 { 0 } else { u16::from(self.flow / 8) };
+        let client = Endpoint { address: client, port: client_port + offset };
+        let server = Endpoint { address: server, port: server_port };
+        if self.forward { (client, server) } else { (server, client) }
     }
 }
 
@@ -190,65 +165,34 @@ impl Says {
     /// Whether a packet that says this may complete a round trip that `earlier`
     /// began.
     fn may_answer(&self, earlier: &Says, method: Method) -> bool {
-        let initial = |first: u8, version: u32| {
-            first >> 4 & 3 == if version == 0x6b33_43cf { 1 } else { 0 } && version != 0
-        };
+        let initial =
+            |first: u8, version: u32| first >> 4 & 3 == if version == 0x6b33_43cf { 1 } else { 0 } && version != 0;
         match (method, earlier, self) {
             (
                 Method::TcpTimestamp,
-                Says::Tcp {
-                    ts: Some((value, _)),
-                    ..
-                },
-                Says::Tcp {
-                    ts: Some((_, echo)),
-                    ack: Some(_),
-                    ..
-                },
+                Says::Tcp { ts: Some((value, _)), .. },
+                Says::Tcp { ts: Some((_, echo)), ack: Some(_), .. },
             ) => value == echo,
             (Method::TcpSeq, Says::Tcp { seq, end, .. }, Says::Tcp { ack: Some(ack), .. }) => {
                 seq != end && end.wrapping_sub(*ack) as i32 <= 0
             }
             (
                 Method::Icmp | Method::Icmpv6,
-                Says::Echo {
-                    request: true,
-                    seq: asked,
-                },
-                Says::Echo {
-                    request: false,
-                    seq,
-                },
+                Says::Echo { request: true, seq: asked },
+                Says::Echo { request: false, seq },
             ) => asked == seq,
             (
                 Method::Dns,
-                Says::Dns {
-                    query: true,
-                    id: asked_id,
-                    question: asked,
-                },
-                Says::Dns {
-                    query: false,
-                    id,
-                    question,
-                },
+                Says::Dns { query: true, id: asked_id, question: asked },
+                Says::Dns { query: false, id, question },
             ) => (asked_id, asked) == (id, question),
-            (
-                Method::QuicSpin | Method::QuicSpinLoop,
-                Says::Quic { first: before, .. },
-                Says::Quic { first, .. },
-            ) => {
+            (Method::QuicSpin | Method::QuicSpinLoop, Says::Quic { first: before, .. }, Says::Quic { first, .. }) => {
                 let loops = method == Method::QuicSpinLoop;
                 (before | first) & 0x80 == 0 && (!loops || (before ^ first) & 0x20 != 0)
             }
-            (
-                Method::QuicHandshake,
-                Says::Quic {
-                    first: asked,
-                    version,
-                },
-                Says::Quic { first, .. },
-            ) => asked & first & 0x80 != 0 && initial(*asked, *version),
+            (Method::QuicHandshake, Says::Quic { first: asked, version }, Says::Quic { first, .. }) => {
+                asked & first & 0x80 != 0 && initial(*asked, *version)
+            }
             _ => false,
         }
     }
@@ -306,12 +250,7 @@ impl Scene {
             2 => u64::MAX - SPAN_NS,
             _ => 0,
         };
-        Scene {
-            watch: Watch::new(watch::config(choices)),
-            start_ns,
-            now_ns: start_ns,
-            flows: HashMap::new(),
-        }
+        Scene { watch: Watch::new(watch::config(choices)), start_ns, now_ns: start_ns, flows: HashMap::new() }
     }
 
     /// Moves on in time, sweeps now and then, and says who sends next.
@@ -336,29 +275,14 @@ impl Scene {
 
     /// Feeds one packet of a stage. `cut` bytes at the end are not captured.
     pub fn feed(&mut self, stage: Stage, packet: Packet) -> Option<Counter> {
-        let Packet {
-            proto,
-            from,
-            to,
-            l4,
-            l4_len,
-            says,
-        } = packet;
+        let Packet { proto, from, to, l4, l4_len, says } = packet;
         let frame = frame::ip(stage.link, proto, from, to, &l4, l4_len);
         let data = frame.data.into_boxed_slice();
         let (interface, protocol) = (stage.interface, Protocol(proto));
-        let flow = self
-            .flows
-            .entry(key(from, to, protocol, interface))
-            .or_default();
+        let flow = self.flows.entry(key(from, to, protocol, interface)).or_default();
         let before = flow.fed.len();
         flow.bytes += u64::from(frame.wire_len);
-        flow.fed.push(Fed {
-            time_ns: self.now_ns,
-            from,
-            to,
-            says,
-        });
+        flow.fed.push(Fed { time_ns: self.now_ns, from, to, says });
         let observed = self.watch.observe(&Observation {
             time_ns: self.now_ns,
             interface,
@@ -378,10 +302,7 @@ impl Scene {
         for event in self.watch.finish(self.now_ns) {
             self.check(&event, None);
         }
-        assert!(
-            self.flows.values().all(|flow| !flow.open),
-            "a flow is open after the end"
-        );
+        assert!(self.flows.values().all(|flow| !flow.open), "a flow is open after the end");
         self.watch.reached()
     }
 
@@ -396,20 +317,12 @@ impl Scene {
 
     fn check_flow(&mut self, event: &FlowEvent, now: Option<(Key, usize)>) {
         let key = key(event.src, event.dst, event.protocol, event.interface);
-        let flow = self
-            .flows
-            .get_mut(&key)
-            .expect("the flow of an event was fed");
+        let flow = self.flows.get_mut(&key).expect("the flow of an event was fed");
         assert!(
-            flow.fed.iter().any(|fed| fed.time_ns == event.first_ns
-                && fed.from == event.src
-                && fed.to == event.dst),
+            flow.fed.iter().any(|fed| fed.time_ns == event.first_ns && fed.from == event.src && fed.to == event.dst),
             "{event:?} begins with no packet that was fed"
         );
-        assert!(
-            event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes,
-            "{event:?}"
-        );
+        assert!(event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes, "{event:?}");
         match event.change {
             FlowChange::Open => {
                 assert!(!flow.open, "{event:?} twice");
@@ -435,10 +348,7 @@ impl Scene {
             (answer.to, answer.from, fed_key.2, fed_key.3),
             "{sample:?}"
         );
-        assert!(
-            sample.packets <= flow.fed.len() as u64 && sample.bytes <= flow.bytes,
-            "{sample:?}"
-        );
+        assert!(sample.packets <= flow.fed.len() as u64 && sample.bytes <= flow.bytes, "{sample:?}");
         let loops = sample.method == Method::QuicSpinLoop;
         let (src, dst) = match loops {
             true => (answer.from, answer.to),
@@ -451,20 +361,11 @@ impl Scene {
                 && answer.says.may_answer(&fed.says, sample.method)),
             "{sample:?} answers no packet that was fed"
         );
-        assert!(
-            flow.fed[..at].iter().any(|fed| fed.from == answer.to),
-            "{sample:?} of one direction"
-        );
-        let asked = flow.fed[..at]
-            .iter()
-            .filter(|fed| fed.from == src && fed.says.asks(sample.method))
-            .count();
+        assert!(flow.fed[..at].iter().any(|fed| fed.from == answer.to), "{sample:?} of one direction");
+        let asked = flow.fed[..at].iter().filter(|fed| fed.from == src && fed.says.asks(sample.method)).count();
         let samples = flow.samples.entry((sample.method, sample.dst)).or_default();
         *samples += 1;
-        assert!(
-            *samples <= asked,
-            "{samples} samples of {asked} packets: {sample:?}"
-        );
+        assert!(*samples <= asked, "{samples} samples of {asked} packets: {sample:?}");
     }
 }
 

@@ -26,10 +26,7 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
     let mut meter = Meter::new(wanted);
     let mut calls = Calls::default();
     let mut lowat = Lowat::new(25_000_000);
-    let mut element = Element::new(ElementConfig {
-        wireless: choices & 2 != 0,
-        ..ElementConfig::default()
-    });
+    let mut element = Element::new(ElementConfig { wireless: choices & 2 != 0, ..ElementConfig::default() });
     let mut now_ns = 0_u64;
     for record in bytes.records::<RECORD>() {
         let mut record = Bytes::new(&record);
@@ -44,11 +41,7 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
             assert!(delay.least_ns <= delay.ns && delay.ns <= delay.most_ns);
             assert!(delay.bytes > 0);
         }
-        let state = State {
-            reading: &reading,
-            delay: observed.sender,
-            waiting_ns: meter.waiting_ns(now_ns),
-        };
+        let state = State { reading: &reading, delay: observed.sender, waiting_ns: meter.waiting_ns(now_ns) };
         if let Some(bytes) = lowat.update(&state).notsent_lowat {
             assert!(bytes > 0 && bytes <= 1 << 31, "{bytes}");
         }

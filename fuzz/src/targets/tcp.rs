@@ -15,10 +15,7 @@ struct Side {
 
 impl Default for Side {
     fn default() -> Side {
-        Side {
-            next_seq: u32::MAX - 1000,
-            tsval: u32::MAX - 20,
-        }
+        Side { next_seq: u32::MAX - 1000, tsval: u32::MAX - 20 }
     }
 }
 
@@ -61,8 +58,7 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
             0x80 => peer.next_seq ^ 1 << 31,
             ack => hundreds(peer.next_seq, ack),
         };
-        let occupied =
-            payload + u32::from(kind & kind::SYN != 0) + u32::from(kind & kind::FIN != 0);
+        let occupied = payload + u32::from(kind & kind::SYN != 0) + u32::from(kind & kind::FIN != 0);
         let end = seq.wrapping_add(occupied);
         if end.wrapping_sub(side.next_seq) as i32 > 0 {
             side.next_seq = end;
@@ -99,37 +95,11 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
         }
         options.truncate(40);
         let flags = kind & (kind::FIN | kind::SYN | kind::RST) | if acks { 16 } else { 0 };
-        let window = if kind & kind::WINDOW == 0 {
-            1000
-        } else {
-            1000 + u16::from(len >> 4)
-        };
-        let l4 = frame::tcp(
-            (from.port, to.port),
-            seq,
-            if acks { ack } else { 0 },
-            flags,
-            window,
-            &options,
-        );
+        let window = if kind & kind::WINDOW == 0 { 1000 } else { 1000 + u16::from(len >> 4) };
+        let l4 = frame::tcp((from.port, to.port), seq, if acks { ack } else { 0 }, flags, window, &options);
         let l4_len = l4.len() + payload as usize;
-        let says = Says::Tcp {
-            seq,
-            end,
-            ack: acks.then_some(ack),
-            ts,
-        };
-        scene.feed(
-            stage,
-            Packet {
-                proto: 6,
-                from,
-                to,
-                l4,
-                l4_len,
-                says,
-            },
-        );
+        let says = Says::Tcp { seq, end, ack: acks.then_some(ack), ts };
+        scene.feed(stage, Packet { proto: 6, from, to, l4, l4_len, says });
     }
     scene.finish()
 }

@@ -33,15 +33,8 @@ fn check(flows: &[Flow], bytes: &[u8]) {
     assert_eq!(flows[0].start_ns, 0);
     assert!(flows.is_sorted_by_key(|flow| flow.start_ns));
     let clients: BTreeSet<u32> = flows.iter().map(|flow| flow.client).collect();
-    assert!(
-        clients.iter().copied().eq(0..clients.len() as u32),
-        "numbers without gaps"
-    );
-    assert!(
-        flows
-            .iter()
-            .all(|flow| (1..=1 << 30).contains(&flow.packets))
-    );
+    assert!(clients.iter().copied().eq(0..clients.len() as u32), "numbers without gaps");
+    assert!(flows.iter().all(|flow| (1..=1 << 30).contains(&flow.packets)));
     assert!(flows.iter().all(|flow| flow.bytes <= 1 << 50));
     // none comes of nothing, and none is lost
     let text = std::str::from_utf8(bytes).expect("what is read is UTF-8");
@@ -56,19 +49,12 @@ fn check(flows: &[Flow], bytes: &[u8]) {
 /// Simulates what does not take long.
 fn run(flows: Vec<Flow>) {
     let packets: u64 = flows.iter().map(|flow| u64::from(flow.packets)).sum();
-    let is_short = flows
-        .last()
-        .is_some_and(|flow| flow.start_ns < 100_000_000_000);
+    let is_short = flows.last().is_some_and(|flow| flow.start_ns < 100_000_000_000);
     if packets > 1000 || !is_short {
         return;
     }
     let connections = flows.len() as u64;
-    let job = Job {
-        policy: Policy::ALL[flows.len() % Policy::ALL.len()],
-        servers: 3,
-        seed: 1,
-        times_faster: 1.0,
-    };
+    let job = Job { policy: Policy::ALL[flows.len() % Policy::ALL.len()], servers: 3, seed: 1, times_faster: 1.0 };
     let go = AtomicBool::new(false);
     let outcome = simulate(&Scenario::default(), &Trace::Flows(flows), &job, &go)
         .expect("constants are the defaults")

@@ -13,7 +13,6 @@ use dwell_bench::{
     installed, pin,
     stop::Stop,
 };
-
 use net::Net;
 use traffic::{Rate, Traffic};
 use watch::{Watched, watch};
@@ -33,47 +32,19 @@ struct Variant {
     goal: Option<u32>,
 }
 
-const fn variant(
-    name: &'static str,
-    options: &'static [&'static str],
-    goal: Option<u32>,
-) -> Variant {
-    Variant {
-        name,
-        options,
-        goal,
-    }
+const fn variant(name: &'static str, options: &'static [&'static str], goal: Option<u32>) -> Variant {
+    Variant { name, options, goal }
 }
 
-const EVERY_SAMPLE: Variant = variant(
-    "every sample, jsonl",
-    &["--rate-limit", "0", "--format", "jsonl"],
-    Some(93),
-);
+const EVERY_SAMPLE: Variant = variant("every sample, jsonl", &["--rate-limit", "0", "--format", "jsonl"], Some(93));
 const AGGREGATE: Variant = variant("aggregate", &["--aggregate"], Some(97));
 
 const VARIANTS: [Variant; 6] = [
     EVERY_SAMPLE,
-    variant(
-        "10 ms a flow, jsonl",
-        &["--rate-limit", "10ms", "--format", "jsonl"],
-        None,
-    ),
-    variant(
-        "100 ms a flow, jsonl",
-        &["--rate-limit", "100ms", "--format", "jsonl"],
-        Some(97),
-    ),
-    variant(
-        "1000 ms a flow, jsonl",
-        &["--rate-limit", "1s", "--format", "jsonl"],
-        None,
-    ),
-    variant(
-        "every sample, not reported",
-        &["--rate-limit", "0", "--format", "none"],
-        None,
-    ),
+    variant("10 ms a flow, jsonl", &["--rate-limit", "10ms", "--format", "jsonl"], None),
+    variant("100 ms a flow, jsonl", &["--rate-limit", "100ms", "--format", "jsonl"], Some(97)),
+    variant("1000 ms a flow, jsonl", &["--rate-limit", "1s", "--format", "jsonl"], None),
+    variant("every sample, not reported", &["--rate-limit", "0", "--format", "none"], None),
     AGGREGATE,
 ];
 const FEW_VARIANTS: [Variant; 2] = [EVERY_SAMPLE, AGGREGATE];
@@ -90,9 +61,7 @@ fn run(stop: &Stop) -> Result<()> {
             "--quick" => quick = true,
             "--flows" => {
                 let flows = arguments.next().context("--flows needs a number")?;
-                only = Some(vec![
-                    flows.parse().with_context(|| format!("--flows {flows}"))?,
-                ]);
+                only = Some(vec![flows.parse().with_context(|| format!("--flows {flows}"))?]);
             }
             other => bail!("{other}: the options are --quick and --flows N"),
         }
@@ -119,11 +88,7 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
     let alone = Plan {
         rounds: if quick { 2 } else { 5 },
         window: Duration::from_millis(500),
-        flows: only.clone().unwrap_or(if quick {
-            vec![1, 100]
-        } else {
-            vec![1, 10, 100, 1000]
-        }),
+        flows: only.clone().unwrap_or(if quick { vec![1, 100] } else { vec![1, 10, 100, 1000] }),
         variants: &VARIANTS,
     };
     let joined = Plan {
@@ -141,16 +106,7 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
 fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Result<()> {
     println!(
         "{:>5}  {:<26}{:>22}{:>22}{:>6}{:>8}{:>10}{:>13}{:>7}{:>6}",
-        "flows",
-        "dwell",
-        "a second",
-        "a CPU second",
-        "goal",
-        "CPU",
-        "samples/s",
-        "packets seen",
-        "missed",
-        "lost"
+        "flows", "dwell", "a second", "a CPU second", "goal", "CPU", "samples/s", "packets seen", "missed", "lost"
     );
     for flows in &plan.flows {
         let net = Net::build(single_segments)?;
@@ -177,10 +133,7 @@ fn measure(plan: &Plan, single_segments: bool, cpu: usize, stop: &Stop) -> Resul
 fn print_none(flows: u32, without: &[Rate]) {
     // A window between two others, as those with dwell are: what noise does to the ratio.
     let shares = |of: fn(&Rate) -> f64| -> Vec<f64> {
-        without
-            .windows(3)
-            .map(|three| share(of, &three[1], &three[0], &three[2]))
-            .collect()
+        without.windows(3).map(|three| share(of, &three[1], &three[0], &three[2])).collect()
     };
     let each = |of: fn(&Rate) -> f64| without.iter().map(of).collect::<Vec<_>>();
     println!(
@@ -200,10 +153,7 @@ fn share(of: fn(&Rate) -> f64, it: &Rate, before: &Rate, after: &Rate) -> f64 {
 
 fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) {
     let shares = |of: fn(&Rate) -> f64| -> Vec<f64> {
-        watched
-            .iter()
-            .map(|it| share(of, &it.rate, &without[it.before], &without[it.before + 1]))
-            .collect()
+        watched.iter().map(|it| share(of, &it.rate, &without[it.before], &without[it.before + 1])).collect()
     };
     let each = |of: fn(&Watched) -> f64| watched.iter().map(of).collect::<Vec<_>>();
     let sum = |of: fn(&Watched) -> i64| watched.iter().map(of).sum::<i64>();
@@ -212,13 +162,8 @@ fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) {
         variant.name,
         spread(&shares(Rate::by_time)),
         spread(&shares(Rate::by_cpu)),
-        variant
-            .goal
-            .map_or("-".to_owned(), |goal| format!("{goal} %")),
-        format!(
-            "{:.1} %",
-            median(&each(|watched| watched.cpu / watched.rate.cpu)) * 100.0
-        ),
+        variant.goal.map_or("-".to_owned(), |goal| format!("{goal} %")),
+        format!("{:.1} %", median(&each(|watched| watched.cpu / watched.rate.cpu)) * 100.0),
         median(&each(|watched| watched.samples_a_second)),
         sum(|watched| watched.seen),
         sum(|watched| watched.missed),
@@ -227,10 +172,5 @@ fn print(flows: u32, variant: &Variant, watched: &[Watched], without: &[Rate]) {
 }
 
 fn spread(shares: &[f64]) -> String {
-    format!(
-        "{:.1} % ({:.0} to {:.0})",
-        median(shares),
-        least(shares),
-        greatest(shares)
-    )
+    format!("{:.1} % ({:.0} to {:.0})", median(shares), least(shares), greatest(shares))
 }

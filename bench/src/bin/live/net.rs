@@ -24,10 +24,7 @@ pub struct Counters {
 
 impl Counters {
     pub fn since(&self, earlier: &Counters) -> Counters {
-        Counters {
-            packets: self.packets - earlier.packets,
-            bytes: self.bytes - earlier.bytes,
-        }
+        Counters { packets: self.packets - earlier.packets, bytes: self.bytes - earlier.bytes }
     }
 }
 
@@ -41,16 +38,9 @@ impl Net {
             server: Namespace::create("bench")?,
             single_segments,
         };
-        let macs = [
-            "02:00:0a:4e:01:01",
-            "02:00:0a:4e:01:02",
-            "02:00:0a:4e:02:01",
-            "02:00:0a:4e:02:02",
-        ];
-        net.vantage.enter(|| {
-            fs::write("/proc/sys/net/ipv4/ip_forward", "1")
-                .context("cannot let the vantage forward")
-        })??;
+        let macs = ["02:00:0a:4e:01:01", "02:00:0a:4e:01:02", "02:00:0a:4e:02:01", "02:00:0a:4e:02:02"];
+        net.vantage
+            .enter(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("cannot let the vantage forward"))??;
         // After a pause connections would start slowly, with fewer packets at a time, which
         // changes the cost of a packet far more than dwell does.
         net.client.enter(|| {
@@ -58,11 +48,7 @@ impl Net {
                 .context("cannot let connections go on as they were after a pause")
         })??;
         let (client, server) = (net.client.name(), net.server.name());
-        let segments = if single_segments {
-            "gso_max_segs 1"
-        } else {
-            ""
-        };
+        let segments = if single_segments { "gso_max_segs 1" } else { "" };
         ip(
             &net.vantage,
             &format!(
@@ -98,18 +84,13 @@ impl Net {
     }
 
     pub fn counters(&self) -> Result<Counters> {
-        let text = self
-            .vantage
-            .enter(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
+        let text = self.vantage.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
         let (_, figures) = text
             .lines()
             .filter_map(|line| line.trim().split_once(':'))
             .find(|(name, _)| *name == WATCHED)
             .context("the watched interface is gone")?;
-        let figures: Vec<i64> = figures
-            .split_whitespace()
-            .filter_map(|figure| figure.parse().ok())
-            .collect();
+        let figures: Vec<i64> = figures.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
         ensure!(figures.len() == 16, "/proc/net/dev has no 16 columns");
         Ok(Counters {
             bytes: figures[0] + figures[8],
@@ -122,16 +103,8 @@ impl Net {
 /// `ip` with one command a line.
 fn ip(namespace: &Namespace, batch: &str) -> Result<()> {
     for line in batch.lines() {
-        let output = namespace
-            .command("ip")
-            .args(line.split_whitespace())
-            .output()?;
-        ensure!(
-            output.status.success(),
-            "ip {}: {}",
-            line.trim(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        let output = namespace.command("ip").args(line.split_whitespace()).output()?;
+        ensure!(output.status.success(), "ip {}: {}", line.trim(), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }

@@ -37,12 +37,8 @@ pub struct Traffic {
 
 impl Traffic {
     pub fn start(net: &Net, flows: u32, cpu: usize, stop: &Stop) -> Result<Traffic> {
-        let mut traffic = Traffic {
-            clients: Vec::new(),
-            servers: Vec::new(),
-            forwarder: forwarder(cpu),
-            idle: Cell::default(),
-        };
+        let mut traffic =
+            Traffic { clients: Vec::new(), servers: Vec::new(), forwarder: forwarder(cpu), idle: Cell::default() };
         let processes = flows.div_ceil(MOST_STREAMS);
         for process in 0..processes {
             let port = (FIRST_PORT + process).to_string();
@@ -51,29 +47,19 @@ impl Traffic {
                 command.stdout(Stdio::null()).stderr(Stdio::null());
             })?);
         }
-        wait(stop, "iperf3 to listen", || {
-            Ok(connections(&net.server, "0A")? >= processes)
-        })?;
+        wait(stop, "iperf3 to listen", || Ok(connections(&net.server, "0A")? >= processes))?;
         for process in 0..processes {
             let port = (FIRST_PORT + process).to_string();
             let streams = flows / processes + u32::from(process < flows % processes);
             traffic.clients.push(net.client.spawn("iperf3", |command| {
                 command.args(["-c", Net::SERVER, "-p", &port, "-P", &streams.to_string()]);
                 command.args(["-C", "cubic", "-t", "86400", "-i", "0"]);
-                command
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null());
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             })?);
             // One after another: each has its own connection for control.
-            let wanted = process
-                + 1
-                + (0..=process)
-                    .map(|p| flows / processes + u32::from(p < flows % processes))
-                    .sum::<u32>();
-            wait(stop, "iperf3 to connect", || {
-                Ok(connections(&net.client, "01")? >= wanted)
-            })?;
+            let wanted =
+                process + 1 + (0..=process).map(|p| flows / processes + u32::from(p < flows % processes)).sum::<u32>();
+            wait(stop, "iperf3 to connect", || Ok(connections(&net.client, "01")? >= wanted))?;
         }
         stop.sleep(Duration::from_secs(1))?;
         Ok(traffic)
@@ -89,24 +75,10 @@ impl Traffic {
     }
 
     /// What passes from now on; `dwell` takes part too.
-    pub fn rate(
-        &self,
-        net: &Net,
-        dwell: Option<u32>,
-        window: Duration,
-        stop: &Stop,
-    ) -> Result<Rate> {
+    pub fn rate(&self, net: &Net, dwell: Option<u32>, window: Duration, stop: &Stop) -> Result<Rate> {
         let cpu = || {
-            let iperf3 = self
-                .clients
-                .iter()
-                .chain(&self.servers)
-                .map(|child| child.id());
-            iperf3
-                .chain(dwell)
-                .chain(self.forwarder)
-                .map(cpu_time)
-                .sum::<Duration>()
+            let iperf3 = self.clients.iter().chain(&self.servers).map(|child| child.id());
+            iperf3.chain(dwell).chain(self.forwarder).map(cpu_time).sum::<Duration>()
         };
         let (start, cpu_start, begun) = (net.counters()?, cpu(), Instant::now());
         stop.sleep(window)?;
@@ -136,9 +108,7 @@ impl Traffic {
     }
 
     pub fn resume(&self) -> Result<()> {
-        self.clients
-            .iter()
-            .try_for_each(|client| send(client, Signal::SIGCONT))
+        self.clients.iter().try_for_each(|client| send(client, Signal::SIGCONT))
     }
 }
 
@@ -170,9 +140,7 @@ fn connections(namespace: &Namespace, state: &str) -> Result<u32> {
             .map(|table| {
                 let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
                 let sockets = text.lines().skip(1);
-                Ok(sockets
-                    .filter(|line| line.split_whitespace().nth(3) == Some(state))
-                    .count() as u32)
+                Ok(sockets.filter(|line| line.split_whitespace().nth(3) == Some(state)).count() as u32)
             })
             .sum()
     })?
@@ -180,10 +148,7 @@ fn connections(namespace: &Namespace, state: &str) -> Result<u32> {
 
 /// Of all threads of a process.
 pub fn cpu_time(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let ns = tasks
         .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
         .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())

@@ -31,23 +31,13 @@ pub struct Watched {
     pub before: usize,
 }
 
-pub fn watch(
-    net: &Net,
-    traffic: &Traffic,
-    options: &[&str],
-    window: Duration,
-    stop: &Stop,
-) -> Result<Watched> {
+pub fn watch(net: &Net, traffic: &Traffic, options: &[&str], window: Duration, stop: &Stop) -> Result<Watched> {
     traffic.pause(net, stop)?;
     let paused = Instant::now();
     let mut arguments = vec!["rtt", "-i", WATCHED];
     arguments.extend(options);
     let mut dwell = net.vantage.spawn(dwell()?, |command| {
-        command
-            .args(&arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     })?;
     let pid = dwell.id();
     wait_until_attached(net, &mut dwell, stop)?;
@@ -67,12 +57,9 @@ pub fn watch(
     let status = dwell.wait()?;
     traffic.resume()?;
     let figure = |name: &str| figure(&told, name);
-    let (Some(packets), Some(bytes), Some(samples), Some(lost)) = (
-        figure("packet"),
-        figure("byte"),
-        figure("sample"),
-        figure("event lost").or_else(|| figure("events lost")),
-    ) else {
+    let (Some(packets), Some(bytes), Some(samples), Some(lost)) =
+        (figure("packet"), figure("byte"), figure("sample"), figure("event lost").or_else(|| figure("events lost")))
+    else {
         bail!("dwell {arguments:?} ({status}) told no figures: {told}");
     };
     let difference = crossed.packets - packets;
@@ -120,11 +107,7 @@ fn wait_until_attached(net: &Net, dwell: &mut Guarded, stop: &Stop) -> Result<()
             let told = words(dwell)?;
             bail!("dwell ended ({status}): {}", told.trim());
         }
-        let filters = net
-            .vantage
-            .command("tc")
-            .args(["filter", "show", "dev", WATCHED, "egress"])
-            .output()?;
+        let filters = net.vantage.command("tc").args(["filter", "show", "dev", WATCHED, "egress"]).output()?;
         Ok(String::from_utf8_lossy(&filters.stdout).contains("bpf"))
     })
 }

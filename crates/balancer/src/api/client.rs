@@ -67,18 +67,10 @@ impl Client {
     ///
     /// If nobody answers there.
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
-        let failed = |io| ClientError::Io {
-            path: path.into(),
-            io,
-        };
+        let failed = |io| ClientError::Io { path: path.into(), io };
         let stream = UnixStream::connect(path).map_err(failed)?;
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .map_err(failed)?;
-        Ok(Client {
-            path: path.into(),
-            reader: BufReader::new(stream),
-        })
+        stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(failed)?;
+        Ok(Client { path: path.into(), reader: BufReader::new(stream) })
     }
 
     /// Asks, and waits for the answer.
@@ -87,20 +79,11 @@ impl Client {
     ///
     /// If the balancer refuses, or is gone.
     pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {
-        let failed = |io| ClientError::Io {
-            path: self.path.clone(),
-            io,
-        };
-        let strange = |error| ClientError::Strange {
-            path: self.path.clone(),
-            error,
-        };
+        let failed = |io| ClientError::Io { path: self.path.clone(), io };
+        let strange = |error| ClientError::Strange { path: self.path.clone(), error };
         let mut line = serde_json::to_string(request).map_err(strange)?;
         line.push('\n');
-        self.reader
-            .get_mut()
-            .write_all(line.as_bytes())
-            .map_err(failed)?;
+        self.reader.get_mut().write_all(line.as_bytes()).map_err(failed)?;
         let mut answer = String::new();
         if self.reader.read_line(&mut answer).map_err(failed)? == 0 {
             return Err(failed(ErrorKind::UnexpectedEof.into()));

@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
 pub use server::{Answer, Asked, ListenError, Listener};
-pub use status::{
-    BackendStatus, HealthWord, HeavyStatus, LoadStatus, PlaneStatus, Status, VipStatus,
-};
+pub use status::{BackendStatus, HealthWord, HeavyStatus, LoadStatus, PlaneStatus, Status, VipStatus};
 
 /// A longer request is none.
 pub const MOST_REQUEST_BYTES: u64 = 256 * 1024;
@@ -92,14 +90,8 @@ impl Named {
     /// From `VIP/BACKEND` or `BACKEND`.
     pub fn parse(text: &str) -> Named {
         match text.split_once('/') {
-            Some((vip, backend)) => Named {
-                vip: Some(vip.into()),
-                backend: backend.into(),
-            },
-            None => Named {
-                vip: None,
-                backend: text.into(),
-            },
+            Some((vip, backend)) => Named { vip: Some(vip.into()), backend: backend.into() },
+            None => Named { vip: None, backend: text.into() },
         }
     }
 }
@@ -136,10 +128,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
         .map(|byte| char::from(byte).to_digit(16).map(|digit| digit as u8))
         .collect::<Option<_>>()?;
     let pairs = digits.chunks_exact(2);
-    pairs
-        .remainder()
-        .is_empty()
-        .then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
+    pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 /// Hex of bytes.

@@ -70,24 +70,15 @@ impl Listener {
     ///
     /// If somebody answers there, or it cannot be made.
     pub fn bind(path: &Path) -> Result<Listener, ListenError> {
-        let failed = |io| ListenError::Io {
-            path: path.into(),
-            io,
-        };
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
+        let failed = |io| ListenError::Io { path: path.into(), io };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         clear(path)?;
         let before = umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         umask(before);
-        Ok(Listener {
-            path: path.into(),
-            listener: bound.map_err(failed)?,
-        })
+        Ok(Listener { path: path.into(), listener: bound.map_err(failed)? })
     }
 
     /// Hands requests to whoever answers them, from a thread of its own.
@@ -96,10 +87,7 @@ impl Listener {
     ///
     /// If there can be no thread.
     pub fn serve(&self, asked: Sender<Asked>) -> Result<(), ListenError> {
-        let failed = |io| ListenError::Io {
-            path: self.path.clone(),
-            io,
-        };
+        let failed = |io| ListenError::Io { path: self.path.clone(), io };
         let listener = self.listener.try_clone().map_err(failed)?;
         let open = Arc::new(AtomicUsize::new(0));
         thread::Builder::new()
@@ -132,10 +120,7 @@ fn clear(path: &Path) -> Result<(), ListenError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(_) => {
             use std::os::unix::fs::FileTypeExt;
-            let failed = |io| ListenError::Io {
-                path: path.into(),
-                io,
-            };
+            let failed = |io| ListenError::Io { path: path.into(), io };
             let kind = fs::symlink_metadata(path).map_err(failed)?.file_type();
             match kind.is_socket() {
                 true => fs::remove_file(path).map_err(failed),
@@ -148,22 +133,15 @@ fn clear(path: &Path) -> Result<(), ListenError> {
 fn begin(mut stream: UnixStream, asked: &Sender<Asked>, open: &Arc<AtomicUsize>) {
     if open.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
         open.fetch_sub(1, Ordering::SeqCst);
-        let _ = say(
-            &mut stream,
-            &Err(format!(
-                "there are {MOST_CONNECTIONS} connections already: come again"
-            )),
-        );
+        let _ = say(&mut stream, &Err(format!("there are {MOST_CONNECTIONS} connections already: come again")));
         return;
     }
     let (asked, for_thread) = (asked.clone(), Arc::clone(open));
-    let started = thread::Builder::new()
-        .name("request".into())
-        .spawn(move || {
-            // Whoever asked may be gone.
-            let _ = converse(stream, &asked);
-            for_thread.fetch_sub(1, Ordering::SeqCst);
-        });
+    let started = thread::Builder::new().name("request".into()).spawn(move || {
+        // Whoever asked may be gone.
+        let _ = converse(stream, &asked);
+        for_thread.fetch_sub(1, Ordering::SeqCst);
+    });
     if started.is_err() {
         open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -175,24 +153,17 @@ fn converse(mut stream: UnixStream, asked: &Sender<Asked>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let mut line = Vec::new();
-        (&mut reader)
-            .take(MOST_REQUEST_BYTES)
-            .read_until(b'\n', &mut line)?;
+        (&mut reader).take(MOST_REQUEST_BYTES).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(());
         }
         if line.len() as u64 == MOST_REQUEST_BYTES && !line.ends_with(b"\n") {
-            say(
-                &mut stream,
-                &Err(format!("a request has at most {MOST_REQUEST_BYTES} bytes")),
-            )?;
+            say(&mut stream, &Err(format!("a request has at most {MOST_REQUEST_BYTES} bytes")))?;
             return Ok(());
         }
         let answer = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => put(request, asked),
-            Err(error) => Err(format!(
-                "this is no request: {error}; write a line such as {{\"do\":\"status\"}}"
-            )),
+            Err(error) => Err(format!("this is no request: {error}; write a line such as {{\"do\":\"status\"}}")),
         };
         say(&mut stream, &answer)?;
     }
@@ -201,9 +172,7 @@ fn converse(mut stream: UnixStream, asked: &Sender<Asked>) -> io::Result<()> {
 fn put(request: Request, asked: &Sender<Asked>) -> Answer {
     let (answer, came) = sync_channel(1);
     let ending = |_| "the balancer is about to end".to_owned();
-    asked
-        .send(Asked { request, answer })
-        .map_err(|_| ending(()))?;
+    asked.send(Asked { request, answer }).map_err(|_| ending(()))?;
     came.recv().map_err(|_| ending(()))?
 }
 

@@ -19,12 +19,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
-pub use self::table::Fault;
-pub use self::vip::{Backend, Check, Forward, Kind, Latency, PolicyName, Tls, Vip};
-pub use self::zero_rtt::ZeroRtt;
 use self::{
     table::{Source, Table, Wrong},
     value::{parsed, socket, text, time, whole},
+};
+
+pub use self::{
+    table::Fault,
+    vip::{Backend, Check, Forward, Kind, Latency, PolicyName, Tls, Vip},
+    zero_rtt::ZeroRtt,
 };
 
 /// What a balancer is to do.
@@ -162,10 +165,7 @@ impl Config {
     ///
     /// All that is wrong with it at once.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|io| ConfigError::Read {
-            path: path.into(),
-            io,
-        })?;
+        let text = fs::read_to_string(path).map_err(|io| ConfigError::Read { path: path.into(), io })?;
         Config::parse(&text, path)
     }
 
@@ -180,10 +180,8 @@ impl Config {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let at = error.span().map_or(text.len(), |span| span.start);
-            let wrong = Wrong::new(
-                format!("this is no TOML: {}", error.message().trim()),
-                "toml.io tells how it is written",
-            );
+            let wrong =
+                Wrong::new(format!("this is no TOML: {}", error.message().trim()), "toml.io tells how it is written");
             source.fault(source.line(at), "", wrong);
         }
         if !errors.is_empty() {
@@ -218,21 +216,11 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
     let config = Config {
         path: path.into(),
         interface: name.clone(),
-        interval: table
-            .get("interval", time(100 * MILLISECOND..=MINUTE))
-            .unwrap_or(Duration::from_secs(1)),
-        idle_timeout: table
-            .get("idle_timeout", time(Duration::from_secs(1)..=DAY))
-            .unwrap_or(MINUTE),
-        active_timeout: table
-            .get("active_timeout", time(10 * MILLISECOND..=DAY))
-            .unwrap_or(Duration::from_secs(5)),
-        hash_seed: table
-            .get("hash_seed", whole(0..=i64::MAX))
-            .unwrap_or(0x64_7765_6c6c) as u64,
-        pin: table
-            .get("pin", text)
-            .map_or_else(|| default_pin(&name), PathBuf::from),
+        interval: table.get("interval", time(100 * MILLISECOND..=MINUTE)).unwrap_or(Duration::from_secs(1)),
+        idle_timeout: table.get("idle_timeout", time(Duration::from_secs(1)..=DAY)).unwrap_or(MINUTE),
+        active_timeout: table.get("active_timeout", time(10 * MILLISECOND..=DAY)).unwrap_or(Duration::from_secs(5)),
+        hash_seed: table.get("hash_seed", whole(0..=i64::MAX)).unwrap_or(0x64_7765_6c6c) as u64,
+        pin: table.get("pin", text).map_or_else(|| default_pin(&name), PathBuf::from),
         chain: table.get("chain", chain),
         limits,
         tunnel,
@@ -255,19 +243,13 @@ pub fn default_pin(interface: &str) -> PathBuf {
 pub const DEFAULT_SOCKET: &str = "/run/dwell/lb.sock";
 
 fn chain(value: &toml::de::DeValue<'_>) -> Result<String, Wrong> {
-    let chain: dwell_probes::Chain =
-        parsed("a slot of a program array", "\"/sys/fs/bpf/slots:1:2\"")(value)?;
+    let chain: dwell_probes::Chain = parsed("a slot of a program array", "\"/sys/fs/bpf/slots:1:2\"")(value)?;
     Ok(chain.to_string())
 }
 
 fn read_limits(root: &mut Table<'_>) -> Limits {
-    let mut limits = Limits {
-        connections: 1_000_000,
-        vips: 1024,
-        reals: 16_384,
-        zero_rtt_vips: 8,
-        zero_rtt_servers: 1024,
-    };
+    let mut limits =
+        Limits { connections: 1_000_000, vips: 1024, reals: 16_384, zero_rtt_vips: 8, zero_rtt_servers: 1024 };
     let Some(mut table) = root.table("limits") else {
         return limits;
     };
@@ -278,21 +260,15 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
     ] {
         *limit = table.get(key, whole(range)).unwrap_or(*limit);
     }
-    limits.zero_rtt_vips = table
-        .get("zero_rtt_vips", whole(0..=1024))
-        .unwrap_or(limits.zero_rtt_vips);
-    limits.zero_rtt_servers = table
-        .get("zero_rtt_servers", whole(1..=65_536))
-        .unwrap_or(limits.zero_rtt_servers);
+    limits.zero_rtt_vips = table.get("zero_rtt_vips", whole(0..=1024)).unwrap_or(limits.zero_rtt_vips);
+    limits.zero_rtt_servers = table.get("zero_rtt_servers", whole(1..=65_536)).unwrap_or(limits.zero_rtt_servers);
     table.finish();
     limits
 }
 
 fn read_tunnel(root: &mut Table<'_>) -> Tunnel {
-    let mut tunnel = Tunnel {
-        source4: Ipv4Addr::new(172, 16, 0, 0),
-        source6: Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0),
-    };
+    let mut tunnel =
+        Tunnel { source4: Ipv4Addr::new(172, 16, 0, 0), source6: Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0) };
     let Some(mut table) = root.table("tunnel") else {
         return tunnel;
     };
@@ -325,10 +301,7 @@ fn read_metrics(root: &mut Table<'_>) -> Option<SocketAddr> {
 }
 
 fn read_checking(root: &mut Table<'_>) -> Checking {
-    let mut checking = Checking {
-        threads: 256,
-        ramp: Duration::from_secs(10),
-    };
+    let mut checking = Checking { threads: 256, ramp: Duration::from_secs(10) };
     let Some(mut table) = root.table("health") else {
         return checking;
     };

@@ -18,10 +18,8 @@ fn names(config: &Config, places: &Places, root: &Table<'_>) {
     let mut taken = BTreeMap::new();
     for (vip, place) in config.vips.iter().zip(&places.vips) {
         if let Some(line) = taken.insert(&vip.name, place.name) {
-            let wrong = Wrong::new(
-                format!("another VIP is named '{}' in line {line}", vip.name),
-                "write a name of its own",
-            );
+            let wrong =
+                Wrong::new(format!("another VIP is named '{}' in line {line}", vip.name), "write a name of its own");
             root.fault_at(place.name, "vip.name", wrong);
         }
     }
@@ -32,9 +30,7 @@ fn vips(config: &Config, places: &Places, root: &Table<'_>) {
     let mut taken: BTreeMap<(std::net::IpAddr, Protocol), Ports> = BTreeMap::new();
     for (index, vip) in config.vips.iter().enumerate() {
         let line = places.vips[index].address;
-        let ports = taken
-            .entry((vip.key.address, vip.key.protocol))
-            .or_default();
+        let ports = taken.entry((vip.key.address, vip.key.protocol)).or_default();
         let other = match vip.key.port {
             // Any port is all of them.
             None => ports.values().next(),
@@ -43,10 +39,7 @@ fn vips(config: &Config, places: &Places, root: &Table<'_>) {
         if let Some(other) = other {
             let (other, at) = (&config.vips[*other], places.vips[*other].address);
             let wrong = Wrong::new(
-                format!(
-                    "{} overlaps {} of VIP '{}' in line {at}",
-                    vip.key, other.key, other.name
-                ),
+                format!("{} overlaps {} of VIP '{}' in line {at}", vip.key, other.key, other.name),
                 "a packet has one VIP: change address, protocol or port of one",
             );
             root.fault_at(line, "vip.address", wrong);
@@ -56,12 +49,8 @@ fn vips(config: &Config, places: &Places, root: &Table<'_>) {
 }
 
 fn backends(config: &Config, places: &Places, root: &Table<'_>) {
-    let vips: ByAddress<usize> = config
-        .vips
-        .iter()
-        .zip(&places.vips)
-        .map(|(vip, place)| (vip.key.address, place.address))
-        .collect();
+    let vips: ByAddress<usize> =
+        config.vips.iter().zip(&places.vips).map(|(vip, place)| (vip.key.address, place.address)).collect();
     for (vip, place) in config.vips.iter().zip(&places.vips) {
         let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
         for (backend, (name_line, line)) in vip.backends.iter().zip(&place.backends) {
@@ -74,20 +63,14 @@ fn backends(config: &Config, places: &Places, root: &Table<'_>) {
             }
             if let Some(at) = names.insert(&backend.name, *name_line) {
                 let wrong = Wrong::new(
-                    format!(
-                        "another backend of '{}' is named '{}' in line {at}",
-                        vip.name, backend.name
-                    ),
+                    format!("another backend of '{}' is named '{}' in line {at}", vip.name, backend.name),
                     "write a name of its own",
                 );
                 root.fault_at(*name_line, "vip.backend.name", wrong);
             }
             if let Some(at) = addresses.insert(backend.address, *line) {
                 let wrong = Wrong::new(
-                    format!(
-                        "'{}' has a backend with {} in line {at}",
-                        vip.name, backend.address
-                    ),
+                    format!("'{}' has a backend with {} in line {at}", vip.name, backend.address),
                     "take one out; a weight gives a backend more",
                 );
                 root.fault_at(*line, "vip.backend.address", wrong);
@@ -96,11 +79,7 @@ fn backends(config: &Config, places: &Places, root: &Table<'_>) {
         let usable: BTreeSet<_> = addresses.keys().collect();
         if (vip.table_size as usize) < usable.len() {
             let wrong = Wrong::new(
-                format!(
-                    "a table of {} has no room for {} backends",
-                    vip.table_size,
-                    usable.len()
-                ),
+                format!("a table of {} has no room for {} backends", vip.table_size, usable.len()),
                 "write a prime of a hundred times as many",
             );
             root.fault_at(place.table_size, "vip.table_size", wrong);
@@ -109,10 +88,7 @@ fn backends(config: &Config, places: &Places, root: &Table<'_>) {
 }
 
 fn limits(config: &Config, root: &Table<'_>) {
-    let over = [
-        ("vips", config.vips.len(), config.limits.vips),
-        ("reals", config.backends(), config.limits.reals),
-    ];
+    let over = [("vips", config.vips.len(), config.limits.vips), ("reals", config.backends(), config.limits.reals)];
     for (key, are, limit) in over {
         if are > limit as usize {
             let wrong = Wrong::new(

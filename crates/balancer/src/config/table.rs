@@ -43,10 +43,7 @@ pub(super) struct Wrong {
 
 impl Wrong {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Wrong {
-        Wrong {
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+        Wrong { what: what.into(), remedy: remedy.into() }
     }
 }
 
@@ -62,11 +59,7 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(path: PathBuf, text: &str) -> Source {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
-        Source {
-            path,
-            lines: std::iter::once(0).chain(after).collect(),
-            faults: RefCell::default(),
-        }
+        Source { path, lines: std::iter::once(0).chain(after).collect(), faults: RefCell::default() }
     }
 
     pub(super) fn line(&self, at: usize) -> usize {
@@ -75,13 +68,7 @@ impl Source {
 
     pub(super) fn fault(&self, line: usize, key: impl Into<String>, wrong: Wrong) {
         let Wrong { what, remedy } = wrong;
-        self.faults.borrow_mut().push(Fault {
-            path: self.path.clone(),
-            line,
-            key: key.into(),
-            what,
-            remedy,
-        });
+        self.faults.borrow_mut().push(Fault { path: self.path.clone(), line, key: key.into(), what, remedy });
     }
 
     /// All that was found, in the order of the file.
@@ -110,13 +97,7 @@ impl<'a> Table<'a> {
         entries: &'a DeTable<'a>,
         span: Range<usize>,
     ) -> Table<'a> {
-        Table {
-            source,
-            entries,
-            name: name.into(),
-            line: source.line(span.start),
-            known: BTreeSet::new(),
-        }
+        Table { source, entries, name: name.into(), line: source.line(span.start), known: BTreeSet::new() }
     }
 
     /// The value of a key, as `read` takes it; none if it is not there or wrong.
@@ -154,12 +135,7 @@ impl<'a> Table<'a> {
     pub(super) fn table(&mut self, key: &'static str) -> Option<Table<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
-            DeValue::Table(entries) => Some(Table::new(
-                self.source,
-                self.path_of(key),
-                entries,
-                value.span(),
-            )),
+            DeValue::Table(entries) => Some(Table::new(self.source, self.path_of(key), entries, value.span())),
             _ => {
                 let path = self.path_of(key);
                 let remedy = format!("write [{path}] on a line of its own, and its keys below");
@@ -175,10 +151,8 @@ impl<'a> Table<'a> {
             return Vec::new();
         };
         let path = self.path_of(key);
-        let wrong = Wrong::new(
-            "it is no list of tables",
-            format!("write [[{path}]] on a line of its own, and its keys below"),
-        );
+        let wrong =
+            Wrong::new("it is no list of tables", format!("write [[{path}]] on a line of its own, and its keys below"));
         let DeValue::Array(array) = value.get_ref() else {
             self.fault(wrong, key);
             return Vec::new();
@@ -206,8 +180,7 @@ impl<'a> Table<'a> {
 
     /// Notes what is wrong with a key.
     pub(super) fn fault(&self, wrong: Wrong, key: &str) {
-        self.source
-            .fault(self.line_of(key), self.path_of(key), wrong);
+        self.source.fault(self.line_of(key), self.path_of(key), wrong);
     }
 
     /// The same of another table's key, whose line is known.

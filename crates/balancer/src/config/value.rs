@@ -23,9 +23,7 @@ pub(super) fn text(value: &DeValue<'_>) -> Read<String> {
 }
 
 pub(super) fn flag(value: &DeValue<'_>) -> Read<bool> {
-    value
-        .as_bool()
-        .ok_or_else(|| kind(value, "a yes or no", "true or false"))
+    value.as_bool().ok_or_else(|| kind(value, "a yes or no", "true or false"))
 }
 
 /// A whole number in a range.
@@ -37,10 +35,7 @@ where
         let (least, most) = (range.start(), range.end());
         let wanted = || format!("write a whole number from {least} to {most}");
         let DeValue::Integer(digits) = value else {
-            return Err(Wrong::new(
-                format!("it is {}, not a whole number", name(value)),
-                wanted(),
-            ));
+            return Err(Wrong::new(format!("it is {}, not a whole number", name(value)), wanted()));
         };
         i64::from_str_radix(digits.as_str(), digits.radix())
             .ok()
@@ -60,14 +55,9 @@ pub(super) fn number(range: RangeInclusive<f64>) -> impl FnOnce(&DeValue<'_>) ->
         };
         let (least, most) = (range.start(), range.end());
         let number = digits.parse().ok();
-        number
-            .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                Wrong::new(
-                    format!("{digits} is out of range"),
-                    format!("write a number from {least} to {most}"),
-                )
-            })
+        number.filter(|number| range.contains(number)).ok_or_else(|| {
+            Wrong::new(format!("{digits} is out of range"), format!("write a number from {least} to {most}"))
+        })
     }
 }
 
@@ -77,10 +67,7 @@ pub(super) fn time(range: RangeInclusive<Duration>) -> impl FnOnce(&DeValue<'_>)
         let text = text_like(value, "a length of time", "\"100ms\", \"1s\" or \"2m\"")?;
         let time = match text {
             "0" => Some(Duration::ZERO),
-            _ => text
-                .parse::<jiff::SignedDuration>()
-                .ok()
-                .and_then(|time| Duration::try_from(time).ok()),
+            _ => text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok()),
         };
         let Some(time) = time else {
             return Err(Wrong::new(
@@ -99,27 +86,19 @@ pub(super) fn time(range: RangeInclusive<Duration>) -> impl FnOnce(&DeValue<'_>)
 }
 
 /// One of several words.
-pub(super) fn choice<T: Copy>(
-    words: &'static [(&'static str, T)],
-) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
+pub(super) fn choice<T: Copy>(words: &'static [(&'static str, T)]) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
     move |value| {
         let list = || {
-            let words: Vec<_> = words
-                .iter()
-                .map(|(word, _)| format!("\"{word}\""))
-                .collect();
+            let words: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
             words.join(", ")
         };
         let Some(text) = value.as_str() else {
             return Err(kind(value, "a word", &list()));
         };
         let found = words.iter().find(|(word, _)| *word == text);
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-            Wrong::new(
-                format!("there is no \"{text}\""),
-                format!("write one of {}", list()),
-            )
-        })
+        found
+            .map(|(_, meaning)| *meaning)
+            .ok_or_else(|| Wrong::new(format!("there is no \"{text}\""), format!("write one of {}", list())))
     }
 }
 
@@ -158,18 +137,10 @@ pub(super) fn socket(value: &DeValue<'_>) -> Read<SocketAddr> {
 }
 
 /// Whatever can be parsed.
-pub(super) fn parsed<T: FromStr>(
-    what: &'static str,
-    example: &'static str,
-) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
+pub(super) fn parsed<T: FromStr>(what: &'static str, example: &'static str) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
     move |value| {
         let text = text_like(value, what, example)?;
-        text.parse().map_err(|_| {
-            Wrong::new(
-                format!("\"{text}\" is not {what}"),
-                format!("write one, as in {example}"),
-            )
-        })
+        text.parse().map_err(|_| Wrong::new(format!("\"{text}\" is not {what}"), format!("write one, as in {example}")))
     }
 }
 
@@ -178,10 +149,7 @@ fn text_like<'v>(value: &'v DeValue<'_>, what: &str, example: &str) -> Read<&'v 
 }
 
 pub(super) fn kind(value: &DeValue<'_>, what: &str, example: &str) -> Wrong {
-    Wrong::new(
-        format!("it is {}, not {what}", name(value)),
-        format!("write {example}"),
-    )
+    Wrong::new(format!("it is {}, not {what}", name(value)), format!("write {example}"))
 }
 
 fn name(value: &DeValue<'_>) -> &'static str {

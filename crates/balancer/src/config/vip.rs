@@ -146,11 +146,7 @@ impl Latency {
             ("forget", &mut steering.forget, 0..=1_000_000),
             ("min_connections", &mut intervals.min_connections, 2..=1000),
             ("look_back", &mut intervals.look_back, 1..=1000),
-            (
-                "most_responses",
-                &mut intervals.most_responses,
-                1..=1_000_000,
-            ),
+            ("most_responses", &mut intervals.most_responses, 1..=1_000_000),
         ] {
             *to = table.get(key, whole(range)).unwrap_or(*to);
         }
@@ -162,10 +158,7 @@ impl Latency {
             );
             table.fault(wrong, "alpha_low");
         } else if let Err(error) = steering.check().and_then(|()| intervals.check()) {
-            table.fault(
-                Wrong::new(error.to_string(), "write another value"),
-                error.name,
-            );
+            table.fault(Wrong::new(error.to_string(), "write another value"), error.name);
         }
         table.finish();
         latency
@@ -255,12 +248,8 @@ enum ForwardName {
 fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip, VipPlace)> {
     let name = table.require("name", "\"web\"", plain_name);
     let address = table.require("address", "\"192.0.2.10\"", host);
-    let protocol = table
-        .get(
-            "protocol",
-            choice(&[("tcp", Protocol::Tcp), ("udp", Protocol::Udp)]),
-        )
-        .unwrap_or(Protocol::Tcp);
+    let protocol =
+        table.get("protocol", choice(&[("tcp", Protocol::Tcp), ("udp", Protocol::Udp)])).unwrap_or(Protocol::Tcp);
     let port = table.require("port", "443, or \"any\"", port_or_any);
     let policy = table.get(
         "policy",
@@ -275,11 +264,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
     let forward = table.require(
         "forward",
         "\"ipip\", \"gue\" or \"l2\"",
-        choice(&[
-            ("l2", ForwardName::L2),
-            ("ipip", ForwardName::Ipip),
-            ("gue", ForwardName::Gue),
-        ]),
+        choice(&[("l2", ForwardName::L2), ("ipip", ForwardName::Ipip), ("gue", ForwardName::Gue)]),
     );
     // The port that IANA has for it.
     let gue_port = table.get("gue_port", whole(1..=65_535)).unwrap_or(6080);
@@ -306,17 +291,11 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
         let wrong = Wrong::new("QUIC is no TCP", "write protocol = \"udp\"");
         table.fault(wrong, "quic");
     }
-    let check = table
-        .table("health")
-        .and_then(|health| read_check(health, path, port.flatten()));
-    let (backends, backend_places): (Vec<Backend>, Vec<_>) = table
-        .tables("backend")
-        .into_iter()
-        .filter_map(read_backend)
-        .unzip();
-    let zero_rtt = is_zero_rtt
-        .then(|| zero_rtt::read(&mut table, path, (protocol, port.flatten()), &backends))
-        .flatten();
+    let check = table.table("health").and_then(|health| read_check(health, path, port.flatten()));
+    let (backends, backend_places): (Vec<Backend>, Vec<_>) =
+        table.tables("backend").into_iter().filter_map(read_backend).unzip();
+    let zero_rtt =
+        is_zero_rtt.then(|| zero_rtt::read(&mut table, path, (protocol, port.flatten()), &backends)).flatten();
     let place = VipPlace {
         name: table.line_of("name"),
         address: table.line_of("address"),
@@ -324,11 +303,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
         backends: backend_places,
     };
     let vip = Vip {
-        key: VipKey {
-            address: address.unwrap_or(IpAddr::V4([0; 4].into())),
-            protocol,
-            port: port.flatten(),
-        },
+        key: VipKey { address: address.unwrap_or(IpAddr::V4([0; 4].into())), protocol, port: port.flatten() },
         policy,
         forward: match forward {
             Some(ForwardName::Ipip) => Forward::Ipip,
@@ -336,9 +311,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
             _ => Forward::L2,
         },
         table_size: table.get("table_size", table_size).unwrap_or(65_537),
-        by_source: table
-            .get("hash", choice(&[("connection", false), ("source", true)]))
-            .unwrap_or(false),
+        by_source: table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false),
         quic,
         measure: measure.unwrap_or(is_latency),
         check,
@@ -354,9 +327,7 @@ fn read_vip(mut table: Table<'_>, path: &Path, latency: &Latency) -> Option<(Vip
 fn read_backend(mut table: Table<'_>) -> Option<(Backend, (usize, usize))> {
     let address = table.require("address", "\"10.0.0.2\"", host);
     let name = table.get("name", plain_name);
-    let weight = table
-        .get("weight", number(0.0..=1_000_000.0))
-        .unwrap_or(1.0);
+    let weight = table.get("weight", number(0.0..=1_000_000.0)).unwrap_or(1.0);
     let server_id = table.get("server_id", whole(0..=i64::MAX));
     let places = (table.line_of("name"), table.line_of("address"));
     table.finish();
@@ -393,10 +364,7 @@ fn read_check(mut table: Table<'_>, path: &Path, vip_port: Option<u16>) -> Optio
     );
     let port = table.get("port", whole(1..=65_535)).or(vip_port);
     if port.is_none() && !matches!(kind, None | Some(KindName::Icmp)) {
-        let wrong = Wrong::new(
-            "the VIP has any port, so none follows from it",
-            "write port = and the port to check",
-        );
+        let wrong = Wrong::new("the VIP has any port, so none follows from it", "write port = and the port to check");
         table.fault(wrong, "port");
     }
     let interval = table.get("interval", time(100 * MILLISECOND..=DAY));
@@ -416,9 +384,7 @@ fn read_check(mut table: Table<'_>, path: &Path, vip_port: Option<u16>) -> Optio
             let tls = read_tls(&mut table, path);
             Some(read_http(&mut table, Some(tls)))
         }
-        Some(KindName::Udp) => Some(Kind::Udp {
-            send: table.get("send", text).unwrap_or_else(|| "dwell".into()),
-        }),
+        Some(KindName::Udp) => Some(Kind::Udp { send: table.get("send", text).unwrap_or_else(|| "dwell".into()) }),
         Some(KindName::Tcp) => Some(Kind::Tcp),
         Some(KindName::Icmp) => Some(Kind::Icmp),
         None => None,
@@ -450,10 +416,7 @@ fn read_tls(table: &mut Table<'_>, path: &Path) -> Tls {
     let file = table.get("ca", text);
     if any == file.is_some() {
         let wrong = match any {
-            true => Wrong::new(
-                "with any_certificate nothing is asked of authorities",
-                "take one of the two out",
-            ),
+            true => Wrong::new("with any_certificate nothing is asked of authorities", "take one of the two out"),
             false => Wrong::new(
                 "nothing says whose certificates to trust",
                 "write ca = \"ca.pem\", or any_certificate = true",
@@ -477,10 +440,7 @@ fn certificates(file: &PathBuf) -> Result<Vec<Vec<u8>>, Wrong> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| Wrong::new(format!("'{}': {error}", file.display()), remedy))?;
     match read.is_empty() {
-        true => Err(Wrong::new(
-            format!("'{}' has no certificate", file.display()),
-            remedy,
-        )),
+        true => Err(Wrong::new(format!("'{}' has no certificate", file.display()), remedy)),
         false => Ok(read.iter().map(|der| der.to_vec()).collect()),
     }
 }
@@ -491,10 +451,7 @@ fn plain_name(value: &DeValue<'_>) -> Result<String, Wrong> {
     if name.len() <= 64 && name.chars().all(is_plain) {
         return Ok(name);
     }
-    Err(Wrong::new(
-        format!("{name:?} is no name here"),
-        "write up to 64 letters, digits and any of -_.:",
-    ))
+    Err(Wrong::new(format!("{name:?} is no name here"), "write up to 64 letters, digits and any of -_.:"))
 }
 
 fn http_path(value: &DeValue<'_>) -> Result<String, Wrong> {
@@ -502,10 +459,7 @@ fn http_path(value: &DeValue<'_>) -> Result<String, Wrong> {
     if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(path);
     }
-    Err(Wrong::new(
-        format!("{path:?} is no path of HTTP"),
-        "write one from / on, without spaces, as in \"/health\"",
-    ))
+    Err(Wrong::new(format!("{path:?} is no path of HTTP"), "write one from / on, without spaces, as in \"/health\""))
 }
 
 fn header(value: &DeValue<'_>) -> Result<String, Wrong> {
@@ -513,20 +467,16 @@ fn header(value: &DeValue<'_>) -> Result<String, Wrong> {
     if host.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(host);
     }
-    Err(Wrong::new(
-        format!("{host:?} cannot stand in a header"),
-        "write a name, as in \"www.example.com\"",
-    ))
+    Err(Wrong::new(format!("{host:?} cannot stand in a header"), "write a name, as in \"www.example.com\""))
 }
 
 fn tls_name(value: &DeValue<'_>) -> Result<String, Wrong> {
     let name = text(value)?;
     match ServerName::try_from(name.as_str()) {
         Ok(_) => Ok(name),
-        Err(_) => Err(Wrong::new(
-            format!("{name:?} is no name of a host"),
-            "write the name that the certificates are for",
-        )),
+        Err(_) => {
+            Err(Wrong::new(format!("{name:?} is no name of a host"), "write the name that the certificates are for"))
+        }
     }
 }
 
@@ -543,11 +493,6 @@ fn table_size(value: &DeValue<'_>) -> Result<u32, Wrong> {
     if maglev::is_prime(size) {
         return Ok(size);
     }
-    let above = (size..)
-        .find(|number| maglev::is_prime(*number))
-        .unwrap_or(65_537);
-    Err(Wrong::new(
-        format!("{size} is no prime"),
-        format!("write {above}; Maglev's permutations need one"),
-    ))
+    let above = (size..).find(|number| maglev::is_prime(*number)).unwrap_or(65_537);
+    Err(Wrong::new(format!("{size} is no prime"), format!("write {above}; Maglev's permutations need one")))
 }

@@ -51,8 +51,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// heartbeat of `dwell-quic` (40 s) that is each 80 s, as quinn does so at every second one; and a server may take some
 /// time to send one, and its client to use it.
 const LOAD_LIFETIME: Duration = Duration::from_secs(100);
-const KEY_REMEDY: &str =
-    "write 32 hexadecimal digits, as of `openssl rand -hex 16`, the same as the servers have";
+const KEY_REMEDY: &str = "write 32 hexadecimal digits, as of `openssl rand -hex 16`, the same as the servers have";
 
 /// Reads the table of a VIP with the policy `zero-rtt`, and checks what it wants of the VIP.
 pub(super) fn read(
@@ -66,10 +65,7 @@ pub(super) fn read(
         parent.fault(wrong, "policy");
     }
     if port.is_none() {
-        let wrong = Wrong::new(
-            "QUIC to any port is not told from other UDP",
-            "write a port",
-        );
+        let wrong = Wrong::new("QUIC to any port is not told from other UDP", "write a port");
         parent.fault(wrong, "port");
     }
     let Some(mut table) = parent.table("zero_rtt") else {
@@ -92,29 +88,17 @@ pub(super) fn read(
     let overload = OverloadConfig {
         percentile: table.get("percentile", number(0.0..=1.0)).unwrap_or(0.8),
         margin: rtt.mul_f64(alpha).min(60 * MINUTE),
-        stale: Some(
-            table
-                .get("load_lifetime", time(SECOND..=DAY))
-                .unwrap_or(LOAD_LIFETIME),
-        ),
-        slack: table
-            .get("clock_slack", time(Duration::ZERO..=60 * MINUTE))
-            .unwrap_or(5 * SECOND),
+        stale: Some(table.get("load_lifetime", time(SECOND..=DAY)).unwrap_or(LOAD_LIFETIME)),
+        slack: table.get("clock_slack", time(Duration::ZERO..=60 * MINUTE)).unwrap_or(5 * SECOND),
     };
     let zero = ZeroRtt {
         heavy,
         heavy_share,
         overload,
-        is_any_heavy: table
-            .get("heavy", choice(&[("own", false), ("any", true)]))
-            .unwrap_or(false),
+        is_any_heavy: table.get("heavy", choice(&[("own", false), ("any", true)])).unwrap_or(false),
         window: table.get("window", time(SECOND..=DAY)).unwrap_or(MINUTE),
-        attempt: table
-            .get("attempt", time(SECOND..=10 * MINUTE))
-            .unwrap_or(10 * SECOND),
-        is_unroutable_hashed: table
-            .get("unroutable", choice(&[("drop", false), ("hash", true)]))
-            .unwrap_or(false),
+        attempt: table.get("attempt", time(SECOND..=10 * MINUTE)).unwrap_or(10 * SECOND),
+        is_unroutable_hashed: table.get("unroutable", choice(&[("drop", false), ("hash", true)])).unwrap_or(false),
         layouts,
     };
     table.finish();
@@ -171,16 +155,11 @@ fn read_layouts(parent: &mut Table<'_>, path: &Path) -> Vec<quic_lb::Config> {
             continue;
         };
         if layouts.iter().any(|other| other.rotation() == rotation) {
-            let wrong = Wrong::new(
-                format!("another layout has the rotation {rotation}"),
-                "write another: 0 to 6",
-            );
+            let wrong = Wrong::new(format!("another layout has the rotation {rotation}"), "write another: 0 to 6");
             table.fault(wrong, "rotation");
         }
         let made = match (key, clear) {
-            (Some(key), _) if (server, nonce) == (2, 14) => {
-                Some(quic_lb::Config::own(rotation, key))
-            }
+            (Some(key), _) if (server, nonce) == (2, 14) => Some(quic_lb::Config::own(rotation, key)),
             (Some(key), _) => Some(quic_lb::Config::new(rotation, server, nonce, Some(key))),
             (None, true) => Some(quic_lb::Config::new(rotation, server, nonce, None)),
             (None, false) => None,
@@ -216,10 +195,7 @@ fn read_key(table: &mut Table<'_>, path: &Path, clear: bool) -> Option<[u8; 16]>
                 "nothing says how connection IDs are encrypted",
                 "write key_file = \"cid.key\", or key = and 32 hexadecimal digits, or clear = true",
             ),
-            _ => Wrong::new(
-                "it has more than one of key, key_file and clear",
-                "keep one",
-            ),
+            _ => Wrong::new("it has more than one of key, key_file and clear", "keep one"),
         };
         table.fault(wrong, "key");
         return None;
@@ -229,25 +205,16 @@ fn read_key(table: &mut Table<'_>, path: &Path, clear: bool) -> Option<[u8; 16]>
     };
     let file = path.parent().unwrap_or(Path::new("")).join(file);
     let read = fs::read_to_string(&file)
-        .map_err(|io| {
-            Wrong::new(
-                format!("cannot read '{}': {io}", file.display()),
-                KEY_REMEDY,
-            )
-        })
+        .map_err(|io| Wrong::new(format!("cannot read '{}': {io}", file.display()), KEY_REMEDY))
         .and_then(|text| {
-            from_hex(text.trim())
-                .ok_or_else(|| Wrong::new(format!("'{}' has no key", file.display()), KEY_REMEDY))
+            from_hex(text.trim()).ok_or_else(|| Wrong::new(format!("'{}' has no key", file.display()), KEY_REMEDY))
         });
     read.map_err(|wrong| table.fault(wrong, "key_file")).ok()
 }
 
 /// The key itself is never told.
 fn hex_key(value: &DeValue<'_>) -> Result<[u8; 16], Wrong> {
-    value
-        .as_str()
-        .and_then(from_hex)
-        .ok_or_else(|| Wrong::new("it is no key", KEY_REMEDY))
+    value.as_str().and_then(from_hex).ok_or_else(|| Wrong::new("it is no key", KEY_REMEDY))
 }
 
 fn from_hex(digits: &str) -> Option<[u8; 16]> {

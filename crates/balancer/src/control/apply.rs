@@ -27,19 +27,9 @@ impl Balancer {
     /// what [`Balancer::undo_zero`] cannot know.
     ///
     /// `earlier` is what is known from a process before this one.
-    pub(super) fn apply(
-        &mut self,
-        wanted: Vec<Vip>,
-        planned: Plan,
-        earlier: &Earlier,
-    ) -> Result<(), ControlError> {
+    pub(super) fn apply(&mut self, wanted: Vec<Vip>, planned: Plan, earlier: &Earlier) -> Result<(), ControlError> {
         let targets = targets(&wanted, &planned, earlier)?;
-        let addresses: Vec<IpAddr> = planned
-            .next
-            .reals
-            .values()
-            .map(|real| real.address)
-            .collect();
+        let addresses: Vec<IpAddr> = planned.next.reals.values().map(|real| real.address).collect();
         self.neighbours.set(addresses);
         let mut runs = self.runs(&wanted, &planned, earlier)?;
         let mut given = Given::new();
@@ -48,13 +38,8 @@ impl Balancer {
             self.undo(&planned);
             return Err(error);
         }
-        let was_all_down: BTreeMap<VipKey, bool> = self
-            .vips
-            .iter()
-            .map(|run| (run.vip.key, run.all_down))
-            .collect();
-        let mut before: BTreeMap<VipKey, VipRun> =
-            self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
+        let was_all_down: BTreeMap<VipKey, bool> = self.vips.iter().map(|run| (run.vip.key, run.all_down)).collect();
+        let mut before: BTreeMap<VipKey, VipRun> = self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
         for run in &mut runs {
             if let Some(before) = before.remove(&run.vip.key) {
                 run.remember(before);
@@ -67,19 +52,10 @@ impl Balancer {
             .vips
             .iter()
             .enumerate()
-            .flat_map(|(vip, run)| {
-                run.backends
-                    .iter()
-                    .enumerate()
-                    .map(move |(at, run)| (run.real, (vip, at)))
-            })
+            .flat_map(|(vip, run)| run.backends.iter().enumerate().map(move |(at, run)| (run.real, (vip, at))))
             .collect();
         let reals = &self.state.reals;
-        let leaves = |real: &u32| {
-            reals
-                .get(real)
-                .is_some_and(|real| real.phase == Phase::Leaving)
-        };
+        let leaves = |real: &u32| reals.get(real).is_some_and(|real| real.phase == Phase::Leaving);
         self.quiet.retain(|real, _| leaves(real));
         self.look_for_neighbours();
         self.health.set(targets);
@@ -94,43 +70,22 @@ impl Balancer {
     }
 
     /// What will run, from what runs.
-    fn runs(
-        &self,
-        wanted: &[Vip],
-        planned: &Plan,
-        earlier: &Earlier,
-    ) -> Result<Vec<VipRun>, ControlError> {
-        let before: BTreeMap<VipKey, &VipRun> =
-            self.vips.iter().map(|run| (run.vip.key, run)).collect();
-        let runs = wanted
-            .iter()
-            .zip(&planned.numbers)
-            .map(|(vip, (number, reals))| {
-                let is_draining = |real: &u32| {
-                    let real = planned.next.reals.get(real);
-                    real.is_some_and(|real| real.phase == Phase::Draining)
-                };
-                let reals: Vec<_> = reals
-                    .iter()
-                    .map(|real| (*real, is_draining(real)))
-                    .collect();
-                let was = before.get(&vip.key).copied();
-                VipRun::become_of(was, *number, vip.clone(), &reals, earlier).map_err(|error| {
-                    ControlError::Policy {
-                        vip: vip.name.clone(),
-                        error,
-                    }
-                })
-            });
+    fn runs(&self, wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<VipRun>, ControlError> {
+        let before: BTreeMap<VipKey, &VipRun> = self.vips.iter().map(|run| (run.vip.key, run)).collect();
+        let runs = wanted.iter().zip(&planned.numbers).map(|(vip, (number, reals))| {
+            let is_draining = |real: &u32| {
+                let real = planned.next.reals.get(real);
+                real.is_some_and(|real| real.phase == Phase::Draining)
+            };
+            let reals: Vec<_> = reals.iter().map(|real| (*real, is_draining(real))).collect();
+            let was = before.get(&vip.key).copied();
+            VipRun::become_of(was, *number, vip.clone(), &reals, earlier)
+                .map_err(|error| ControlError::Policy { vip: vip.name.clone(), error })
+        });
         runs.collect()
     }
 
-    fn give(
-        &mut self,
-        planned: &Plan,
-        runs: &mut [VipRun],
-        given: &mut Given,
-    ) -> Result<(), ControlError> {
+    fn give(&mut self, planned: &Plan, runs: &mut [VipRun], given: &mut Given) -> Result<(), ControlError> {
         let (ramp, now) = (self.config.checking.ramp, Instant::now());
         let mut changed = Vec::new();
         for (at, run) in runs.iter_mut().enumerate() {
@@ -149,28 +104,21 @@ impl Balancer {
             .filter(|run| run.health.is_down())
             .map(|run| run.real)
             .collect();
-        let there: BTreeMap<u32, Real> = self
-            .plane
-            .reals()
-            .map(|(number, real)| (number, *real))
-            .collect();
+        let there: BTreeMap<u32, Real> = self.plane.reals().map(|(number, real)| (number, *real)).collect();
         for (number, real) in &planned.next.reals {
             let real = self.real(real, down.contains(number));
             if there.get(number) != Some(&real) {
                 self.plane.set_real(*number, &real)?;
             }
         }
-        let tables = changed
-            .into_iter()
-            .map(|at| (runs[at].number, runs[at].table.as_slice()));
+        let tables = changed.into_iter().map(|at| (runs[at].number, runs[at].table.as_slice()));
         self.plane.set_tables(&tables.collect::<Vec<_>>())?;
         for run in runs.iter() {
             self.give_zero(run, &planned.next, given)?;
         }
         for run in runs {
             let slot = planned.next.zero_slot(&run.vip.key);
-            self.plane
-                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, slot))?;
+            self.plane.set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, slot))?;
         }
         for (number, key) in &planned.gone_vips {
             self.plane.remove_vip(&to_plane(key))?;
@@ -183,10 +131,9 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         for run in &self.vips {
             // The kernel has just refused something: what it refuses now cannot be helped.
-            let _ = self.plane.set_vip(
-                &to_plane(&run.vip.key),
-                &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)),
-            );
+            let _ = self
+                .plane
+                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)));
             let _ = self.plane.set_table(run.number, &run.table);
         }
         for number in &planned.new_vips {
@@ -246,10 +193,7 @@ impl Balancer {
                 (backend.real, weighed)
             })
         });
-        let saved = Saved {
-            state: self.state.clone(),
-            weighed: weighed.collect(),
-        };
+        let saved = Saved { state: self.state.clone(), weighed: weighed.collect() };
         let failed = saved::write(&self.config.socket, &saved).err();
         let was_unsaved = std::mem::replace(&mut self.is_unsaved, failed.is_some());
         if let Some(error) = failed.filter(|_| !was_unsaved) {
@@ -263,10 +207,7 @@ impl Balancer {
 
 /// That all of a VIP's backends fail, or no longer.
 fn all_down(run: &VipRun) -> Event {
-    Event::AllDown {
-        vip: run.vip.name.clone(),
-        all_down: run.all_down,
-    }
+    Event::AllDown { vip: run.vip.name.clone(), all_down: run.all_down }
 }
 
 fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Target>, ControlError> {
@@ -279,18 +220,11 @@ fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Targ
         let mut first: Option<Target> = None;
         for (backend, real) in vip.backends.iter().zip(reals) {
             let target = match &first {
-                Some(first) => Target {
-                    real: *real,
-                    address: backend.address,
-                    ..first.clone()
-                },
+                Some(first) => Target { real: *real, address: backend.address, ..first.clone() },
                 None => Target::new(*real, backend.address, Arc::clone(&check))?,
             };
             first.get_or_insert_with(|| target.clone());
-            targets.push(Target {
-                was_up: earlier.were_up.get(real).copied(),
-                ..target
-            });
+            targets.push(Target { was_up: earlier.were_up.get(real).copied(), ..target });
         }
     }
     Ok(targets)
@@ -308,11 +242,5 @@ pub(super) fn to_plane(key: &VipKey) -> PlaneKey {
 }
 
 fn flags(number: u32, vip: &Vip, zero_slot: Option<u16>) -> PlaneVip {
-    PlaneVip {
-        number,
-        measured: vip.measure,
-        is_quic: vip.quic,
-        by_source: vip.by_source,
-        zero_slot,
-    }
+    PlaneVip { number, measured: vip.measure, is_quic: vip.quic, by_source: vip.by_source, zero_slot }
 }

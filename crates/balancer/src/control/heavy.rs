@@ -11,9 +11,7 @@ pub(super) fn share_of(vip: &Vip) -> Result<Option<HeavyShare>, OutOfRange> {
         return Ok(None);
     };
     let share = zero.heavy_share;
-    share
-        .map(|share| HeavyShare::new(share, zero.heavy.most))
-        .transpose()
+    share.map(|share| HeavyShare::new(share, zero.heavy.most)).transpose()
 }
 
 impl VipRun {
@@ -31,10 +29,7 @@ impl VipRun {
     /// Which connections are heavy now, for a VIP that is configured so.
     pub(super) fn heavy_now(&self, configured: HeavyConfig) -> HeavyConfig {
         let top = self.heavy.as_ref().map(HeavyShare::top);
-        HeavyConfig {
-            top: top.unwrap_or(configured.top),
-            ..configured
-        }
+        HeavyConfig { top: top.unwrap_or(configured.top), ..configured }
     }
 
     pub(super) fn heavy_status(&self) -> Option<HeavyStatus> {

@@ -15,12 +15,7 @@ use crate::{
     plan::{Phase, Real},
 };
 
-fn note(
-    vips: &mut [VipRun],
-    places: &BTreeMap<u32, (usize, usize)>,
-    config: &response::Config,
-    record: &Record,
-) {
+fn note(vips: &mut [VipRun], places: &BTreeMap<u32, (usize, usize)>, config: &response::Config, record: &Record) {
     // Those of backends that leave are nobody's.
     if let Some((vip, _)) = places.get(&record.real) {
         vips[*vip].add(record, &estimate(config, &record.epoch));
@@ -32,18 +27,14 @@ impl Balancer {
     pub(super) fn drain(&mut self) -> Result<(), ControlError> {
         let config = super::estimator(&self.config);
         let (vips, places) = (&mut self.vips, &self.places);
-        Ok(self
-            .plane
-            .drain(|record| note(vips, places, &config, &record))?)
+        Ok(self.plane.drain(|record| note(vips, places, &config, &record))?)
     }
 
     /// Ends the epochs that are over, and tells connections by backend.
     fn sweep(&mut self) -> Result<Actives, ControlError> {
         let config = super::estimator(&self.config);
         let (vips, places) = (&mut self.vips, &self.places);
-        Ok(self
-            .plane
-            .sweep(|record| note(vips, places, &config, &record))?)
+        Ok(self.plane.sweep(|record| note(vips, places, &config, &record))?)
     }
 
     /// Ends an interval: policies set weights, and what they change is told to the kernel.
@@ -53,10 +44,7 @@ impl Balancer {
         }
         let actives = self.sweep()?;
         let reals = self.state.reals.keys();
-        self.figures.kept = reals
-            .clone()
-            .map(|real| (*real, actives.kept_by(*real)))
-            .collect();
+        self.figures.kept = reals.clone().map(|real| (*real, actives.kept_by(*real))).collect();
         self.figures.actives = reals.map(|real| (*real, actives.of(*real))).collect();
         for run in &mut self.vips {
             run.end_interval(|real| actives.of(real));
@@ -89,9 +77,7 @@ impl Balancer {
             }
         }
         let vips = &self.vips;
-        let tables = changed
-            .iter()
-            .map(|at| (vips[*at].number, vips[*at].table.as_slice()));
+        let tables = changed.iter().map(|at| (vips[*at].number, vips[*at].table.as_slice()));
         self.plane.set_tables(&tables.collect::<Vec<_>>())?;
         self.refresh_zero()?;
         for at in turned {
@@ -119,9 +105,7 @@ impl Balancer {
             if real.phase != Phase::Leaving {
                 continue;
             }
-            if self.figures.kept.get(number).copied().unwrap_or(0) > 0
-                || self.zero.is_routed(*number)
-            {
+            if self.figures.kept.get(number).copied().unwrap_or(0) > 0 || self.zero.is_routed(*number) {
                 self.quiet.remove(number);
             } else if now.duration_since(*self.quiet.entry(*number).or_insert(now)) >= patience {
                 left.push(*number);
@@ -139,10 +123,7 @@ impl Balancer {
             self.quiet.remove(number);
         }
         for real in reals {
-            self.say(&Event::Left {
-                backend: real.name,
-                address: real.address,
-            });
+            self.say(&Event::Left { backend: real.name, address: real.address });
         }
         self.look_for_neighbours();
         self.save();
@@ -190,8 +171,7 @@ impl Balancer {
         let reals = self.state.reals.values();
         let addresses: BTreeSet<IpAddr> = reals.map(|real| real.address).collect();
         self.hops.retain(|address, _| addresses.contains(address));
-        self.last_hops
-            .retain(|address, _| addresses.contains(address));
+        self.last_hops.retain(|address, _| addresses.contains(address));
         self.neighbours.set(addresses.into_iter().collect());
     }
 
@@ -249,9 +229,5 @@ fn weights(run: &VipRun) -> Event {
             latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
         }
     });
-    Event::Weights {
-        vip: run.vip.name.clone(),
-        disruption: run.change.unwrap_or(0.0),
-        backends: backends.collect(),
-    }
+    Event::Weights { vip: run.vip.name.clone(), disruption: run.change.unwrap_or(0.0), backends: backends.collect() }
 }

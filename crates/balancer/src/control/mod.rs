@@ -33,7 +33,6 @@ use dwell_probes::{
 use dwell_records::prometheus::Metrics;
 use nix::time::{ClockId, clock_gettime};
 
-pub use self::event::Event;
 use self::{
     neighbours::Neighbours,
     vip::{Earlier, VipRun},
@@ -44,6 +43,8 @@ use crate::{
     health::{Health, Told},
     plan::{Plan, PlanError, State, plan},
 };
+
+pub use self::event::Event;
 
 /// Between two looks at the ring buffer, which nothing wakes us for.
 const POLL: Duration = Duration::from_millis(20);
@@ -162,8 +163,7 @@ impl Balancer {
         emit: impl FnMut(&Event) + 'static,
     ) -> Result<Balancer, ControlError> {
         let interface = Interface::find(&config.interface)?;
-        let (plane, taken) =
-            Plane::run_at(&options(&config), &interface, &config.pin).map_err(locked)?;
+        let (plane, taken) = Plane::run_at(&options(&config), &interface, &config.pin).map_err(locked)?;
         let (sender, told) = channel();
         let health = Health::start(config.checking.threads, sender);
         let (sender, found) = channel();
@@ -193,10 +193,7 @@ impl Balancer {
             is_unsaved: false,
             metrics,
             emit: Box::new(emit),
-            config: Config {
-                vips: Vec::new(),
-                ..config.clone()
-            },
+            config: Config { vips: Vec::new(), ..config.clone() },
         };
         balancer.begin(config, &taken)?;
         Ok(balancer)
@@ -209,11 +206,7 @@ impl Balancer {
         };
         let saved = saved.matching(&mut self.plane, config.limits)?;
         self.state = saved.state.clone();
-        let slots: Vec<u16> = self
-            .plane
-            .vips()
-            .filter_map(|(_, vip)| vip.zero_slot)
-            .collect();
+        let slots: Vec<u16> = self.plane.vips().filter_map(|(_, vip)| vip.zero_slot).collect();
         self.plane.remove_zero_but(&slots)?;
         for (_, real) in self.plane.reals() {
             if let Some(hop) = real.next_hop {
@@ -333,17 +326,13 @@ impl Balancer {
 /// too hear of each as soon as it is over. A little later, as CPUs may be in a packet just then.
 fn next_end(interval: Duration) -> Instant {
     const LATER: Duration = Duration::from_millis(1);
-    let into = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| {
-        Duration::from(now).as_nanos() % interval.as_nanos().max(1)
-    });
+    let into = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |now| Duration::from(now).as_nanos() % interval.as_nanos().max(1));
     Instant::now() + interval - Duration::from_nanos(into as u64) + LATER
 }
 
 fn plan_for(state: &State, wanted: &[Vip], config: &Config) -> Result<Plan, ControlError> {
-    plan(state, wanted, config.limits).map_err(|error| ControlError::Plan {
-        path: config.path.clone(),
-        error,
-    })
+    plan(state, wanted, config.limits).map_err(|error| ControlError::Plan { path: config.path.clone(), error })
 }
 
 /// The weights that a file says.
@@ -387,11 +376,7 @@ fn estimator(config: &Config) -> response::Config {
 /// Whoever runs what is pinned keeps all others out.
 fn locked(error: dwell_probes::Error) -> ControlError {
     match error {
-        dwell_probes::Error::Pin {
-            operation: "take over",
-            path,
-            ..
-        } => ControlError::Locked(path),
+        dwell_probes::Error::Pin { operation: "take over", path, .. } => ControlError::Locked(path),
         error => ControlError::Plane(error),
     }
 }

@@ -69,9 +69,7 @@ impl Neighbours {
     pub(super) fn start(found: Sender<Found>) -> io::Result<Neighbours> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("neighbours".into())
-            .spawn(move || look(&for_thread, &found))?;
+        thread::Builder::new().name("neighbours".into()).spawn(move || look(&for_thread, &found))?;
         Ok(Neighbours { shared })
     }
 
@@ -80,11 +78,7 @@ impl Neighbours {
         let mut wanted = self.shared.wanted();
         let mut before = std::mem::take(&mut wanted.addresses);
         for address in addresses {
-            let new = Look {
-                due: Instant::now(),
-                tries: 0,
-                last: None,
-            };
+            let new = Look { due: Instant::now(), tries: 0, last: None };
             let look = before.remove(&address).unwrap_or(new);
             wanted.addresses.insert(address, look);
         }
@@ -129,10 +123,7 @@ fn look(shared: &Shared, found: &Sender<Found>) {
             continue;
         }
         drop(wanted);
-        let answers: Vec<_> = due
-            .into_iter()
-            .map(|address| (address, ask(address)))
-            .collect();
+        let answers: Vec<_> = due.into_iter().map(|address| (address, ask(address))).collect();
         wanted = shared.wanted();
         for (address, answer) in answers {
             let Some(look) = wanted.addresses.get_mut(&address) else {
@@ -149,12 +140,7 @@ fn look(shared: &Shared, found: &Sender<Found>) {
 
 impl Look {
     /// Takes an answer; what is to be told of it.
-    fn note(
-        &mut self,
-        address: IpAddr,
-        answer: Result<NextHop, Failed>,
-        refresh: Duration,
-    ) -> Option<Found> {
+    fn note(&mut self, address: IpAddr, answer: Result<NextHop, Failed>, refresh: Duration) -> Option<Found> {
         self.tries = if answer.is_ok() { 0 } else { self.tries + 1 };
         let wait = match &answer {
             Ok(_) => refresh,
@@ -173,11 +159,7 @@ impl Look {
         if answer.is_err() && self.tries == 1 && !is_gone {
             return None;
         }
-        let found = Found {
-            address,
-            hop: answer.map_err(|failed| failed.says),
-            is_gone,
-        };
+        let found = Found { address, hop: answer.map_err(|failed| failed.says), is_gone };
         if self.last.as_ref() == Some(&found) {
             return None;
         }
@@ -253,22 +235,10 @@ mod tests {
 
     /// What is told of answers, in their order: whether there is a way, and whether it is gone.
     fn told(answers: Vec<Result<(), io::Error>>) -> Vec<Option<(bool, bool)>> {
-        let mut look = Look {
-            due: Instant::now(),
-            tries: 0,
-            last: None,
-        };
-        let hop = NextHop {
-            interface: 1,
-            destination: Default::default(),
-            source: Default::default(),
-            mtu: 1500,
-        };
+        let mut look = Look { due: Instant::now(), tries: 0, last: None };
+        let hop = NextHop { interface: 1, destination: Default::default(), source: Default::default(), mtu: 1500 };
         let note = |answer: Result<(), io::Error>| {
-            let answer = answer.map(|()| hop).map_err(|io| Failed {
-                says: io.to_string(),
-                why: Why::of(&io),
-            });
+            let answer = answer.map(|()| hop).map_err(|io| Failed { says: io.to_string(), why: Why::of(&io) });
             let found = look.note(THERE, answer, REFRESH)?;
             Some((found.hop.is_ok(), found.is_gone))
         };
@@ -280,26 +250,14 @@ mod tests {
         let mut answers = vec![Ok(())];
         answers.extend((0..7).map(|_| Err(silent())));
         answers.push(Ok(()));
-        let (way, doubt, gone) = (
-            Some((true, false)),
-            Some((false, false)),
-            Some((false, true)),
-        );
-        assert_eq!(
-            told(answers),
-            [way, None, doubt, None, None, None, gone, None, way]
-        );
+        let (way, doubt, gone) = (Some((true, false)), Some((false, false)), Some((false, true)));
+        assert_eq!(told(answers), [way, None, doubt, None, None, None, gone, None, way]);
     }
 
     #[test]
     fn a_route_that_goes_is_gone_at_once_and_an_unable_host_says_nothing() {
         let (way, gone) = (Some((true, false)), Some((false, true)));
-        for number in [
-            Errno::ENODEV,
-            Errno::ENETDOWN,
-            Errno::ENETUNREACH,
-            Errno::EHOSTUNREACH,
-        ] {
+        for number in [Errno::ENODEV, Errno::ENETDOWN, Errno::ENETUNREACH, Errno::EHOSTUNREACH] {
             let answers = vec![Ok(()), Err(number.into()), Ok(())];
             assert_eq!(told(answers), [way, gone, way], "{number}");
         }

@@ -23,29 +23,14 @@ impl Balancer {
             Request::Status {} => value(&self.status()),
             Request::Reload {} => value(&self.reload()?),
             Request::Drain { backend, undo } => value(&self.drain_backend(&backend, undo)?),
-            Request::Add {
-                vip,
-                address,
-                name,
-                weight,
-                server_id,
-            } => {
+            Request::Add { vip, address, name, weight, server_id } => {
                 let name = name.unwrap_or_else(|| address.to_string());
-                value(&self.add(
-                    &vip,
-                    Backend {
-                        name,
-                        address,
-                        weight,
-                        server_id,
-                    },
-                )?)
+                value(&self.add(&vip, Backend { name, address, weight, server_id })?)
             }
             Request::Remove { backend } => value(&self.remove(&backend)?),
             Request::Weight { backend, weight } => value(&self.weigh(&backend, weight)?),
             Request::Where { frames } => {
-                let went: Result<Vec<Went>, String> =
-                    frames.iter().map(|frame| self.went(frame)).collect();
+                let went: Result<Vec<Went>, String> = frames.iter().map(|frame| self.went(frame)).collect();
                 value(&went?)
             }
         }
@@ -57,13 +42,8 @@ impl Balancer {
         let done = self.try_reload();
         self.figures.reloads[usize::from(done.is_err())] += 1;
         let event = match &done {
-            Ok(changed) => Event::Changed {
-                by: "reload",
-                changes: changed.changes.clone(),
-            },
-            Err(error) => Event::Refused {
-                error: error.clone(),
-            },
+            Ok(changed) => Event::Changed { by: "reload", changes: changed.changes.clone() },
+            Err(error) => Event::Refused { error: error.clone() },
         };
         self.say(&event);
         done
@@ -97,47 +77,29 @@ impl Balancer {
     }
 
     fn become_of(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {
-        self.apply(wanted, planned, &Earlier::default())
-            .map_err(refused)?;
+        self.apply(wanted, planned, &Earlier::default()).map_err(refused)?;
         self.save();
         Ok(())
     }
 
     fn add(&mut self, vip: &str, backend: Backend) -> Done {
         if !(0.0..=1_000_000.0).contains(&backend.weight) {
-            return Err(format!(
-                "the weight {} is out of range: take 0 to 1000000",
-                backend.weight
-            ));
+            return Err(format!("the weight {} is out of range: take 0 to 1000000", backend.weight));
         }
         self.check_server_id(vip, &backend)?;
         let address = backend.address;
-        let is_no_host =
-            address.is_unspecified() || address.is_multicast() || address.is_loopback();
+        let is_no_host = address.is_unspecified() || address.is_multicast() || address.is_loopback();
         if is_no_host {
-            return Err(format!(
-                "{address} is no address of another host: name the backend's own"
-            ));
+            return Err(format!("{address} is no address of another host: name the backend's own"));
         }
-        if let Some(other) = self
-            .config
-            .vips
-            .iter()
-            .find(|vip| vip.key.address == address)
-        {
-            return Err(format!(
-                "{address} is the VIP '{}': name the backend's own address",
-                other.name
-            ));
+        if let Some(other) = self.config.vips.iter().find(|vip| vip.key.address == address) {
+            return Err(format!("{address} is the VIP '{}': name the backend's own address", other.name));
         }
         let mut wanted = self.config.vips.clone();
         let found = self.vip_named(&mut wanted, vip)?;
         let same = |other: &&Backend| other.address == address || other.name == backend.name;
         if let Some(other) = found.backends.iter().find(same) {
-            return Err(format!(
-                "'{vip}' has the backend '{}' ({}) already",
-                other.name, other.address
-            ));
+            return Err(format!("'{vip}' has the backend '{}' ({}) already", other.name, other.address));
         }
         found.backends.push(backend);
         self.change("add", wanted)
@@ -152,19 +114,14 @@ impl Balancer {
 
     fn weigh(&mut self, named: &Named, weight: f64) -> Done {
         if !(0.0..=1_000_000.0).contains(&weight) {
-            return Err(format!(
-                "the weight {weight} is out of range: take 0 to 1000000"
-            ));
+            return Err(format!("the weight {weight} is out of range: take 0 to 1000000"));
         }
         let (vip, at) = self.find(named)?;
         let mut wanted = self.config.vips.clone();
         wanted[vip].backends[at].weight = weight;
         let changed = self.change("weight", wanted)?;
         let run = &mut self.vips[vip].backends[at];
-        run.share = Share {
-            weight,
-            why: Why::Manual,
-        };
+        run.share = Share { weight, why: Why::Manual };
         self.tables().map_err(|error| error.to_string())?;
         Ok(changed)
     }
@@ -173,10 +130,7 @@ impl Balancer {
         let changes = difference(&self.config.vips, &wanted);
         let planned = plan(&self.state, &wanted, self.config.limits).map_err(refused)?;
         self.become_of(wanted, planned)?;
-        self.say(&Event::Changed {
-            by,
-            changes: changes.clone(),
-        });
+        self.say(&Event::Changed { by, changes: changes.clone() });
         Ok(Changed { changes })
     }
 
@@ -187,22 +141,15 @@ impl Balancer {
             return Ok(());
         };
         let Some(id) = backend.server_id else {
-            return Err(format!(
-                "the VIP '{vip}' goes by connection ID: name the server's with --server-id"
-            ));
+            return Err(format!("the VIP '{vip}' goes by connection ID: name the server's with --server-id"));
         };
         let others = found.backends.iter();
         if let Some(other) = others.into_iter().find(|other| other.server_id == Some(id)) {
-            return Err(format!(
-                "the server_id {id} is that of '{}': take another",
-                other.name
-            ));
+            return Err(format!("the server_id {id} is that of '{}': take another", other.name));
         }
         match zero.has_room_for(id) {
             true => Ok(()),
-            false => Err(format!(
-                "the server_id {id} does not fit into connection IDs"
-            )),
+            false => Err(format!("the server_id {id} does not fit into connection IDs")),
         }
     }
 
@@ -211,9 +158,7 @@ impl Balancer {
         let run = &mut self.vips[vip];
         let backend = &mut run.backends[at];
         if backend.is_draining != undo {
-            return Ok(Changed {
-                changes: Vec::new(),
-            });
+            return Ok(Changed { changes: Vec::new() });
         }
         backend.is_draining = !undo;
         let changes = vec![match undo {
@@ -221,25 +166,15 @@ impl Balancer {
                 "VIP '{}': backend '{}' drains: no new connection; those there stay",
                 run.vip.name, backend.backend.name
             ),
-            true => format!(
-                "VIP '{}': backend '{}' serves again",
-                run.vip.name, backend.backend.name
-            ),
+            true => format!("VIP '{}': backend '{}' serves again", run.vip.name, backend.backend.name),
         }];
-        let phase = if undo {
-            Phase::Serving
-        } else {
-            Phase::Draining
-        };
+        let phase = if undo { Phase::Serving } else { Phase::Draining };
         if let Some(real) = self.state.reals.get_mut(&backend.real) {
             real.phase = phase;
         }
         self.tables().map_err(|error| error.to_string())?;
         self.save();
-        self.say(&Event::Changed {
-            by: "drain",
-            changes: changes.clone(),
-        });
+        self.say(&Event::Changed { by: "drain", changes: changes.clone() });
         Ok(Changed { changes })
     }
 
@@ -250,32 +185,20 @@ impl Balancer {
             if named.vip.as_ref().is_some_and(|vip| *vip != run.vip.name) {
                 continue;
             }
-            let is_it = |backend: &Backend| {
-                backend.name == named.backend || named.backend.parse() == Ok(backend.address)
-            };
+            let is_it =
+                |backend: &Backend| backend.name == named.backend || named.backend.parse() == Ok(backend.address);
             let backends = run.backends.iter().enumerate();
-            found.extend(
-                backends
-                    .filter(|(_, run)| is_it(&run.backend))
-                    .map(|(backend, _)| (at, backend)),
-            );
+            found.extend(backends.filter(|(_, run)| is_it(&run.backend)).map(|(backend, _)| (at, backend)));
         }
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(format!(
                 "there is no backend '{}'{}: `dwell lb status` tells which there are",
                 named.backend,
-                named
-                    .vip
-                    .as_ref()
-                    .map(|vip| format!(" of a VIP '{vip}'"))
-                    .unwrap_or_default()
+                named.vip.as_ref().map(|vip| format!(" of a VIP '{vip}'")).unwrap_or_default()
             )),
             several => {
-                let vips: Vec<_> = several
-                    .iter()
-                    .map(|(vip, _)| self.vips[*vip].vip.name.as_str())
-                    .collect();
+                let vips: Vec<_> = several.iter().map(|(vip, _)| self.vips[*vip].vip.name.as_str()).collect();
                 Err(format!(
                     "'{}' is a backend of {}: write which, as in {}/{}",
                     named.backend,
@@ -288,16 +211,9 @@ impl Balancer {
     }
 
     fn vip_named<'a>(&self, vips: &'a mut [Vip], name: &str) -> Result<&'a mut Vip, String> {
-        let names: Vec<_> = self
-            .config
-            .vips
-            .iter()
-            .map(|vip| vip.name.as_str())
-            .collect();
+        let names: Vec<_> = self.config.vips.iter().map(|vip| vip.name.as_str()).collect();
         let missing = || format!("there is no VIP '{name}'; there are: {}", names.join(", "));
-        vips.iter_mut()
-            .find(|vip| vip.name == name)
-            .ok_or_else(missing)
+        vips.iter_mut().find(|vip| vip.name == name).ok_or_else(missing)
     }
 
     /// Where a frame would go: the kernel's own program tells.
@@ -306,9 +222,7 @@ impl Balancer {
         let answer = self.plane.ask(&bytes).map_err(|error| error.to_string())?;
         let decision = answer.decision;
         let real = decision.real.and_then(|real| self.state.reals.get(&real));
-        let vip = decision
-            .vip
-            .and_then(|vip| self.vips.iter().find(|run| run.number == vip));
+        let vip = decision.vip.and_then(|vip| self.vips.iter().find(|run| run.number == vip));
         let goes_out = matches!(decision.verdict, Verdict::Send | Verdict::Redirect);
         Ok(Went {
             verdict: match decision.verdict {

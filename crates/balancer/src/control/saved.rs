@@ -61,11 +61,7 @@ pub(super) fn write(socket: &Path, saved: &Saved) -> io::Result<()> {
     let beside = with(&path, ".new");
     // One that was left there may be open to others.
     let _ = fs::remove_file(&beside);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&beside)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(&serde_json::to_vec(saved)?)?;
     fs::rename(beside, path)
 }
@@ -108,8 +104,7 @@ impl Saved {
         let there: BTreeMap<u32, _> = plane.reals().collect();
         self.state.reals.retain(|number, real| {
             there.get(number).is_some_and(|there| {
-                there.address == real.address
-                    && forward(there.forward, there.gue_port) == real.forward
+                there.address == real.address && forward(there.forward, there.gue_port) == real.forward
             })
         });
         for (number, real) in there {
@@ -125,10 +120,7 @@ impl Saved {
         }
         let slots = slots.into_iter().map(|(slot, key)| (slot.into(), key));
         self.state.zero_slots = slots.collect();
-        self.state.vips = plane
-            .vips()
-            .map(|(key, vip)| (vip.number, from_plane(key)))
-            .collect();
+        self.state.vips = plane.vips().map(|(key, vip)| (vip.number, from_plane(key))).collect();
         Ok(self)
     }
 }
@@ -161,22 +153,14 @@ mod tests {
     use super::*;
 
     fn weighed(weight: f64) -> Weighed {
-        Weighed {
-            weight,
-            configured: 1.0,
-            written: None,
-            policy: PolicyName::Latency,
-        }
+        Weighed { weight, configured: 1.0, written: None, policy: PolicyName::Latency }
     }
 
     #[test]
     fn each_socket_has_its_own_for_its_owner_alone() {
         let folder = tempfile::tempdir().expect("there is room");
         let sockets = ["lb.eth0", "lb.eth1", "lb"].map(|name| folder.path().join(name));
-        let of = |weight: f64| Saved {
-            weighed: BTreeMap::from([(1, weighed(weight))]),
-            ..Saved::default()
-        };
+        let of = |weight: f64| Saved { weighed: BTreeMap::from([(1, weighed(weight))]), ..Saved::default() };
         let left = folder.path().join("lb.state.new");
         fs::write(left, "half").expect("there is room");
         for (weight, socket) in (1u8..).zip(&sockets) {

@@ -22,11 +22,7 @@ const CLIENT_MTU: u16 = 1500;
 impl Balancer {
     /// What runs, as of the end of the last interval.
     pub(super) fn status(&self) -> Status {
-        let leaving = self
-            .state
-            .reals
-            .iter()
-            .filter(|(_, real)| real.phase == Phase::Leaving);
+        let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
         Status {
             time: jiff::Timestamp::now().to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -37,9 +33,7 @@ impl Balancer {
             interval_work_s: self.figures.work.map(|work| work.as_secs_f64()),
             plane: self.plane_status(),
             vips: self.vips.iter().map(|run| self.vip_status(run)).collect(),
-            leaving: leaving
-                .map(|(number, real)| self.leaving(*number, real))
-                .collect(),
+            leaving: leaving.map(|(number, real)| self.leaving(*number, real)).collect(),
             warnings: self.warnings(),
         }
     }
@@ -52,13 +46,11 @@ impl Balancer {
             places: u64::from(self.config.limits.connections),
             connection_ids: counters.map_or_else(Default::default, |counters| {
                 let all = Seen::ALL.iter();
-                all.map(|seen| (seen.name().to_owned(), counters.seen(*seen)))
-                    .collect()
+                all.map(|seen| (seen.name().to_owned(), counters.seen(*seen))).collect()
             }),
             packets: counters.map_or_else(Default::default, |counters| {
                 let all = Why::ALL.iter();
-                all.map(|why| (why.name().to_owned(), counters.get(*why)))
-                    .collect()
+                all.map(|why| (why.name().to_owned(), counters.get(*why))).collect()
             }),
         }
     }
@@ -80,9 +72,7 @@ impl Balancer {
             connections: load.opened,
             all_down: run.all_down,
             heavy: run.heavy_status(),
-            backends: backends
-                .map(|(run, share)| self.backend_status(run, share))
-                .collect(),
+            backends: backends.map(|(run, share)| self.backend_status(run, share)).collect(),
         }
     }
 
@@ -94,11 +84,7 @@ impl Balancer {
             name: run.backend.name.clone(),
             address: run.backend.address,
             real: run.real,
-            phase: if run.is_draining {
-                Phase::Draining
-            } else {
-                Phase::Serving
-            },
+            phase: if run.is_draining { Phase::Draining } else { Phase::Serving },
             health: health.word(self.config.checking.ramp, Instant::now()),
             health_why: health.why.clone(),
             check_s: health.took.map(|took| took.as_secs_f64()),
@@ -123,10 +109,7 @@ impl Balancer {
     /// What a server that goes by connection ID says of itself.
     fn said(&self, real: u32) -> Option<LoadStatus> {
         let (wait, age) = self.zero.said(real)?;
-        Some(LoadStatus {
-            wait_s: wait.map(|wait| wait.as_secs_f64()),
-            age_s: age.as_secs_f64(),
-        })
+        Some(LoadStatus { wait_s: wait.map(|wait| wait.as_secs_f64()), age_s: age.as_secs_f64() })
     }
 
     fn leaving(&self, number: u32, real: &Real) -> BackendStatus {
@@ -171,14 +154,10 @@ impl Balancer {
         for run in &self.vips {
             let name = &run.vip.name;
             if run.table.is_empty() {
-                warnings.push(format!(
-                    "VIP '{name}' has no backend: its new connections are dropped"
-                ));
+                warnings.push(format!("VIP '{name}' has no backend: its new connections are dropped"));
             }
             if run.all_down {
-                warnings.push(format!(
-                    "VIP '{name}': all backends fail their checks, so that all are kept"
-                ));
+                warnings.push(format!("VIP '{name}': all backends fail their checks, so that all are kept"));
             }
             for backend in &run.backends {
                 let (backend, address) = (&backend.backend.name, backend.backend.address);
@@ -223,27 +202,16 @@ impl Balancer {
         let mut samples = Vec::new();
         let mut put = |metric: Metric, labels: &[&str], value: f64| {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-            samples.push(BalancerSample {
-                metric,
-                labels,
-                value,
-            });
+            samples.push(BalancerSample { metric, labels, value });
         };
         for run in &self.vips {
-            let (vip, load) = (
-                [run.vip.name.as_str()],
-                load(&self.figures.vips, run.number),
-            );
+            let (vip, load) = ([run.vip.name.as_str()], load(&self.figures.vips, run.number));
             put(Metric::VIP_PACKETS, &vip, load.packets as f64);
             put(Metric::VIP_BYTES, &vip, load.bytes as f64);
             put(Metric::VIP_CONNECTIONS, &vip, load.opened as f64);
             let usable = run.backends.iter().filter(|run| run.is_usable()).count();
             put(Metric::VIP_BACKENDS, &vip, usable as f64);
-            put(
-                Metric::VIP_ALL_DOWN,
-                &vip,
-                f64::from(u8::from(run.all_down)),
-            );
+            put(Metric::VIP_ALL_DOWN, &vip, f64::from(u8::from(run.all_down)));
             if let Some(disruption) = run.disruption {
                 put(Metric::VIP_DISRUPTION, &vip, disruption);
             }
@@ -253,11 +221,7 @@ impl Balancer {
                 let is = |yes: bool| f64::from(u8::from(yes));
                 put(Metric::BACKEND_PACKETS, &labels, status.packets as f64);
                 put(Metric::BACKEND_BYTES, &labels, status.bytes as f64);
-                put(
-                    Metric::BACKEND_CONNECTIONS,
-                    &labels,
-                    status.connections as f64,
-                );
+                put(Metric::BACKEND_CONNECTIONS, &labels, status.connections as f64);
                 put(Metric::BACKEND_ACTIVE, &labels, status.active as f64);
                 put(Metric::BACKEND_UP, &labels, is(!backend.health.is_down()));
                 put(Metric::BACKEND_WEIGHT, &labels, status.weight);
@@ -274,11 +238,7 @@ impl Balancer {
                     }
                     put(Metric::BACKEND_LOAD_AGE, &labels, load.age_s);
                 }
-                put(
-                    Metric::BACKEND_REACHABLE,
-                    &labels,
-                    is(status.problem.is_none()),
-                );
+                put(Metric::BACKEND_REACHABLE, &labels, is(status.problem.is_none()));
             }
         }
         for (why, packets) in self.plane_status().packets {
@@ -287,11 +247,7 @@ impl Balancer {
         for (seen, count) in self.plane_status().connection_ids {
             put(Metric::CONNECTION_IDS, &[&seen], count as f64);
         }
-        let leaving = self
-            .state
-            .reals
-            .values()
-            .filter(|real| real.phase == Phase::Leaving);
+        let leaving = self.state.reals.values().filter(|real| real.phase == Phase::Leaving);
         put(Metric::LEAVING, &[], leaving.count() as f64);
         put(Metric::CHECKS_LATE, &[], self.health.late() as f64);
         if let Some(work) = self.figures.work {

@@ -9,8 +9,7 @@ use std::{
 use dwell_engine::{
     response::{Estimate, Record},
     steer::{
-        Backend as Ended, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange,
-        Policy, Seen, Share,
+        Backend as Ended, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange, Policy, Seen, Share,
         maglev::{self, Member},
     },
 };
@@ -86,10 +85,7 @@ pub(super) struct HealthRun {
 impl HealthRun {
     /// Of a backend that the kernel takes for down.
     pub(super) fn down() -> HealthRun {
-        HealthRun {
-            is_up: Some(false),
-            ..HealthRun::default()
-        }
+        HealthRun { is_up: Some(false), ..HealthRun::default() }
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -180,19 +176,12 @@ impl VipRun {
             let initial = Share::initial(backend.weight);
             let mut next = match old.get(real) {
                 Some(was) => BackendRun {
-                    share: if is_same_policy {
-                        carried(was, backend.weight)
-                    } else {
-                        initial
-                    },
+                    share: if is_same_policy { carried(was, backend.weight) } else { initial },
                     ..(*was).clone()
                 },
                 None => BackendRun {
                     real: *real,
-                    share: weight_before().map_or(initial, |weight| Share {
-                        weight: *weight,
-                        ..initial
-                    }),
+                    share: weight_before().map_or(initial, |weight| Share { weight: *weight, ..initial }),
                     backend: backend.clone(),
                     is_draining: false,
                     health: match earlier.were_up.get(real) {
@@ -271,10 +260,7 @@ impl VipRun {
         let (weights, all_down) = self.weights(ramp, now);
         self.all_down = all_down;
         let reals = self.backends.iter().map(|run| run.real);
-        let made_of: Vec<(u32, f64)> = reals
-            .zip(weights.iter().copied())
-            .filter(|(_, weight)| *weight > 0.0)
-            .collect();
+        let made_of: Vec<(u32, f64)> = reals.zip(weights.iter().copied()).filter(|(_, weight)| *weight > 0.0).collect();
         let is_new = self.table.len() != self.vip.table_size as usize && !made_of.is_empty();
         if !is_new && self.is_made_of(&made_of) {
             return false;
@@ -283,11 +269,7 @@ impl VipRun {
             .backends
             .iter()
             .zip(&weights)
-            .map(|(run, weight)| Member {
-                id: identity(run.backend.address),
-                weight: *weight,
-                real: run.real,
-            })
+            .map(|(run, weight)| Member { id: identity(run.backend.address), weight: *weight, real: run.real })
             .collect();
         let table = match made_of.is_empty() {
             true => Vec::new(),
@@ -341,18 +323,14 @@ fn parts(table: &[u32]) -> HashMap<u32, f64> {
         return HashMap::new();
     }
     // Numbers of a VIP lie side by side, mostly: counting in a row is much faster than in a map.
-    let (least, most) = table.iter().fold((u32::MAX, 0), |(least, most), real| {
-        (least.min(*real), most.max(*real))
-    });
+    let (least, most) = table.iter().fold((u32::MAX, 0), |(least, most), real| (least.min(*real), most.max(*real)));
     let mut counts = vec![0u32; (most - least) as usize + 1];
     for real in table {
         counts[(real - least) as usize] += 1;
     }
     let all = table.len() as f64;
     let counted = (least..).zip(counts).filter(|(_, count)| *count > 0);
-    counted
-        .map(|(real, count)| (real, f64::from(count) / all))
-        .collect()
+    counted.map(|(real, count)| (real, f64::from(count) / all)).collect()
 }
 
 impl BackendRun {
@@ -368,10 +346,7 @@ fn carried(was: &BackendRun, configured: f64) -> Share {
         return was.share;
     }
     let weight = scaled(was.share.weight, was.backend.weight, configured);
-    Share {
-        weight,
-        ..was.share
-    }
+    Share { weight, ..was.share }
 }
 
 /// A weight that was steered to from one that was configured, beside another.
@@ -394,9 +369,7 @@ fn identity(address: IpAddr) -> u64 {
     };
     v6.octets()
         .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -423,9 +396,7 @@ mod tests {
         let reals = [(1, false), (2, false)];
         let mut run = VipRun::become_of(None, 1, vip, &reals, &Earlier::default()).expect("it is");
         let (ramp, now) = (Duration::ZERO, Instant::now());
-        run.backends
-            .iter_mut()
-            .for_each(|run| run.is_reachable = true);
+        run.backends.iter_mut().for_each(|run| run.is_reachable = true);
         assert!(run.build(ramp, now));
         assert_eq!(run.change, None);
         run.end_changes();

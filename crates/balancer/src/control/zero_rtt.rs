@@ -49,12 +49,7 @@ impl ZeroRun {
 
 impl Balancer {
     /// Tells the kernel how a VIP goes by connection ID, if it does. What it was told before goes to `given`.
-    pub(super) fn give_zero(
-        &mut self,
-        run: &VipRun,
-        next: &State,
-        given: &mut Given,
-    ) -> Result<(), ControlError> {
+    pub(super) fn give_zero(&mut self, run: &VipRun, next: &State, given: &mut Given) -> Result<(), ControlError> {
         let key = run.vip.key;
         let (Some(wanted), Some(slot)) = (zero_vip(run, next), next.zero_slot(&key)) else {
             return Ok(());
@@ -90,9 +85,7 @@ impl Balancer {
     pub(super) fn refresh_zero(&mut self) -> Result<(), ControlError> {
         for run in &self.vips {
             let key = run.vip.key;
-            let (Some(wanted), Some(slot)) =
-                (zero_vip(run, &self.state), self.state.zero_slot(&key))
-            else {
+            let (Some(wanted), Some(slot)) = (zero_vip(run, &self.state), self.state.zero_slot(&key)) else {
                 continue;
             };
             if self.zero.told.get(&key).is_some_and(|told| *told != wanted) {
@@ -162,11 +155,7 @@ fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
         let is_of_it = real.vip == Some(run.vip.key) && real.phase == Phase::Leaving;
         // who is reached otherwise than before has its place
         if is_of_it && !servers.iter().any(|server| server.id == id) {
-            servers.push(ZeroServer {
-                real: *number,
-                id,
-                is_out: true,
-            });
+            servers.push(ZeroServer { real: *number, id, is_out: true });
         }
     }
     Some(ZeroVip {

@@ -1,8 +1,8 @@
 //! One question to one backend.
 
 use std::{
-    fmt, io,
-    io::{ErrorKind, Read, Write},
+    fmt,
+    io::{self, ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     time::{Duration, Instant},
 };
@@ -48,9 +48,7 @@ pub fn ask(target: &Target) -> Result<(), Failed> {
     let timeout = target.check.timeout;
     let deadline = Instant::now() + timeout;
     asked(target, deadline).map_err(|failed| match failed {
-        Failed::Io(io) if matches!(io.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-            Failed::Silent(timeout)
-        }
+        Failed::Io(io) if matches!(io.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => Failed::Silent(timeout),
         failed => failed,
     })
 }
@@ -61,27 +59,19 @@ fn asked(target: &Target, deadline: Instant) -> Result<(), Failed> {
         Kind::Tcp => connect(address, deadline).map(drop),
         Kind::Icmp => ping(target.address, deadline).map_err(Failed::Io),
         Kind::Udp { send } => datagram(address, send.as_bytes(), deadline).map_err(Failed::Io),
-        Kind::Http {
-            path, host, status, ..
-        } => {
+        Kind::Http { path, host, status, .. } => {
             let host = host.clone().unwrap_or_else(|| bracketed(target.address));
             let question = format!(
                 "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: dwell\r\nAccept: */*\r\nConnection: close\r\n\r\n"
             );
             let stream = connect(address, deadline)?;
             let came = match &target.client {
-                Some(client) => status_of(
-                    client.wrap(target.address, stream).map_err(Failed::Io)?,
-                    &question,
-                )?,
+                Some(client) => status_of(client.wrap(target.address, stream).map_err(Failed::Io)?, &question)?,
                 None => status_of(stream, &question)?,
             };
             match came {
                 came if came == *status => Ok(()),
-                came => Err(Failed::Status {
-                    wanted: *status,
-                    came,
-                }),
+                came => Err(Failed::Status { wanted: *status, came }),
             }
         }
     }
@@ -152,16 +142,12 @@ fn status_of(mut stream: impl Read + Write, question: &str) -> Result<u16, Faile
             count => line.extend_from_slice(&piece[..count]),
         }
     }
-    let text = line
-        .get(..12)
-        .and_then(|head| std::str::from_utf8(head).ok());
+    let text = line.get(..12).and_then(|head| std::str::from_utf8(head).ok());
     let digits = text
         .filter(|text| text.starts_with("HTTP/1."))
         .and_then(|text| text.get(9..))
         .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .ok_or(Failed::NoHttp)
+    digits.and_then(|digits| digits.parse().ok()).ok_or(Failed::NoHttp)
 }
 
 fn datagram(to: SocketAddr, send: &[u8], deadline: Instant) -> io::Result<()> {

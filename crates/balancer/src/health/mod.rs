@@ -18,9 +18,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::ask::{Failed, ask};
-pub use self::tls::{Client, TlsError};
 use crate::config::{Check, Kind};
+
+pub use self::{
+    ask::{Failed, ask},
+    tls::{Client, TlsError},
+};
 
 /// A backend, and how it is checked.
 #[derive(Debug, Clone)]
@@ -48,13 +51,7 @@ impl Target {
             Kind::Http { tls: Some(tls), .. } => Some(Client::new(tls)?),
             _ => None,
         };
-        Ok(Target {
-            real,
-            address,
-            check,
-            client,
-            was_up: None,
-        })
+        Ok(Target { real, address, check, client, was_up: None })
     }
 
     fn is_same(&self, other: &Target) -> bool {
@@ -91,31 +88,17 @@ pub struct Count {
 impl Count {
     /// Nothing is known yet.
     pub fn new(rise: u32, fall: u32) -> Count {
-        Count {
-            rise,
-            fall,
-            is_up: None,
-            is_told: false,
-            against: 0,
-        }
+        Count { rise, fall, is_up: None, is_told: false, against: 0 }
     }
 
     /// It was up, or down, before anybody counted: answers that say otherwise count as ever.
     pub fn known(rise: u32, fall: u32, was_up: bool) -> Count {
-        Count {
-            is_up: Some(was_up),
-            ..Count::new(rise, fall)
-        }
+        Count { is_up: Some(was_up), ..Count::new(rise, fall) }
     }
 
     /// The same with other counts, to begin with.
     fn with(self, rise: u32, fall: u32) -> Count {
-        Count {
-            rise,
-            fall,
-            against: 0,
-            ..self
-        }
+        Count { rise, fall, against: 0, ..self }
     }
 
     /// Takes an answer; tells whether the backend is up, if that is news. Where nothing is known the
@@ -194,13 +177,7 @@ impl Health {
             told,
             stopping: false,
         };
-        Health {
-            shared: Arc::new(Shared {
-                queue: Mutex::new(queue),
-                due: Condvar::new(),
-                most_threads,
-            }),
-        }
+        Health { shared: Arc::new(Shared { queue: Mutex::new(queue), due: Condvar::new(), most_threads }) }
     }
 
     /// Checks these from now on, and no others. What is known of those that stay where they are stays,
@@ -228,20 +205,10 @@ impl Health {
             queue.generation += 1;
             let generation = queue.generation;
             // Not all at once.
-            let spread = target
-                .check
-                .interval
-                .mul_f64(f64::from(target.real % 64) / 64.0);
+            let spread = target.check.interval.mul_f64(f64::from(target.real % 64) / 64.0);
             let first = now + spread.min(Duration::from_secs(1));
             queue.due.push(Reverse((first, target.real, generation)));
-            queue.targets.insert(
-                target.real,
-                Entry {
-                    target,
-                    count,
-                    generation,
-                },
-            );
+            queue.targets.insert(target.real, Entry { target, count, generation });
         }
         let is_idle = queue.threads == 0 && !queue.targets.is_empty();
         drop(queue);
@@ -294,22 +261,14 @@ impl Shared {
             };
             if !wait.is_zero() {
                 queue.waiting += 1;
-                queue = shared
-                    .due
-                    .wait_timeout(queue, wait)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                queue = shared.due.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
                 queue.waiting -= 1;
                 continue;
             }
             let Some(Reverse((due, real, generation))) = queue.due.pop() else {
                 continue;
             };
-            let Some(entry) = queue
-                .targets
-                .get(&real)
-                .filter(|entry| entry.generation == generation)
-            else {
+            let Some(entry) = queue.targets.get(&real).filter(|entry| entry.generation == generation) else {
                 continue;
             };
             let target = entry.target.clone();
@@ -330,19 +289,9 @@ impl Shared {
 }
 
 impl Queue {
-    fn answered(
-        &mut self,
-        target: &Target,
-        generation: u64,
-        answer: Result<Duration, Failed>,
-        due: Instant,
-    ) {
+    fn answered(&mut self, target: &Target, generation: u64, answer: Result<Duration, Failed>, due: Instant) {
         let real = target.real;
-        let Some(entry) = self
-            .targets
-            .get_mut(&real)
-            .filter(|entry| entry.generation == generation)
-        else {
+        let Some(entry) = self.targets.get_mut(&real).filter(|entry| entry.generation == generation) else {
             return;
         };
         let news = entry.count.add(answer.is_ok());

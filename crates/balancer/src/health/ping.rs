@@ -10,8 +10,8 @@ use std::{
 
 use nix::sys::{
     socket::{
-        AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, recv,
-        send, setsockopt, socket, sockopt::ReceiveTimeout,
+        AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, recv, send, setsockopt,
+        socket, sockopt::ReceiveTimeout,
     },
     time::TimeVal,
 };
@@ -29,17 +29,9 @@ pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
     };
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     // Only what comes from there is received.
-    connect(
-        socket.as_raw_fd(),
-        &SockaddrStorage::from(SocketAddr::new(to, 0)),
-    )?;
-    let (id, sequence) = (
-        std::process::id() as u16,
-        NEXT.fetch_add(1, Ordering::Relaxed),
-    );
-    let mut packet = [
-        request, 0, 0, 0, 0, 0, 0, 0, b'd', b'w', b'e', b'l', b'l', 0, 0, 0,
-    ];
+    connect(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to, 0)))?;
+    let (id, sequence) = (std::process::id() as u16, NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut packet = [request, 0, 0, 0, 0, 0, 0, 0, b'd', b'w', b'e', b'l', b'l', 0, 0, 0];
     packet[4..6].copy_from_slice(&id.to_be_bytes());
     packet[6..8].copy_from_slice(&sequence.to_be_bytes());
     if to.is_ipv4() {
@@ -51,10 +43,7 @@ pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
     let mut answer = [0; 256];
     loop {
         let wait = left(deadline)?;
-        let wait = TimeVal::new(
-            wait.as_secs() as i64,
-            i64::from(wait.subsec_micros().max(1)),
-        );
+        let wait = TimeVal::new(wait.as_secs() as i64, i64::from(wait.subsec_micros().max(1)));
         setsockopt(&socket, ReceiveTimeout, &wait)?;
         let count = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
         let bytes = &answer[..count];
@@ -63,9 +52,7 @@ pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
             IpAddr::V4(_) => usize::from(bytes.first().unwrap_or(&0) & 0xf) * 4,
             IpAddr::V6(_) => 0,
         };
-        let is_ours = bytes
-            .get(skip..skip + 8)
-            .is_some_and(|icmp| icmp[0] == reply && icmp[4..8] == packet[4..8]);
+        let is_ours = bytes.get(skip..skip + 8).is_some_and(|icmp| icmp[0] == reply && icmp[4..8] == packet[4..8]);
         if is_ours {
             return Ok(());
         }
@@ -74,9 +61,7 @@ pub(super) fn ping(to: IpAddr, deadline: Instant) -> io::Result<()> {
 
 /// The Internet checksum (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded + (folded >> 16)) as u16)

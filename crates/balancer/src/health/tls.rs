@@ -3,8 +3,7 @@
 use std::{io, net::IpAddr, sync::Arc};
 
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    StreamOwned,
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
@@ -15,9 +14,7 @@ use crate::config::Tls;
 
 /// Certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot use the certificates of vip.health.ca: {0}; name a file of authorities' certificates in PEM"
-)]
+#[error("cannot use the certificates of vip.health.ca: {0}; name a file of authorities' certificates in PEM")]
 pub struct TlsError(Error);
 
 /// Who asks by HTTPS.
@@ -37,36 +34,22 @@ impl Client {
             Some(authorities) => {
                 let mut roots = RootCertStore::empty();
                 for authority in authorities {
-                    roots
-                        .add(CertificateDer::from(authority.clone()))
-                        .map_err(TlsError)?;
+                    roots.add(CertificateDer::from(authority.clone())).map_err(TlsError)?;
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
-            None => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-                .with_no_client_auth(),
+            None => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth()
+            }
         };
-        let name = tls
-            .name
-            .clone()
-            .and_then(|name| ServerName::try_from(name).ok());
-        Ok(Client {
-            config: Arc::new(config),
-            name,
-        })
+        let name = tls.name.clone().and_then(|name| ServerName::try_from(name).ok());
+        Ok(Client { config: Arc::new(config), name })
     }
 
     /// A connection to this address becomes one by TLS.
-    pub(super) fn wrap(
-        &self,
-        address: IpAddr,
-        stream: Timed,
-    ) -> io::Result<StreamOwned<ClientConnection, Timed>> {
+    pub(super) fn wrap(&self, address: IpAddr, stream: Timed) -> io::Result<StreamOwned<ClientConnection, Timed>> {
         let name = self.name.clone().unwrap_or_else(|| address.into());
-        let connection =
-            ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
         Ok(StreamOwned::new(connection, stream))
     }
 }
@@ -93,12 +76,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -107,12 +85,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

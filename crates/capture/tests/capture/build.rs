@@ -3,8 +3,7 @@
 use std::io::{self, Cursor, Read, Write};
 
 use dwell_capture::{Error, LinkType, Reader};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compression, write::GzEncoder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -61,13 +60,7 @@ impl Capture {
         bytes.extend(order.words(&[0, 0, 262_144, link]));
         let extra_header = if magic == 0xa1b2_cd34 { 8 } else { 0 };
         let whole_at = vec![bytes.len()];
-        Capture {
-            bytes,
-            whole_at,
-            packets_end: Vec::new(),
-            order,
-            extra_header,
-        }
+        Capture { bytes, whole_at, packets_end: Vec::new(), order, extra_header }
     }
 
     pub fn record(mut self, header: [u32; 4], data: &[u8]) -> Capture {
@@ -80,13 +73,8 @@ impl Capture {
     }
 
     pub fn pcapng(order: Order) -> Capture {
-        let empty = Capture {
-            bytes: Vec::new(),
-            whole_at: Vec::new(),
-            packets_end: Vec::new(),
-            order,
-            extra_header: 0,
-        };
+        let empty =
+            Capture { bytes: Vec::new(), whole_at: Vec::new(), packets_end: Vec::new(), order, extra_header: 0 };
         empty.section(order)
     }
 
@@ -114,9 +102,7 @@ impl Capture {
 
     pub fn enhanced(self, interface: u32, ticks: u64, data: &[u8], wire_len: u32) -> Capture {
         let (high, low) = ((ticks >> 32) as u32, ticks as u32);
-        let mut body = self
-            .order
-            .words(&[interface, high, low, data.len() as u32, wire_len]);
+        let mut body = self.order.words(&[interface, high, low, data.len() as u32, wire_len]);
         body.extend(data);
         body.resize(body.len().next_multiple_of(4), 0);
         body.extend(self.order.u16(1));
@@ -173,21 +159,13 @@ pub fn one_of_each() -> Vec<(String, Capture)> {
             kinds.push((format!("pcap {magic:x} {order:?}"), capture));
         }
         let capture = Capture::pcapng(order)
-            .interface(
-                1,
-                0,
-                &[(2, b"eth0"), (9, &[9]), (14, &order.i64(5)), (0, b"")],
-            )
+            .interface(1, 0, &[(2, b"eth0"), (9, &[9]), (14, &order.i64(5)), (0, b"")])
             .block(5, b"statistics..")
             .enhanced(0, 1_700_000_000_000_000_000, b"abc", 60)
             .simple(b"simple", 6)
             .block(0x0bad_cafe, b"unknown block")
             .obsolete(0, 1_700_000_001_000_000_000, b"obsolete", 900)
-            .section(if order == Order::Big {
-                Order::Little
-            } else {
-                Order::Big
-            })
+            .section(if order == Order::Big { Order::Little } else { Order::Big })
             .interface(101, 0, &[])
             .enhanced(0, 1_700_000_002_000_000, b"", 60);
         kinds.push((format!("pcapng {order:?}"), capture));
@@ -223,10 +201,7 @@ pub fn drain(reader: Result<Reader, Error>) -> (Vec<Owned>, Option<Error>) {
             Ok(None) => return (packets, None),
             Err(error) => {
                 assert_eq!(reader.packets(), packets.len() as u64);
-                assert!(
-                    matches!(reader.next_packet(), Ok(None)),
-                    "an error ends the capture"
-                );
+                assert!(matches!(reader.next_packet(), Ok(None)), "an error ends the capture");
                 return (packets, Some(error));
             }
         }
@@ -234,10 +209,7 @@ pub fn drain(reader: Result<Reader, Error>) -> (Vec<Owned>, Option<Error>) {
 }
 
 pub fn read(bytes: &[u8]) -> (Vec<Owned>, Option<Error>) {
-    drain(Reader::from_read(
-        "test",
-        Box::new(Cursor::new(bytes.to_vec())),
-    ))
+    drain(Reader::from_read("test", Box::new(Cursor::new(bytes.to_vec()))))
 }
 
 /// The packets of a capture that has no fault.
@@ -273,9 +245,5 @@ impl Read for Dribble {
 }
 
 pub fn dribble(bytes: &[u8], step: usize) -> Dribble {
-    Dribble {
-        bytes: Cursor::new(bytes.to_vec()),
-        step,
-        interrupted: false,
-    }
+    Dribble { bytes: Cursor::new(bytes.to_vec()), step, interrupted: false }
 }

@@ -1,9 +1,10 @@
-use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::{
+    io::{self, Cursor, Read},
+    path::Path,
+};
 
 use dwell_capture::{Error, Reader};
-use proptest::prelude::*;
-use proptest::sample::Index;
+use proptest::{prelude::*, sample::Index};
 
 use crate::build::{Capture, ORDERS, Order, drain, gzip, one_of_each, read, read_whole};
 
@@ -13,19 +14,13 @@ fn a_cut_anywhere_delivers_the_whole_packets_before_it() {
         let all = read_whole(&capture.bytes);
         for cut in 0..capture.bytes.len() {
             let (packets, error) = read(&capture.bytes[..cut]);
-            let whole = capture
-                .packets_end
-                .iter()
-                .filter(|end| **end <= cut)
-                .count();
+            let whole = capture.packets_end.iter().filter(|end| **end <= cut).count();
             assert_eq!(packets, all[..whole], "{kind} cut at {cut}");
             let last_whole = capture.whole_at.iter().rev().find(|place| **place <= cut);
             match error {
                 None => assert_eq!(last_whole, Some(&cut), "{kind} cut at {cut}"),
                 Some(Error::NotACapture { .. }) => assert!(cut < 4, "{kind} cut at {cut}"),
-                Some(Error::Truncated {
-                    packets, offset, ..
-                }) => {
+                Some(Error::Truncated { packets, offset, .. }) => {
                     assert_eq!(packets, whole as u64, "{kind} cut at {cut}");
                     let start = last_whole.copied().unwrap_or(0);
                     assert_eq!(offset, start as u64, "{kind} cut at {cut}");
@@ -45,10 +40,7 @@ fn a_cut_gzip_file_delivers_whole_packets_and_is_never_taken_for_whole() {
         for cut in 2..packed.len() {
             let (packets, error) = read(&packed[..cut]);
             assert!(all.starts_with(&packets), "{kind} cut at {cut}");
-            assert!(
-                matches!(error, Some(Error::Truncated { .. })),
-                "{kind} cut at {cut}: {error:?}"
-            );
+            assert!(matches!(error, Some(Error::Truncated { .. })), "{kind} cut at {cut}: {error:?}");
         }
         let (packets, _) = read(&packed[..packed.len() - 8]);
         assert_eq!(packets, all, "{kind} without its checksum");
@@ -98,11 +90,8 @@ fn an_absurd_packet_length_is_named_and_not_read() {
 #[test]
 fn the_largest_packet_is_read() {
     let data = vec![7; 262_144];
-    let pcap =
-        Capture::pcap(Order::Big, 0xa1b2_c3d4, (2, 4), 1).record([1, 2, 262_144, 262_144], &data);
-    let pcapng = Capture::pcapng(Order::Big)
-        .interface(1, 0, &[])
-        .enhanced(0, 1, &data, 262_144);
+    let pcap = Capture::pcap(Order::Big, 0xa1b2_c3d4, (2, 4), 1).record([1, 2, 262_144, 262_144], &data);
+    let pcapng = Capture::pcapng(Order::Big).interface(1, 0, &[]).enhanced(0, 1, &data, 262_144);
     for capture in [pcap, pcapng] {
         assert_eq!(read_whole(&capture.bytes)[0].data, data);
     }
@@ -111,11 +100,7 @@ fn the_largest_packet_is_read() {
 #[test]
 fn a_block_length_that_lies_is_named() {
     let order = Order::Little;
-    let start = || {
-        Capture::pcapng(order)
-            .interface(1, 0, &[])
-            .enhanced(0, 1, b"abc", 3)
-    };
+    let start = || Capture::pcapng(order).interface(1, 0, &[]).enhanced(0, 1, b"abc", 3);
     let fixed = order.words(&[0, 0, 0, 0, 0]);
     let over_room = order.words(&[0, 0, 0, 5, 5, 0]);
     let too_large = vec![7; 262_145];
@@ -123,51 +108,22 @@ fn a_block_length_that_lies_is_named() {
         ("0 bytes", start().block_claiming(6, &fixed, 0, 32)),
         ("8 bytes", start().block_claiming(0x99, &fixed, 8, 32)),
         ("28 bytes", start().block_claiming(6, &fixed, 28, 28)),
-        (
-            "16777220 bytes, possible",
-            start().block_claiming(0x99, &fixed, 16_777_220, 32),
-        ),
-        (
-            "4294967295 bytes",
-            start().block_claiming(6, &fixed, u32::MAX, u32::MAX),
-        ),
-        (
-            "524292 bytes",
-            start().block_claiming(6, &fixed, 524_292, 32),
-        ),
-        (
-            "524292 bytes",
-            start().block_claiming(1, &fixed, 524_292, 32),
-        ),
+        ("16777220 bytes, possible", start().block_claiming(0x99, &fixed, 16_777_220, 32)),
+        ("4294967295 bytes", start().block_claiming(6, &fixed, u32::MAX, u32::MAX)),
+        ("524292 bytes", start().block_claiming(6, &fixed, 524_292, 32)),
+        ("524292 bytes", start().block_claiming(1, &fixed, 524_292, 32)),
         ("36 at its end", start().block_claiming(6, &fixed, 32, 36)),
-        (
-            "36 at its end",
-            start().block_claiming(0x99, &fixed, 32, 36),
-        ),
-        (
-            "the most is 262144",
-            start().enhanced(0, 1, &too_large, 262_145),
-        ),
+        ("36 at its end", start().block_claiming(0x99, &fixed, 32, 36)),
+        ("the most is 262144", start().enhanced(0, 1, &too_large, 262_145)),
         ("room for 4", start().block(6, &over_room)),
         ("interface 1", start().enhanced(1, 1, b"abc", 3)),
         ("interface 65535", start().obsolete(65_535, 1, b"abcd", 4)),
         ("interface 0", start().section(order).simple(b"abcd", 4)),
-        (
-            "option 2",
-            start()
-                .interface(1, 0, &[])
-                .block(1, &order.words(&[1, 0, 0x0100_0002])),
-        ),
+        ("option 2", start().interface(1, 0, &[]).block(1, &order.words(&[1, 0, 0x0100_0002]))),
         ("option 9", start().interface(1, 0, &[(9, &[6, 6])])),
         ("option 14", start().interface(1, 0, &[(14, &[6, 6])])),
-        (
-            "no byte order",
-            start().block(0x0a0d_0d0a, &order.words(&[0x1234, 1, 0, 0])),
-        ),
-        (
-            "version 2.0",
-            start().block(0x0a0d_0d0a, &order.words(&[0x1a2b_3c4d, 2, 0, 0])),
-        ),
+        ("no byte order", start().block(0x0a0d_0d0a, &order.words(&[0x1234, 1, 0, 0]))),
+        ("version 2.0", start().block(0x0a0d_0d0a, &order.words(&[0x1a2b_3c4d, 2, 0, 0]))),
     ];
     for (expected, capture) in cases {
         let offset_expected = capture.whole_at[capture.whole_at.len() - 2] as u64;
@@ -175,12 +131,7 @@ fn a_block_length_that_lies_is_named() {
         let (packets, error) = drain(Reader::from_read("test", Box::new(endless)));
         assert_eq!(packets.len(), 1, "{expected}");
         match error {
-            Some(Error::Corrupt {
-                what,
-                offset,
-                packets: 1,
-                ..
-            }) => {
+            Some(Error::Corrupt { what, offset, packets: 1, .. }) => {
                 assert!(what.contains(expected), "{expected}: {what}");
                 assert_eq!(offset, offset_expected, "{expected}");
             }
@@ -191,10 +142,7 @@ fn a_block_length_that_lies_is_named() {
 
 #[test]
 fn a_section_without_end_of_interfaces_is_refused() {
-    let interface = Capture::pcapng(Order::Little)
-        .interface(1, 0, &[])
-        .bytes
-        .split_off(28);
+    let interface = Capture::pcapng(Order::Little).interface(1, 0, &[]).bytes.split_off(28);
     let mut bytes = Capture::pcapng(Order::Little).bytes;
     bytes.extend(interface.repeat(65_537));
     let (_, error) = read(&bytes);
@@ -209,10 +157,7 @@ fn what_is_no_capture_is_described() {
         (b"0\n0\n1\n", r"starts with '0\n0\n'"),
         (b"\xa1\xb2\xc3", "starts with the bytes a1 b2 c3"),
         (b"\x7fELF", "starts with the bytes 7f 45 4c 46"),
-        (
-            b"\x28\xb5\x2f\xfd....",
-            "is packed with zstd, unpack it first",
-        ),
+        (b"\x28\xb5\x2f\xfd....", "is packed with zstd, unpack it first"),
         (b"\xfd7zXZ\0", "is packed with xz, unpack it first"),
         (b"BZh9", "is packed with bzip2, unpack it first"),
         (b"PK\x03\x04", "is a zip archive, unpack it first"),
@@ -234,13 +179,8 @@ fn what_is_no_capture_is_described() {
 #[test]
 fn what_cannot_be_opened_is_told_at_once() {
     for path in ["/", "/no/such/file"] {
-        let error = Reader::open(Path::new(path))
-            .err()
-            .expect("nothing to read there");
-        assert!(
-            matches!(&error, Error::Open { path: named, .. } if named == path),
-            "{error}"
-        );
+        let error = Reader::open(Path::new(path)).err().expect("nothing to read there");
+        assert!(matches!(&error, Error::Open { path: named, .. } if named == path), "{error}");
         assert!(!error.is_incomplete_data());
     }
 }
@@ -258,10 +198,7 @@ fn a_read_that_fails_half_way_keeps_the_packets_before() {
         let (packets, error) = drain(Reader::from_read("test", Box::new(input)));
         assert_eq!(packets.len(), 2, "{kind}");
         let error = error.expect("the read fails");
-        assert!(
-            matches!(error, Error::Read { packets: 2, .. }),
-            "{kind}: {error}"
-        );
+        assert!(matches!(error, Error::Read { packets: 2, .. }), "{kind}: {error}");
         assert!(error.to_string().contains("bad sector"), "{error}");
         assert!(error.is_incomplete_data());
     }

@@ -1,20 +1,20 @@
-use std::io::{Cursor, Write};
-use std::os::unix::net::UnixStream;
-use std::process::Command;
-use std::time::Duration;
-use std::{fs, thread};
+use std::{
+    fs,
+    io::{Cursor, Write},
+    os::unix::net::UnixStream,
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use dwell_capture::{Error, LinkType, Reader};
 
-use crate::build::{
-    Capture, ORDERS, Order, Owned, drain, dribble, gzip, one_of_each, read, read_whole,
-};
+use crate::build::{Capture, ORDERS, Order, Owned, drain, dribble, gzip, one_of_each, read, read_whole};
 
 #[test]
 fn a_pcap_file_given_byte_by_byte_is_read() {
     let file = [
-        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 113, 0, 0,
-        0, //
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 113, 0, 0, 0, //
         0x00, 0xf1, 0x53, 0x65, 0x2a, 0, 0, 0, 2, 0, 0, 0, 64, 0, 0, 0, 0xaa, 0xbb,
     ];
     let expected = Owned {
@@ -39,16 +39,10 @@ fn pcap_ticks_follow_the_magic_in_both_byte_orders() {
             let seconds = 1_000_000_000;
             assert_eq!(
                 times,
-                [
-                    1_700_000_000 * seconds + 999_999 * tick_ns,
-                    u64::from(u32::MAX) * seconds + 7 * tick_ns
-                ],
+                [1_700_000_000 * seconds + 999_999 * tick_ns, u64::from(u32::MAX) * seconds + 7 * tick_ns],
                 "{magic:x} {order:?}"
             );
-            assert_eq!(
-                (&packets[0].data[..], packets[0].wire_len),
-                (&b"abc"[..], 60)
-            );
+            assert_eq!((&packets[0].data[..], packets[0].wire_len), (&b"abc"[..], 60));
             assert_eq!((&packets[1].data[..], packets[1].wire_len), (&b"de"[..], 2));
             assert_eq!(packets[0].link, LinkType::RAW);
         }
@@ -62,31 +56,18 @@ fn pcap_before_version_2_4_holds_the_lengths_in_either_order() {
             .record([1, 2, 590, 3], b"abc")
             .record([1, 3, 3, 590], b"def");
         let packets = read_whole(&capture.bytes);
-        assert_eq!(
-            (&packets[0].data[..], packets[0].wire_len),
-            (&b"abc"[..], 590),
-            "{version:?}"
-        );
-        assert_eq!(
-            (&packets[1].data[..], packets[1].wire_len),
-            (&b"def"[..], 590),
-            "{version:?}"
-        );
+        assert_eq!((&packets[0].data[..], packets[0].wire_len), (&b"abc"[..], 590), "{version:?}");
+        assert_eq!((&packets[1].data[..], packets[1].wire_len), (&b"def"[..], 590), "{version:?}");
     }
 }
 
 #[test]
 fn a_wire_length_below_the_captured_length_is_corrected() {
     let pcap = Capture::pcap(Order::Little, 0xa1b2_c3d4, (2, 4), 1).record([1, 2, 5, 4], b"abcde");
-    let pcapng = Capture::pcapng(Order::Little)
-        .interface(1, 0, &[])
-        .enhanced(0, 1, b"abcde", 4);
+    let pcapng = Capture::pcapng(Order::Little).interface(1, 0, &[]).enhanced(0, 1, b"abcde", 4);
     for capture in [pcap, pcapng] {
         let packets = read_whole(&capture.bytes);
-        assert_eq!(
-            (&packets[0].data[..], packets[0].wire_len),
-            (&b"abcde"[..], 5)
-        );
+        assert_eq!((&packets[0].data[..], packets[0].wire_len), (&b"abcde"[..], 5));
     }
 }
 
@@ -100,8 +81,7 @@ fn a_pcap_version_never_heard_of_is_refused() {
 #[test]
 fn frame_check_bits_do_not_change_the_link_type() {
     for link in [1, 0x4400_0001, 0xf400_0001] {
-        let capture =
-            Capture::pcap(Order::Big, 0xa1b2_c3d4, (2, 4), link).record([1, 2, 0, 0], b"");
+        let capture = Capture::pcap(Order::Big, 0xa1b2_c3d4, (2, 4), link).record([1, 2, 0, 0], b"");
         assert_eq!(read_whole(&capture.bytes)[0].link, LinkType::EN10MB);
     }
 }
@@ -119,18 +99,8 @@ fn pcapng_times_follow_resolution_and_offset() {
         (Some(6), 0, 1_700_000_000_000_001, 1_700_000_000_000_001_000),
         (Some(0), 0, 1_700_000_000, 1_700_000_000_000_000_000),
         (Some(3), 0, 1_700_000_000_001, 1_700_000_000_001_000_000),
-        (
-            Some(9),
-            0,
-            1_700_000_000_000_000_001,
-            1_700_000_000_000_000_001,
-        ),
-        (
-            Some(10),
-            0,
-            17_000_000_000_000_000_019,
-            1_700_000_000_000_000_001,
-        ),
+        (Some(9), 0, 1_700_000_000_000_000_001, 1_700_000_000_000_000_001),
+        (Some(10), 0, 17_000_000_000_000_000_019, 1_700_000_000_000_000_001),
         (Some(19), 0, 15_000_000_000_000_000_000, 1_500_000_000),
         (Some(0x80), 0, 1_700_000_000, 1_700_000_000_000_000_000),
         (Some(0x80 | 10), 0, 1025, 1_000_976_562),
@@ -153,14 +123,9 @@ fn pcapng_times_follow_resolution_and_offset() {
             }
             options.push((0, b""));
             options.push((9, &[3]));
-            let capture = Capture::pcapng(order)
-                .interface(1, 0, &options)
-                .enhanced(0, ticks, b"x", 1);
+            let capture = Capture::pcapng(order).interface(1, 0, &options).enhanced(0, ticks, b"x", 1);
             let time_ns = read_whole(&capture.bytes)[0].time_ns;
-            assert_eq!(
-                time_ns, expected_ns,
-                "{order:?} {resolution:?} {offset_s} {ticks}"
-            );
+            assert_eq!(time_ns, expected_ns, "{order:?} {resolution:?} {offset_s} {ticks}");
         }
     }
 }
@@ -170,10 +135,7 @@ fn a_resolution_finer_than_64_bits_is_refused() {
     for resolution in [20, 127, 0x80 | 64, 255] {
         let capture = Capture::pcapng(Order::Little).interface(1, 0, &[(9, &[resolution])]);
         let (_, error) = read(&capture.bytes);
-        assert!(
-            matches!(error, Some(Error::Corrupt { .. })),
-            "{resolution} {error:?}"
-        );
+        assert!(matches!(error, Some(Error::Corrupt { .. })), "{resolution} {error:?}");
     }
 }
 
@@ -211,26 +173,9 @@ fn sections_of_either_byte_order_number_their_interfaces_on() {
         .interface(113, 0, &[])
         .obsolete(1, 14, b"dddd", 1500);
     let packets = read_whole(&capture.bytes);
-    let seen: Vec<_> = packets
-        .iter()
-        .map(|packet| {
-            (
-                packet.interface,
-                packet.link.0,
-                packet.time_ns,
-                packet.wire_len,
-            )
-        })
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (1, 0, 11, 1),
-            (0, 1, 12_000, 1),
-            (2, 101, 13_000_000, 1),
-            (3, 113, 14_000, 1500)
-        ]
-    );
+    let seen: Vec<_> =
+        packets.iter().map(|packet| (packet.interface, packet.link.0, packet.time_ns, packet.wire_len)).collect();
+    assert_eq!(seen, [(1, 0, 11, 1), (0, 1, 12_000, 1), (2, 101, 13_000_000, 1), (3, 113, 14_000, 1500)]);
 }
 
 #[test]
@@ -273,10 +218,8 @@ fn unknown_blocks_of_any_size_are_stepped_over() {
 fn a_block_length_without_its_padding_is_understood() {
     let mut body = Order::Little.words(&[0, 0, 7, 3, 3]);
     body.extend(b"abc");
-    let capture = Capture::pcapng(Order::Little)
-        .interface(1, 0, &[])
-        .block_claiming(6, &body, 35, 35)
-        .enhanced(0, 8, b"de", 2);
+    let capture =
+        Capture::pcapng(Order::Little).interface(1, 0, &[]).block_claiming(6, &body, 35, 35).enhanced(0, 8, b"de", 2);
     let packets = read_whole(&capture.bytes);
     assert_eq!(packets[0].data, b"abc");
     assert_eq!(packets[1].data, b"de");
@@ -304,12 +247,8 @@ fn gzip_is_unpacked_whatever_the_name() {
 #[test]
 fn position_moves_with_the_packets() {
     let (_, capture) = &one_of_each()[0];
-    let mut reader =
-        Reader::from_read("test", Box::new(Cursor::new(capture.bytes.clone()))).unwrap();
-    assert_eq!(
-        (reader.position(), reader.size(), reader.packets()),
-        (24, None, 0)
-    );
+    let mut reader = Reader::from_read("test", Box::new(Cursor::new(capture.bytes.clone()))).unwrap();
+    assert_eq!((reader.position(), reader.size(), reader.packets()), (24, None, 0));
     for (count, end) in capture.packets_end.iter().enumerate() {
         reader.next_packet().unwrap().unwrap();
         assert_eq!(reader.position(), *end as u64);
@@ -322,8 +261,7 @@ fn small_and_interrupted_reads_change_nothing() {
     for (kind, capture) in one_of_each() {
         for bytes in [capture.bytes.clone(), gzip(&capture.bytes)] {
             for step in 1..40 {
-                let (packets, error) =
-                    drain(Reader::from_read("test", Box::new(dribble(&bytes, step))));
+                let (packets, error) = drain(Reader::from_read("test", Box::new(dribble(&bytes, step))));
                 assert!(error.is_none(), "{kind} by {step}: {error:?}");
                 assert_eq!(packets, read_whole(&bytes), "{kind} by {step}");
             }
@@ -356,17 +294,11 @@ fn a_capture_larger_than_the_buffer_is_read_whole() {
 fn a_live_pipe_gives_each_packet_when_it_is_there() {
     let (_, capture) = &one_of_each()[0];
     let (mut sender, receiver) = UnixStream::pair().unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
-    sender
-        .write_all(&capture.bytes[..capture.packets_end[0]])
-        .unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    sender.write_all(&capture.bytes[..capture.packets_end[0]]).unwrap();
     let mut reader = Reader::from_read("pipe", Box::new(receiver)).unwrap();
     assert_eq!(reader.next_packet().unwrap().unwrap().data, b"abc");
-    sender
-        .write_all(&capture.bytes[capture.packets_end[0]..])
-        .unwrap();
+    sender.write_all(&capture.bytes[capture.packets_end[0]..]).unwrap();
     drop(sender);
     assert_eq!(drain(Ok(reader)).0.len(), 2);
 }
@@ -375,11 +307,7 @@ fn a_live_pipe_gives_each_packet_when_it_is_there() {
 fn a_named_pipe_is_read_and_has_no_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
-    if !Command::new("mkfifo")
-        .arg(&path)
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
         eprintln!("skipped: no mkfifo here");
         return;
     }
@@ -398,17 +326,5 @@ fn a_named_pipe_is_read_and_has_no_size() {
 #[test]
 fn link_types_show_their_names() {
     let names = [0, 1, 12, 101, 104, 113, 276, 147].map(|link| LinkType(link).to_string());
-    assert_eq!(
-        names,
-        [
-            "NULL",
-            "EN10MB",
-            "RAW",
-            "RAW",
-            "C_HDLC",
-            "LINUX_SLL",
-            "LINUX_SLL2",
-            "147"
-        ]
-    );
+    assert_eq!(names, ["NULL", "EN10MB", "RAW", "RAW", "C_HDLC", "LINUX_SLL", "LINUX_SLL2", "147"]);
 }

@@ -1,7 +1,9 @@
 //! Captures from elsewhere, with the packet counts other programs found in them.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use dwell_capture::{Error, LinkType, Reader};
 use serde_json::Value;
@@ -38,17 +40,10 @@ fn good_captures_hold_as_many_packets_as_other_programs_count() {
         let path = capture_of(&reference, &folder);
         let (packets, error) = drain(Reader::open(&path));
         assert!(error.is_none(), "{error:?}");
-        assert_eq!(
-            Some(packets.len() as u64),
-            reference["scan"]["n"].as_u64(),
-            "{path:?}"
-        );
+        assert_eq!(Some(packets.len() as u64), reference["scan"]["n"].as_u64(), "{path:?}");
         let first_s = reference["scan"]["t0"].as_f64().unwrap();
         let difference_s = packets[0].time_ns as f64 / 1e9 - first_s;
-        assert!(
-            difference_s.abs() < 1e-5,
-            "{path:?} begins {difference_s} s off"
-        );
+        assert!(difference_s.abs() < 1e-5, "{path:?} begins {difference_s} s off");
     }
 }
 
@@ -70,10 +65,7 @@ fn nasty_captures_hold_as_many_packets_as_tshark_counts() {
         let faultless = reference["obs"]["tshark_rc"] == 0;
         match error {
             None => assert!(faultless, "{path:?}"),
-            Some(error) => assert!(
-                !faultless && error.is_incomplete_data(),
-                "{path:?}: {error}"
-            ),
+            Some(error) => assert!(!faultless && error.is_incomplete_data(), "{path:?}: {error}"),
         }
     }
 }
@@ -84,17 +76,8 @@ fn nasty_captures_show_what_makes_them_nasty() {
     let nasty = |name: &str| drain(Reader::open(&folder.join("nasty").join(name)));
 
     let (packets, _) = nasty("N04_test202.pcapng");
-    let seen: Vec<_> = packets
-        .iter()
-        .map(|packet| {
-            (
-                packet.interface,
-                packet.link,
-                packet.data.len(),
-                packet.wire_len,
-            )
-        })
-        .collect();
+    let seen: Vec<_> =
+        packets.iter().map(|packet| (packet.interface, packet.link, packet.data.len(), packet.wire_len)).collect();
     let (ethernet, null) = (LinkType::EN10MB, LinkType::NULL);
     assert_eq!(
         seen,
@@ -114,29 +97,9 @@ fn nasty_captures_show_what_makes_them_nasty() {
     assert_eq!(packets[39].time_ns, 855_707_159_266_986_000);
 
     let (_, error) = nasty("N15_truncated_dns_2.pcap");
-    assert!(
-        matches!(
-            error,
-            Some(Error::Truncated {
-                packets: 1,
-                offset: 240,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Some(Error::Truncated { packets: 1, offset: 240, .. })), "{error:?}");
     let (_, error) = nasty("N16_tls_DER-incomplete-header.pcap");
-    assert!(
-        matches!(
-            error,
-            Some(Error::Corrupt {
-                packets: 6,
-                offset: 5035,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Some(Error::Corrupt { packets: 6, offset: 5035, .. })), "{error:?}");
     let (packets, _) = nasty("N20_fuzz-2021-10-13.pcap");
     assert_eq!((packets[0].link, packets[0].wire_len), (null, 524_501));
 }
@@ -156,8 +119,7 @@ fn neither_gzip_nor_small_reads_change_a_real_capture() {
             assert!(packets == expected, "{path:?} read in small pieces");
             if !bytes.starts_with(&[0x1f, 0x8b]) {
                 let packed = gzip(&bytes);
-                let (packets, _) =
-                    drain(Reader::from_read("test", Box::new(dribble(&packed, 4099))));
+                let (packets, _) = drain(Reader::from_read("test", Box::new(dribble(&packed, 4099))));
                 assert!(packets == expected, "{path:?} packed");
             }
         }
@@ -169,9 +131,6 @@ fn other_files_are_no_captures() {
     let Some(folder) = folder() else { return };
     for entry in fs::read_dir(folder.join("nonpcap")).unwrap() {
         let (_, error) = drain(Reader::open(&entry.unwrap().path()));
-        assert!(
-            matches!(error, Some(Error::NotACapture { .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, Some(Error::NotACapture { .. })), "{error:?}");
     }
 }

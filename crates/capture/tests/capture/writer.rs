@@ -8,12 +8,9 @@ use crate::build::{Owned, read_whole};
 #[test]
 fn the_file_is_a_little_endian_nanosecond_pcap() {
     let mut writer = Writer::new(Vec::new(), LinkType::RAW).unwrap();
-    writer
-        .write(1_700_000_000_000_000_042, &[0xaa, 0xbb], 64)
-        .unwrap();
+    writer.write(1_700_000_000_000_000_042, &[0xaa, 0xbb], 64).unwrap();
     let expected = [
-        0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0,
-        0, //
+        0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0, //
         0x00, 0xf1, 0x53, 0x65, 0x2a, 0, 0, 0, 2, 0, 0, 0, 64, 0, 0, 0, 0xaa, 0xbb,
     ];
     assert_eq!(writer.finish().unwrap(), expected);
@@ -22,14 +19,9 @@ fn the_file_is_a_little_endian_nanosecond_pcap() {
 #[test]
 fn what_the_format_cannot_hold_is_refused_and_leaves_nothing_behind() {
     let mut writer = Writer::new(Vec::new(), LinkType::RAW).unwrap();
-    let too_late = writer
-        .write((u64::from(u32::MAX) + 1) * 1_000_000_000, b"x", 1)
-        .unwrap_err();
+    let too_late = writer.write((u64::from(u32::MAX) + 1) * 1_000_000_000, b"x", 1).unwrap_err();
     let too_long = writer.write(1, &vec![0; 262_145], 262_145).unwrap_err();
-    assert_eq!(
-        (too_late.kind(), too_long.kind()),
-        (ErrorKind::InvalidInput, ErrorKind::InvalidInput)
-    );
+    assert_eq!((too_late.kind(), too_long.kind()), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
     assert_eq!(writer.finish().unwrap().len(), 24);
 }
 

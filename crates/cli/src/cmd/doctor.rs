@@ -32,8 +32,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = host::plan(&facts);
     let report = host::explain(&facts, &plan);
     let text = if args.json {
-        serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))?
-            + "\n"
+        serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n"
     } else {
         report.to_string()
     };
@@ -43,9 +42,5 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         _ => {}
     }
-    Ok(if plan.rtt_live_possible() {
-        Exit::Done
-    } else {
-        Exit::Host
-    })
+    Ok(if plan.rtt_live_possible() { Exit::Done } else { Exit::Host })
 }

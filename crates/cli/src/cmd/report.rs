@@ -80,51 +80,29 @@ fn moment(text: &str) -> Result<Moment, String> {
     let time: Option<jiff::Timestamp> = text.parse().ok();
     time.and_then(|time| i64::try_from(time.as_nanosecond()).ok())
         .map(Moment::At)
-        .ok_or_else(|| {
-            "write a time as in 2026-11-21T14:00:00Z, or how long before the end, as in 10m".into()
-        })
+        .ok_or_else(|| "write a time as in 2026-11-21T14:00:00Z, or how long before the end, as in 10m".into())
 }
 
 fn flow_end(text: &str) -> Result<FlowEnd, String> {
     if let Ok(address) = text.parse() {
-        return Ok(FlowEnd {
-            address,
-            port: None,
-        });
+        return Ok(FlowEnd { address, port: None });
     }
     let end: Result<std::net::SocketAddr, _> = text.parse();
-    end.map(|end| FlowEnd {
-        address: end.ip(),
-        port: Some(end.port()),
-    })
-    .map_err(|_| {
-        "write an address, or an address and a port, as in 192.0.2.1:443 or [2001:db8::1]:443"
-            .into()
-    })
+    end.map(|end| FlowEnd { address: end.ip(), port: Some(end.port()) })
+        .map_err(|_| "write an address, or an address and a port, as in 192.0.2.1:443 or [2001:db8::1]:443".into())
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    if args
-        .output
-        .as_ref()
-        .is_some_and(|output| is_same(output, &args.store))
-    {
-        return Err(Failure::usage(anyhow!(
-            "{} is the store: name another file with --output",
-            args.store.display()
-        )));
+    if args.output.as_ref().is_some_and(|output| is_same(output, &args.store)) {
+        return Err(Failure::usage(anyhow!("{} is the store: name another file with --output", args.store.display())));
     }
     if args.output.is_none() && stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "the page is for a browser, and not for a terminal: name a file with --output"
         )));
     }
-    if args
-        .store
-        .to_str()
-        .is_some_and(|store| store.starts_with(Address::SCHEME))
-    {
+    if args.store.to_str().is_some_and(|store| store.starts_with(Address::SCHEME)) {
         return Err(Failure::usage(anyhow!(
             "a page is made of a file of SQLite only: of tables on a ClickHouse server, ask the \
              server"
@@ -140,10 +118,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let is_unknown = |wanted: &&String| !known.iter().any(|(_, name)| name == *wanted);
     if let Some(unknown) = args.host.iter().find(is_unknown) {
         let known: Vec<_> = known.iter().map(|(_, name)| name.as_str()).collect();
-        return Err(Failure::usage(anyhow!(
-            "no host {unknown:?} is in the store; there are: {}",
-            known.join(", ")
-        )));
+        return Err(Failure::usage(anyhow!("no host {unknown:?} is in the store; there are: {}", known.join(", "))));
     }
     let choice = Choice {
         since_ns: args.since.map(at),
@@ -153,9 +128,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         hosts: args.host.clone(),
         most_flows: args.max_flows as usize,
     };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.as_nanos().cast_signed());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
     let report = Report::read(&store, &choice, now).map_err(unusable)?;
     let report = report.ok_or_else(|| {
         Failure::usage(anyhow!(
@@ -174,19 +147,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     if report.damaged() > 0 {
-        tell(format_args!(
-            "{} of the store are damaged, and left out",
-            counted(report.damaged(), "rows")
-        ));
+        tell(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "rows")));
     }
     Ok(Exit::Done)
 }
 
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
     match &args.output {
-        Some(path) => replace(path, page)
-            .with_context(|| format!("cannot write {}", path.display()))
-            .map_err(Failure::usage),
+        Some(path) => {
+            replace(path, page).with_context(|| format!("cannot write {}", path.display())).map_err(Failure::usage)
+        }
         None => match stdout().lock().write_all(page) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 let error = anyhow::Error::new(error).context("cannot write to standard output");
@@ -203,9 +173,7 @@ fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
         // A pipe or a device is written, and not put aside.
         return Ok(fs::write(path, page)?);
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
@@ -220,10 +188,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn unusable(error: StoreError) -> Failure {
-    let exit = if error.is_usage() {
-        Exit::Usage
-    } else {
-        Exit::Incomplete
-    };
+    let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
     Failure::new(exit, error)
 }

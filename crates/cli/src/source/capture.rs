@@ -40,17 +40,8 @@ pub struct Capture<'a> {
 
 impl<'a> Capture<'a> {
     /// Opens a file, a pipe, or with "-" standard input, as [`Input::open`].
-    pub fn open(
-        path: &'a Path,
-        stop: &Stop,
-        quiet: impl FnMut() -> bool + 'static,
-    ) -> Result<Capture<'a>, NoInput> {
-        Ok(Capture {
-            path,
-            input: Input::open(path, stop, quiet)?,
-            interface: None,
-            unknown_links: BTreeSet::new(),
-        })
+    pub fn open(path: &'a Path, stop: &Stop, quiet: impl FnMut() -> bool + 'static) -> Result<Capture<'a>, NoInput> {
+        Ok(Capture { path, input: Input::open(path, stop, quiet)?, interface: None, unknown_links: BTreeSet::new() })
     }
 
     /// Hands on each packet, and the packet of each change of interface first to
@@ -110,20 +101,14 @@ impl<'a> Capture<'a> {
             names.join(", ")
         );
         let all = skipped == counters.get(Counter::Packets);
-        Err(Failure::new(
-            if all { Exit::Usage } else { Exit::Incomplete },
-            error,
-        ))
+        Err(Failure::new(if all { Exit::Usage } else { Exit::Incomplete }, error))
     }
 }
 
 /// The run was ended after so many packets.
 pub fn interrupted(path: &Path, packets: u64) -> Failure {
-    let error = anyhow!(
-        "interrupted: the results are of the first {} of {}",
-        counted(packets, "packets"),
-        name_of(path)
-    );
+    let error =
+        anyhow!("interrupted: the results are of the first {} of {}", counted(packets, "packets"), name_of(path));
     Failure::new(Exit::Incomplete, error)
 }
 

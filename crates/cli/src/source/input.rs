@@ -48,38 +48,20 @@ pub enum NoInput {
 impl Input {
     /// Opens a file, a pipe, or with "-" standard input. `quiet` is called each time that a pipe
     /// has nothing to read; it returns false where reading on is of no use.
-    pub fn open(
-        path: &Path,
-        stop: &Stop,
-        quiet: impl FnMut() -> bool + 'static,
-    ) -> Result<Input, NoInput> {
+    pub fn open(path: &Path, stop: &Stop, quiet: impl FnMut() -> bool + 'static) -> Result<Input, NoInput> {
         let cut = Rc::new(Cell::new(false));
         let (name, file) = match open_pipe(path) {
             Ok(Some(pipe)) => pipe,
             Ok(None) => {
                 let reader = Reader::open(path).map_err(NoInput::Failed)?;
                 let is_file = true;
-                return Ok(Input {
-                    reader,
-                    is_file,
-                    cut,
-                });
+                return Ok(Input { reader, is_file, cut });
             }
             Err(error) => return Err(NoInput::Failed(error)),
         };
-        let patient = Patient {
-            file,
-            stop: stop.clone(),
-            stopped: None,
-            quiet,
-            cut: Rc::clone(&cut),
-        };
+        let patient = Patient { file, stop: stop.clone(), stopped: None, quiet, cut: Rc::clone(&cut) };
         match Reader::from_read(&name, Box::new(patient)) {
-            Ok(reader) => Ok(Input {
-                reader,
-                is_file: false,
-                cut,
-            }),
+            Ok(reader) => Ok(Input { reader, is_file: false, cut }),
             Err(_) if cut.get() => Err(NoInput::Stopped),
             Err(error) => Err(NoInput::Failed(error)),
         }

@@ -39,10 +39,7 @@ impl Interfaces {
 
     /// What their records mean.
     pub fn source(&self) -> Result<Source, Failure> {
-        let mut source = Source {
-            clock: clock()?,
-            ..Source::default()
-        };
+        let mut source = Source { clock: clock()?, ..Source::default() };
         for interface in &self.0 {
             source.interfaces.insert(interface.index, &interface.name);
         }
@@ -57,8 +54,7 @@ impl Interfaces {
     /// Tells of those that are gone; an error if none is left. `before` is called
     /// before something is told.
     pub fn look(&mut self, mut before: impl FnMut()) -> Result<(), Failure> {
-        let (present, gone): (Vec<_>, Vec<_>) =
-            self.0.drain(..).partition(|interface| interface.exists());
+        let (present, gone): (Vec<_>, Vec<_>) = self.0.drain(..).partition(|interface| interface.exists());
         self.0 = present;
         for interface in &gone {
             let error = anyhow!("interface '{}' is gone", interface.name);
@@ -75,9 +71,7 @@ impl Interfaces {
 /// Turns the kernel's time into Unix time; NTP moves them apart.
 pub fn clock() -> Result<Clock, Failure> {
     let unix = read_clock(ClockId::CLOCK_REALTIME)?;
-    Ok(Clock::with_offset(
-        unix - read_clock(ClockId::CLOCK_MONOTONIC)?,
-    ))
+    Ok(Clock::with_offset(unix - read_clock(ClockId::CLOCK_MONOTONIC)?))
 }
 
 /// The number that the kernel drew when it started.

@@ -11,10 +11,7 @@ pub struct Told<R> {
 impl<R> Told<R> {
     /// Nothing told yet.
     pub fn new(report: R) -> Told<R> {
-        Told {
-            report,
-            failed: None,
-        }
+        Told { report, failed: None }
     }
 
     /// Tells something; false if nobody takes it any more.

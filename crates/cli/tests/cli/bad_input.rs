@@ -1,16 +1,20 @@
 //! Captures that are none, or not whole: what was measured before the fault is reported, the fault
 //! is named, and the exit status tells whether anything was missed.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use dwell_capture::LinkType;
 use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
-use crate::support::{Run, dwell, dwell_reading};
-use crate::wire::{capture, capture_as, pings};
+use crate::{
+    support::{Run, dwell, dwell_reading},
+    wire::{capture, capture_as, pings},
+};
 
 /// A file in a folder of its own; its name is the same in each message.
 struct File {
@@ -19,9 +23,7 @@ struct File {
 
 impl File {
     fn new(content: &[u8]) -> File {
-        let file = File {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let file = File { folder: tempfile::tempdir().unwrap() };
         fs::write(file.path(), content).unwrap();
         file
     }
@@ -180,10 +182,8 @@ fn two_links() -> Vec<u8> {
     }
     fn packet(interface: u32, micros: u32, data: &[u8]) -> Vec<u8> {
         let length = data.len() as u32;
-        let mut body: Vec<u8> = [interface, 0, micros, length, length]
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect();
+        let mut body: Vec<u8> =
+            [interface, 0, micros, length, length].iter().flat_map(|word| word.to_le_bytes()).collect();
         body.extend(data);
         block(6, &body)
     }

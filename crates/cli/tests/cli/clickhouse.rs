@@ -1,18 +1,22 @@
 //! `dwell collect --store clickhouse://…`: a real server, which is killed and comes back.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use dwell_engine::histogram::Histogram;
 use dwell_lab::Namespace;
 use nix::sys::signal::Signal;
 
-use crate::fleet::{Chat, Office, ended, pair, patiently};
-use crate::support::{Process, dwell, skipped, spawn};
+use crate::{
+    fleet::{Chat, Office, ended, pair, patiently},
+    support::{Process, dwell, skipped, spawn},
+};
 
 const STORE: &str = "clickhouse://127.0.0.1:8123/dwell";
 const PASSWORD: &str = "CLICKHOUSE_PASSWORD=secret";
@@ -44,11 +48,7 @@ impl<'a> ClickHouse<'a> {
             </default></users><quotas><default/></quotas></yandex>";
         fs::write(format!("{folder}/config.xml"), config).unwrap();
         fs::write(format!("{folder}/users.xml"), users).unwrap();
-        let mut server = ClickHouse {
-            namespace,
-            office,
-            process: None,
-        };
+        let mut server = ClickHouse { namespace, office, process: None };
         server.start_again();
         server.ask("CREATE DATABASE dwell", "default");
         server
@@ -66,9 +66,7 @@ impl<'a> ClickHouse<'a> {
             if process.has_ended() {
                 return true;
             }
-            self.namespace
-                .enter(|| TcpStream::connect("127.0.0.1:8123").is_ok())
-                .unwrap()
+            self.namespace.enter(|| TcpStream::connect("127.0.0.1:8123").is_ok()).unwrap()
         });
         if process.has_ended() {
             panic!("no server:\n{}", process.end());
@@ -106,9 +104,7 @@ impl<'a> ClickHouse<'a> {
 
     /// Bytes that a side has told of, or both.
     fn count(&self, table: &str, wanted: &str) -> i64 {
-        self.number(&format!(
-            "SELECT sum(count) FROM {table} WHERE src IS NULL AND {wanted}"
-        ))
+        self.number(&format!("SELECT sum(count) FROM {table} WHERE src IS NULL AND {wanted}"))
     }
 
     fn matched(&self) -> i64 {
@@ -142,9 +138,7 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     let mut collector = collect();
     let a = office.agent(&pair.left, "a", &["--interval", "200ms"]);
     let b = office.agent(&pair.right, "b", &["--interval", "200ms"]);
-    patiently("the agents have told something", || {
-        server.number("SELECT uniqExact(host) FROM intervals") == 2
-    });
+    patiently("the agents have told something", || server.number("SELECT uniqExact(host) FROM intervals") == 2);
     let mut chat = Chat::open(&pair.left, &pair.right, "10.78.0.2".parse().unwrap());
     let mut messages = 0;
     let mut talk = |server: &ClickHouse, count| {
@@ -193,8 +187,7 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     ended(collector, 0);
     let given = office.number("SELECT seq FROM sqlite_sequence WHERE name = 'waiting'");
     let rows = || {
-        ["intervals", "paths", "clock", "counter"]
-            .map(|table| server.number(&format!("SELECT count() FROM {table}")))
+        ["intervals", "paths", "clock", "counter"].map(|table| server.number(&format!("SELECT count() FROM {table}")))
     };
     let sent = rows();
     assert!(sent.iter().all(|rows| *rows > 0), "{sent:?}");
@@ -208,22 +201,13 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
 
     let bytes = messages * 10;
     let told = |host: &str, direction: &str| {
-        server.count(
-            "intervals",
-            &format!("segment = 'total' AND host = '{host}' AND direction = '{direction}'"),
-        )
+        server.count("intervals", &format!("segment = 'total' AND host = '{host}' AND direction = '{direction}'"))
     };
     let counts = (told("a", "tx"), told("b", "rx"), server.matched());
     eprintln!("of {bytes} bytes: sent, read, matched {counts:?}");
     let all = (bytes * 98 / 100)..=bytes;
-    assert!(
-        all.contains(&counts.0) && all.contains(&counts.1),
-        "{counts:?} of {bytes}"
-    );
-    assert!(
-        ((bytes * 96 / 100)..=bytes).contains(&counts.2),
-        "{counts:?} of {bytes}"
-    );
+    assert!(all.contains(&counts.0) && all.contains(&counts.1), "{counts:?} of {bytes}");
+    assert!(((bytes * 96 / 100)..=bytes).contains(&counts.2), "{counts:?} of {bytes}");
     // The example of the documentation.
     let page = include_str!("../../../../docs/method/store.md");
     let example = page.rsplit("```sql").next().unwrap();
@@ -234,14 +218,9 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     assert!(told.contains(&network), "{network}:\n{told}");
     // The figures are where they belong, to the nanosecond and the last byte.
     let sum = |wanted: &str| {
-        server.number(&format!(
-            "SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"
-        ))
+        server.number(&format!("SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"))
     };
-    assert_eq!(
-        sum("segment NOT IN ('end-to-end', 'total')"),
-        sum("segment = 'end-to-end'")
-    );
+    assert_eq!(sum("segment NOT IN ('end-to-end', 'total')"), sum("segment = 'end-to-end'"));
     let row = server.ask(
         "SELECT hex(histogram), count, sum_ns, max_ns FROM intervals WHERE count > 100
             AND src IS NULL ORDER BY count DESC LIMIT 1",
@@ -267,46 +246,14 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
     let at = "127.0.0.1:0";
     for (store, spool, says) in [
         (nobody, None, "name a file with --spool"),
-        (
-            spool.as_str(),
-            Some(&spool),
-            "--spool is for a --store on a server",
-        ),
-        (
-            nobody,
-            Some(&spool),
-            "cannot reach clickhouse://127.0.0.1:1/dwell",
-        ),
-        (
-            "clickhouse://127.0.0.1/dwell",
-            Some(&spool),
-            "HOST:PORT/DATABASE",
-        ),
-        (
-            "clickhouse://127.0.0.1:1/",
-            Some(&spool),
-            "HOST:PORT/DATABASE",
-        ),
-        (
-            "clickhouse://127.0.0.1:1/a;b",
-            Some(&spool),
-            "HOST:PORT/DATABASE",
-        ),
-        (
-            "clickhouse://me:pw@127.0.0.1:1/a",
-            Some(&spool),
-            "CLICKHOUSE_PASSWORD",
-        ),
+        (spool.as_str(), Some(&spool), "--spool is for a --store on a server"),
+        (nobody, Some(&spool), "cannot reach clickhouse://127.0.0.1:1/dwell"),
+        ("clickhouse://127.0.0.1/dwell", Some(&spool), "HOST:PORT/DATABASE"),
+        ("clickhouse://127.0.0.1:1/", Some(&spool), "HOST:PORT/DATABASE"),
+        ("clickhouse://127.0.0.1:1/a;b", Some(&spool), "HOST:PORT/DATABASE"),
+        ("clickhouse://me:pw@127.0.0.1:1/a", Some(&spool), "CLICKHOUSE_PASSWORD"),
     ] {
-        let mut arguments = vec![
-            "collect",
-            "--listen",
-            at,
-            "--key-file",
-            &key,
-            "--store",
-            store,
-        ];
+        let mut arguments = vec!["collect", "--listen", at, "--key-file", &key, "--store", store];
         if let Some(spool) = spool {
             arguments.extend(["--spool", spool]);
         }

@@ -1,15 +1,15 @@
 //! `dwell doctor`, and what is said to those who lack a privilege.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{DWELL, Pair, Run, dwell, filters, run, skipped, spawn, tool};
-use crate::wire::{capture, pings};
+use crate::{
+    support::{DWELL, Pair, Run, dwell, filters, run, skipped, spawn, tool},
+    wire::{capture, pings},
+};
 
 #[test]
 fn the_report_is_one_object_with_every_fact() {
@@ -25,19 +25,12 @@ fn check_report(report: &Run) {
     assert_eq!(object["schema"], "dwell.doctor/1");
     assert_eq!(object["rtt_live_possible"], report.status == Some(0));
     let verbs = object["verbs"].as_array().unwrap();
-    assert!(
-        verbs
-            .iter()
-            .any(|verb| verb["verb"] == "rtt -r" && verb["state"] == "works")
-    );
+    assert!(verbs.iter().any(|verb| verb["verb"] == "rtt -r" && verb["state"] == "works"));
     let facts = object["facts"].as_array().unwrap();
     assert!(facts.len() > 10);
     for fact in facts {
         assert!(fact["name"].is_string(), "{fact}");
-        assert!(
-            fact["value"].is_boolean() || fact["value"].is_null(),
-            "{fact}"
-        );
+        assert!(fact["value"].is_boolean() || fact["value"].is_null(), "{fact}");
         // Whoever needs what is missing is told what to do.
         let needed = !fact["means"].as_array().unwrap().is_empty();
         if fact["value"] == false && needed {
@@ -49,16 +42,7 @@ fn check_report(report: &Run) {
 #[test]
 fn the_table_names_every_verb() {
     let report = dwell(&["doctor"]);
-    for verb in [
-        "rtt -i",
-        "rtt -r",
-        "stack",
-        "agent",
-        "collect",
-        "report",
-        "lab",
-        "lab stack",
-    ] {
+    for verb in ["rtt -i", "rtt -r", "stack", "agent", "collect", "report", "lab", "lab stack"] {
         let is_row = |line: &str| line.starts_with(&format!("{verb} "));
         assert!(report.stdout.lines().any(is_row), "{report}");
     }
@@ -73,10 +57,7 @@ fn root_programs_of_others_are_shown() {
     let watcher = crate::support::watch(&pair.left, &["-i", "left0", "--ingress-hook", "xdp"]);
     let report = spawn(&pair.left, DWELL, &["doctor", "-i", "left0"]).end();
     assert_eq!(report.status, Some(0), "{report}");
-    let shown = report
-        .stdout
-        .lines()
-        .skip_while(|line| !line.starts_with("left0 "));
+    let shown = report.stdout.lines().skip_while(|line| !line.starts_with("left0 "));
     let shown: Vec<_> = shown.collect();
     let text = shown.join("\n");
     assert!(text.contains("XDP: observe_xdp (native, id "), "{report}");
@@ -97,15 +78,10 @@ fn root_filters_that_a_killed_run_left_are_shown_and_removed_as_told() {
     let report = spawn(&pair.left, DWELL, &["doctor", "-i", "left0"]).end();
     assert_eq!(report.status, Some(0), "{report}");
     let shown = report.stdout.lines().map(str::trim_start);
-    let remedies: Vec<_> = shown
-        .filter_map(|line| line.strip_prefix("-> sudo tc filter del "))
-        .collect();
+    let remedies: Vec<_> = shown.filter_map(|line| line.strip_prefix("-> sudo tc filter del ")).collect();
     let left = "dev left0 ingress pref 1 handle 0x1 bpf";
     assert_eq!(remedies, [left, &left.replace("ingress", "egress")]);
-    assert!(
-        report.stdout.contains("clsact ingress: observe_tc"),
-        "{report}"
-    );
+    assert!(report.stdout.contains("clsact ingress: observe_tc"), "{report}");
     for remedy in remedies {
         let words: Vec<_> = remedy.split(' ').collect();
         tool(&pair.left, "tc", &[&["filter", "del"], &words[..]].concat());
@@ -134,9 +110,7 @@ impl Nobody {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
         command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
-        command
-            .arg(self.folder.path().join("dwell"))
-            .args(arguments);
+        command.arg(self.folder.path().join("dwell")).args(arguments);
         command.current_dir(self.folder.path());
         run(&mut command, b"")
     }
@@ -167,22 +141,10 @@ fn root_without_privilege_each_verb_says_what_it_lacks() {
     ");
     check_report(&nobody.run(&["doctor", "--json"]));
     let doctor = nobody.run(&["doctor"]);
-    assert_eq!(
-        (doctor.status, doctor.stderr.as_str()),
-        (Some(3), ""),
-        "{doctor}"
-    );
-    assert!(
-        doctor
-            .stdout
-            .contains("rtt -i                     impossible"),
-        "{doctor}"
-    );
+    assert_eq!((doctor.status, doctor.stderr.as_str()), (Some(3), ""), "{doctor}");
+    assert!(doctor.stdout.contains("rtt -i                     impossible"), "{doctor}");
     assert!(doctor.stdout.contains("CAP_BPF: no"), "{doctor}");
-    assert!(
-        doctor.stdout.contains("rtt -r                     works"),
-        "{doctor}"
-    );
+    assert!(doctor.stdout.contains("rtt -r                     works"), "{doctor}");
 }
 
 #[test]
@@ -191,10 +153,7 @@ fn root_without_privilege_captures_are_read_if_they_may_be() {
     let file = nobody.folder.path().join("x.pcap");
     fs::write(&file, capture(&pings(3))).unwrap();
     fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
-    assert_eq!(
-        nobody.run(&["rtt", "-r", "x.pcap"]).stdout.lines().count(),
-        3
-    );
+    assert_eq!(nobody.run(&["rtt", "-r", "x.pcap"]).stdout.lines().count(), 3);
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     insta::assert_snapshot!(nobody.run(&["rtt", "-r", "x.pcap"]), @"
     exit 2
@@ -217,11 +176,9 @@ fn root_the_three_capabilities_are_enough_and_each_is_needed() {
     };
     let enough = with(",+bpf,+net_admin,+perfmon");
     assert_eq!(enough.status, Some(0), "{enough}");
-    for (kept, missing) in [
-        (",+net_admin,+perfmon", "CAP_BPF"),
-        (",+bpf,+perfmon", "CAP_NET_ADMIN"),
-        (",+bpf,+net_admin", "CAP_PERFMON"),
-    ] {
+    for (kept, missing) in
+        [(",+net_admin,+perfmon", "CAP_BPF"), (",+bpf,+perfmon", "CAP_NET_ADMIN"), (",+bpf,+net_admin", "CAP_PERFMON")]
+    {
         let refused = with(kept);
         assert_eq!(refused.status, Some(3), "{refused}");
         let said = format!("(this process lacks {missing})");

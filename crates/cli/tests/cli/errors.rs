@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use crate::support::{dwell, skipped};
-use crate::wire;
+use crate::{
+    support::{dwell, skipped},
+    wire,
+};
 
 /// What a wrong call says.
 #[track_caller]
@@ -59,17 +61,11 @@ fn interface_and_capture() {
 
 #[test]
 fn an_option_of_live_runs_with_a_capture() {
-    for option in [
-        &["--duration", "1s"][..],
-        &["--ingress-hook", "xdp"],
-        &["--attach", "clsact"],
-        &["--metrics", "127.0.0.1:0"],
-    ] {
+    for option in
+        [&["--duration", "1s"][..], &["--ingress-hook", "xdp"], &["--attach", "clsact"], &["--metrics", "127.0.0.1:0"]]
+    {
         let said = refused_with_capture(option);
-        let conflict = format!(
-            "the argument '--read <FILE>' cannot be used with '{}",
-            option[0]
-        );
+        let conflict = format!("the argument '--read <FILE>' cannot be used with '{}", option[0]);
         assert!(said.contains(&conflict), "{said}");
     }
 }
@@ -175,17 +171,11 @@ fn an_interval_too_short_to_do_anything_in() {
 
 #[test]
 fn numbers_out_of_range() {
-    let said: String = [
-        "--rtt-rate=0",
-        "--rtt-rate=nan",
-        "--prefix4=33",
-        "--prefix6=-1",
-        "--max-flows=3",
-        "--max-groups=0",
-    ]
-    .iter()
-    .map(|option| refused_with_capture(&[option]))
-    .collect();
+    let said: String =
+        ["--rtt-rate=0", "--rtt-rate=nan", "--prefix4=33", "--prefix6=-1", "--max-flows=3", "--max-groups=0"]
+            .iter()
+            .map(|option| refused_with_capture(&[option]))
+            .collect();
     insta::assert_snapshot!(said, @"
     error: invalid value '0' for '--rtt-rate <MULTIPLE>': write a number above 0, at most 10000
 
@@ -267,16 +257,10 @@ fn root_names_that_no_lab_has_or_may_have() {
 
 #[test]
 fn links_that_no_lab_can_have() {
-    let said: String = [
-        "--rate=fast",
-        "--rate=0",
-        "--rate=1T",
-        "--loss=2",
-        "--client-rtt=20",
-    ]
-    .iter()
-    .map(|option| refused(&["lab", "up", option]))
-    .collect();
+    let said: String = ["--rate=fast", "--rate=0", "--rate=1T", "--loss=2", "--client-rtt=20"]
+        .iter()
+        .map(|option| refused(&["lab", "up", option]))
+        .collect();
     insta::assert_snapshot!(said, @"
     error: invalid value 'fast' for '--rate <RATE>': the unit is k, M or G bits a second
 

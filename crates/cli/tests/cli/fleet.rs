@@ -1,21 +1,21 @@
 //! `dwell agent` and `dwell collect`: real connections between network namespaces, each with an
 //! agent, and a collector that joins what they tell.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
 use dwell_lab::{Lab, Namespace, Role};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::support::{
-    CLIENT_RTT, DWELL, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn,
-};
+use crate::support::{CLIENT_RTT, DWELL, Pair, Process, Run, SERVER_RTT, dwell, line, links, skipped, spawn};
 
 const PORT: u16 = 5201;
 const COLLECTOR: u16 = 4790;
@@ -29,10 +29,7 @@ pub struct Office {
 
 impl Office {
     fn new(address: IpAddr) -> Office {
-        let office = Office {
-            folder: tempfile::tempdir().unwrap(),
-            address,
-        };
+        let office = Office { folder: tempfile::tempdir().unwrap(), address };
         office.new_key("key");
         office
     }
@@ -58,25 +55,11 @@ impl Office {
     }
 
     /// The same with variables of its environment; the store is to be named.
-    pub fn collect_into(
-        &self,
-        namespace: &Namespace,
-        variables: &[&str],
-        more: &[&str],
-    ) -> Process {
+    pub fn collect_into(&self, namespace: &Namespace, variables: &[&str], more: &[&str]) -> Process {
         let (key, at) = (self.path("key"), self.at());
-        let always = [
-            DWELL,
-            "collect",
-            "--listen",
-            &at,
-            "--key-file",
-            key.to_str().unwrap(),
-        ];
+        let always = [DWELL, "collect", "--listen", &at, "--key-file", key.to_str().unwrap()];
         let mut process = spawn(namespace, "env", &[variables, &always, more].concat());
-        patiently("there is a store", || {
-            process.has_ended() || self.number("SELECT count(*) + 1 FROM run").is_some()
-        });
+        patiently("there is a store", || process.has_ended() || self.number("SELECT count(*) + 1 FROM run").is_some());
         if process.has_ended() {
             panic!("the collector has ended:\n{}", process.end());
         }
@@ -100,9 +83,7 @@ impl Office {
             "64",
         ];
         let mut process = spawn(namespace, DWELL, &[&always, more].concat());
-        patiently("it stamps", || {
-            process.has_ended() || links(process.id()) >= 10
-        });
+        patiently("it stamps", || process.has_ended() || links(process.id()) >= 10);
         if process.has_ended() {
             panic!("it does not stamp:\n{}", process.end());
         }
@@ -158,9 +139,7 @@ pub struct Chat {
 
 impl Chat {
     pub fn open(client: &Namespace, server: &Namespace, address: Ipv4Addr) -> Chat {
-        let listener = server
-            .enter(|| TcpListener::bind((address, PORT)).unwrap())
-            .unwrap();
+        let listener = server.enter(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
         let connect = || TcpStream::connect((address, PORT)).unwrap();
         let client = client.enter(connect).unwrap();
         client.set_nodelay(true).unwrap();
@@ -214,16 +193,10 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
     chat.say(1);
     let (metrics, of_a) = (get(&pair.left, metrics), get(&pair.left, of_a));
     for (text, line) in [
-        (
-            &metrics,
-            "dwell_path_seconds_count{tx_host=\"a\",rx_host=\"b\",direction=\"\",segment=\"network\"} ",
-        ),
+        (&metrics, "dwell_path_seconds_count{tx_host=\"a\",rx_host=\"b\",direction=\"\",segment=\"network\"} "),
         (&metrics, "dwell_collect_agents 2\n"),
         (&metrics, "dwell_collect_bytes_total{outcome=\"matched\"} "),
-        (
-            &of_a,
-            "dwell_stack_segment_seconds_count{direction=\"tx\",segment=\"total\"} ",
-        ),
+        (&of_a, "dwell_stack_segment_seconds_count{direction=\"tx\",segment=\"total\"} "),
         (&of_a, "dwell_agent_dropped_batches_total 0\n"),
     ] {
         assert!(text.contains(line), "{line}:\n{text}");
@@ -234,25 +207,17 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
     let run = ended(collector, 0);
 
     let count = office.matched();
-    assert!(
-        (900..=1010).contains(&count),
-        "{count}: a kernel may miss some"
-    );
+    assert!((900..=1010).contains(&count), "{count}: a kernel may miss some");
     let estimated = "SELECT count(*) FROM path WHERE method = 'estimated'";
     assert_eq!(office.number(estimated), Some(0), "both ends tell of it");
     let sums = |wanted: &str| {
-        let sql = format!(
-            "SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}"
-        );
+        let sql = format!("SELECT sum(sum_ns) FROM paths WHERE src IS NULL AND part_of IS NULL AND {wanted}");
         office.number(&sql).unwrap()
     };
     let whole = sums("segment = 'end-to-end'");
     let legs = sums("segment NOT IN ('end-to-end', 'total')");
     assert_eq!(legs, whole, "of the same bytes, to the nanosecond");
-    assert!(
-        whole / count > 1_000,
-        "more than a microsecond: {whole} of {count}"
-    );
+    assert!(whole / count > 1_000, "more than a microsecond: {whole} of {count}");
     // The same bytes as each host's agent counted them by itself.
     for (host, direction) in [("a", "tx"), ("b", "rx")] {
         let told = |what: &str| {
@@ -268,14 +233,9 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
                 AND direction = '{direction}' AND segment = 'total'"
         ));
         assert!(of_flow.unwrap() > 900, "{of_flow:?}");
-        let matched = office
-            .leg("total", direction, "sum(sum_ns) / sum(count)")
-            .unwrap();
+        let matched = office.leg("total", direction, "sum(sum_ns) / sum(count)").unwrap();
         let mean = told("sum(sum_ns) / sum(count)");
-        assert!(
-            (matched as f64 / mean as f64 - 1.0).abs() < 0.1,
-            "{matched} and {mean} ns"
-        );
+        assert!((matched as f64 / mean as f64 - 1.0).abs() < 0.1, "{matched} and {mean} ns");
     }
     // All are on one machine, and so of one clock.
     let wrong = "SELECT count(*) FROM clock WHERE abs(offset_ns) > bound_ns";
@@ -284,30 +244,15 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         AND (bound_ns = 0) = (method = 'same')";
     assert_eq!(office.number(known), Some(2));
     // On standard output the same, and of the flow.
-    let objects: Vec<serde_json::Value> = run
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let objects: Vec<serde_json::Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let printed = |has_flow: bool| -> i64 {
-        let objects = objects.iter().filter(|object| {
-            object["segment"] == "end-to-end" && object["flow"].is_object() == has_flow
-        });
-        objects
-            .map(|object| object["count"].as_i64().unwrap())
-            .sum()
+        let objects =
+            objects.iter().filter(|object| object["segment"] == "end-to-end" && object["flow"].is_object() == has_flow);
+        objects.map(|object| object["count"].as_i64().unwrap()).sum()
     };
     assert_eq!((printed(false), printed(true)), (count, count));
-    assert!(
-        objects
-            .iter()
-            .all(|object| object["schema"] == "dwell.path/1")
-    );
-    for line in [
-        "a is here, from 10.78.0.1",
-        "b is here, from 10.78.0.2",
-        "a is gone: it left",
-    ] {
+    assert!(objects.iter().all(|object| object["schema"] == "dwell.path/1"));
+    for line in ["a is here, from 10.78.0.1", "b is here, from 10.78.0.2", "a is gone: it left"] {
         assert!(run.stderr.contains(line), "{line}: {run}");
     }
 }
@@ -330,31 +275,18 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
     ended(collector, 0);
     let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
     let figure = |figure| office.leg("network", "", figure).unwrap();
-    let (least, mean, p50) = (
-        figure("min(min_ns)"),
-        figure("sum(sum_ns) / sum(count)"),
-        figure("min(p50_ns)"),
-    );
+    let (least, mean, p50) = (figure("min(min_ns)"), figure("sum(sum_ns) / sum(count)"), figure("min(p50_ns)"));
     eprintln!("one way {one_way} ns; network: least {least}, mean {mean}, median {p50} ns");
     assert!(office.matched() > 500);
     // Nothing is faster than the link, and the clocks are nearer than the bound says.
     assert!(least > one_way * 9 / 10, "{least}");
     let bound = figure("max(bound_ns)");
-    assert!(
-        (one_way..one_way * 2).contains(&bound),
-        "half of both round trips: {bound}"
-    );
-    assert_eq!(
-        figure("sum(doubtful)"),
-        office.matched(),
-        "more than 100 µs"
-    );
+    assert!((one_way..one_way * 2).contains(&bound), "half of both round trips: {bound}");
+    assert_eq!(figure("sum(doubtful)"), office.matched(), "more than 100 µs");
     // A busy machine emulates a slower one.
     assert!(p50 < one_way * 3 / 2, "{p50}");
     // Where there is a queue in the network, it is in the network.
-    let sent = office
-        .leg("total", "tx", "sum(sum_ns) / sum(count)")
-        .unwrap();
+    let sent = office.leg("total", "tx", "sum(sum_ns) / sum(count)").unwrap();
     assert!(sent < one_way / 2, "{sent}");
 }
 
@@ -389,10 +321,7 @@ fn root_where_one_end_has_no_agent_the_network_is_estimated_from_round_trips() {
         let estimated = office.number(&sql).unwrap_or_else(|| panic!("{wanted}"));
         eprintln!("one way {one_way} ns, estimated {estimated} ns");
         // A busy machine emulates a slower link.
-        assert!(
-            (one_way..one_way * 3 / 2).contains(&estimated),
-            "{estimated}"
-        );
+        assert!((one_way..one_way * 3 / 2).contains(&estimated), "{estimated}");
     }
     let others = "SELECT count(*) FROM path WHERE method = 'matched' OR segment <> 'network'";
     assert_eq!(office.number(others), Some(0));
@@ -442,14 +371,8 @@ fn root_a_collector_that_is_killed_loses_nothing_and_doubles_nothing() {
     let all = (bytes * 98 / 100)..=bytes;
     let counts = (told("a", "tx"), told("b", "rx"), office.matched());
     eprintln!("of {bytes} bytes: sent, read, matched {counts:?}");
-    assert!(
-        all.contains(&counts.0) && all.contains(&counts.1),
-        "{counts:?} of {bytes}"
-    );
-    assert!(
-        ((bytes * 96 / 100)..=bytes).contains(&counts.2),
-        "{counts:?} of {bytes}"
-    );
+    assert!(all.contains(&counts.0) && all.contains(&counts.1), "{counts:?} of {bytes}");
+    assert!(((bytes * 96 / 100)..=bytes).contains(&counts.2), "{counts:?} of {bytes}");
     let gaps = "SELECT sum(value) FROM counter WHERE name = 'batches_dropped'";
     assert_eq!(office.number(gaps), Some(0));
 }
@@ -493,11 +416,7 @@ fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted()
     assert!(stranger.stderr.contains("has not stored"), "{stranger}");
     let twin = agent(&office.path("key"), "a");
     assert_eq!(twin.status, Some(4), "{twin}");
-    assert!(
-        twin.stderr
-            .contains("an agent named 'a' is here already, from 10.78.0.1"),
-        "{twin}"
-    );
+    assert!(twin.stderr.contains("an agent named 'a' is here already, from 10.78.0.1"), "{twin}");
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], &[0xff; 9]] {
         let connect = || TcpStream::connect(&at).unwrap();
         let mut stream = pair.right.enter(connect).unwrap();
@@ -508,9 +427,7 @@ fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted()
     ended(a, 0);
     ended(collector, 0);
     let refused = |reason: &str| {
-        office.number(&format!(
-            "SELECT max(value) FROM counter WHERE host_id IS NULL AND name = 'refused {reason}'"
-        ))
+        office.number(&format!("SELECT max(value) FROM counter WHERE host_id IS NULL AND name = 'refused {reason}'"))
     };
     assert!(refused("stranger") >= Some(1), "{:?}", refused("stranger"));
     assert!(refused("name") >= Some(1), "{:?}", refused("name"));
@@ -549,26 +466,13 @@ fn root_a_collector_whose_disk_is_full_says_so_and_agents_keep_what_it_has_not()
         \"$3\" --key-file \"$4\" --store \"$1/store\"";
     let (folder, key, at) = (office.path("disk"), office.path("key"), office.at());
     fs::create_dir(&folder).unwrap();
-    let arguments = [
-        "--mount",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        folder.to_str().unwrap(),
-        DWELL,
-        &at,
-        key.to_str().unwrap(),
-    ];
+    let arguments = ["--mount", "sh", "-c", script, "sh", folder.to_str().unwrap(), DWELL, &at, key.to_str().unwrap()];
     let collector = spawn(&pair.left, "unshare", &arguments);
     let agent = office.agent(&pair.left, "a", &["--interval", "20ms"]);
     let run = collector.end();
     assert_eq!(run.status, Some(4), "{run}");
     assert!(run.stderr.contains("cannot write the store"), "{run}");
-    assert!(
-        run.stderr.contains("what was acknowledged is kept"),
-        "{run}"
-    );
+    assert!(run.stderr.contains("what was acknowledged is kept"), "{run}");
     let agent = agent.interrupt();
     assert_eq!(agent.status, Some(4), "{agent}");
     assert!(agent.stderr.contains("what is measured waits"), "{agent}");
@@ -587,64 +491,27 @@ fn calls_that_make_no_sense_are_refused() {
     fs::set_permissions(&short, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let text = office.path("text");
     fs::write(&text, "x".repeat(200)).unwrap();
-    let (open, short, text) = (
-        open.to_str().unwrap(),
-        short.to_str().unwrap(),
-        text.to_str().unwrap(),
-    );
-    let collect = |store, key| {
-        vec![
-            "collect",
-            "--listen",
-            "127.0.0.1:0",
-            "--store",
-            store,
-            "--key-file",
-            key,
-        ]
-    };
+    let (open, short, text) = (open.to_str().unwrap(), short.to_str().unwrap(), text.to_str().unwrap());
+    let collect = |store, key| vec!["collect", "--listen", "127.0.0.1:0", "--store", store, "--key-file", key];
     let agent = |collector, key| vec!["agent", "--collector", collector, "--key-file", key];
     for (arguments, says) in [
-        (
-            vec!["collect", "--listen", "127.0.0.1:0", "--store", store],
-            "--key-file",
-        ),
+        (vec!["collect", "--listen", "127.0.0.1:0", "--store", store], "--key-file"),
         (vec!["collect", "--key-file", key], "--listen"),
         (vec!["collect", "--new-key", key], "File exists"),
         (collect(store, open), "chmod 600"),
         (collect(store, short), "43 are needed"),
         (collect(store, "/no/such/key"), "/no/such/key"),
         (collect(text, key), "is no store of dwell"),
+        (collect("/no/such/folder/store", key), "cannot open the store"),
         (
-            collect("/no/such/folder/store", key),
-            "cannot open the store",
-        ),
-        (
-            vec![
-                "collect",
-                "--listen",
-                "192.0.2.1:1",
-                "--store",
-                store,
-                "--key-file",
-                key,
-            ],
+            vec!["collect", "--listen", "192.0.2.1:1", "--store", store, "--key-file", key],
             "cannot listen on 192.0.2.1:1",
         ),
         (vec!["agent", "--key-file", key], "--collector"),
         (vec!["agent", "--collector", "127.0.0.1:1"], "--key-file"),
-        (
-            vec!["agent", "--collector", "127.0.0.1:1", "--cert", key],
-            "--key",
-        ),
-        (
-            [agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(),
-            "no name for an agent",
-        ),
-        (
-            [agent("127.0.0.1:1", key), vec!["--sample-bytes", "1000"]].concat(),
-            "power of two",
-        ),
+        (vec!["agent", "--collector", "127.0.0.1:1", "--cert", key], "--key"),
+        ([agent("127.0.0.1:1", key), vec!["--name", "a b"]].concat(), "no name for an agent"),
+        ([agent("127.0.0.1:1", key), vec!["--sample-bytes", "1000"]].concat(), "power of two"),
         (agent("nowhere", key), "HOST:PORT"),
     ] {
         let run = dwell(&arguments);

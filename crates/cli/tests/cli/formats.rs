@@ -1,20 +1,18 @@
 //! A small capture with a little of everything, in each format. What stands in the golden outputs
 //! was checked by hand against the times in `wire::everyday`.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use serde_json::Value;
 
-use crate::records::{number, objects, of_type, round_trips, text};
-use crate::support::{Run, dwell, dwell_reading};
-use crate::wire::{capture, everyday, spinning};
+use crate::{
+    records::{number, objects, of_type, round_trips, text},
+    support::{Run, dwell, dwell_reading},
+    wire::{capture, everyday, spinning},
+};
 
 fn replay(options: &[&str]) -> Run {
-    dwell_reading(
-        &[&["rtt", "-r", "-"], options].concat(),
-        &capture(&everyday()),
-    )
+    dwell_reading(&[&["rtt", "-r", "-"], options].concat(), &capture(&everyday()))
 }
 
 fn printed(options: &[&str]) -> String {
@@ -44,8 +42,7 @@ fn handshakes_and_acks_are_measured_when_asked_for() {
     let plain = of_type(&printed(&["--format", "jsonl"]), "rtt");
     let with = printed(&["--format", "jsonl", "--include-handshake"]);
     let with = of_type(&with, "rtt");
-    let is_tcp_handshake =
-        |sample: &&Value| sample["handshake"] == true && sample["proto"] == "TCP";
+    let is_tcp_handshake = |sample: &&Value| sample["handshake"] == true && sample["proto"] == "TCP";
     assert_eq!(plain.iter().filter(is_tcp_handshake).count(), 0);
     let found: Vec<_> = with
         .iter()
@@ -77,10 +74,7 @@ fn only_the_methods_asked_for_are_measured() {
         round_trips(&of_type(&told, "rtt"))
     };
     let by_seq = trips("tcp-seq");
-    assert!(
-        by_seq.keys().all(|(method, _)| method == "tcp-seq"),
-        "{by_seq:?}"
-    );
+    assert!(by_seq.keys().all(|(method, _)| method == "tcp-seq"), "{by_seq:?}");
     // Both connections now.
     assert!(by_seq[&("tcp-seq".into(), "198.51.100.7".into())].len() >= 2);
     let two = trips("icmp,dns");
@@ -111,18 +105,12 @@ fn jsonl_has_every_key_in_every_sample_and_null_for_what_is_not() {
     for sample in &samples {
         assert_eq!(sample["schema"], "dwell.rtt/1");
         let time: &str = text(sample, "time");
-        assert!(
-            time.starts_with("2026-01-02T03:04:05.") && time.ends_with('Z'),
-            "{time}"
-        );
+        assert!(time.starts_with("2026-01-02T03:04:05.") && time.ends_with('Z'), "{time}");
         assert_eq!(time.len(), "2026-01-02T03:04:05.123456789Z".len());
         for key in ["rtt_ns", "min_rtt_ns", "packets", "bytes"] {
             assert!(number(sample, key) > 0, "{key}: {sample}");
         }
-        assert!(
-            number(sample, "min_rtt_ns") <= number(sample, "rtt_ns"),
-            "{sample}"
-        );
+        assert!(number(sample, "min_rtt_ns") <= number(sample, "rtt_ns"), "{sample}");
         let object = sample.as_object().unwrap();
         let is_icmp = text(sample, "proto").starts_with("ICMP");
         for key in ["sport", "dport"] {
@@ -139,10 +127,7 @@ fn jsonl_has_every_key_in_every_sample_and_null_for_what_is_not() {
 fn the_last_line_of_jsonl_says_what_the_counter_line_says() {
     let run = replay(&["--format", "jsonl"]);
     let status = objects(&run.stdout).pop().unwrap();
-    assert_eq!(
-        (&status["type"], &status["last"]),
-        (&"rtt-status".into(), &true.into())
-    );
+    assert_eq!((&status["type"], &status["last"]), (&"rtt-status".into(), &true.into()));
     let said = crate::records::counters(&run.stderr);
     let object = status.as_object().unwrap();
     for (name, value) in object {
@@ -152,10 +137,7 @@ fn the_last_line_of_jsonl_says_what_the_counter_line_says() {
         }
     }
     let samples = of_type(&run.stdout, "rtt").len() as u64;
-    assert_eq!(
-        (number(&status, "samples"), number(&status, "packets")),
-        (samples, 25)
-    );
+    assert_eq!((number(&status, "samples"), number(&status, "packets")), (samples, 25));
 }
 
 #[test]
@@ -216,52 +198,28 @@ fn flow_events_as_jsonl() {
     let flows = of_type(&told, "flow");
     let mut lives = BTreeMap::<String, Vec<(String, Value)>>::new();
     for flow in &flows {
-        let key = ["proto", "sport", "id"]
-            .map(|key| flow[key].to_string())
-            .join(" ");
+        let key = ["proto", "sport", "id"].map(|key| flow[key].to_string()).join(" ");
         let event = (text(flow, "event").to_owned(), flow["reason"].clone());
         lives.entry(key).or_default().push(event);
-        assert_eq!(
-            flow["event"] == "first-rtt",
-            flow["rtt_ns"].is_u64(),
-            "{flow}"
-        );
-        assert_eq!(
-            flow["event"] == "close",
-            flow["reason"].is_string(),
-            "{flow}"
-        );
+        assert_eq!(flow["event"] == "first-rtt", flow["rtt_ns"].is_u64(), "{flow}");
+        assert_eq!(flow["event"] == "close", flow["reason"].is_string(), "{flow}");
         // The client opened them all.
-        assert!(
-            ["192.0.2.1", "2001:db8::1"].contains(&text(flow, "src")),
-            "{flow}"
-        );
+        assert!(["192.0.2.1", "2001:db8::1"].contains(&text(flow, "src")), "{flow}");
     }
     for (key, life) in &lives {
         let events: Vec<_> = life.iter().map(|(event, _)| event.as_str()).collect();
         assert_eq!(events, ["open", "first-rtt", "close"], "{key}");
     }
-    let reasons: Vec<_> = lives
-        .values()
-        .map(|life| life[2].1.as_str().unwrap())
-        .collect();
+    let reasons: Vec<_> = lives.values().map(|life| life[2].1.as_str().unwrap()).collect();
     assert_eq!(reasons.len(), 6);
     assert_eq!((reasons[2], reasons[3]), ("fin", "rst"), "{lives:?}");
-    let closed: u64 = flows
-        .iter()
-        .filter(|flow| flow["event"] == "close")
-        .map(|flow| number(flow, "samples"))
-        .sum();
+    let closed: u64 = flows.iter().filter(|flow| flow["event"] == "close").map(|flow| number(flow, "samples")).sum();
     assert_eq!(closed as usize, samples.len());
 }
 
 #[test]
 fn two_runs_of_one_capture_say_the_same() {
-    for options in [
-        &[][..],
-        &["--format", "jsonl", "--flow-events"],
-        &["--summary"],
-    ] {
+    for options in [&[][..], &["--format", "jsonl", "--flow-events"], &["--summary"]] {
         assert_eq!(replay(options), replay(options));
     }
 }
@@ -289,19 +247,9 @@ fn filters_choose_flows() {
     };
     assert_eq!(methods(&["2001:db8::/32"]), ["icmpv6"]);
     assert_eq!(methods(&[":53"]), ["dns"]);
-    assert_eq!(
-        methods(&["198.51.100.0/24:5000-5999"]),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        methods(&["!:443", "!:7-8"]),
-        ["dns"],
-        "an echo's identifier is where ports are"
-    );
-    assert_eq!(
-        methods(&["192.0.2.0/24", "!192.0.2.1:1024-65535"]),
-        ["icmp"]
-    );
+    assert_eq!(methods(&["198.51.100.0/24:5000-5999"]), Vec::<String>::new());
+    assert_eq!(methods(&["!:443", "!:7-8"]), ["dns"], "an echo's identifier is where ports are");
+    assert_eq!(methods(&["192.0.2.0/24", "!192.0.2.1:1024-65535"]), ["icmp"]);
 }
 
 #[test]
@@ -323,10 +271,7 @@ fn a_rate_limit_is_kept_in_the_capture_s_own_time() {
 
 #[test]
 fn spin_bits_give_both_parts_of_the_path_and_the_whole_loop() {
-    let told = dwell_reading(
-        &["rtt", "-r", "-", "--format", "jsonl"],
-        &capture(&spinning(60)),
-    );
+    let told = dwell_reading(&["rtt", "-r", "-", "--format", "jsonl"], &capture(&spinning(60)));
     let trips = round_trips(&of_type(&told.stdout, "rtt"));
     let ms = |method: &str, dst: &str| {
         let values = &trips[&(method.to_owned(), dst.to_owned())];
@@ -340,13 +285,7 @@ fn spin_bits_give_both_parts_of_the_path_and_the_whole_loop() {
     assert_eq!(ms("quic-spin-loop", "192.0.2.1"), 25.0);
     assert_eq!(trips.len(), 4);
     // A whole loop is the way to neither end, and ppviz has no place for it.
-    let ppviz = dwell_reading(
-        &["rtt", "-r", "-", "--format", "ppviz"],
-        &capture(&spinning(60)),
-    );
+    let ppviz = dwell_reading(&["rtt", "-r", "-", "--format", "ppviz"], &capture(&spinning(60)));
     let parts = trips.iter().filter(|(key, _)| key.0 == "quic-spin");
-    assert_eq!(
-        ppviz.stdout.lines().count(),
-        parts.map(|(_, values)| values.len()).sum::<usize>()
-    );
+    assert_eq!(ppviz.stdout.lines().count(), parts.map(|(_, values)| values.len()).sum::<usize>());
 }

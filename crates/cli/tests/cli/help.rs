@@ -149,10 +149,7 @@ fn each_verb_has_a_manual_page_without_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");
     assert_eq!(dwell(&["man", pages.to_str().unwrap()]).status, Some(0));
-    let mut found: Vec<_> = std::fs::read_dir(&pages)
-        .unwrap()
-        .map(|page| page.unwrap().path())
-        .collect();
+    let mut found: Vec<_> = std::fs::read_dir(&pages).unwrap().map(|page| page.unwrap().path()).collect();
     found.sort();
     for verb in ["", "-rtt", "-lb-where", "-lab-quic-policies"] {
         let page = pages.join(format!("dwell{verb}.1"));
@@ -161,15 +158,8 @@ fn each_verb_has_a_manual_page_without_a_fault() {
     // hidden ones are for dwell itself
     let hidden = ["dwell-man.1", "dwell-lab-emulate.1"].map(|page| pages.join(page));
     assert!(!hidden.iter().any(|page| found.contains(page)), "{found:?}");
-    for (name, arguments) in [
-        ("groff", &["-man", "-Tutf8", "-ww", "-z"][..]),
-        ("mandoc", &["-Tlint", "-Werror"]),
-    ] {
-        let Ok(checked) = std::process::Command::new(name)
-            .args(arguments)
-            .args(&found)
-            .output()
-        else {
+    for (name, arguments) in [("groff", &["-man", "-Tutf8", "-ww", "-z"][..]), ("mandoc", &["-Tlint", "-Werror"])] {
+        let Ok(checked) = std::process::Command::new(name).args(arguments).args(&found).output() else {
             eprintln!("skipped: no {name}");
             continue;
         };
@@ -184,14 +174,8 @@ fn a_manual_page_keeps_the_lines_of_examples() {
     let folder = tempfile::tempdir().unwrap();
     dwell(&["man", folder.path().to_str().unwrap()]);
     let page = std::fs::read_to_string(folder.path().join("dwell-lb-drain.1")).unwrap();
-    let examples =
-        "\n.SH EXAMPLES\n.nf\n  dwell lb drain web/b2\n  dwell lb drain 10.0.0.3 \\-\\-undo\n.fi\n";
+    let examples = "\n.SH EXAMPLES\n.nf\n  dwell lb drain web/b2\n  dwell lb drain 10.0.0.3 \\-\\-undo\n.fi\n";
     assert!(page.ends_with(examples), "{page}");
     let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        page.contains(&format!(
-            "\n.TH dwell-lb-drain 1 \" \" \"dwell {version}\" dwell\n"
-        )),
-        "{page}"
-    );
+    assert!(page.contains(&format!("\n.TH dwell-lb-drain 1 \" \" \"dwell {version}\" dwell\n")), "{page}");
 }

@@ -1,13 +1,17 @@
 //! `dwell lab`: networks that stay until they are taken down, and the demonstration.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::support::{DWELL, Run, dwell, eventually, prepare, run, skipped};
 
@@ -16,11 +20,7 @@ struct Down(String);
 
 impl Drop for Down {
     fn drop(&mut self) {
-        let _ = Command::new(DWELL)
-            .args(["lab", "down", &self.0])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let _ = Command::new(DWELL).args(["lab", "down", &self.0]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
@@ -35,9 +35,7 @@ fn namespaces(beginning: &str) -> Vec<String> {
 
 fn ping(from: &str, to: &str) -> Run {
     let mut command = Command::new("ip");
-    command.args([
-        "netns", "exec", from, "ping", "-c", "3", "-i", "0.2", "-W", "2", to,
-    ]);
+    command.args(["netns", "exec", from, "ping", "-c", "3", "-i", "0.2", "-W", "2", to]);
     run(&mut command, b"")
 }
 
@@ -49,57 +47,27 @@ fn root_a_lab_is_up_until_it_is_taken_down() {
     let name = format!("e2e-{}", std::process::id());
     let _down = Down(name.clone());
     let own = format!("dwell-{name}-");
-    let up = dwell(&[
-        "lab",
-        "up",
-        &name,
-        "--client-rtt",
-        "8ms",
-        "--server-rtt",
-        "2ms",
-    ]);
+    let up = dwell(&["lab", "up", &name, "--client-rtt", "8ms", "--server-rtt", "2ms"]);
     assert_eq!((up.status, up.stderr.as_str()), (Some(0), ""), "{up}");
     assert!(
-        up.stdout.starts_with(&format!(
-            "lab {name}: client -- 8.000 ms -- vantage -- 2.000 ms -- server (round trips)\n"
-        )),
-        "{up}"
-    );
-    assert!(
         up.stdout
-            .contains(&format!("ip netns exec {own}client ...")),
+            .starts_with(&format!("lab {name}: client -- 8.000 ms -- vantage -- 2.000 ms -- server (round trips)\n")),
         "{up}"
     );
-    assert!(
-        up.stdout
-            .contains(&format!("remove with: dwell lab down {name}")),
-        "{up}"
-    );
+    assert!(up.stdout.contains(&format!("ip netns exec {own}client ...")), "{up}");
+    assert!(up.stdout.contains(&format!("remove with: dwell lab down {name}")), "{up}");
     assert_eq!(namespaces(&own).len(), 5);
 
     let again = dwell(&["lab", "up", &name]);
-    assert_eq!(
-        (again.status, again.stdout.as_str()),
-        (Some(2), ""),
-        "{again}"
-    );
-    assert_eq!(
-        again.stderr,
-        format!("dwell: a lab named {name} exists; `dwell lab down {name}` removes it\n")
-    );
+    assert_eq!((again.status, again.stdout.as_str()), (Some(2), ""), "{again}");
+    assert_eq!(again.stderr, format!("dwell: a lab named {name} exists; `dwell lab down {name}` removes it\n"));
     let list = dwell(&["lab", "list"]);
     assert!(list.stdout.contains(up.stdout.trim_end()), "{list}");
 
     // It works without whoever made it.
     let pings = ping(&format!("{own}client"), "10.77.4.2");
     assert_eq!(pings.status, Some(0), "{pings}");
-    let least = pings
-        .stdout
-        .lines()
-        .last()
-        .unwrap()
-        .split(['=', '/'])
-        .nth(4);
+    let least = pings.stdout.lines().last().unwrap().split(['=', '/']).nth(4);
     let least: f64 = least.unwrap().trim().parse().unwrap();
     assert!((10.0..30.0).contains(&least), "{pings}");
 
@@ -115,10 +83,7 @@ fn root_a_lab_is_up_until_it_is_taken_down() {
     assert_eq!(namespaces(&own), Vec::<String>::new());
     assert!(!dwell(&["lab", "list"]).stdout.contains(&name));
     let again = dwell(&["lab", "down", &name]);
-    assert_eq!(
-        (again.status, again.stderr),
-        (Some(2), format!("dwell: no lab named {name}\n"))
-    );
+    assert_eq!((again.status, again.stderr), (Some(2), format!("dwell: no lab named {name}\n")));
 }
 
 /// In a mount namespace of its own, so that other tests see none of it.
@@ -159,18 +124,10 @@ fn root_labs_that_cannot_be_read_or_removed_hinder_no_other() {
     assert_eq!(told("dwell: /run/dwell/lab/trunc.json: EOF"), 2, "{run}");
     let misnamed = "dwell: /run/dwell/lab/misnamed.json: it is of a lab named \"other\"";
     assert_eq!(told(misnamed), 1, "{run}");
-    assert_eq!(
-        told("dwell: `ip netns delete dwell-stuck-only`"),
-        1,
-        "{run}"
-    );
+    assert_eq!(told("dwell: `ip netns delete dwell-stuck-only`"), 1, "{run}");
     assert_eq!(run.stderr.lines().count(), 4, "{run}");
     let lines: Vec<_> = run.stdout.lines().collect();
-    let listed = |name: &str| {
-        lines
-            .iter()
-            .any(|line| *line == name || line.starts_with(&format!("{name}:")))
-    };
+    let listed = |name: &str| lines.iter().any(|line| *line == name || line.starts_with(&format!("{name}:")));
     assert!(listed(&format!("lab {name}")), "{run}");
     assert!(listed("lab stuck"), "{run}");
     let ends = ["list: 4", "down: 0", "down trunc: 2"];
@@ -200,18 +157,12 @@ fn root_a_triangle_whose_links_lose_everything() {
 /// A demonstration that has made its lab.
 fn start_demo() -> (Child, String) {
     let mut command = Command::new(DWELL);
-    let command = prepare(&mut command)
-        .args(["lab", "demo"])
-        .stdout(Stdio::null());
+    let command = prepare(&mut command).args(["lab", "demo"]).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
     let progress = BufReader::new(child.stderr.take().unwrap());
     let mut lines = progress.lines().map_while(Result::ok);
     let traffic = lines.find(|line| line.starts_with("traffic: "));
-    assert!(
-        traffic.is_some(),
-        "the demonstration ended early: {:?}",
-        child.wait()
-    );
+    assert!(traffic.is_some(), "the demonstration ended early: {:?}", child.wait());
     std::thread::spawn(move || lines.for_each(drop));
     let own = format!("dwell-demo-{}-", child.id());
     (child, own)
@@ -232,9 +183,7 @@ fn root_what_a_killed_demonstration_left_is_removed_by_the_next_command() {
     demo.wait().unwrap();
     // Its programs end with it, and what they had attached.
     for process in watcher.split_whitespace() {
-        eventually("the end of its programs", || {
-            !Path::new("/proc").join(process).exists()
-        });
+        eventually("the end of its programs", || !Path::new("/proc").join(process).exists());
     }
     let list = dwell(&["lab", "list"]);
     assert_eq!(list.status, Some(0), "{list}");

@@ -73,21 +73,12 @@ fn root_a_run_is_an_object_a_policy_and_leaves_nothing_behind() {
     let run = dwell(&[&["lab", "lb", "think", "--keep", keep], &arguments[..]].concat());
     // whether p99 is well in three seconds nobody knows
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
-    let objects = run
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
+    let objects = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
     let objects: Vec<Value> = objects.take(4).collect();
-    let policies: Vec<_> = objects
-        .iter()
-        .map(|o| o["policy"].as_str().unwrap())
-        .collect();
+    let policies: Vec<_> = objects.iter().map(|o| o["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["maglev", "latency", "maglev", "latency"]);
     for object in &objects {
-        assert_eq!(
-            (&object["type"], &object["broken"]),
-            (&"lab_lb".into(), &0.into())
-        );
+        assert_eq!((&object["type"], &object["broken"]), (&"lab_lb".into(), &0.into()));
         let answered = object["answered"].as_array().unwrap();
         let answered: u64 = answered.iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(object["requests"].as_u64(), Some(answered));

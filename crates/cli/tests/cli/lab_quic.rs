@@ -22,10 +22,7 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     let few = ["--clients", "60", "--rate", "90", "--time", "4s"];
     let light = ["--work", "100us", "--margin", "30s"];
     let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
-    let policies: Vec<_> = runs
-        .iter()
-        .map(|run| run["policy"].as_str().unwrap())
-        .collect();
+    let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
     assert_eq!(status, Some(0), "{runs:?}");
     let of = |place: usize, key: &str| runs[place][key].as_u64().unwrap();
@@ -61,14 +58,9 @@ fn root_what_is_sent_again_is_not_done_again() {
     }
     let (status, runs) = objects(&["replay", "--requests", "10", "--times", "5"]);
     assert_eq!(status, Some(0), "{runs:?}");
-    assert_eq!(
-        (&runs[0]["tries"], &runs[0]["repeated"]),
-        (&50.into(), &0.into())
-    );
-    let thefts: Vec<_> = runs[1..]
-        .iter()
-        .map(|theft| ["requests", "found", "read"].map(|key| theft[key].as_u64().unwrap()))
-        .collect();
+    assert_eq!((&runs[0]["tries"], &runs[0]["repeated"]), (&50.into(), &0.into()));
+    let thefts: Vec<_> =
+        runs[1..].iter().map(|theft| ["requests", "found", "read"].map(|key| theft[key].as_u64().unwrap())).collect();
     // a copy from before, then what each of four servers has left
     assert_eq!(thefts[0], [10, 10, 10], "{runs:?}");
     assert_eq!(thefts[1..], [[10, 0, 0]; 4], "{runs:?}");
@@ -84,14 +76,8 @@ fn root_nothing_breaks_while_keys_and_servers_change() {
     let few = ["--lasting", "10", "--returning", "4", "--pause", "2s"];
     let (status, runs) = objects(&[&["changes"], &few[..]].concat());
     assert_eq!(status, Some(0), "{runs:?}");
-    let changes: Vec<_> = runs
-        .iter()
-        .map(|run| run["change"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        changes[1..4],
-        ["key rotated", "old key gone", "server removed"]
-    );
+    let changes: Vec<_> = runs.iter().map(|run| run["change"].as_str().unwrap()).collect();
+    assert_eq!(changes[1..4], ["key rotated", "old key gone", "server removed"]);
     // each was answered after each change
     for run in &runs {
         assert!(run["lasting_requests"].as_u64() >= Some(10), "{runs:?}");
@@ -105,12 +91,7 @@ fn root_a_program_of_others_is_told_where_to_go() {
     }
     let is_told = "test -r \"$DWELL_QUIC_CERTIFICATE\" && test \"$DWELL_QUIC_SERVER\" = 10.79.0.100:443 \
                    && test \"$DWELL_QUIC_OWN\" = 10.80.0.1,10.80.0.2,10.80.0.3";
-    let run = |script: &str| {
-        dwell(&[
-            "lab", "quic", "client", "--policy", "source", "--", "sh", "-c", script,
-        ])
-        .status
-    };
+    let run = |script: &str| dwell(&["lab", "quic", "client", "--policy", "source", "--", "sh", "-c", script]).status;
     assert_eq!(run(is_told), Some(0));
     assert_eq!(run("exit 3"), Some(1));
 }

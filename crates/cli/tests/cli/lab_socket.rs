@@ -6,7 +6,6 @@ use dwell_lab::{
     LinkBox,
     socket::{Options, Outcome, Scenario, Setting, Watch},
 };
-
 use serde_json::Value;
 
 use crate::support::{DWELL, Run, dwell, skipped};
@@ -28,9 +27,7 @@ fn outcome(name: &str, setting: Setting, watch: Option<Watch>, time: Duration) -
 
 fn objects(run: &Run) -> Vec<Value> {
     let lines = run.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Tells that this host has no link box; false where it has.
@@ -61,9 +58,7 @@ fn root_bytes_wait_as_long_as_the_link_takes_for_those_before_them() {
     let (mut waited, mut unsent_for) = (0.0, 0.0);
     let mut bytes = 0;
     for byte in flow.sent.iter().filter(|byte| within(byte.written_ns)) {
-        let left = flow
-            .sent
-            .partition_point(|other| other.left_ns <= byte.written_ns);
+        let left = flow.sent.partition_point(|other| other.left_ns <= byte.written_ns);
         let Some(last) = left.checked_sub(1).map(|last| flow.sent[last]) else {
             continue;
         };
@@ -76,10 +71,7 @@ fn root_bytes_wait_as_long_as_the_link_takes_for_those_before_them() {
     let mean = waited / f64::from(bytes) / 1e6;
     assert!(mean > 50.0, "a send buffer waits: {mean} ms");
     let ratio = waited / unsent_for;
-    assert!(
-        (0.85..1.15).contains(&ratio),
-        "{mean} ms, {ratio} of what the link takes"
-    );
+    assert!((0.85..1.15).contains(&ratio), "{mean} ms, {ratio} of what the link takes");
     // And nothing arrives before it can.
     let least = flow.end_to_end().points().iter().map(|(_, ns)| *ns).min();
     assert!(least.is_some_and(|ns| ns >= 25_000_000), "{least:?}");
@@ -116,18 +108,11 @@ fn root_what_is_minimised_waits_less_and_gets_through() {
     }
     let folder = Path::new(DWELL).parent().unwrap();
     let places = [folder.to_owned(), folder.join("deps")];
-    if !places
-        .iter()
-        .any(|place| place.join("libdwell.so").is_file())
-    {
+    if !places.iter().any(|place| place.join("libdwell.so").is_file()) {
         eprintln!("skipped: libdwell.so is not built: cargo build -p libdwell");
         return;
     }
-    let watch = Watch {
-        estimator: "exact",
-        outside: false,
-        interval_ms: 100,
-    };
+    let watch = Watch { estimator: "exact", outside: false, interval_ms: 100 };
     let [plain, short] = [Setting::Plain, Setting::Lowat].map(|setting| {
         let outcome = outcome("10m-50ms", setting, Some(watch), TIME);
         let ways = outcome.sender.iter().map(|look| look.way.as_str());
@@ -159,11 +144,7 @@ fn film(bottleneck: &str) {
     let run = dwell(&[&arguments[..], &["--time", "2s", "--format", "jsonl"]].concat());
     let lines = objects(&run);
     let servers: Vec<_> = lines.iter().map(|line| &line["server"]).collect();
-    assert_eq!(
-        servers,
-        ["by throughput", "by waits", "by libdwell"],
-        "{run}"
-    );
+    assert_eq!(servers, ["by throughput", "by waits", "by libdwell"], "{run}");
     for line in &lines {
         assert_eq!(line["type"], "lab_video", "{run}");
         assert_eq!(line["bottleneck"], bottleneck, "{run}");
@@ -197,9 +178,7 @@ fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
     if skipped() {
         return;
     }
-    let run = dwell(&[
-        "lab", "socket", "tools", "--time", "4s", "--format", "jsonl",
-    ]);
+    let run = dwell(&["lab", "socket", "tools", "--time", "4s", "--format", "jsonl"]);
     if run.status == Some(3) && run.stderr.contains("there is no program") {
         eprintln!("skipped: {}", run.stderr.trim());
         return;

@@ -17,11 +17,7 @@ fn root_a_scenario_adds_up_agrees_with_the_application_and_is_kept() {
     let arguments = ["lab", "stack", "buffers", "--time", "3s", "--keep", keep];
     let run = run(Command::new(DWELL).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{run}");
-    let checks: Vec<_> = run
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with("ok "))
-        .collect();
+    let checks: Vec<_> = run.stdout.lines().filter(|line| line.starts_with("ok ")).collect();
     assert_eq!(checks.len(), 3, "the sum, and two flows: {run}");
     assert!(!run.stdout.contains("FAILS"), "{run}");
     // 10 Mbit/s behind 100 packets: the link emulator's delay, and its queue's.
@@ -31,11 +27,7 @@ fn root_a_scenario_adds_up_agrees_with_the_application_and_is_kept() {
     let page = std::fs::read_to_string(format!("{keep}/buffers.html")).unwrap();
     assert!(page.to_lowercase().starts_with("<!doctype html>"));
     let again = dwell(&arguments);
-    assert_eq!(
-        again.status,
-        Some(2),
-        "what is kept is not written over: {again}"
-    );
+    assert_eq!(again.status, Some(2), "what is kept is not written over: {again}");
 }
 
 #[test]
@@ -60,14 +52,8 @@ fn root_rare_samples_cost_less() {
     assert_eq!(rows.len(), 8, "{run}");
     let [dense, rare, looks] = [&rows[0], &rows[6], &rows[7]];
     assert!(looks[0] > 0.0 && looks[1] > 0.0, "delays a second: {run}");
-    assert!(
-        dense[1] > 50.0 * rare[1].max(1.0),
-        "samples of the sender: {run}"
-    );
-    assert!(
-        dense[2] > 50.0 * rare[2].max(1.0),
-        "samples of the receiver: {run}"
-    );
+    assert!(dense[1] > 50.0 * rare[1].max(1.0), "samples of the sender: {run}");
+    assert!(dense[2] > 50.0 * rare[2].max(1.0), "samples of the receiver: {run}");
 }
 
 /// What a run says of another clock is only right if the clocks are compared: the machine's began when it booted.
@@ -117,10 +103,5 @@ fn a_virtual_machine_that_cannot_be_is_refused_with_what_to_do() {
     let refused = run(&mut command, b"");
     assert_eq!(refused.status, Some(3), "{refused}");
     let remedies = ["`make vm` fetches some", "Install the package"];
-    assert!(
-        remedies
-            .iter()
-            .any(|remedy| refused.stderr.contains(remedy)),
-        "{refused}"
-    );
+    assert!(remedies.iter().any(|remedy| refused.stderr.contains(remedy)), "{refused}");
 }

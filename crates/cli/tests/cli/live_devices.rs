@@ -1,14 +1,14 @@
 //! Devices that are not plain Ethernet cards.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
-use dwell_lab::workload::Ends;
-use dwell_lab::{Namespace, Nanos};
+use dwell_lab::{Namespace, Nanos, workload::Ends};
 
-use crate::live_traffic::{GO_ON, ping, ping_pong};
-use crate::records::{counters, counts, median, of_type, round_trips};
-use crate::support::{Pair, card_packets, run, skipped, watch};
+use crate::{
+    live_traffic::{GO_ON, ping, ping_pong},
+    records::{counters, counts, median, of_type, round_trips},
+    support::{Pair, card_packets, run, skipped, watch},
+};
 
 #[test]
 fn root_loopback_shows_each_packet_once() {
@@ -19,11 +19,7 @@ fn root_loopback_shows_each_packet_once() {
     let before = card_packets(&namespace, "lo").1;
     let dwell = watch(&namespace, &["-i", "lo", "--format", "jsonl"]);
     for address in ["127.0.0.1", "::1"] {
-        let ends = Ends {
-            client: &namespace,
-            server: &namespace,
-            address: address.parse::<IpAddr>().unwrap(),
-        };
+        let ends = Ends { client: &namespace, server: &namespace, address: address.parse::<IpAddr>().unwrap() };
         ping(10).run(ends, &GO_ON).unwrap();
         ping_pong(300).run(ends, &GO_ON).unwrap();
     }
@@ -47,10 +43,7 @@ fn makes(namespace: &Namespace, arguments: &str) -> bool {
     let command = format!("link add {arguments}");
     let made = run(namespace.command("ip").args(command.split(' ')), b"");
     if made.status != Some(0) {
-        eprintln!(
-            "skipped: no device of this kind here: {}",
-            made.stderr.trim()
-        );
+        eprintln!("skipped: no device of this kind here: {}", made.stderr.trim());
     }
     made.status == Some(0)
 }
@@ -66,10 +59,7 @@ fn root_a_device_without_link_headers() {
     if !makes(&pair.left, device) || !makes(&pair.right, device) {
         return;
     }
-    for (namespace, own, other, way) in [
-        (&pair.left, 1, 2, "10.78.0.2"),
-        (&pair.right, 2, 1, "10.78.0.1"),
-    ] {
+    for (namespace, own, other, way) in [(&pair.left, 1, 2, "10.78.0.2"), (&pair.right, 2, 1, "10.78.0.1")] {
         crate::support::ip(
             namespace,
             &format!(
@@ -81,27 +71,17 @@ fn root_a_device_without_link_headers() {
             ),
         );
     }
-    let watchers = [&[][..], &["--attach", "clsact"]].map(|options| {
-        watch(
-            &pair.left,
-            &[&["-i", "bare0", "--format", "jsonl"], options].concat(),
-        )
-    });
+    let watchers = [&[][..], &["--attach", "clsact"]]
+        .map(|options| watch(&pair.left, &[&["-i", "bare0", "--format", "jsonl"], options].concat()));
     for address in ["10.79.0.2", "fd79::2"] {
-        let ends = Ends {
-            address: address.parse().unwrap(),
-            ..pair.ends()
-        };
+        let ends = Ends { address: address.parse().unwrap(), ..pair.ends() };
         ping(10).run(ends, &GO_ON).unwrap();
         ping_pong(300).run(ends, &GO_ON).unwrap();
     }
     let found = watchers.map(|dwell| {
         let run = dwell.interrupt();
         let told = counters(&run.stderr);
-        assert!(
-            !told.contains_key("malformed") && !told.contains_key("not ip"),
-            "{run}"
-        );
+        assert!(!told.contains_key("malformed") && !told.contains_key("not ip"), "{run}");
         counts(&round_trips(&of_type(&run.stdout, "rtt")))
     });
     assert_eq!(found[0], found[1]);
@@ -129,17 +109,10 @@ fn root_tagged_frames_are_measured_on_the_card_and_on_the_vlan() {
         return;
     }
     for (namespace, device, own) in [(&pair.left, "left0.5", 1), (&pair.right, "right0.5", 2)] {
-        crate::support::ip(
-            namespace,
-            &format!("addr add 10.79.0.{own}/24 dev {device}\nlink set {device} up\n"),
-        );
+        crate::support::ip(namespace, &format!("addr add 10.79.0.{own}/24 dev {device}\nlink set {device} up\n"));
     }
-    let watchers =
-        ["left0", "left0.5"].map(|device| watch(&pair.left, &["-i", device, "--format", "jsonl"]));
-    let ends = Ends {
-        address: [10, 79, 0, 2].into(),
-        ..pair.ends()
-    };
+    let watchers = ["left0", "left0.5"].map(|device| watch(&pair.left, &["-i", device, "--format", "jsonl"]));
+    let ends = Ends { address: [10, 79, 0, 2].into(), ..pair.ends() };
     ping(10).run(ends, &GO_ON).unwrap();
     ping_pong(300).run(ends, &GO_ON).unwrap();
     let [card, vlan] = watchers.map(|dwell| {
@@ -165,10 +138,7 @@ fn root_a_port_of_a_bridge() {
     // The cable between the two is cut and led through the bridge.
     crate::support::ip(&pair.left, "link delete left0\n");
     let there = middle.name();
-    for (namespace, device, port, own) in [
-        (&pair.left, "left0", "port1", 1),
-        (&pair.right, "right0", "port2", 2),
-    ] {
+    for (namespace, device, port, own) in [(&pair.left, "left0", "port1", 1), (&pair.right, "right0", "port2", 2)] {
         crate::support::ip(
             namespace,
             &format!(
@@ -182,8 +152,5 @@ fn root_a_port_of_a_bridge() {
     let dwell = watch(&middle, &["-i", "port1", "--format", "jsonl"]);
     ping(10).run(pair.ends(), &GO_ON).unwrap();
     let trips = round_trips(&of_type(&dwell.interrupt().stdout, "rtt"));
-    assert_eq!(
-        trips[&("icmp".to_owned(), "10.78.0.2".to_owned())].len(),
-        10
-    );
+    assert_eq!(trips[&("icmp".to_owned(), "10.78.0.2".to_owned())].len(), 10);
 }

@@ -1,16 +1,18 @@
 //! How a live run ends: what it still tells, and that nothing of it stays.
 
-use std::fs::File;
-use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs::File,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 
-use crate::live_traffic::{GO_ON, ping, ping_pong};
-use crate::records::{counters, number, of_type};
-use crate::support::{
-    DWELL, Pair, eventually, filters, ip, links, prepare, programs, skipped, spawn, tool, watch,
+use crate::{
+    live_traffic::{GO_ON, ping, ping_pong},
+    records::{counters, number, of_type},
+    support::{DWELL, Pair, eventually, filters, ip, links, prepare, programs, skipped, spawn, tool, watch},
 };
 
 #[test]
@@ -37,22 +39,8 @@ fn root_interrupted_or_terminated_it_tells_the_last_interval_and_leaves_nothing(
         return;
     }
     let pair = Pair::start("signals");
-    for (signal, hook, attached) in [
-        (Signal::SIGINT, "tc", [0, 1, 1]),
-        (Signal::SIGTERM, "xdp", [1, 0, 1]),
-    ] {
-        let dwell = watch(
-            &pair.left,
-            &[
-                "-i",
-                "left0",
-                "--aggregate",
-                "--interval",
-                "1h",
-                "--ingress-hook",
-                hook,
-            ],
-        );
+    for (signal, hook, attached) in [(Signal::SIGINT, "tc", [0, 1, 1]), (Signal::SIGTERM, "xdp", [1, 0, 1])] {
+        let dwell = watch(&pair.left, &["-i", "left0", "--aggregate", "--interval", "1h", "--ingress-hook", hook]);
         assert_eq!(programs(&pair.left, "left0"), attached);
         ping(10).run(pair.ends(), &GO_ON).unwrap();
         dwell.signal(signal);
@@ -79,9 +67,7 @@ fn root_killed_it_leaves_nothing() {
         dwell.signal(Signal::SIGKILL);
         assert_eq!(dwell.end().status, None);
         // Links go with the last descriptor, which the kernel may close a little later.
-        eventually("the end of its links", || {
-            programs(&pair.left, "left0") == [0, 0, 0]
-        });
+        eventually("the end of its links", || programs(&pair.left, "left0") == [0, 0, 0]);
     }
     assert!(!tool(&pair.left, "ip", &["-d", "link", "show", "left0"]).contains("xdp"));
 }
@@ -104,20 +90,11 @@ fn root_clsact_filters_are_removed_and_those_of_others_stay() {
     let run = dwell.interrupt();
     assert_eq!(run.status, Some(0), "{run}");
     let samples = of_type(&run.stdout, "rtt");
-    let by = |method: &str| {
-        samples
-            .iter()
-            .filter(|sample| sample["method"] == method)
-            .count()
-    };
+    let by = |method: &str| samples.iter().filter(|sample| sample["method"] == method).count();
     assert_eq!(by("icmp"), 10);
     assert!(by("tcp-timestamp") > 10, "{run}");
     assert_eq!(filters(&pair.left, "left0"), Vec::<String>::new());
-    let left = tool(
-        &pair.left,
-        "tc",
-        &["filter", "show", "dev", "left0", "ingress"],
-    );
+    let left = tool(&pair.left, "tc", &["filter", "show", "dev", "left0", "ingress"]);
     assert!(left.contains(" u32 "), "{left}");
 }
 
@@ -149,16 +126,9 @@ fn root_a_taken_xdp_hook_is_left_to_its_owner() {
     let first = watch(&pair.left, &arguments);
     let second = spawn(&pair.left, DWELL, &[&["rtt"], &arguments[..]].concat()).end();
     assert_eq!(second.status, Some(3), "{second}");
-    assert!(
-        second.stderr.contains("cannot attach to xdp of 'left0'"),
-        "{second}"
-    );
+    assert!(second.stderr.contains("cannot attach to xdp of 'left0'"), "{second}");
     assert!(second.stderr.contains("--ingress-hook tc"), "{second}");
-    assert_eq!(
-        programs(&pair.left, "left0"),
-        [1, 0, 1],
-        "nothing of the second"
-    );
+    assert_eq!(programs(&pair.left, "left0"), [1, 0, 1], "nothing of the second");
     ping(5).run(pair.ends(), &GO_ON).unwrap();
     assert_eq!(first.interrupt().stdout.lines().count(), 5);
 }
@@ -174,10 +144,7 @@ fn root_an_interface_that_goes_away_ends_the_run() {
     ip(&pair.left, "link delete left0\n");
     let run = dwell.end();
     assert_eq!(run.status, Some(4), "{run}");
-    assert!(
-        run.stderr.contains("dwell: interface 'left0' is gone\n"),
-        "{run}"
-    );
+    assert!(run.stderr.contains("dwell: interface 'left0' is gone\n"), "{run}");
     assert_eq!(of_type(&run.stdout, "rtt").len(), 10);
     assert_eq!(counters(&run.stderr)["samples"], 10);
 }
@@ -188,14 +155,8 @@ fn root_when_one_of_two_interfaces_goes_the_other_is_still_watched() {
         return;
     }
     let pair = Pair::start("one-gone");
-    ip(
-        &pair.left,
-        "link add spare0 type veth peer name spare1\nlink set spare0 up\n",
-    );
-    let dwell = watch(
-        &pair.left,
-        &["-i", "spare0", "-i", "left0", "--interval", "100ms"],
-    );
+    ip(&pair.left, "link add spare0 type veth peer name spare1\nlink set spare0 up\n");
+    let dwell = watch(&pair.left, &["-i", "spare0", "-i", "left0", "--interval", "100ms"]);
     ip(&pair.left, "link delete spare0\n");
     // Longer than an interval: it has noticed.
     thread::sleep(Duration::from_millis(500));
@@ -213,8 +174,7 @@ fn root_a_reader_that_has_seen_enough_ends_a_live_run() {
         return;
     }
     let pair = Pair::start("enough");
-    let script =
-        format!("{DWELL} rtt -i left0 2>said | head -1; echo ${{PIPESTATUS[0]}}; cat said");
+    let script = format!("{DWELL} rtt -i left0 2>said | head -1; echo ${{PIPESTATUS[0]}}; cat said");
     let folder = tempfile::tempdir().unwrap();
     let child = pair.left.spawn("bash", |command| {
         prepare(command.args(["-c", &script])).current_dir(folder.path());
@@ -258,10 +218,7 @@ fn root_a_full_disk_ends_a_live_run() {
     let mut stderr = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
     assert_eq!(status.code(), Some(4), "{stderr}");
-    assert!(
-        stderr.contains("cannot write to standard output: No space left"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
     // What was counted is still told.
     assert!(counters(&stderr)["samples"] >= 1, "{stderr}");
 }
@@ -295,15 +252,7 @@ fn root_intervals_are_told_while_it_runs() {
         return;
     }
     let pair = Pair::start("intervals");
-    let arguments = [
-        "-i",
-        "left0",
-        "--aggregate",
-        "--format",
-        "jsonl",
-        "--interval",
-        "200ms",
-    ];
+    let arguments = ["-i", "left0", "--aggregate", "--format", "jsonl", "--interval", "200ms"];
     let dwell = watch(&pair.left, &arguments);
     ping(30).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.interrupt();

@@ -1,16 +1,20 @@
 //! Options of live runs, each beside a run without it that sees the same packets.
 
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
 
 use dwell_lab::workload::Dns;
 use serde_json::Value;
 
-use crate::live_traffic::{GO_ON, ping, ping_pong};
-use crate::records::{counters, counts, number, of_type, round_trips, text};
-use crate::support::{Pair, skipped, watch};
+use crate::{
+    live_traffic::{GO_ON, ping, ping_pong},
+    records::{counters, counts, number, of_type, round_trips, text},
+    support::{Pair, skipped, watch},
+};
 
 const JSONL: [&str; 4] = ["-i", "left0", "--format", "jsonl"];
 
@@ -21,10 +25,7 @@ fn with<'a>(options: &[&'a str]) -> Vec<&'a str> {
 fn traffic(pair: &Pair) {
     ping_pong(500).run(pair.ends(), &GO_ON).unwrap();
     ping(20).run(pair.ends(), &GO_ON).unwrap();
-    let dns = Dns {
-        queries: 20,
-        seed: 1,
-    };
+    let dns = Dns { queries: 20, seed: 1 };
     dns.run(pair.ends(), &GO_ON).unwrap();
 }
 
@@ -34,13 +35,9 @@ fn root_filters_choose_flows() {
         return;
     }
     let pair = Pair::start("filter");
-    let watchers = [
-        &[][..],
-        &["--filter", "10.78.0.0/24:53"],
-        &["--filter", "!10.78.0.0/24:53"],
-        &["--filter", "10.79.0.0/16"],
-    ]
-    .map(|options| watch(&pair.left, &with(options)));
+    let watchers =
+        [&[][..], &["--filter", "10.78.0.0/24:53"], &["--filter", "!10.78.0.0/24:53"], &["--filter", "10.79.0.0/16"]]
+            .map(|options| watch(&pair.left, &with(options)));
     traffic(&pair);
     let [all, only, but, none] = watchers.map(|dwell| {
         let run = dwell.interrupt();
@@ -75,10 +72,7 @@ fn root_a_rate_limit_keeps_stamps_apart() {
     let mut stamps = BTreeMap::<String, Vec<i64>>::new();
     for sample in &some {
         let stamped = nanos_of_day(text(sample, "time")) - number(sample, "rtt_ns") as i64;
-        stamps
-            .entry(text(sample, "dst").to_owned())
-            .or_default()
-            .push(stamped);
+        stamps.entry(text(sample, "dst").to_owned()).or_default().push(stamped);
     }
     assert_eq!(stamps.len(), 2, "both sides: {stamps:?}");
     for side in stamps.values() {
@@ -87,19 +81,13 @@ fn root_a_rate_limit_keeps_stamps_apart() {
             assert!(pair[1] - pair[0] >= 100_000_000, "{side:?}");
         }
     }
-    assert!(
-        every.len() > 3 * some.len(),
-        "{} {}",
-        every.len(),
-        some.len()
-    );
+    assert!(every.len() > 3 * some.len(), "{} {}", every.len(), some.len());
 }
 
 /// Of "2026-01-02T03:04:05.123456789Z"; a test that runs over midnight sees one step too large.
 fn nanos_of_day(time: &str) -> i64 {
     let part = |from: usize, to: usize| time[from..to].parse::<i64>().unwrap();
-    ((part(8, 10) * 24 + part(11, 13)) * 3600 + part(14, 16) * 60 + part(17, 19)) * 1_000_000_000
-        + part(20, 29)
+    ((part(8, 10) * 24 + part(11, 13)) * 3600 + part(14, 16) * 60 + part(17, 19)) * 1_000_000_000 + part(20, 29)
 }
 
 #[test]
@@ -108,12 +96,7 @@ fn root_flow_events_tell_the_life_of_a_connection() {
         return;
     }
     let pair = Pair::start("flows");
-    let options = [
-        "--flow-events",
-        "--include-handshake",
-        "--methods",
-        "tcp-timestamp",
-    ];
+    let options = ["--flow-events", "--include-handshake", "--methods", "tcp-timestamp"];
     let dwell = watch(&pair.left, &with(&options));
     ping_pong(300).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.interrupt();
@@ -129,10 +112,7 @@ fn root_flow_events_tell_the_life_of_a_connection() {
     let told = samples.iter().filter(early).count() as u64;
     assert_eq!(number(&flows[2], "samples"), told, "{run}");
     for flow in &flows {
-        assert_eq!(
-            (&flow["src"], &flow["dst"]),
-            (&"10.78.0.1".into(), &"10.78.0.2".into())
-        );
+        assert_eq!((&flow["src"], &flow["dst"]), (&"10.78.0.1".into(), &"10.78.0.2".into()));
         assert_eq!(flow["first_time"], flows[0]["time"]);
     }
 }
@@ -143,24 +123,12 @@ fn root_a_flow_that_falls_silent_is_closed_as_idle() {
         return;
     }
     let pair = Pair::start("idle");
-    let options = [
-        "--flow-events",
-        "--idle-timeout",
-        "300ms",
-        "--interval",
-        "100ms",
-    ];
-    let dwell = watch(
-        &pair.left,
-        &with(&[&options[..], &["--duration", "2500ms"]].concat()),
-    );
+    let options = ["--flow-events", "--idle-timeout", "300ms", "--interval", "100ms"];
+    let dwell = watch(&pair.left, &with(&[&options[..], &["--duration", "2500ms"]].concat()));
     ping(5).run(pair.ends(), &GO_ON).unwrap();
     let run = dwell.end();
     let flows = of_type(&run.stdout, "flow");
-    let icmp: Vec<_> = flows
-        .iter()
-        .filter(|flow| flow["proto"] == "ICMP")
-        .collect();
+    let icmp: Vec<_> = flows.iter().filter(|flow| flow["proto"] == "ICMP").collect();
     assert_eq!(icmp.last().unwrap()["reason"], "idle", "{run}");
     assert_eq!(number(icmp.last().unwrap(), "samples"), 5, "{run}");
 }
@@ -182,25 +150,13 @@ fn root_aggregates_add_up_to_the_samples_of_a_run_beside() {
         let address = text(&group, "prefix").strip_suffix("/32").unwrap();
         let key = (text(&group, "method").to_owned(), address.to_owned());
         *sums.entry(key).or_insert(0) += number(&group, "count") as usize;
-        assert!(
-            number(&group, "min_ns") <= number(&group, "p50_ns"),
-            "{group}"
-        );
-        assert!(
-            number(&group, "p50_ns") <= number(&group, "p99_ns"),
-            "{group}"
-        );
-        assert!(
-            number(&group, "p99_ns") <= number(&group, "max_ns"),
-            "{group}"
-        );
+        assert!(number(&group, "min_ns") <= number(&group, "p50_ns"), "{group}");
+        assert!(number(&group, "p50_ns") <= number(&group, "p99_ns"), "{group}");
+        assert!(number(&group, "p99_ns") <= number(&group, "max_ns"), "{group}");
     }
     assert_eq!(sums, counts(&trips));
     // Each of the two counts what it counts itself.
-    assert_eq!(
-        counters(&single.stderr)["samples"],
-        counters(&groups.stderr)["samples"]
-    );
+    assert_eq!(counters(&single.stderr)["samples"], counters(&groups.stderr)["samples"]);
     assert_eq!(of_type(&groups.stdout, "rtt"), Vec::<Value>::new());
 }
 
@@ -217,10 +173,7 @@ fn root_a_summary_tells_the_samples_of_a_run_beside() {
     let trips = round_trips(&of_type(&single.stdout, "rtt"));
     let mut sums = BTreeMap::new();
     for line in of_type(&summary.stdout, "rtt-summary") {
-        let key = (
-            text(&line, "method").to_owned(),
-            text(&line, "dst").to_owned(),
-        );
+        let key = (text(&line, "method").to_owned(), text(&line, "dst").to_owned());
         *sums.entry(key).or_insert(0) += number(&line, "count") as usize;
     }
     assert_eq!(sums, counts(&trips));
@@ -240,9 +193,7 @@ fn connections(count: usize, laps: usize) {
             }
         }
     });
-    let mut streams: Vec<_> = (0..count)
-        .map(|_| TcpStream::connect(address).unwrap())
-        .collect();
+    let mut streams: Vec<_> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..laps {
         for stream in &mut streams {
             let mut byte = [1];
@@ -259,18 +210,8 @@ fn root_more_flows_than_there_is_room_for_are_counted_and_the_rest_is_measured()
         return;
     }
     let namespace = dwell_lab::Namespace::create("many").unwrap();
-    let arguments = [
-        "-i",
-        "lo",
-        "--format",
-        "jsonl",
-        "--methods",
-        "tcp-timestamp",
-    ];
-    let dwell = watch(
-        &namespace,
-        &[&arguments[..], &["--max-flows", "8"]].concat(),
-    );
+    let arguments = ["-i", "lo", "--format", "jsonl", "--methods", "tcp-timestamp"];
+    let dwell = watch(&namespace, &[&arguments[..], &["--max-flows", "8"]].concat());
     let all = watch(&namespace, &arguments);
     namespace.enter(|| connections(100, 5)).unwrap();
     let (run, all) = (dwell.interrupt(), all.interrupt());

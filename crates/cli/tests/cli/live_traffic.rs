@@ -1,18 +1,16 @@
 //! Real programs over links of known delay: what is measured is the delay and what hosts add, the
 //! same by every way of looking.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::Duration;
+use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool, thread, time::Duration};
 
-use dwell_lab::workload::{Dns, Ends, Ping, PingPong, Quic};
-use dwell_lab::{Bytes, Emulation, Lab, LabOptions, Namespace, Nanos, Role, Topology};
+use dwell_lab::{
+    Bytes, Emulation, Lab, LabOptions, Namespace, Nanos, Role, Topology,
+    workload::{Dns, Ends, Ping, PingPong, Quic},
+};
 
-use crate::records::{Key, counters, counts, median, of_type, round_trips};
-use crate::support::{
-    CLIENT_RTT, Pair, Process, Run, SERVER_RTT, dwell, eventually, line, skipped, spawn, watch,
+use crate::{
+    records::{Key, counters, counts, median, of_type, round_trips},
+    support::{CLIENT_RTT, Pair, Process, Run, SERVER_RTT, dwell, eventually, line, skipped, spawn, watch},
 };
 
 pub static GO_ON: AtomicBool = AtomicBool::new(false);
@@ -21,18 +19,11 @@ pub static GO_ON: AtomicBool = AtomicBool::new(false);
 const GENEROUS: Nanos = Nanos(12_000_000);
 
 pub fn ping_pong(millis: u64) -> PingPong {
-    PingPong {
-        duration: Duration::from_millis(millis),
-        longest: Bytes(1_000),
-        seed: 1,
-    }
+    PingPong { duration: Duration::from_millis(millis), longest: Bytes(1_000), seed: 1 }
 }
 
 pub fn ping(count: u32) -> Ping {
-    Ping {
-        count,
-        interval: Duration::from_millis(20),
-    }
+    Ping { count, interval: Duration::from_millis(20) }
 }
 
 /// TCP, ping and DNS, one after the other.
@@ -40,10 +31,7 @@ fn everyday_traffic(lab: &Lab) {
     ping_pong(1_000).run(Ends::v4(lab), &GO_ON).unwrap();
     ping(20).run(Ends::v4(lab), &GO_ON).unwrap();
     ping(20).run(Ends::v6(lab), &GO_ON).unwrap();
-    let dns = Dns {
-        queries: 20,
-        seed: 1,
-    };
+    let dns = Dns { queries: 20, seed: 1 };
     dns.run(Ends::v4(lab), &GO_ON).unwrap();
 }
 
@@ -73,10 +61,7 @@ fn check_sides(trips: &BTreeMap<Key, Vec<u64>>, methods: &[(&str, Role)], least:
             _ => SERVER_RTT,
         };
         let median = median(values);
-        assert!(
-            median >= truth && median < truth + GENEROUS,
-            "{method} to {role:?}: {median}"
-        );
+        assert!(median >= truth && median < truth + GENEROUS, "{method} to {role:?}: {median}");
     }
 }
 
@@ -112,17 +97,11 @@ fn root_connections_without_timestamps_are_measured_by_sequence_number() {
         return;
     }
     let lab = line("sequence");
-    lab.client()
-        .enter(|| fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap())
-        .unwrap();
+    lab.client().enter(|| fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap()).unwrap();
     let dwell = watch(lab.vantage(), &["-i", "client0", "--format", "jsonl"]);
     ping_pong(1_000).run(Ends::v4(&lab), &GO_ON).unwrap();
     let trips = trips(&dwell.interrupt());
-    check_sides(
-        &trips,
-        &[("tcp-seq", Role::Client), ("tcp-seq", Role::Server)],
-        15,
-    );
+    check_sides(&trips, &[("tcp-seq", Role::Client), ("tcp-seq", Role::Server)], 15);
     assert_eq!(trips.len(), 2, "{trips:?}");
 }
 
@@ -133,21 +112,12 @@ fn root_quic_is_measured_by_its_handshake_and_spin_bit() {
     }
     let lab = line("quic");
     let dwell = watch(lab.vantage(), &["-i", "server0", "--format", "jsonl"]);
-    let quic = Quic {
-        connections: 8,
-        duration: Duration::from_millis(2_500),
-        longest: Bytes(1_000),
-        seed: 1,
-    };
+    let quic = Quic { connections: 8, duration: Duration::from_millis(2_500), longest: Bytes(1_000), seed: 1 };
     quic.run(Ends::v4(&lab), &GO_ON).unwrap();
     let trips = trips(&dwell.interrupt());
     check_sides(&trips, &[("quic-handshake", Role::Server)], 8);
     // A share of connections does not spin, by chance; that none of eight does will not happen.
-    check_sides(
-        &trips,
-        &[("quic-spin", Role::Client), ("quic-spin", Role::Server)],
-        10,
-    );
+    check_sides(&trips, &[("quic-spin", Role::Client), ("quic-spin", Role::Server)], 10);
     let whole = median(&trips[&key("quic-spin-loop", Role::Server)]);
     let truth = CLIENT_RTT + SERVER_RTT;
     assert!(whole >= truth && whole < truth + GENEROUS, "{whole}");
@@ -160,11 +130,7 @@ fn root_where_one_direction_passes_there_is_nothing_to_measure() {
     }
     let lab = Lab::start(&LabOptions {
         name: "triangle".to_owned(),
-        topology: Topology::triangle(
-            Nanos::from_millis(1),
-            Nanos::from_millis(1),
-            Nanos::from_millis(1),
-        ),
+        topology: Topology::triangle(Nanos::from_millis(1), Nanos::from_millis(1), Nanos::from_millis(1)),
         emulation: Emulation::Thread,
     })
     .unwrap();
@@ -186,9 +152,7 @@ fn record(namespace: &Namespace, interface: &str, file: &std::path::Path) -> Pro
         said.display()
     );
     let tcpdump = spawn(namespace, "sh", &["-c", &script]);
-    eventually("the start of tcpdump", || {
-        fs::read_to_string(&said).is_ok_and(|said| said.contains("listening on"))
-    });
+    eventually("the start of tcpdump", || fs::read_to_string(&said).is_ok_and(|said| said.contains("listening on")));
     tcpdump
 }
 
@@ -230,10 +194,7 @@ fn root_xdp_sees_what_tc_sees() {
     }
     let lab = line("xdp");
     let options = ["-i", "server0", "--format", "jsonl"];
-    let xdp = watch(
-        lab.vantage(),
-        &[&options[..], &["--ingress-hook", "xdp"]].concat(),
-    );
+    let xdp = watch(lab.vantage(), &[&options[..], &["--ingress-hook", "xdp"]].concat());
     let tc = watch(lab.vantage(), &options);
     everyday_traffic(&lab);
     let (xdp, tc) = (trips(&xdp.interrupt()), trips(&tc.interrupt()));
@@ -260,9 +221,7 @@ fn root_two_on_one_interface_do_not_disturb_each_other() {
     // The other still works.
     ping(10).run(pair.ends(), &GO_ON).unwrap();
     let mut second = trips(&second.interrupt());
-    let pings = second
-        .get_mut(&("icmp".into(), "10.78.0.2".into()))
-        .unwrap();
+    let pings = second.get_mut(&("icmp".into(), "10.78.0.2".into())).unwrap();
     assert_eq!(pings.len(), 20);
     pings.truncate(10);
     assert_eq!(counts(&first), counts(&second));
@@ -274,17 +233,12 @@ fn root_two_interfaces_are_told_apart() {
         return;
     }
     let lab = line("interfaces");
-    let watcher = watch(
-        lab.vantage(),
-        &["-i", "client0", "-i", "server0", "--format", "jsonl"],
-    );
+    let watcher = watch(lab.vantage(), &["-i", "client0", "-i", "server0", "--format", "jsonl"]);
     let as_text = watch(lab.vantage(), &["-i", "client0", "-i", "server0"]);
     ping(10).run(Ends::v4(&lab), &GO_ON).unwrap();
     let samples = of_type(&watcher.interrupt().stdout, "rtt");
     for interface in ["client0", "server0"] {
-        let on = samples
-            .iter()
-            .filter(|sample| sample["interface"] == interface);
+        let on = samples.iter().filter(|sample| sample["interface"] == interface);
         assert_eq!(on.count(), 10, "{interface}");
     }
     let text = as_text.interrupt().stdout;

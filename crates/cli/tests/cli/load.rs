@@ -1,16 +1,20 @@
 //! `dwell lab load`: what the client says of its requests, beside what the capture has of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use dwell_capture::Reader;
 use etherparse::{LaxSlicedPacket, TransportSlice};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -49,9 +53,7 @@ impl Outcome {
     fn asked(&self, beginning: &[u8]) -> usize {
         let packets = self.packets.iter();
         let asking = packets.filter(|packet| packet.payload.starts_with(beginning));
-        let places: BTreeSet<_> = asking
-            .map(|packet| (packet.sport, packet.sequence))
-            .collect();
+        let places: BTreeSet<_> = asking.map(|packet| (packet.sport, packet.sequence)).collect();
         places.len()
     }
 }
@@ -79,11 +81,7 @@ fn load(arguments: &[&str]) -> Outcome {
 }
 
 fn request(line: &Value) -> Request {
-    let number = |key: &str| {
-        line[key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("{key}: {line}"))
-    };
+    let number = |key: &str| line[key].as_u64().unwrap_or_else(|| panic!("{key}: {line}"));
     assert_eq!(line["type"], "request");
     let ends = [&line["src"], &line["dst"]].map(|end| end.as_str().unwrap());
     let known = [["10.77.1.1", "10.77.4.2"], ["10.78.0.1", "10.78.0.2"]];
@@ -120,29 +118,14 @@ fn read_capture(file: &Path, outcome: &mut Outcome) {
 
 /// What holds of every load.
 fn check(outcome: &Outcome, depth: usize) {
-    let Outcome {
-        requests,
-        packets,
-        run,
-        ..
-    } = outcome;
-    assert!(
-        run.stdout
-            .starts_with(&format!("{} requests in ", requests.len())),
-        "{run}"
-    );
+    let Outcome { requests, packets, run, .. } = outcome;
+    assert!(run.stdout.starts_with(&format!("{} requests in ", requests.len())), "{run}");
     assert!(!run.stdout.contains("missed"), "{run}");
-    assert!(
-        packets.iter().all(|packet| packet.to_server),
-        "answers go around"
-    );
+    assert!(packets.iter().all(|packet| packet.to_server), "answers go around");
     assert!(requests.is_sorted_by_key(|request| request.sent_ns));
     let ids: BTreeSet<u64> = requests.iter().map(|request| request.id).collect();
     assert_eq!(ids.len(), requests.len());
-    let by_id: BTreeMap<u64, &Request> = requests
-        .iter()
-        .map(|request| (request.id, request))
-        .collect();
+    let by_id: BTreeMap<u64, &Request> = requests.iter().map(|request| (request.id, request)).collect();
     for request in requests {
         assert!(request.done_ns > request.sent_ns, "request {}", request.id);
         if let Some(next) = request.triggers {
@@ -151,9 +134,7 @@ fn check(outcome: &Outcome, depth: usize) {
             assert!(next.sent_ns >= request.done_ns && next.sent_ns < request.done_ns + 50_000_000);
         }
         let outstanding = requests.iter().filter(|other| {
-            other.sport == request.sport
-                && other.sent_ns <= request.sent_ns
-                && other.done_ns > request.sent_ns
+            other.sport == request.sport && other.sent_ns <= request.sent_ns && other.done_ns > request.sent_ns
         });
         assert!(outstanding.count() <= depth);
     }
@@ -164,48 +145,29 @@ fn root_each_request_of_a_page_is_answered_and_is_one_packet() {
     if skipped() {
         return;
     }
-    let arguments =
-        "web --mode page --depth 4 --connections 6 --threads 2 --rate 400 --duration 2s --seed 3";
+    let arguments = "web --mode page --depth 4 --connections 6 --threads 2 --rate 400 --duration 2s --seed 3";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 4);
-    let Outcome {
-        requests,
-        packets,
-        offset_ns,
-        ..
-    } = &outcome;
+    let Outcome { requests, packets, offset_ns, .. } = &outcome;
     assert!((300..1_500).contains(&requests.len()), "{}", requests.len());
     let flows: BTreeSet<u64> = requests.iter().map(|request| request.sport).collect();
     assert_eq!(flows.len(), 6);
 
     // In reverse, so that the first of several with one path is kept.
-    let asks: BTreeMap<String, &Packet> = packets
-        .iter()
-        .rev()
-        .filter_map(|packet| Some((path(packet)?, packet)))
-        .collect();
+    let asks: BTreeMap<String, &Packet> =
+        packets.iter().rev().filter_map(|packet| Some((path(packet)?, packet))).collect();
     assert_eq!(outcome.asked(b"GET "), requests.len());
     for request in requests {
         let packet = asks[&format!("/{}/{}/{}", request.class, request.bytes, request.id)];
         assert_eq!(packet.sport, request.sport);
         // Half a millisecond for what the clocks drift apart in two seconds.
         let real = |monotonic: u64| monotonic.checked_add_signed(*offset_ns).unwrap();
-        let (earliest, latest) = (
-            real(request.sent_ns) - 500_000,
-            real(request.done_ns) + 500_000,
-        );
-        assert!(
-            (earliest..latest).contains(&packet.time_ns),
-            "request {}",
-            request.id
-        );
+        let (earliest, latest) = (real(request.sent_ns) - 500_000, real(request.done_ns) + 500_000);
+        assert!((earliest..latest).contains(&packet.time_ns), "request {}", request.id);
         // The server works for a millisecond at least.
         assert!(request.done_ns - request.sent_ns >= 1_000_000);
     }
-    let followed = requests
-        .iter()
-        .filter(|request| request.triggers.is_some())
-        .count();
+    let followed = requests.iter().filter(|request| request.triggers.is_some()).count();
     assert!(followed > requests.len() / 2, "{followed}");
 }
 
@@ -231,17 +193,13 @@ fn root_a_server_works_on_one_request_of_a_connection_or_on_all() {
     if skipped() {
         return;
     }
-    let arguments =
-        "web --mode batch --service constant --connections 2 --rate 80 --duration 1s --discipline";
+    let arguments = "web --mode batch --service constant --connections 2 --rate 80 --duration 1s --discipline";
     let longest_of_batches = |discipline: &str| {
         let words: Vec<&str> = arguments.split(' ').chain([discipline]).collect();
         let outcome = load(&words);
         check(&outcome, 4);
-        let mut latencies: Vec<u64> = outcome
-            .requests
-            .iter()
-            .map(|request| request.done_ns - request.sent_ns)
-            .collect();
+        let mut latencies: Vec<u64> =
+            outcome.requests.iter().map(|request| request.done_ns - request.sent_ns).collect();
         latencies.sort_unstable();
         // A quarter are the last of their batch.
         latencies.split_off(latencies.len() * 3 / 4)
@@ -250,10 +208,7 @@ fn root_a_server_works_on_one_request_of_a_connection_or_on_all() {
     let in_order = longest_of_batches("in-order");
     assert!(in_order[0] > 18_000_000, "{in_order:?}");
     let concurrent = longest_of_batches("concurrent");
-    assert!(
-        (5_000_000..12_000_000).contains(&concurrent[0]),
-        "{concurrent:?}"
-    );
+    assert!((5_000_000..12_000_000).contains(&concurrent[0]), "{concurrent:?}");
 }
 
 #[test]
@@ -267,29 +222,16 @@ fn root_memcached_answers_each_request() {
     let arguments = "memcached --depth 3 --connections 4 --rate 400 --duration 1s";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 3);
-    let count = |class: &str| {
-        outcome
-            .requests
-            .iter()
-            .filter(|request| request.class == class)
-            .count()
-    };
+    let count = |class: &str| outcome.requests.iter().filter(|request| request.class == class).count();
     assert!(count("get") > 50 && count("set") > 50);
     assert_eq!(count("get") + count("set"), outcome.requests.len());
     assert_eq!(outcome.asked(b"get "), count("get"));
-    assert!(
-        outcome
-            .requests
-            .iter()
-            .all(|request| (40..=10_000).contains(&request.bytes))
-    );
+    assert!(outcome.requests.iter().all(|request| (40..=10_000).contains(&request.bytes)));
 }
 
 fn lacks(program: &str) -> bool {
     let folders = ["/usr/bin", "/usr/sbin"];
-    let lacks = !folders
-        .iter()
-        .any(|folder| Path::new(folder).join(program).exists());
+    let lacks = !folders.iter().any(|folder| Path::new(folder).join(program).exists());
     if lacks {
         eprintln!("skipped: there is no {program}");
     }
@@ -299,17 +241,10 @@ fn lacks(program: &str) -> bool {
 /// The objects that `dwell lab response` tells.
 fn told(arguments: &str) -> Vec<Value> {
     let words = ["lab", "response", "--format", "jsonl"];
-    let run = dwell(
-        &words
-            .into_iter()
-            .chain(arguments.split(' '))
-            .collect::<Vec<_>>(),
-    );
+    let run = dwell(&words.into_iter().chain(arguments.split(' ')).collect::<Vec<_>>());
     assert_eq!(run.status, Some(0), "{run}");
     let lines = run.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -319,34 +254,22 @@ fn root_the_distribution_of_others_is_beside_the_estimates() {
     }
     for (load, programs, batches) in [
         ("wrk --duration 1s", ["wrk", "nginx"], 20..200),
-        (
-            "redis --duration 2s",
-            ["redis-benchmark", "redis-server"],
-            40..400,
-        ),
+        ("redis --duration 2s", ["redis-benchmark", "redis-server"], 40..400),
     ] {
         if programs.iter().any(|program| lacks(program)) {
             continue;
         }
         // Epochs are short, so that several are whole.
-        let options =
-            "--depth 4 --connections 2 --rtt 20ms --size 1000 --epoch 250ms --estimator pirate";
+        let options = "--depth 4 --connections 2 --rtt 20ms --size 1000 --epoch 250ms --estimator pirate";
         let line = told(&format!("{load} {options}")).remove(0);
         let latency = &line["load"]["latency"];
-        let number = |key: &str| {
-            latency[key]
-                .as_f64()
-                .unwrap_or_else(|| panic!("{key}: {line}"))
-        };
+        let number = |key: &str| latency[key].as_f64().unwrap_or_else(|| panic!("{key}: {line}"));
         assert!(batches.contains(&(number("batches") as i32)), "{line}");
         // Each of the two connections may end in a batch that is not whole.
         let left_over = line["load"]["requests"].as_u64().unwrap() - 4 * number("batches") as u64;
         assert!(left_over <= 2 * 3, "{line}");
         assert!(number("mean_ns") >= 20e6, "{line}");
-        assert!(
-            number("p50_ns") >= 20e6 && number("p99_ns") <= number("max_ns"),
-            "{line}"
-        );
+        assert!(number("p50_ns") >= 20e6 && number("p99_ns") <= number("max_ns"), "{line}");
         assert!(line["estimates"].as_u64().unwrap() >= 2, "{line}");
         let error = line["error"].as_f64().unwrap();
         assert!(error.abs() < 0.1, "{line}");
@@ -358,8 +281,7 @@ fn root_each_request_over_http3_is_answered() {
     if skipped() {
         return;
     }
-    let arguments =
-        "http3 --mode batch --depth 3 --connections 4 --threads 2 --rate 200 --duration 1s";
+    let arguments = "http3 --mode batch --depth 3 --connections 4 --threads 2 --rate 200 --duration 1s";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 3);
     let requests = &outcome.requests;
@@ -369,9 +291,7 @@ fn root_each_request_over_http3_is_answered() {
     assert!(outcome.packets.is_empty(), "all is UDP");
     assert!(outcome.datagrams_ns.len() >= requests.len());
     // The server works for a millisecond at least.
-    let quickest = requests
-        .iter()
-        .map(|request| request.done_ns - request.sent_ns);
+    let quickest = requests.iter().map(|request| request.done_ns - request.sent_ns);
     assert!(quickest.min().unwrap() >= 1_000_000);
     assert!(requests.iter().any(|request| request.triggers.is_some()));
 }
@@ -381,8 +301,7 @@ fn root_a_tunnel_makes_one_encrypted_flow_of_all_connections() {
     if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks(program)) {
         return;
     }
-    let arguments =
-        "web --mode batch --depth 2 --connections 3 --rate 60 --duration 1s --tunnel wireguard";
+    let arguments = "web --mode batch --depth 2 --connections 3 --rate 60 --duration 1s --tunnel wireguard";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 2);
     assert!(outcome.requests.len() > 20, "{}", outcome.requests.len());
@@ -413,15 +332,8 @@ fn root_packets_that_are_lost_or_late_hinder_no_answer() {
     let arguments = "web --mode batch --connections 4 --rate 200 --duration 1s --rtt 8ms --loss 0.01 --reorder 0.25";
     let outcome = load(&arguments.split(' ').collect::<Vec<_>>());
     check(&outcome, 4);
-    let quickest = outcome
-        .requests
-        .iter()
-        .map(|request| request.done_ns - request.sent_ns)
-        .min();
-    assert!(
-        quickest.unwrap() >= 9_000_000,
-        "8 ms of network, 1 ms of service"
-    );
+    let quickest = outcome.requests.iter().map(|request| request.done_ns - request.sent_ns).min();
+    assert!(quickest.unwrap() >= 9_000_000, "8 ms of network, 1 ms of service");
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! `--metrics`: what Prometheus reads.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
 
 use dwell_lab::Namespace;
 
-use crate::live_traffic::{GO_ON, ping, ping_pong};
-use crate::records::{counters, number, of_type};
-use crate::support::{DWELL, Pair, eventually, skipped, spawn, watch};
+use crate::{
+    live_traffic::{GO_ON, ping, ping_pong},
+    records::{counters, number, of_type},
+    support::{DWELL, Pair, eventually, skipped, spawn, watch},
+};
 
 const ADDRESS: &str = "127.0.0.1:9469";
 
@@ -34,8 +38,7 @@ pub fn value(page: &str, series: &str) -> Option<f64> {
     first
 }
 
-const PINGS: &str =
-    r#"dwell_rtt_seconds_count{interface="left0",method="icmp",prefix="10.78.0.0/24"}"#;
+const PINGS: &str = r#"dwell_rtt_seconds_count{interface="left0",method="icmp",prefix="10.78.0.0/24"}"#;
 
 #[test]
 fn root_metrics_tell_what_the_samples_say() {
@@ -44,10 +47,7 @@ fn root_metrics_tell_what_the_samples_say() {
     }
     let pair = Pair::start("metrics");
     let arguments = ["-i", "left0", "--format", "jsonl", "--interval", "100ms"];
-    let dwell = watch(
-        &pair.left,
-        &[&arguments[..], &["--metrics", ADDRESS]].concat(),
-    );
+    let dwell = watch(&pair.left, &[&arguments[..], &["--metrics", ADDRESS]].concat());
     ping(20).run(pair.ends(), &GO_ON).unwrap();
     ping_pong(300).run(pair.ends(), &GO_ON).unwrap();
     let mut page = String::new();
@@ -60,40 +60,26 @@ fn root_metrics_tell_what_the_samples_say() {
     let page = get(&pair.left, "/metrics");
     let run = dwell.interrupt();
     assert_eq!(run.status, Some(0), "{run}");
-    assert!(
-        run.stderr
-            .contains(&format!("dwell: metrics at http://{ADDRESS}/metrics\n"))
-    );
+    assert!(run.stderr.contains(&format!("dwell: metrics at http://{ADDRESS}/metrics\n")));
 
     let samples = of_type(&run.stdout, "rtt");
     let of = |method: &str| {
         let trips = samples.iter().filter(|sample| sample["method"] == method);
-        trips
-            .map(|sample| number(sample, "rtt_ns"))
-            .collect::<Vec<_>>()
+        trips.map(|sample| number(sample, "rtt_ns")).collect::<Vec<_>>()
     };
     for method in ["icmp", "tcp-timestamp"] {
         let labels = format!(r#"interface="left0",method="{method}",prefix="10.78.0.0/24""#);
         let trips = of(method);
         let count = value(&page, &format!("dwell_rtt_seconds_count{{{labels}}}"));
         assert_eq!(count, Some(trips.len() as f64), "{method}");
-        let all = value(
-            &page,
-            &format!("dwell_rtt_seconds_bucket{{{labels},le=\"+Inf\"}}"),
-        );
+        let all = value(&page, &format!("dwell_rtt_seconds_bucket{{{labels},le=\"+Inf\"}}"));
         assert_eq!(all, count);
         let sum = value(&page, &format!("dwell_rtt_seconds_sum{{{labels}}}")).unwrap();
         let want = trips.iter().sum::<u64>() as f64 / 1e9;
-        assert!(
-            (sum - want).abs() <= 0.01 * want,
-            "{method}: {sum}, not {want}"
-        );
+        assert!((sum - want).abs() <= 0.01 * want, "{method}: {sum}, not {want}");
     }
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
-    assert!(
-        page.contains("Content-Type: text/plain; version=0.0.4"),
-        "{page}"
-    );
+    assert!(page.contains("Content-Type: text/plain; version=0.0.4"), "{page}");
     // What dwell tells of itself is there, and no client.
     let told = counters(&run.stderr)["samples"] as f64;
     assert_eq!(value(&page, "dwell_samples_total"), Some(told), "{page}");
@@ -131,16 +117,7 @@ fn root_a_taken_address_is_told_before_anything_is_attached() {
     let arguments = ["-i", "left0", "--metrics", ADDRESS];
     let first = watch(&pair.left, &arguments);
     let second = spawn(&pair.left, DWELL, &[&["rtt"], &arguments[..]].concat()).end();
-    assert_eq!(
-        (second.status, second.stdout.as_str()),
-        (Some(2), ""),
-        "{second}"
-    );
-    assert!(
-        second
-            .stderr
-            .contains("cannot serve metrics on 127.0.0.1:9469"),
-        "{second}"
-    );
+    assert_eq!((second.status, second.stdout.as_str()), (Some(2), ""), "{second}");
+    assert!(second.stderr.contains("cannot serve metrics on 127.0.0.1:9469"), "{second}");
     assert_eq!(first.interrupt().status, Some(0));
 }

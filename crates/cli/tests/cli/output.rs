@@ -1,11 +1,15 @@
 //! Outputs that end before the run does.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read},
+    process::{Command, Stdio},
+};
 
-use crate::support::{DWELL, prepare};
-use crate::wire::{capture, pings};
+use crate::{
+    support::{DWELL, prepare},
+    wire::{capture, pings},
+};
 
 /// Far more samples than any pipe or buffer holds.
 const MANY: u16 = 20_000;
@@ -57,12 +61,7 @@ fn a_full_disk_is_told_whatever_is_printed() {
         &["--format", "ppviz"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = many
-            .command()
-            .args(options)
-            .stdout(Stdio::from(full))
-            .output()
-            .unwrap();
+        let output = many.command().args(options).stdout(Stdio::from(full)).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(4), "{options:?}: {stderr}");
         assert!(
@@ -101,15 +100,9 @@ fn a_standard_error_that_takes_nothing_changes_nothing_else() {
         for redirection in ["2>&-", "2>/dev/full"] {
             let script = format!("exec \"$0\" rtt -r \"$1\" {redirection}");
             let mut command = Command::new("sh");
-            let output = prepare(command.args(["-c", &script, DWELL]).arg(path))
-                .output()
-                .unwrap();
+            let output = prepare(command.args(["-c", &script, DWELL]).arg(path)).output().unwrap();
             let lines = output.stdout.split(|byte| *byte == b'\n').count() - 1;
-            assert_eq!(
-                (output.status.code(), lines),
-                (Some(status), samples),
-                "{path:?} {redirection}"
-            );
+            assert_eq!((output.status.code(), lines), (Some(status), samples), "{path:?} {redirection}");
         }
     }
 }

@@ -1,20 +1,26 @@
 //! Replays that are waited for, or cut short by a signal.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
 
 use flate2::{Compression, write::GzEncoder};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
-use crate::records::counters;
-use crate::support::{DWELL, prepare, tool_here};
-use crate::wire::{capture, pings};
+use crate::{
+    records::counters,
+    support::{DWELL, prepare, tool_here},
+    wire::{capture, pings},
+};
 
 /// What takes longer has hung.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,9 +40,7 @@ impl Replay {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
-            stdout
-                .lines()
-                .for_each(|line| drop(sender.send(line.unwrap())));
+            stdout.lines().for_each(|line| drop(sender.send(line.unwrap())));
         });
         Replay { child, lines }
     }
@@ -95,9 +99,7 @@ fn what_is_known_is_shown_while_a_pipe_is_silent_and_ctrl_c_ends_it() {
         assert_eq!(status, Some(4), "{stderr}");
         let packets = 5 + lines.len() as u64;
         assert_eq!(counters(&stderr)["packets"], packets);
-        let told = format!(
-            "dwell: interrupted: the results are of the first {packets} packets of standard input\n"
-        );
+        let told = format!("dwell: interrupted: the results are of the first {packets} packets of standard input\n");
         assert!(stderr.contains(&told), "{stderr}");
         drop(pipe);
     }
@@ -169,10 +171,7 @@ fn ctrl_c_in_the_middle_of_a_file_keeps_the_results_so_far() {
     let (lines, counted) = (told.lines().count() as u64, counters(&stderr));
     assert!((1..20_000).contains(&lines), "{lines}");
     assert_eq!(counted["samples"], lines);
-    let words = format!(
-        "interrupted: the results are of the first {} packets of {}\n",
-        counted["packets"],
-        path.display()
-    );
+    let words =
+        format!("interrupted: the results are of the first {} packets of {}\n", counted["packets"], path.display());
     assert!(stderr.ends_with(&words), "{stderr}");
 }

@@ -9,8 +9,7 @@ use serde_json::Value;
 pub fn objects(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| {
-            let object: Value =
-                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            let object: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
             assert_eq!(object["schema"], "dwell.rtt/1", "{line}");
             assert!(object["type"].is_string(), "{line}");
             object
@@ -26,15 +25,11 @@ pub fn of_type(text: &str, kind: &str) -> Vec<Value> {
 }
 
 pub fn number(object: &Value, key: &str) -> u64 {
-    object[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key} of {object} is no number"))
+    object[key].as_u64().unwrap_or_else(|| panic!("{key} of {object} is no number"))
 }
 
 pub fn text<'a>(object: &'a Value, key: &str) -> &'a str {
-    object[key]
-        .as_str()
-        .unwrap_or_else(|| panic!("{key} of {object} is no text"))
+    object[key].as_str().unwrap_or_else(|| panic!("{key} of {object} is no text"))
 }
 
 /// Whose time was measured, and how.
@@ -67,10 +62,7 @@ pub fn median(values: &[u64]) -> Nanos {
 pub fn counters(stderr: &str) -> BTreeMap<String, u64> {
     let line = stderr
         .lines()
-        .find_map(|line| {
-            line.strip_prefix("dwell: ")
-                .filter(|rest| is_counters(rest))
-        })
+        .find_map(|line| line.strip_prefix("dwell: ").filter(|rest| is_counters(rest)))
         .unwrap_or_else(|| panic!("no counter line in: {stderr}"));
     line.split(", ")
         .map(|part| {

@@ -1,18 +1,24 @@
 //! `dwell report`: the page of a store with known figures, as a browser shows it.
 
-use std::io::{Read, Write};
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+    io::{Read, Write},
+    net::IpAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use dwell_engine::histogram::Histogram;
-use dwell_engine::layers::{Ends, Leg, Segment};
-use dwell_engine::measure::Endpoint;
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, Leg, Segment},
+    measure::Endpoint,
+};
 use dwell_records::store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
 use tempfile::TempDir;
 
-use crate::stack::{PORT, connect, listen};
-use crate::support::{DWELL, Pair, Run, dwell, eventually, links, run, skipped, spawn};
+use crate::{
+    stack::{PORT, connect, listen},
+    support::{DWELL, Pair, Run, dwell, eventually, links, run, skipped, spawn},
+};
 
 /// 2026-11-21T14:00:00Z
 const BEGIN_NS: i64 = 1_795_269_600_000_000_000;
@@ -46,10 +52,7 @@ fn end(address: &str, port: u16) -> Endpoint {
 
 /// The n-th flow, which takes n times as long as the first.
 fn flow(n: u16) -> Ends {
-    Ends {
-        src: end("10.78.0.1", 40_000 + n),
-        dst: end("10.78.0.2", 5201),
-    }
+    Ends { src: end("10.78.0.1", 40_000 + n), dst: end("10.78.0.2", 5201) }
 }
 
 fn times(values: &[(u64, u64)]) -> Histogram {
@@ -105,13 +108,8 @@ struct Stored {
 
 impl Stored {
     fn new(write: impl FnOnce(&mut Writing<'_>) -> Written<()>) -> Stored {
-        let stored = Stored {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        Store::open(&stored.path("store"))
-            .unwrap()
-            .write(write)
-            .unwrap();
+        let stored = Stored { folder: tempfile::tempdir().unwrap() };
+        Store::open(&stored.path("store")).unwrap().write(write).unwrap();
         stored
     }
 
@@ -140,13 +138,7 @@ impl Stored {
 
     fn report(&self, arguments: &[&str]) -> Run {
         let (store, page) = (self.path("store"), self.path("page.html"));
-        let always = [
-            "report",
-            "--store",
-            store.to_str().unwrap(),
-            "--output",
-            page.to_str().unwrap(),
-        ];
+        let always = ["report", "--store", store.to_str().unwrap(), "--output", page.to_str().unwrap()];
         dwell(&[&always[..], arguments].concat())
     }
 
@@ -177,17 +169,8 @@ fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let run = run(
         Command::new("chromium")
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-            ])
-            .args([
-                "--no-first-run",
-                "--enable-logging=stderr",
-                "--virtual-time-budget=10000",
-            ])
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--no-first-run", "--enable-logging=stderr", "--virtual-time-budget=10000"])
             // No network: what the page wanted from there would fail, and be told.
             .args(["--proxy-server=127.0.0.1:9", &profile])
             .args(arguments),
@@ -199,22 +182,10 @@ fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
 
 /// The cells of a row of a table, by its mark.
 fn cells(page: &str, mark: &str) -> Vec<String> {
-    let (_, row) = page
-        .split_once(&format!("{mark}\""))
-        .unwrap_or_else(|| panic!("no row {mark}"));
+    let (_, row) = page.split_once(&format!("{mark}\"")).unwrap_or_else(|| panic!("no row {mark}"));
     let (row, _) = row.split_once("</tr>").unwrap();
     let cells = row.split("<td").skip(1);
-    cells
-        .map(|cell| {
-            cell.split_once('>')
-                .unwrap()
-                .1
-                .split('<')
-                .next()
-                .unwrap()
-                .to_owned()
-        })
-        .collect()
+    cells.map(|cell| cell.split_once('>').unwrap().1.split('<').next().unwrap().to_owned()).collect()
 }
 
 fn figures(page: &str, leg: &str) -> Vec<String> {
@@ -231,26 +202,16 @@ fn the_waterfall_has_the_figures_of_the_chosen_flows() {
     // Two flows of 5 and 10 ms.
     assert_eq!(
         figures(&all, "network"),
-        [
-            "400", "7.50 ms", "5.01 ms", "10.0 ms", "10.0 ms", "10.0 ms", "54.3 %", "200 µs"
-        ]
+        ["400", "7.50 ms", "5.01 ms", "10.0 ms", "10.0 ms", "10.0 ms", "54.3 %", "200 µs"]
     );
-    assert_eq!(
-        figures(&all, "end-to-end")[..2],
-        ["400".to_owned(), "13.8 ms".to_owned()]
-    );
+    assert_eq!(figures(&all, "end-to-end")[..2], ["400".to_owned(), "13.8 ms".to_owned()]);
     assert_eq!(figures(&all, "tx tcp-ip")[1], "3.00 µs");
-    assert!(
-        all.contains("all flows</output>"),
-        "it does not say which flows"
-    );
+    assert!(all.contains("all flows</output>"), "it does not say which flows");
 
     let one = stored.shown("#flows=10.78.0.1:40001").unwrap();
     assert_eq!(
         figures(&one, "network"),
-        [
-            "200", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "54.3 %", "200 µs"
-        ]
+        ["200", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "5.00 ms", "54.3 %", "200 µs"]
     );
     assert_eq!(figures(&one, "tx queueing")[1], "2.90 ms");
     assert_eq!(figures(&one, "end-to-end")[1], "9.22 ms");
@@ -267,15 +228,9 @@ fn the_waterfall_has_the_figures_of_the_chosen_flows() {
         ["-", "-", "4.50 ms", "6.00 ms"],
         "db sends nothing, web does"
     );
-    assert!(
-        all.contains("<figcaption>network</figcaption>"),
-        "nothing over time"
-    );
+    assert!(all.contains("<figcaption>network</figcaption>"), "nothing over time");
     // Three of each interval, of which there are ten; of one flow as many.
-    assert!(
-        all.contains("Of 30 bytes the clocks may be wrong by more"),
-        "{all}"
-    );
+    assert!(all.contains("Of 30 bytes the clocks may be wrong by more"), "{all}");
     assert!(page.len() < 300_000, "{} bytes", page.len());
 }
 
@@ -284,19 +239,11 @@ fn nothing_is_fetched_and_no_name_is_markup() {
     let nasty = "</script><script>document.title='broken'</script><img src=http://192.0.2.1/x>";
     let stored = Stored::with([nasty, "a&b <i>\u{2028}"], 1);
     let page = stored.page(&[]);
-    assert_eq!(
-        page.matches("</script>").count(),
-        2,
-        "of the data, and of the script"
-    );
+    assert_eq!(page.matches("</script>").count(), 2, "of the data, and of the script");
     assert!(!page.contains("<img"));
     let of_svg = page.matches("http://www.w3.org/2000/svg").count();
     let anywhere = page.replace("http://192.0.2.1/x", "");
-    assert_eq!(
-        anywhere.matches("http").count(),
-        of_svg + 1,
-        "http-equiv, and the name of SVG"
-    );
+    assert_eq!(anywhere.matches("http").count(), of_svg + 1, "http-equiv, and the name of SVG");
     let Some(shown) = stored.shown("") else {
         return;
     };
@@ -372,10 +319,7 @@ fn options_choose_what_is_in_the_page() {
     let stored = Stored::with(["web", "db"], 5);
     let capped = stored.report(&["--max-flows", "2"]);
     assert_eq!(capped.status, Some(0), "{capped}");
-    assert!(
-        capped.stderr.contains("2 flows of 5 flows are told apart"),
-        "{capped}"
-    );
+    assert!(capped.stderr.contains("2 flows of 5 flows are told apart"), "{capped}");
     let page = stored.page(&["--flow", "10.78.0.1:40003", "--flow", "10.78.0.2"]);
     assert!(page.contains("10.78.0.1:40003") && !page.contains("10.78.0.1:40001"));
     if let Some(shown) = stored.shown("") {
@@ -384,10 +328,7 @@ fn options_choose_what_is_in_the_page() {
     let page = stored.page(&["--host", "db", "--port", "5201"]);
     assert!(page.contains("10.78.0.1:40001"));
     // The last three seconds, and the first four.
-    for (option, time, count) in [
-        ("--since", "3s", "300"),
-        ("--until", "2026-11-21T14:00:04Z", "400"),
-    ] {
+    for (option, time, count) in [("--since", "3s", "300"), ("--until", "2026-11-21T14:00:04Z", "400")] {
         stored.page(&[option, time]);
         if let Some(shown) = stored.shown("") {
             assert_eq!(figures(&shown, "end-to-end")[0], count, "{option}");
@@ -396,10 +337,7 @@ fn options_choose_what_is_in_the_page() {
     for (arguments, says) in [
         (&["--host", "elsewhere"][..], "there are: db, web"),
         (&["--port", "1"], "nothing of what was asked for"),
-        (
-            &["--since", "2027-01-01T00:00:00Z"],
-            "nothing of what was asked for",
-        ),
+        (&["--since", "2027-01-01T00:00:00Z"], "nothing of what was asked for"),
         (&["--flow", "nowhere"], "write an address"),
         (&["--since", "yesterday"], "write a time"),
         (&["--max-flows", "0"], "1..=10000"),
@@ -408,10 +346,7 @@ fn options_choose_what_is_in_the_page() {
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr.contains(says), "{run}");
     }
-    for (store, says) in [
-        ("absent", "cannot open"),
-        ("page.html", "is no store of dwell"),
-    ] {
+    for (store, says) in [("absent", "cannot open"), ("page.html", "is no store of dwell")] {
         let store = stored.path(store);
         let run = dwell(&["report", "--store", store.to_str().unwrap()]);
         assert_eq!(run.status, Some(2), "{run}");
@@ -419,11 +354,7 @@ fn options_choose_what_is_in_the_page() {
     }
     let store = stored.path("store");
     let printed = dwell(&["report", "--store", store.to_str().unwrap()]);
-    assert!(
-        printed.stdout.starts_with("<!doctype html>"),
-        "{}",
-        printed.stderr
-    );
+    assert!(printed.stdout.starts_with("<!doctype html>"), "{}", printed.stderr);
 }
 
 /// From the connection to the page: two agents, a collector, and what a browser shows.
@@ -438,30 +369,11 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     let (key, store, port) = (path("key"), path("store"), PORT.to_string());
     assert_eq!(dwell(&["collect", "--new-key", &key]).status, Some(0));
     let at = "10.78.0.2:4790";
-    let collect = [
-        "collect",
-        "--listen",
-        at,
-        "--key-file",
-        &key,
-        "--store",
-        &store,
-    ];
+    let collect = ["collect", "--listen", at, "--key-file", &key, "--store", &store];
     let collector = spawn(&pair.right, DWELL, &collect);
     let agents = [(&pair.left, "client"), (&pair.right, "server")].map(|(namespace, name)| {
-        let agent = [
-            "agent",
-            "--collector",
-            at,
-            "--key-file",
-            &key,
-            "--name",
-            name,
-            "--port",
-            &port,
-            "--sample-bytes",
-            "64",
-        ];
+        let agent =
+            ["agent", "--collector", at, "--key-file", &key, "--name", name, "--port", &port, "--sample-bytes", "64"];
         let mut agent = spawn(namespace, DWELL, &agent);
         eventually("it stamps", || agent.has_ended() || links(agent.id()) >= 10);
         agent
@@ -490,10 +402,7 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     };
     assert!(!run.stderr.contains("CONSOLE"), "{run}");
     let shown = run.stdout;
-    assert!(
-        shown.contains("<option value=\"0\">client → server</option>"),
-        "{shown}"
-    );
+    assert!(shown.contains("<option value=\"0\">client → server</option>"), "{shown}");
     let whole = figures(&shown, "end-to-end");
     assert_eq!(whole[6], "100.0 %");
     let bytes: u64 = whole[0].replace(',', "").parse().unwrap();
@@ -502,8 +411,5 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
         assert_eq!(figures(&shown, leg)[0], whole[0], "{leg}");
     }
     let client = client.local_addr().unwrap().to_string();
-    assert!(
-        std::fs::read_to_string(&page).unwrap().contains(&client),
-        "{client}"
-    );
+    assert!(std::fs::read_to_string(&page).unwrap().contains(&client), "{client}");
 }

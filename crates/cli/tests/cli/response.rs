@@ -18,9 +18,7 @@ fn records(arguments: &[&str]) -> Vec<Value> {
 }
 
 pub fn epochs_of(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -36,10 +34,7 @@ fn an_epoch_is_an_object_with_all_its_fields() {
         assert!(record["packets"].as_u64().unwrap() > 0);
         // a figure that may be believed, or a reason
         let valid = record["valid"].as_bool().unwrap();
-        assert_eq!(
-            valid,
-            record["reason"].is_null() && !record["response_ns"].is_null()
-        );
+        assert_eq!(valid, record["reason"].is_null() && !record["response_ns"].is_null());
         let confidence = record["confidence"].as_f64().unwrap();
         assert!((0.0..=1.0).contains(&confidence));
     }
@@ -53,13 +48,7 @@ fn an_epoch_is_an_object_with_all_its_fields() {
 
 #[test]
 fn the_modes_are_shown_on_request() {
-    let with = [
-        "-r",
-        &capture("line.pcap.gz"),
-        "--estimator",
-        "pirate",
-        "--show-modes",
-    ];
+    let with = ["-r", &capture("line.pcap.gz"), "--estimator", "pirate", "--show-modes"];
     let shown = records(&with);
     let modes = |record: &Value| record["modes"].as_array().unwrap().len();
     assert!(shown.iter().any(|record| modes(record) > 1), "{shown:?}");
@@ -80,10 +69,7 @@ fn each_heuristic_can_be_left_out() {
             heuristics,
         ]);
         let modes = shown.iter().flat_map(|r| r["modes"].as_array().unwrap());
-        modes
-            .filter(|mode| !marked || mode["marked"] == true)
-            .map(|mode| mode["count"].as_u64().unwrap())
-            .sum()
+        modes.filter(|mode| !marked || mode["marked"] == true).map(|mode| mode["count"].as_u64().unwrap()).sum()
     };
     // with ACKs there are more gaps, without the MTU nothing is marked
     assert!(gaps("mtu", false) > gaps("acks,mtu", false));
@@ -95,12 +81,11 @@ fn each_heuristic_can_be_left_out() {
 #[test]
 fn servers_are_told_by_rule() {
     let of = |server| {
-        let mut clients: Vec<String> =
-            records(&["-r", &capture("line.pcap.gz"), "--server", server])
-                .iter()
-                .filter(|record| record["proto"] == "TCP")
-                .map(|record| record["src"].as_str().unwrap().to_owned())
-                .collect();
+        let mut clients: Vec<String> = records(&["-r", &capture("line.pcap.gz"), "--server", server])
+            .iter()
+            .filter(|record| record["proto"] == "TCP")
+            .map(|record| record["src"].as_str().unwrap().to_owned())
+            .collect();
         clients.dedup();
         clients
     };
@@ -110,18 +95,10 @@ fn servers_are_told_by_rule() {
 
 #[test]
 fn a_summary_has_a_line_a_flow() {
-    let run = dwell(&[
-        "response",
-        "-r",
-        &capture("one-direction.pcap.gz"),
-        "--summary",
-    ]);
+    let run = dwell(&["response", "-r", &capture("one-direction.pcap.gz"), "--summary"]);
     assert_eq!(run.status, Some(0), "{run}");
     assert!(run.stdout.starts_with("epochs  valid"), "{run}");
-    assert!(
-        run.stdout.contains("TCP 10.77.1.1:58338 → 10.77.4.2:5201"),
-        "{run}"
-    );
+    assert!(run.stdout.contains("TCP 10.77.1.1:58338 → 10.77.4.2:5201"), "{run}");
 }
 
 #[test]
@@ -131,31 +108,16 @@ fn wrong_options_are_refused() {
         (&["--epoch", "2m"], "at most 60s"),
         (&["--estimator", "pirate", "--modes", "11"], "1..=10"),
         (&["--modes", "9"], "--modes is for --estimator pirate"),
-        (
-            &["--estimator", "pirate", "--threshold", "1ms"],
-            "for --estimator gap",
-        ),
+        (&["--estimator", "pirate", "--threshold", "1ms"], "for --estimator gap"),
         (&["--show-modes"], "for --estimator pirate"),
-        (
-            &["--estimator", "syn-ack", "--heuristics", "acks"],
-            "for --estimator pirate or gap",
-        ),
+        (&["--estimator", "syn-ack", "--heuristics", "acks"], "for --estimator pirate or gap"),
         (&["--server", "!10.0.0.1"], "without !"),
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
-        (
-            &["--estimator", "pirate", "--merge-distance", "near"],
-            "a number and a unit",
-        ),
-        (
-            &["--estimator", "pirate", "--heuristics", "none,acks"],
-            "goes with no other",
-        ),
-        (
-            &["--estimator", "pirate", "--floor", "1"],
-            "from 0 to below 1",
-        ),
+        (&["--estimator", "pirate", "--merge-distance", "near"], "a number and a unit"),
+        (&["--estimator", "pirate", "--heuristics", "none,acks"], "goes with no other"),
+        (&["--estimator", "pirate", "--floor", "1"], "from 0 to below 1"),
         (&["--mtu", "67"], "68..=65535"),
     ] {
         let capture = capture("line.pcap.gz");
@@ -169,10 +131,7 @@ fn wrong_options_are_refused() {
 fn wrong_options_of_the_lab_are_refused_before_it_begins() {
     for (arguments, words) in [
         (["--plot", "picture.png"], ".svg or .html"),
-        (
-            ["--estimator", "auto,guess"],
-            "auto, pirate, gap or syn-ack",
-        ),
+        (["--estimator", "auto,guess"], "auto, pirate, gap or syn-ack"),
         (["--epoch", "1ms"], "at least 10ms"),
         (["--plot-connection", "5"], "--plot <FILE>"),
     ] {
@@ -182,11 +141,7 @@ fn wrong_options_of_the_lab_are_refused_before_it_begins() {
     }
     let run = dwell(&["lab", "response", "wrk", "--ablations"]);
     assert_eq!(run.status, Some(2), "{run}");
-    assert!(
-        run.stderr
-            .contains("--ablations needs a log of each request"),
-        "{run}"
-    );
+    assert!(run.stderr.contains("--ablations needs a log of each request"), "{run}");
 }
 
 /// One connection at a time asks, so that all answers are causal, and estimators find them.
@@ -206,49 +161,29 @@ fn root_estimates_are_near_what_the_clients_know() {
             .collect::<Vec<_>>(),
     );
     assert_eq!(run.status, Some(0), "{run}");
-    let lines: Vec<Value> = run
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
         assert_eq!(line["schema"], "dwell.lab_response/1");
-        assert_eq!(
-            (&line["load"], &line["connections"]),
-            (&"web".into(), &4.into())
-        );
+        assert_eq!((&line["load"], &line["connections"]), (&"web".into(), &4.into()));
     }
     let of = |kind| lines.iter().filter(move |line| line["type"] == kind);
 
-    let named: Vec<(&str, &str)> = of("lab_response")
-        .map(|row| {
-            (
-                row["estimator"].as_str().unwrap(),
-                row["truth"].as_str().unwrap(),
-            )
-        })
-        .collect();
+    let named: Vec<(&str, &str)> =
+        of("lab_response").map(|row| (row["estimator"].as_str().unwrap(), row["truth"].as_str().unwrap())).collect();
     let estimators = ["auto", "pirate", "gap --threshold 1h"];
-    let expected =
-        estimators.map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
+    let expected = estimators.map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
     assert_eq!(named, expected.concat(), "{run}");
     for row in of("lab_response") {
         let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
         if row["estimator"] == "gap --threshold 1h" {
             // an option that leaves nothing to find
-            assert_eq!(
-                (&row["estimates"], &row["error"]["p50"]),
-                (&0.into(), &Value::Null)
-            );
+            assert_eq!((&row["estimates"], &row["error"]["p50"]), (&0.into(), &Value::Null));
             continue;
         }
         assert!(row["estimates"].as_u64().unwrap() >= 8, "{row}");
         assert!(figure("error", "size_p50") < 0.2, "{row}");
         assert!(figure("error", "p5") <= figure("error", "p95"), "{row}");
-        assert!(
-            figure("error", "within_5") <= figure("error", "within_15"),
-            "{row}"
-        );
+        assert!(figure("error", "within_5") <= figure("error", "within_15"), "{row}");
         // a server that takes 1 to 20 ms
         assert!((5e6..100e6).contains(&figure("truth_ns", "mean")), "{row}");
         let ratio = figure("estimate_ns", "p50") / figure("truth_ns", "p50");
@@ -291,11 +226,7 @@ fn root_estimates_are_near_what_the_clients_know() {
     let html = std::fs::read_to_string(picture).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>"), "{html}");
     assert_eq!(html.matches("<clipPath").count(), 3, "{html}");
-    for name in [
-        ">auto</text>",
-        ">pirate</text>",
-        ">truth: all answers</text>",
-    ] {
+    for name in [">auto</text>", ">pirate</text>", ">truth: all answers</text>"] {
         assert_eq!(html.matches(name).count(), 2, "{name}: {html}");
     }
 }
@@ -318,18 +249,11 @@ fn root_a_sweep_ends_with_a_line_a_run() {
         .collect();
     assert_eq!(rows.len(), 2, "{run}");
     for (row, connections) in rows.iter().zip(["2", "4"]) {
-        assert_eq!(
-            (row[0], row[1], row[6]),
-            (connections, "200", "auto"),
-            "{run}"
-        );
+        assert_eq!((row[0], row[1], row[6]), (connections, "200", "auto"), "{run}");
         let figure = |column: usize| row[column].parse::<f64>().unwrap();
         assert!((50.0..400.0).contains(&figure(2)), "{run}");
         // median and 99th percentile
         assert!(figure(4) <= figure(5), "{run}");
-        assert!(
-            run.stdout.contains(&format!("connections {connections}\n")),
-            "{run}"
-        );
+        assert!(run.stdout.contains(&format!("connections {connections}\n")), "{run}");
     }
 }

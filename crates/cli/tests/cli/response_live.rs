@@ -2,11 +2,13 @@
 
 use dwell_lab::Namespace;
 
-use crate::live_traffic::{GO_ON, ping_pong};
-use crate::metrics::{get, value};
-use crate::records::number;
-use crate::response::epochs_of;
-use crate::support::{DWELL, Pair, Process, eventually, programs, skipped, spawn, tool};
+use crate::{
+    live_traffic::{GO_ON, ping_pong},
+    metrics::{get, value},
+    records::number,
+    response::epochs_of,
+    support::{DWELL, Pair, Process, eventually, programs, skipped, spawn, tool},
+};
 
 const ADDRESS: &str = "127.0.0.1:9469";
 
@@ -14,9 +16,7 @@ const ADDRESS: &str = "127.0.0.1:9469";
 fn respond(namespace: &Namespace, hook_of: &str, arguments: &[&str]) -> Process {
     let before = programs(namespace, hook_of);
     let process = spawn(namespace, DWELL, &[&["response"], arguments].concat());
-    eventually("the programs are attached", || {
-        programs(namespace, hook_of) != before
-    });
+    eventually("the programs are attached", || programs(namespace, hook_of) != before);
     process
 }
 
@@ -26,18 +26,7 @@ fn root_metrics_say_what_the_epochs_say() {
         return;
     }
     let pair = Pair::start("response-metrics");
-    let with = [
-        "-i",
-        "right0",
-        "--epoch",
-        "100ms",
-        "--format",
-        "jsonl",
-        "--metrics",
-        ADDRESS,
-        "--prefix4",
-        "32",
-    ];
+    let with = ["-i", "right0", "--epoch", "100ms", "--format", "jsonl", "--metrics", ADDRESS, "--prefix4", "32"];
     let dwell = respond(&pair.right, "right0", &with);
     ping_pong(1000).run(pair.ends(), &GO_ON).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
@@ -46,10 +35,7 @@ fn root_metrics_say_what_the_epochs_say() {
     assert_eq!(run.status, Some(0), "{run}");
 
     let epochs = epochs_of(&run.stdout);
-    let valid: Vec<_> = epochs
-        .iter()
-        .filter(|epoch| epoch["valid"] == true)
-        .collect();
+    let valid: Vec<_> = epochs.iter().filter(|epoch| epoch["valid"] == true).collect();
     assert!(!valid.is_empty(), "{run}");
     let told = value(&page, r#"dwell_response_epochs_total{outcome="valid"}"#);
     assert_eq!(told, Some(valid.len() as f64), "{page}");
@@ -57,10 +43,7 @@ fn root_metrics_say_what_the_epochs_say() {
     let labels = r#"interface="right0",method="ack-runs",prefix="10.78.0.2/32""#;
     let counted = value(&page, &format!("dwell_response_seconds_count{{{labels}}}"));
     assert_eq!(counted, Some(responses as f64), "{page}");
-    let mean = value(
-        &page,
-        r#"dwell_response_mean_seconds{prefix="10.78.0.2/32"}"#,
-    );
+    let mean = value(&page, r#"dwell_response_mean_seconds{prefix="10.78.0.2/32"}"#);
     assert!(mean.is_some_and(|mean| mean > 0.0 && mean < 1.0), "{page}");
     // they end with tenths of the wall clock's seconds
     for epoch in &epochs {
@@ -80,40 +63,14 @@ fn root_a_program_array_is_used_and_given_back() {
     tool(
         &pair.right,
         "bpftool",
-        &[
-            "map",
-            "create",
-            &map,
-            "type",
-            "prog_array",
-            "key",
-            "4",
-            "value",
-            "4",
-            "entries",
-            "4",
-            "name",
-            "slots",
-        ],
+        &["map", "create", &map, "type", "prog_array", "key", "4", "value", "4", "entries", "4", "name", "slots"],
     );
     let slot = format!("{map}:1:2");
-    let dwell = respond(
-        &pair.right,
-        "right0",
-        &["-i", "right0", "--tail-call", &slot],
-    );
+    let dwell = respond(&pair.right, "right0", &["-i", "right0", "--tail-call", &slot]);
     assert!(dump().contains("Found 1 element"), "{}", dump());
-    let second = spawn(
-        &pair.right,
-        DWELL,
-        &["response", "-i", "right0", "--tail-call", &slot],
-    )
-    .end();
+    let second = spawn(&pair.right, DWELL, &["response", "-i", "right0", "--tail-call", &slot]).end();
     assert_eq!(second.status, Some(2), "{second}");
-    assert!(
-        second.stderr.contains("another program has this slot"),
-        "{second}"
-    );
+    assert!(second.stderr.contains("another program has this slot"), "{second}");
     let run = dwell.interrupt();
     assert_eq!(run.status, Some(0), "{run}");
     assert!(dump().contains("Found 0 elements"), "{}", dump());

@@ -13,8 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -29,25 +31,9 @@ const MUCH: usize = 24 << 20;
 fn output_input_and_exit_status_pass_through() {
     let script = "cat; echo whispered >&2; exit 7";
     let mut command = Command::new(DWELL);
-    command.args([
-        "run",
-        "--outside",
-        "--output",
-        "/dev/null",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
+    command.args(["run", "--outside", "--output", "/dev/null", "--", "sh", "-c", script]);
     let run = run(&mut command, b"spoken");
-    assert_eq!(
-        run,
-        Run {
-            status: Some(7),
-            stdout: "spoken".into(),
-            stderr: "whispered\n".into()
-        }
-    );
+    assert_eq!(run, Run { status: Some(7), stdout: "spoken".into(), stderr: "whispered\n".into() });
 }
 
 #[test]
@@ -56,10 +42,7 @@ fn without_connections_it_says_so_and_nothing_else() {
     assert_eq!(run.status, Some(0));
     assert_eq!(
         (run.stdout.as_str(), run.stderr.as_str()),
-        (
-            "",
-            "No TCP connections were seen; those shorter than 50 ms may be missed.\n"
-        )
+        ("", "No TCP connections were seen; those shorter than 50 ms may be missed.\n")
     );
 }
 
@@ -88,14 +71,8 @@ fn what_cannot_be_run_is_named_and_nothing_starts() {
         (folder_name, "it is a folder"),
         (file("plain", b"#!/bin/sh\n", 0o644), "chmod +x"),
         (file("letter", b"Dear", 0o644), "it is not a program"),
-        (
-            file("noise", b"\x00\x01\x02", 0o755),
-            "neither a program of this host",
-        ),
-        (
-            file("cut", b"\x7fELF", 0o755),
-            "neither a program of this host",
-        ),
+        (file("noise", b"\x00\x01\x02", 0o755), "neither a program of this host"),
+        (file("cut", b"\x7fELF", 0o755), "neither a program of this host"),
         (file("orphan", b"#!/no/such/shell\n", 0o755), "No such file"),
     ] {
         let run = dwell(&["run", "--outside", "--", &program]);
@@ -110,15 +87,7 @@ fn where_figures_cannot_be_written_nothing_starts() {
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
     let touch = format!("touch {}", trace.display());
-    let run = dwell(&[
-        "run",
-        "--output",
-        "/no/such/folder/x",
-        "--",
-        "sh",
-        "-c",
-        &touch,
-    ]);
+    let run = dwell(&["run", "--output", "/no/such/folder/x", "--", "sh", "-c", &touch]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("nothing was started"), "{run}");
     assert!(!trace.exists());
@@ -126,26 +95,9 @@ fn where_figures_cannot_be_written_nothing_starts() {
 
 #[test]
 fn a_full_disk_ends_the_telling_and_not_the_program() {
-    let arguments = [
-        "run",
-        "--outside",
-        "--format",
-        "jsonl",
-        "--output",
-        "/dev/full",
-    ];
-    let run = dwell(
-        &[
-            &arguments[..],
-            &["--", "sh", "-c", "sleep 0.1; echo done; exit 5"],
-        ]
-        .concat(),
-    );
-    assert_eq!(
-        (run.status, run.stdout.as_str()),
-        (Some(5), "done\n"),
-        "{run}"
-    );
+    let arguments = ["run", "--outside", "--format", "jsonl", "--output", "/dev/full"];
+    let run = dwell(&[&arguments[..], &["--", "sh", "-c", "sleep 0.1; echo done; exit 5"]].concat());
+    assert_eq!((run.status, run.stdout.as_str()), (Some(5), "done\n"), "{run}");
     assert!(run.stderr.contains("cannot write to /dev/full"), "{run}");
 }
 
@@ -156,15 +108,9 @@ fn options_that_mean_nothing_together_are_refused() {
         (&["run", "--attach", "1", "--minimize"], "--minimize"),
         (&["run", "--outside", "--minimize", "true"], "--minimize"),
         (&["run", "--wireless", "true"], "--minimize"),
-        (
-            &["run", "--minimize", "--wireless", "true"],
-            "--controller element",
-        ),
+        (&["run", "--minimize", "--wireless", "true"], "--controller element"),
         (&["run", "--poll", "1us", "true"], "at least 1ms"),
-        (
-            &["run", "--library", "/no/such/library", "true"],
-            "no such file",
-        ),
+        (&["run", "--library", "/no/such/library", "true"], "no such file"),
     ] {
         let run = dwell(arguments);
         assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
@@ -177,10 +123,8 @@ fn a_signal_that_dwell_gets_the_program_gets() {
     let folder = TempDir::new().unwrap();
     let ready = folder.path().join("ready");
     for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT")] {
-        let script = format!(
-            "trap 'echo heard {name}; exit 3' {name}; touch {}; while :; do sleep 0.05; done",
-            ready.display()
-        );
+        let script =
+            format!("trap 'echo heard {name}; exit 3' {name}; touch {}; while :; do sleep 0.05; done", ready.display());
         let mut command = Command::new(DWELL);
         command.args(["run", "--outside", "--summary", "--", "sh", "-c", &script]);
         let process = start(&mut command);
@@ -196,13 +140,10 @@ fn a_signal_that_dwell_gets_the_program_gets() {
 #[test]
 fn what_is_ignored_stays_ignored() {
     let mut command = Command::new("sh");
-    let script = r#"trap '' HUP; exec "$0" run --outside --summary -- sh -c 'kill -HUP $$ $PPID; sleep 0.1; echo lives'"#;
+    let script =
+        r#"trap '' HUP; exec "$0" run --outside --summary -- sh -c 'kill -HUP $$ $PPID; sleep 0.1; echo lives'"#;
     let run = run(command.args(["-c", script, DWELL]), b"");
-    assert_eq!(
-        (run.status, run.stdout.as_str()),
-        (Some(0), "lives\n"),
-        "{run}"
-    );
+    assert_eq!((run.status, run.stdout.as_str()), (Some(0), "lives\n"), "{run}");
 }
 
 #[test]
@@ -228,23 +169,12 @@ fn libraries_that_are_loaded_already_stay() {
     };
     let (first, own) = (library("first.so"), library("own.so"));
     let mut command = Command::new(DWELL);
-    command
-        .env("LD_PRELOAD", &first)
-        .args(["run", "--summary", "--library", &own]);
+    command.env("LD_PRELOAD", &first).args(["run", "--summary", "--library", &own]);
     command.args(["--", "sh", "-c", "echo $LD_PRELOAD; echo ${DWELL_TABLE%/*}"]);
     let run = run(&mut command, b"");
     let mut lines = run.stdout.lines();
-    assert_eq!(
-        lines.next(),
-        Some(format!("{first}:{own}").as_str()),
-        "{run}"
-    );
-    assert!(
-        lines
-            .next()
-            .is_some_and(|table| table.starts_with("/proc/")),
-        "{run}"
-    );
+    assert_eq!(lines.next(), Some(format!("{first}:{own}").as_str()), "{run}");
+    assert!(lines.next().is_some_and(|table| table.starts_with("/proc/")), "{run}");
 }
 
 #[test]
@@ -261,12 +191,7 @@ fn what_a_server_that_does_not_read_makes_a_program_wait_is_told() {
     server.join().unwrap();
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), "0\n"), "{run}");
     let records = of_port(&figures, "socket", port);
-    let longest = |key: &str| {
-        records
-            .iter()
-            .filter_map(|record| record[key].as_u64())
-            .max()
-    };
+    let longest = |key: &str| records.iter().filter_map(|record| record[key].as_u64()).max();
     let wanted = Some(PAUSE.as_nanos() as u64);
     assert!(longest("sender_waiting_ns") >= wanted, "{records:#?}");
     assert!(longest("sender_delay_max_ns") >= wanted, "{records:#?}");
@@ -291,15 +216,9 @@ fn what_a_program_that_reads_late_makes_bytes_wait_is_told() {
     let figures = folder.path().join("figures");
     let run = measured(&figures, &talk(&folder, &[]), port, 0, 100);
     server.join().unwrap();
-    assert_eq!(
-        (run.status, run.stdout.as_str()),
-        (Some(0), "200000\n"),
-        "{run}"
-    );
+    assert_eq!((run.status, run.stdout.as_str()), (Some(0), "200000\n"), "{run}");
     let records = of_port(&figures, "socket", port);
-    let longest = records
-        .iter()
-        .filter_map(|record| record["receiver_delay_max_ns"].as_u64());
+    let longest = records.iter().filter_map(|record| record["receiver_delay_max_ns"].as_u64());
     assert!(longest.max() >= Some(50 * MS), "{records:#?}");
 }
 
@@ -316,23 +235,13 @@ fn a_static_program_is_measured_from_outside_and_the_reason_is_told() {
         drain(&mut stream);
     });
     let mut command = Command::new(DWELL);
-    command.args([
-        "run",
-        "--format",
-        "jsonl",
-        "--interval",
-        "50ms",
-        "--library",
-    ]);
+    command.args(["run", "--format", "jsonl", "--interval", "50ms", "--library"]);
     command.arg(&library).arg("--").arg(&program);
     command.args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
     let run = run(&mut command, b"");
     server.join().unwrap();
     assert_eq!(run.status, Some(0), "{run}");
-    let notes = run
-        .stderr
-        .lines()
-        .filter(|line| line.starts_with("dwell: "));
+    let notes = run.stderr.lines().filter(|line| line.starts_with("dwell: "));
     assert_eq!(notes.count(), 1, "{run}");
     assert!(run.stderr.contains("linked statically"), "{run}");
     assert!(run.stderr.contains(r#""way":"outside""#), "{run}");
@@ -341,11 +250,7 @@ fn a_static_program_is_measured_from_outside_and_the_reason_is_told() {
 #[test]
 fn a_program_that_uses_the_c_library_is_measured_inside() {
     let folder = TempDir::new().unwrap();
-    for options in [
-        &[][..],
-        &["--minimize"],
-        &["--minimize", "--controller", "element"],
-    ] {
+    for options in [&[][..], &["--minimize"], &["--minimize", "--controller", "element"]] {
         let (port, server) = serve(|mut stream| {
             thread::sleep(Duration::from_millis(300));
             drain(&mut stream);
@@ -358,28 +263,15 @@ fn a_program_that_uses_the_c_library_is_measured_inside() {
         command.args([port.to_string(), MUCH.to_string(), "0".to_owned()]);
         let run = run(&mut command, b"");
         server.join().unwrap();
-        assert_eq!(
-            (run.status, run.stderr.as_str()),
-            (Some(0), ""),
-            "{options:?}: {run}"
-        );
+        assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{options:?}: {run}");
         let records = of_port(&figures, "socket", port);
         assert!(!records.is_empty(), "{options:?}");
-        assert!(
-            records.iter().all(|record| record["way"] == "inside"),
-            "{records:#?}"
-        );
-        let sent = records
-            .iter()
-            .filter_map(|record| record["throughput_bps"].as_u64());
+        assert!(records.iter().all(|record| record["way"] == "inside"), "{records:#?}");
+        let sent = records.iter().filter_map(|record| record["throughput_bps"].as_u64());
         assert!(sent.max() > Some(0), "{options:?}: {records:#?}");
         let is_set = |record: &Value| record["notsent_lowat"].is_u64();
         let is_lowat = options == ["--minimize"];
-        assert_eq!(
-            records.iter().any(is_set),
-            is_lowat,
-            "{options:?}: {records:#?}"
-        );
+        assert_eq!(records.iter().any(is_set), is_lowat, "{options:?}: {records:#?}");
     }
 }
 
@@ -395,11 +287,7 @@ fn a_static_program_that_another_starts_is_measured_from_outside_and_named() {
     let run = dwell(&["run", "--interval", "50ms", "--", "sh", "-c", &script]);
     server.join().unwrap();
     assert_eq!(run.status, Some(9), "{run}");
-    let notes: Vec<_> = run
-        .stderr
-        .lines()
-        .filter(|line| line.starts_with("dwell: "))
-        .collect();
+    let notes: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("dwell: ")).collect();
     assert_eq!(notes.len(), 1, "{run}");
     assert!(notes[0].contains("connections of talk"), "{run}");
     assert!(run.stderr.contains(&format!("127.0.0.1:{port}")), "{run}");
@@ -421,26 +309,15 @@ fn a_program_that_runs_already_is_measured_until_it_ends() {
     let program = start(&mut program);
     let figures = folder.path().join("figures");
     let mut command = Command::new(DWELL);
-    command.args([
-        "run",
-        "--format",
-        "jsonl",
-        "--interval",
-        "100ms",
-        "--output",
-    ]);
-    command
-        .arg(&figures)
-        .args(["--attach", &program.id().to_string()]);
+    command.args(["run", "--format", "jsonl", "--interval", "100ms", "--output"]);
+    command.arg(&figures).args(["--attach", &program.id().to_string()]);
     let watcher = start(&mut command);
     server.join().unwrap();
     assert_eq!(program.end().status, Some(0));
     let run = watcher.end();
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     let records = of_port(&figures, "socket", port);
-    let received = records
-        .iter()
-        .filter_map(|record| record["receive_throughput_bps"].as_u64());
+    let received = records.iter().filter_map(|record| record["receive_throughput_bps"].as_u64());
     assert!(received.max() > Some(0), "{records:#?}");
 }
 
@@ -461,10 +338,7 @@ fn an_attached_run_ends_after_its_time() {
     let run = dwell(&["run", "--attach", &pid, "--duration", "200ms"]);
     assert_eq!(
         (run.status, run.stderr.as_str()),
-        (
-            Some(0),
-            "No TCP connections were seen; those shorter than 50 ms may be missed.\n"
-        )
+        (Some(0), "No TCP connections were seen; those shorter than 50 ms may be missed.\n")
     );
     process.signal(Signal::SIGKILL);
     process.end();
@@ -480,10 +354,7 @@ fn root_a_process_of_another_namespace_is_not_looked_at_from_here() {
     let pid = child_of(process.id()).to_string();
     let run = dwell(&["run", "--attach", &pid]);
     assert_eq!(run.status, Some(3), "{run}");
-    assert!(
-        run.stderr.contains(&format!("nsenter -t {pid} -n")),
-        "{run}"
-    );
+    assert!(run.stderr.contains(&format!("nsenter -t {pid} -n")), "{run}");
     process.signal(Signal::SIGKILL);
     process.end();
 }
@@ -499,21 +370,9 @@ fn root_records_have_the_flows_of_dwell_stack() {
     let mut stack = spawn(
         &pair.left,
         DWELL,
-        &[
-            "stack",
-            "--flows",
-            "--format",
-            "jsonl",
-            "--interval",
-            "100ms",
-            "--sample-bytes",
-            "1024",
-        ],
+        &["stack", "--flows", "--format", "jsonl", "--interval", "100ms", "--sample-bytes", "1024"],
     );
-    let listener = pair
-        .right
-        .enter(|| TcpListener::bind("10.78.0.2:0").unwrap())
-        .unwrap();
+    let listener = pair.right.enter(|| TcpListener::bind("10.78.0.2:0").unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || {
         for stream in listener.incoming().take(20) {
@@ -547,19 +406,13 @@ fn root_records_have_the_flows_of_dwell_stack() {
     server.join().unwrap();
     assert!(!stack.has_ended());
     let stack = stack.interrupt();
-    let records = stack
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let records = stack.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let flows: BTreeSet<_> = records
         .filter(|record| record["direction"] == "tx" && !record["flow"].is_null())
         .map(|record| flow(&record["flow"]))
         .collect();
     assert!(!sockets.is_empty());
-    assert!(
-        sockets.intersection(&flows).count() > 0,
-        "{sockets:?} {flows:?}"
-    );
+    assert!(sockets.intersection(&flows).count() > 0, "{sockets:?} {flows:?}");
 }
 
 fn flow(record: &Value) -> Vec<String> {
@@ -576,9 +429,7 @@ fn child_of(guard: u32) -> u32 {
             return true;
         }
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let child = children
-            .ok()
-            .and_then(|list| list.split(' ').next()?.parse().ok());
+        let child = children.ok().and_then(|list| list.split(' ').next()?.parse().ok());
         pid = child.unwrap_or(pid);
         false
     });
@@ -588,15 +439,7 @@ fn child_of(guard: u32) -> u32 {
 /// Runs the program under dwell, from outside.
 fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u64) -> Run {
     let mut command = Command::new(DWELL);
-    command.args([
-        "run",
-        "--outside",
-        "--format",
-        "jsonl",
-        "--interval",
-        "50ms",
-        "--output",
-    ]);
+    command.args(["run", "--outside", "--format", "jsonl", "--interval", "50ms", "--output"]);
     command.arg(figures).arg("--").arg(program).arg("127.0.0.1");
     command.args([port.to_string(), bytes.to_string(), pause_ms.to_string()]);
     run(&mut command, b"")
@@ -605,12 +448,8 @@ fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u
 /// Records of this type about connections to this port.
 fn of_port(figures: &Path, kind: &str, port: u16) -> Vec<Value> {
     let text = fs::read_to_string(figures).unwrap();
-    let records = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records
-        .filter(|record| record["type"] == kind && record["dport"] == port)
-        .collect()
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["type"] == kind && record["dport"] == port).collect()
 }
 
 /// A server of one connection on loopback.
@@ -646,9 +485,7 @@ fn talk(folder: &TempDir, options: &[&str]) -> PathBuf {
 
 fn compile(source: &Path, target: &Path, options: &[&str]) {
     let mut command = Command::new("cc");
-    command
-        .args(options)
-        .args([OsStr::new("-o"), target.as_os_str(), source.as_os_str()]);
+    command.args(options).args([OsStr::new("-o"), target.as_os_str(), source.as_os_str()]);
     let run = run(&mut command, b"");
     assert_eq!(run.status, Some(0), "cc: {run}");
 }

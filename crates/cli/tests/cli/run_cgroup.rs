@@ -8,9 +8,7 @@ use crate::support::{Cgroup, DWELL, Pair, dwell, eventually, run, skipped, start
 
 /// A process of the cgroup that sends for as long as it lives, and another that reads all.
 fn sender(cgroup: &Path, pair: &Pair) -> Command {
-    let listening = pair
-        .right
-        .enter(|| TcpListener::bind((dwell_lab::Pair::RIGHT, 0)));
+    let listening = pair.right.enter(|| TcpListener::bind((dwell_lab::Pair::RIGHT, 0)));
     let listener = listening.unwrap().unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -40,14 +38,7 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
     let path = cgroup.0.to_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("sockets.jsonl");
-    let arguments = [
-        "run",
-        "--minimize",
-        "--interval",
-        "100ms",
-        "--format",
-        "jsonl",
-    ];
+    let arguments = ["run", "--minimize", "--interval", "100ms", "--format", "jsonl"];
     let mut watch = Command::new(DWELL);
     watch.args(arguments).args(["--cgroup", path, "--output"]);
     let watching = start(watch.arg(&output));
@@ -58,9 +49,7 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
     let lines = || -> Vec<Value> {
         let text = fs::read_to_string(&output).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let lines = whole
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+        let lines = whole.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.collect()
     };
     let pid = process.id();

@@ -30,10 +30,7 @@ packet_gap_ms = 1.0
 fn lines(arguments: &[&str]) -> Vec<Value> {
     let run = dwell(arguments);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    run.stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -41,19 +38,11 @@ fn a_scenario_becomes_a_table() {
     let (_folder, file) = scenario(SMALL);
     let run = dwell(&["sim", "--scenario", file.to_str().unwrap()]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    let table: Vec<Vec<&str>> = run
-        .stdout
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let table: Vec<Vec<&str>> = run.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(table[0][..3], ["policy", "servers", "runs"], "{run}");
     let rows: Vec<_> = table[1..5].iter().map(|row| row[..3].to_vec()).collect();
-    let expected = [
-        ["zero-rtt", "4", "2"],
-        ["least-loaded", "4", "2"],
-        ["zero-rtt", "8", "2"],
-        ["least-loaded", "8", "2"],
-    ];
+    let expected =
+        [["zero-rtt", "4", "2"], ["least-loaded", "4", "2"], ["zero-rtt", "8", "2"], ["least-loaded", "8", "2"]];
     assert_eq!(rows, expected, "{run}");
 }
 
@@ -62,15 +51,7 @@ fn a_seed_gives_the_same_lines_again() {
     let (_folder, file) = scenario(SMALL);
     let file = file.to_str().unwrap();
     let of = |seed| {
-        let mut lines = lines(&[
-            "sim",
-            "--scenario",
-            file,
-            "--format",
-            "jsonl",
-            "--seed",
-            seed,
-        ]);
+        let mut lines = lines(&["sim", "--scenario", file, "--format", "jsonl", "--seed", seed]);
         for line in &mut lines {
             assert!(line["elapsed_s"].take()["mean"].as_f64().unwrap() > 0.0);
         }
@@ -81,35 +62,18 @@ fn a_seed_gives_the_same_lines_again() {
     assert_eq!(first, of("7"));
     assert_ne!(first, of("8"));
     let zero = &first[0];
-    assert_eq!(
-        (&zero["policy"], &zero["servers"], &zero["runs"]),
-        (&"zero-rtt".into(), &4.into(), &2.into())
-    );
+    assert_eq!((&zero["policy"], &zero["servers"], &zero["runs"]), (&"zero-rtt".into(), &4.into(), &2.into()));
     let counts = |kind: &str, count: &str| zero["zero_rtt"][kind][count].as_u64().unwrap();
-    assert_eq!(
-        counts("short", "connections") + counts("long", "connections"),
-        4000
-    );
+    assert_eq!(counts("short", "connections") + counts("long", "connections"), 4000);
     let p60 = &zero["first_byte_ratio"]["p60"];
-    assert!(
-        p60["mean"].as_f64().unwrap() >= 1.0 && p60["within"].is_f64(),
-        "{zero}"
-    );
+    assert!(p60["mean"].as_f64().unwrap() >= 1.0 && p60["within"].is_f64(), "{zero}");
 }
 
 #[test]
 fn a_page_needs_nothing_else() {
     let (folder, file) = scenario(SMALL);
     let page = folder.path().join("page.html");
-    let run = dwell(&[
-        "sim",
-        "--scenario",
-        file.to_str().unwrap(),
-        "--runs",
-        "1",
-        "--plot",
-        page.to_str().unwrap(),
-    ]);
+    let run = dwell(&["sim", "--scenario", file.to_str().unwrap(), "--runs", "1", "--plot", page.to_str().unwrap()]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     let page = fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!doctype html>"), "{page}");
@@ -126,15 +90,9 @@ fn what_is_wrong_is_said_with_status_2() {
     let flows = folder.path().join("flows.csv");
     fs::write(&flows, "start,client,packets,bytes\n0,a,1,10\n1,b,two,10\n").unwrap();
     let run = dwell(&["sim", "--scenario", file]);
-    let expected = format!(
-        "dwell: '{}', line 3, column 5: packets is 'two'; it may be a number, 1 to 2^30\n",
-        flows.display()
-    );
-    assert_eq!(
-        (run.status, run.stderr.as_str()),
-        (Some(2), expected.as_str()),
-        "{run}"
-    );
+    let expected =
+        format!("dwell: '{}', line 3, column 5: packets is 'two'; it may be a number, 1 to 2^30\n", flows.display());
+    assert_eq!((run.status, run.stderr.as_str()), (Some(2), expected.as_str()), "{run}");
     fs::remove_file(&flows).unwrap();
     for arguments in [
         &["sim"][..],
@@ -161,44 +119,23 @@ fn used(process: u32) -> f64 {
 fn ctrl_c_prints_what_is_done() {
     let (_folder, file) = scenario(&SMALL.replace("servers = [4, 8]", "servers = [4]"));
     let mut command = Command::new(DWELL);
-    command.args([
-        "sim",
-        "--scenario",
-        file.to_str().unwrap(),
-        "--runs",
-        "10000",
-        "--format",
-        "jsonl",
-    ]);
+    command.args(["sim", "--scenario", file.to_str().unwrap(), "--runs", "10000", "--format", "jsonl"]);
     let process = start(prepare(&mut command));
     // far more than a run takes, and far less than all
     eventually("that it has run for a second", || used(process.id()) > 1.0);
     let run = process.interrupt();
     assert_eq!(run.status, Some(4), "{run}");
-    assert_eq!(
-        run.stderr,
-        "dwell: stopped: what is printed is of the runs that were done\n"
-    );
+    assert_eq!(run.stderr, "dwell: stopped: what is printed is of the runs that were done\n");
     let first: Value = serde_json::from_str(run.stdout.lines().next().unwrap()).unwrap();
     let runs = first["runs"].as_u64().unwrap();
-    assert!(
-        (1..10_000).contains(&runs) && first["runs_asked"] == 10_000,
-        "{run}"
-    );
+    assert!((1..10_000).contains(&runs) && first["runs_asked"] == 10_000, "{run}");
 }
 
 #[test]
 fn the_papers_tables_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("paper.html");
-    let run = dwell(&[
-        "sim",
-        "paper",
-        "--runs",
-        "1",
-        "--plot",
-        page.to_str().unwrap(),
-    ]);
+    let run = dwell(&["sim", "paper", "--runs", "1", "--plot", page.to_str().unwrap()]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     for title in [
         "Synthetic trace, 64 servers, 1 runs",
@@ -208,32 +145,11 @@ fn the_papers_tables_are_there() {
     ] {
         assert!(run.stdout.contains(title), "{title}: {run}");
     }
-    let goals: Vec<&str> = run
-        .stdout
-        .lines()
-        .filter(|line| line.ends_with(" met"))
-        .collect();
-    for goal in [
-        "0-RTT of all that could",
-        "0-RTT of short ones",
-        "TTFB p60",
-        "TTFB p90",
-        "FCT p60",
-        "load over",
-    ] {
-        assert!(
-            goals.iter().any(|line| line.starts_with(goal)),
-            "{goal}: {run}"
-        );
+    let goals: Vec<&str> = run.stdout.lines().filter(|line| line.ends_with(" met")).collect();
+    for goal in ["0-RTT of all that could", "0-RTT of short ones", "TTFB p60", "TTFB p90", "FCT p60", "load over"] {
+        assert!(goals.iter().any(|line| line.starts_with(goal)), "{goal}: {run}");
     }
     // DoH: the same words a second time
-    assert_eq!(
-        goals
-            .iter()
-            .filter(|line| line.starts_with("0-RTT of all"))
-            .count(),
-        2,
-        "{run}"
-    );
+    assert_eq!(goals.iter().filter(|line| line.starts_with("0-RTT of all")).count(), 2, "{run}");
     assert!(fs::read_to_string(page).unwrap().contains("Imbalance"));
 }

@@ -1,20 +1,22 @@
 //! `dwell stack` on real connections, against what the application's own clock, and the rate of a
 //! queueing discipline, say of the same bytes.
 
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use dwell_lab::Namespace;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::records::{number, text};
-use crate::support::{
-    DWELL, Pair, Process, Run, dwell, eventually, ip, links, run, skipped, spawn, tool,
+use crate::{
+    records::{number, text},
+    support::{DWELL, Pair, Process, Run, dwell, eventually, ip, links, run, skipped, spawn, tool},
 };
 
 pub const PORT: u16 = 5201;
@@ -36,9 +38,7 @@ pub fn stamp_port(namespace: &Namespace, port: u16, arguments: &[&str]) -> Proce
     let always = ["stack", "--format", "jsonl", "--port", &port];
     let mut process = spawn(namespace, DWELL, &[&always[..], arguments].concat());
     let wanted = links_that_stamp();
-    eventually("all layers are stamped", || {
-        process.has_ended() || links(process.id()) == wanted
-    });
+    eventually("all layers are stamped", || process.has_ended() || links(process.id()) == wanted);
     if process.has_ended() {
         panic!("it does not watch:\n{}", process.end());
     }
@@ -48,9 +48,7 @@ pub fn stamp_port(namespace: &Namespace, port: u16, arguments: &[&str]) -> Proce
 /// Of a type: "stack" or "stack-status".
 pub fn objects_of(run: &Run, kind: &str) -> Vec<Value> {
     let lines = run.stdout.lines();
-    let mut objects: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut objects: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     for object in &objects {
         assert_eq!(object["schema"], "dwell.stack/1");
     }
@@ -67,10 +65,7 @@ fn segments(run: &Run) -> BTreeMap<(String, String), Value> {
     assert_eq!(run.status, Some(0), "{run}");
     let mut segments = BTreeMap::new();
     for object in objects(run) {
-        let key = (
-            text(&object, "direction").to_owned(),
-            text(&object, "segment").to_owned(),
-        );
+        let key = (text(&object, "direction").to_owned(), text(&object, "segment").to_owned());
         segments.insert(key, object);
     }
     segments
@@ -88,10 +83,7 @@ pub fn listen(pair: &Pair) -> TcpListener {
 
 /// A connection from left to right: the ends of the client and the server.
 pub fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let client = pair
-        .left
-        .enter(|| TcpStream::connect(SocketAddr::from((SERVER, PORT))).unwrap())
-        .unwrap();
+    let client = pair.left.enter(|| TcpStream::connect(SocketAddr::from((SERVER, PORT))).unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     client.set_nodelay(true).unwrap();
     (client, server)
@@ -110,10 +102,7 @@ fn adds_up(run: &BTreeMap<(String, String), Value>, direction: &str, names: &[&s
         })
         .sum();
     let mean = number(total, "mean_ns");
-    assert!(
-        (sum..=sum + names.len() as u64).contains(&mean),
-        "{sum} and {mean}"
-    );
+    assert!((sum..=sum + names.len() as u64).contains(&mean), "{sum} and {mean}");
 }
 
 #[test]
@@ -136,10 +125,7 @@ fn root_an_application_that_reads_late_is_where_the_time_goes() {
     let waited = of(&run, "rx", "application");
     let grid = (BYTES / 1024) as u64;
     // A kernel may miss an event now and then.
-    assert!(
-        (grid / 2..=grid).contains(&number(waited, "count")),
-        "{waited}"
-    );
+    assert!((grid / 2..=grid).contains(&number(waited, "count")), "{waited}");
     let between = NAP.as_nanos() as u64 / 2..=longest.as_nanos() as u64;
     for figure in ["min_ns", "mean_ns", "max_ns"] {
         assert!(between.contains(&number(waited, figure)), "{waited}");
@@ -178,14 +164,8 @@ fn root_what_the_receiver_has_no_room_for_waits_in_the_senders_socket() {
     let waited = of(&run, "tx", "socket-tcp");
     let most = longest.as_nanos() as u64;
     // All but what the window took at once left after the nap.
-    assert!(
-        (NAP.as_nanos() as u64..=most).contains(&number(waited, "max_ns")),
-        "{waited}"
-    );
-    assert!(
-        (NAP.as_nanos() as u64 / 2..=most).contains(&number(waited, "p50_ns")),
-        "{waited}"
-    );
+    assert!((NAP.as_nanos() as u64..=most).contains(&number(waited, "max_ns")), "{waited}");
+    assert!((NAP.as_nanos() as u64 / 2..=most).contains(&number(waited, "p50_ns")), "{waited}");
     assert!(waited["share"].as_f64().unwrap() > 0.9, "{waited}");
     adds_up(&run, "tx", &["socket-tcp", "tcp-ip", "ip-driver"]);
     eprintln!("slept {NAP:?}, all took {longest:?}: {waited}");
@@ -200,10 +180,7 @@ fn root_a_queueing_discipline_of_known_rate_is_measured() {
     const BYTES: usize = 40 << 10;
     const BURST: u64 = 3000;
     let pair = Pair::start("stack-tbf");
-    ip(
-        &pair.left,
-        "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n",
-    );
+    ip(&pair.left, "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n");
     let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 200000";
     tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
     let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "1024"]);
@@ -235,10 +212,7 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     }
     const BYTES: usize = 60 << 10;
     let pair = Pair::start("stack-drop");
-    ip(
-        &pair.left,
-        "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n",
-    );
+    ip(&pair.left, "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n");
     // A burst of 60 KiB does not fit.
     let shape = "qdisc add dev left0 root tbf rate 8mbit burst 3000 limit 30000";
     tool(&pair.left, "tc", &shape.split(' ').collect::<Vec<_>>());
@@ -247,24 +221,16 @@ fn root_what_the_queue_drops_is_left_out_and_told() {
     client.write_all(&[1; BYTES]).unwrap();
     server.read_exact(&mut [0; BYTES]).unwrap();
     let run = dwell.interrupt();
-    let told = run.stderr.lines().find_map(|line| {
-        line.split_once(" that TCP had sent again")?
-            .0
-            .split_once("dwell: ")
-    });
-    let left_out: u64 = told
-        .and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok())
-        .unwrap_or_else(|| panic!("{run}"));
+    let told = run.stderr.lines().find_map(|line| line.split_once(" that TCP had sent again")?.0.split_once("dwell: "));
+    let left_out: u64 =
+        told.and_then(|(_, bytes)| bytes.split(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{run}"));
     let status = objects_of(&run, "stack-status");
     assert_eq!(number(&status[0], "tx_again"), left_out);
     let segments = segments(&run);
     let sent = number(of(&segments, "tx", "total"), "count");
     assert!(left_out >= 10, "a burst did not fit: {run}");
     assert!(sent >= 10, "some of it did: {run}");
-    assert!(
-        sent + left_out <= BYTES as u64 / 1024,
-        "each byte once: {run}"
-    );
+    assert!(sent + left_out <= BYTES as u64 / 1024, "each byte once: {run}");
     // What did fit had at most the full queue before it, which is 30 ms.
     let median = number(of(&segments, "tx", "queueing"), "p50_ns");
     assert!(median < 150_000_000, "{median} ns");
@@ -280,18 +246,11 @@ fn root_what_this_host_drops_on_the_way_up_is_left_out_and_told() {
     const BYTES: usize = 64 << 10;
     let pair = Pair::start("stack-input");
     let arguments = ["--interval", "1h", "--sample-bytes", "64"];
-    let dwell = stamp(
-        &pair.right,
-        &[&arguments[..], &["--include-retransmissions"]].concat(),
-    );
+    let dwell = stamp(&pair.right, &[&arguments[..], &["--include-retransmissions"]].concat());
     let (mut client, mut server) = connect(&pair, &listen(&pair));
     // one in four, between IP and TCP
     let drop = "-A INPUT -p tcp --dport 5201 -m statistic --mode nth --every 4 --packet 0 -j DROP";
-    tool(
-        &pair.right,
-        "iptables-legacy",
-        &drop.split(' ').collect::<Vec<_>>(),
-    );
+    tool(&pair.right, "iptables-legacy", &drop.split(' ').collect::<Vec<_>>());
     let writer = thread::spawn(move || {
         for _ in 0..BYTES / 1024 {
             client.write_all(&[1; 1024]).unwrap();
@@ -306,24 +265,19 @@ fn root_what_this_host_drops_on_the_way_up_is_left_out_and_told() {
     assert!(left_out > 0, "{run}");
     let total_of = |again: bool| {
         let objects = objects(&run);
-        let total = objects.iter().find(|object| {
-            object["segment"] == "total" && object["direction"] == "rx" && object["again"] == again
-        });
+        let total = objects
+            .iter()
+            .find(|object| object["segment"] == "total" && object["direction"] == "rx" && object["again"] == again);
         total.unwrap().clone()
     };
     assert_eq!(number(&total_of(true), "count"), left_out);
     // Waits for a second copy are at least the sender's patience: of milliseconds.
     let segment = |name: &str| {
         let objects = objects(&run);
-        let found = objects
-            .iter()
-            .find(|object| object["segment"] == name && object["again"] == false);
+        let found = objects.iter().find(|object| object["segment"] == name && object["again"] == false);
         number(found.unwrap(), "p90_ns")
     };
-    assert!(
-        segment("ip-tcp") < number(&total_of(true), "p50_ns"),
-        "{run}"
-    );
+    assert!(segment("ip-tcp") < number(&total_of(true), "p50_ns"), "{run}");
 }
 
 /// The application's ends and the packet's differ below IP.
@@ -333,20 +287,12 @@ fn root_what_is_sent_through_translated_addresses_is_followed() {
         return;
     }
     let pair = Pair::start("stack-nat");
-    let redirect = format!(
-        "-t nat -A OUTPUT -p tcp -d 10.78.0.9 --dport {PORT} -j DNAT --to-destination {SERVER}:{PORT}"
-    );
-    tool(
-        &pair.left,
-        "iptables-legacy",
-        &redirect.split(' ').collect::<Vec<_>>(),
-    );
+    let redirect =
+        format!("-t nat -A OUTPUT -p tcp -d 10.78.0.9 --dport {PORT} -j DNAT --to-destination {SERVER}:{PORT}");
+    tool(&pair.left, "iptables-legacy", &redirect.split(' ').collect::<Vec<_>>());
     let dwell = stamp(&pair.left, &["--interval", "1h", "--sample-bytes", "64"]);
     let listener = listen(&pair);
-    let mut client = pair
-        .left
-        .enter(|| TcpStream::connect((Ipv4Addr::new(10, 78, 0, 9), PORT)).unwrap())
-        .unwrap();
+    let mut client = pair.left.enter(|| TcpStream::connect((Ipv4Addr::new(10, 78, 0, 9), PORT)).unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     for _ in 0..20 {
         client.write_all(&[1; 640]).unwrap();
@@ -382,9 +328,7 @@ fn root_each_stamped_byte_can_be_told() {
     let (sent, read) = (bytes(&sender), bytes(&receiver));
     let whole = |run: &Run, direction: &str| -> (u64, u64) {
         let objects = objects(run);
-        let total = objects
-            .iter()
-            .find(|object| object["segment"] == "total" && object["direction"] == direction);
+        let total = objects.iter().find(|object| object["segment"] == "total" && object["direction"] == direction);
         let total = total.unwrap();
         (number(total, "count"), number(total, "mean_ns"))
     };
@@ -404,18 +348,13 @@ fn root_each_stamped_byte_can_be_told() {
         }
     }
     // Two namespaces have one clock: what is sent is there later, by its own number.
-    let both = sent
-        .iter()
-        .filter_map(|(seq, byte)| Some((byte, read.get(seq)?)));
+    let both = sent.iter().filter_map(|(seq, byte)| Some((byte, read.get(seq)?)));
     let crossed: Vec<_> = both
         .filter(|(_, byte)| byte["stamp_ns"]["rx-driver"].is_u64())
         .map(|(from, to)| (stamp(from, "tx-driver"), stamp(to, "rx-driver")))
         .collect();
     assert!(crossed.len() >= 100, "{receiver}");
-    assert!(
-        crossed.iter().all(|(left, came)| left < came),
-        "{crossed:?}"
-    );
+    assert!(crossed.iter().all(|(left, came)| left < came), "{crossed:?}");
 }
 
 #[test]
@@ -426,10 +365,7 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
     let pair = Pair::start("stack-flows");
     let arguments = ["--interval", "1h", "--sample-bytes", "64", "--flows"];
     let all = stamp(&pair.left, &arguments);
-    let few = stamp(
-        &pair.left,
-        &[&arguments[..], &["--max-flows", "2"]].concat(),
-    );
+    let few = stamp(&pair.left, &[&arguments[..], &["--max-flows", "2"]].concat());
     let listener = listen(&pair);
     for messages in 1..=3 {
         let (mut client, mut server) = connect(&pair, &listener);
@@ -453,10 +389,7 @@ fn root_each_flow_is_told_by_itself_and_flows_add_up() {
     // 30, 20 and 10 grid bytes; a kernel may miss an event now and then
     assert!(flows[0] > 20 && flows[2] <= 10, "{flows:?}");
     assert_eq!(totals(&all, false), [flows.iter().sum::<u64>()], "{all}");
-    let flow = objects(&all)
-        .into_iter()
-        .find(|object| object["flow"].is_object())
-        .unwrap();
+    let flow = objects(&all).into_iter().find(|object| object["flow"].is_object()).unwrap();
     assert_eq!(flow["flow"]["src"], "10.78.0.1");
     assert_eq!(flow["flow"]["dst"], "10.78.0.2");
     assert_eq!(flow["flow"]["dport"], PORT);
@@ -475,14 +408,8 @@ fn root_other_ports_and_other_namespaces_are_left_alone() {
     let others = stamp_port(&pair.left, 9, &["--sample-bytes", "64"]);
     let elsewhere = Pair::start("stack-else");
     let there = stamp(&elsewhere.left, &["--sample-bytes", "64"]);
-    let filtered = stamp(
-        &pair.left,
-        &["--sample-bytes", "64", "--filter", "!10.78.0.2"],
-    );
-    let here = stamp(
-        &pair.left,
-        &["--sample-bytes", "64", "--filter", "10.78.0.0/24"],
-    );
+    let filtered = stamp(&pair.left, &["--sample-bytes", "64", "--filter", "!10.78.0.2"]);
+    let here = stamp(&pair.left, &["--sample-bytes", "64", "--filter", "10.78.0.0/24"]);
     let (mut client, mut server) = connect(&pair, &listen(&pair));
     client.write_all(&[1; 1000]).unwrap();
     server.read_exact(&mut [0; 1000]).unwrap();
@@ -520,19 +447,15 @@ fn root_intervals_have_the_same_bytes_in_each_line() {
     let objects = objects(&run);
     let mut intervals = BTreeMap::<&str, Vec<&Value>>::new();
     for object in objects.iter().filter(|object| object["direction"] == "tx") {
-        intervals
-            .entry(text(object, "time"))
-            .or_default()
-            .push(object);
+        intervals.entry(text(object, "time")).or_default().push(object);
     }
     let mut all = 0;
     let filled = intervals.values().filter(|objects| objects.len() > 7);
     assert!(filled.clone().count() >= 3, "{run}");
     for interval in filled {
         let of = |segment: &str, of_flow: bool| {
-            let found = interval.iter().find(|object| {
-                object["segment"] == segment && object["flow"].is_object() == of_flow
-            });
+            let found =
+                interval.iter().find(|object| object["segment"] == segment && object["flow"].is_object() == of_flow);
             found.map_or(0, |object| number(object, "count"))
         };
         let total = of("total", false);
@@ -542,10 +465,7 @@ fn root_intervals_have_the_same_bytes_in_each_line() {
         }
         all += total;
     }
-    assert!(
-        all > messages * 5 && all <= messages * 10,
-        "{all} of {messages}"
-    );
+    assert!(all > messages * 5 && all <= messages * 10, "{all} of {messages}");
 }
 
 /// IPv6, both ends in one namespace, a connection older than the run.
@@ -587,13 +507,9 @@ fn root_a_device_with_napi_is_stamped_by_another_hook() {
         return;
     }
     let pair = Pair::start("stack-napi");
-    let xdp = [
-        "response", "-i", "right0", "--hook", "xdp", "--format", "none",
-    ];
+    let xdp = ["response", "-i", "right0", "--hook", "xdp", "--format", "none"];
     let mut xdp = spawn(&pair.right, DWELL, &xdp);
-    eventually("an XDP program is there", || {
-        xdp.has_ended() || links(xdp.id()) > 0
-    });
+    eventually("an XDP program is there", || xdp.has_ended() || links(xdp.id()) > 0);
     let dwell = stamp(&pair.right, &["--interval", "1h", "--sample-bytes", "64"]);
     let (mut client, mut server) = connect(&pair, &listen(&pair));
     for _ in 0..20 {

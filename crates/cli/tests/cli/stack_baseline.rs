@@ -1,19 +1,25 @@
 //! `dwell stack --baseline` on a real connection that goes on as it was, whose device becomes
 //! slower, and whose application reads later.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use serde_json::Value;
 
-use crate::records::text;
-use crate::stack::{PORT, connect, listen, objects_of, stamp};
-use crate::support::{DWELL, Pair, Run, ip, run, skipped, spawn, tool};
+use crate::{
+    records::text,
+    stack::{PORT, connect, listen, objects_of, stamp},
+    support::{DWELL, Pair, Run, ip, run, skipped, spawn, tool},
+};
 
 const MESSAGE: usize = 16 << 10;
 
@@ -48,11 +54,7 @@ impl Traffic {
                 server.write_all(&[1]).unwrap();
             }
         });
-        Traffic {
-            ends,
-            nap_us,
-            threads: vec![sender, reader],
-        }
+        Traffic { ends, nap_us, threads: vec![sender, reader] }
     }
 }
 
@@ -72,12 +74,7 @@ fn shape(pair: &Pair, verb: &str, rate: &str) {
 
 /// What both hosts say, over a longer time while it is not enough: a busy machine stops them now
 /// and then, for seconds.
-fn watch(
-    pair: &Pair,
-    folder: &Path,
-    more: &[&str],
-    is_enough: impl Fn(&[Run; 2]) -> bool,
-) -> [Run; 2] {
+fn watch(pair: &Pair, folder: &Path, more: &[&str], is_enough: impl Fn(&[Run; 2]) -> bool) -> [Run; 2] {
     let side = |namespace, side: &str, duration| {
         let file = folder.join(side).to_str().unwrap().to_owned();
         let mut arguments = vec!["--interval", "100ms", "--sample-bytes", "1024"];
@@ -102,16 +99,14 @@ fn are(run: &Run, segments: &[(&str, &str)], shifted: bool) -> bool {
             .into_iter()
             .rfind(|one| text(one, "direction") == direction && text(one, "segment") == segment)
     };
-    segments.iter().all(|(direction, segment)| {
-        last(direction, segment).is_some_and(|one| one["shifted"] == shifted)
-    })
+    segments.iter().all(|(direction, segment)| last(direction, segment).is_some_and(|one| one["shifted"] == shifted))
 }
 
 /// Of the last comparison.
 fn of(run: &Run, direction: &str, segment: &str) -> Value {
-    let found = objects_of(run, "stack-shift").into_iter().rfind(|object| {
-        text(object, "direction") == direction && text(object, "segment") == segment
-    });
+    let found = objects_of(run, "stack-shift")
+        .into_iter()
+        .rfind(|object| text(object, "direction") == direction && text(object, "segment") == segment);
     found.unwrap_or_else(|| panic!("{direction} {segment} is not compared: {run}"))
 }
 
@@ -146,10 +141,7 @@ fn root_the_segment_that_became_slower_is_named() {
     }
     let folder = tempfile::tempdir().unwrap();
     let pair = Pair::start("stack-base");
-    ip(
-        &pair.left,
-        "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n",
-    );
+    ip(&pair.left, "route replace 10.78.0.0/24 dev left0 initcwnd 60 congctl cubic\n");
     shape(&pair, "add", "20mbit");
     let traffic = Traffic::start(connect(&pair, &listen(&pair)));
     traffic.nap_us.store(6_000, Ordering::Relaxed);
@@ -161,8 +153,7 @@ fn root_the_segment_that_became_slower_is_named() {
     }
 
     // A busy machine may well make microseconds longer; not the rate, nor the nap.
-    let is_same =
-        |[left, right]: &[Run; 2]| are(left, &SENDER, false) && are(right, &READER, false);
+    let is_same = |[left, right]: &[Run; 2]| are(left, &SENDER, false) && are(right, &READER, false);
     let [left, right] = watch(&pair, folder.path(), &[], is_same);
     for (run, segments) in [(&left, SENDER), (&right, READER)] {
         for (direction, segment) in segments {
@@ -171,10 +162,7 @@ fn root_the_segment_that_became_slower_is_named() {
             assert_eq!(found["shifted"], false, "{found}");
         }
         let last = objects_of(run, "stack-shift");
-        let last: Vec<_> = last
-            .iter()
-            .filter(|one| one["time"] == last[last.len() - 1]["time"])
-            .collect();
+        let last: Vec<_> = last.iter().filter(|one| one["time"] == last[last.len() - 1]["time"]).collect();
         let is_shifted = last.iter().any(|one| one["shifted"] == true);
         assert_eq!(run.status, Some(i32::from(is_shifted)), "{run}");
     }
@@ -210,15 +198,9 @@ fn root_a_baseline_of_another_kind_or_of_too_little_is_refused() {
     };
     let silent = stack("20ms", &["--duration", "1s", "--baseline", &path("none")]);
     assert_eq!(silent.status, Some(4), "{silent}");
-    assert!(
-        silent.stderr.contains("no baseline was recorded"),
-        "{silent}"
-    );
+    assert!(silent.stderr.contains("no baseline was recorded"), "{silent}");
     assert!(silent.stderr.contains("there were 0"), "{silent}");
-    assert!(
-        std::fs::read_dir(folder.path()).unwrap().next().is_none(),
-        "it left a file"
-    );
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "it left a file");
 
     let _traffic = Traffic::start(connect(&pair, &listen(&pair)));
     let kept = path("kept");
@@ -233,21 +215,9 @@ fn root_a_baseline_of_another_kind_or_of_too_little_is_refused() {
     assert_eq!(recorded.status, Some(0), "{recorded}");
     let before = std::fs::read(&kept).unwrap();
     for (interval, arguments, says) in [
-        (
-            "20ms",
-            &["--sample-bytes", "2048"][..],
-            "--sample-bytes was 1024 and is 2048",
-        ),
-        (
-            "20ms",
-            &["--sample-bytes", "1024", "--filter", ":1-6000"],
-            "--filter was none and is :1-6000",
-        ),
-        (
-            "30ms",
-            &["--sample-bytes", "1024"],
-            "--interval was 20ms and is 30ms",
-        ),
+        ("20ms", &["--sample-bytes", "2048"][..], "--sample-bytes was 1024 and is 2048"),
+        ("20ms", &["--sample-bytes", "1024", "--filter", ":1-6000"], "--filter was none and is :1-6000"),
+        ("30ms", &["--sample-bytes", "1024"], "--interval was 20ms and is 30ms"),
     ] {
         let refused = stack(interval, &[arguments, &["--baseline", &kept]].concat());
         assert_eq!(refused.status, Some(2), "{refused}");
@@ -259,28 +229,13 @@ fn root_a_baseline_of_another_kind_or_of_too_little_is_refused() {
     let ours = format!("\"host\":\"{}\"", host.trim());
     assert!(other.contains(&ours));
     for (name, content, says) in [
-        (
-            "host",
-            other.replace(&ours, "\"host\":\"elsewhere\""),
-            "the host was elsewhere",
-        ),
-        (
-            "hook",
-            other.replace("tp_btf/tcp_probe", "kprobe/x"),
-            "the hook of rx-tcp was kprobe/x",
-        ),
-        (
-            "later",
-            other.replace("baseline/1", "baseline/2"),
-            "its schema is",
-        ),
+        ("host", other.replace(&ours, "\"host\":\"elsewhere\""), "the host was elsewhere"),
+        ("hook", other.replace("tp_btf/tcp_probe", "kprobe/x"), "the hook of rx-tcp was kprobe/x"),
+        ("later", other.replace("baseline/1", "baseline/2"), "its schema is"),
         ("garbage", "{]".to_owned(), "is no baseline"),
     ] {
         std::fs::write(path(name), content).unwrap();
-        let refused = stack(
-            "20ms",
-            &["--sample-bytes", "1024", "--baseline", &path(name)],
-        );
+        let refused = stack("20ms", &["--sample-bytes", "1024", "--baseline", &path(name)]);
         assert_eq!(refused.status, Some(2), "{refused}");
         assert!(refused.stderr.contains(says), "{name}: {refused}");
     }
@@ -291,9 +246,6 @@ fn root_a_baseline_of_another_kind_or_of_too_little_is_refused() {
     let nowhere = stack("20ms", &["--baseline", &path("no/such/folder")]);
     assert_eq!(nowhere.status, Some(2), "{nowhere}");
 
-    let run = run(
-        std::process::Command::new(DWELL).args(["stack", "--baseline-record"]),
-        b"",
-    );
+    let run = run(std::process::Command::new(DWELL).args(["stack", "--baseline-record"]), b"");
     assert_eq!(run.status, Some(2), "{run}");
 }

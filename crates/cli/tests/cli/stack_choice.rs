@@ -1,11 +1,15 @@
 //! Which connections and bytes `dwell stack` follows, and how many.
 
-use std::io::{Read, Write};
-use std::path::Path;
+use std::{
+    io::{Read, Write},
+    path::Path,
+};
 
-use crate::records::number;
-use crate::stack::{connect, listen, objects, objects_of, stamp};
-use crate::support::{Cgroup, Pair, Process, Run, dwell, eventually, links, skipped};
+use crate::{
+    records::number,
+    stack::{connect, listen, objects, objects_of, stamp},
+    support::{Cgroup, Pair, Process, Run, dwell, eventually, links, skipped},
+};
 
 /// Messages from the client, and what each run has of them; then it ends.
 fn totals_of_messages(pair: &Pair, processes: Vec<Process>, messages: usize) -> Vec<(u64, Run)> {
@@ -17,9 +21,9 @@ fn totals_of_messages(pair: &Pair, processes: Vec<Process>, messages: usize) -> 
     let total = |process: Process| {
         let run = process.interrupt();
         assert_eq!(run.status, Some(0), "{run}");
-        let totals = objects(&run).into_iter().filter(|object| {
-            object["segment"] == "total" && object["direction"] == "tx" && object["flow"].is_null()
-        });
+        let totals = objects(&run)
+            .into_iter()
+            .filter(|object| object["segment"] == "total" && object["direction"] == "tx" && object["flow"].is_null());
         (totals.map(|object| number(&object, "count")).sum(), run)
     };
     processes.into_iter().map(total).collect()
@@ -83,10 +87,7 @@ fn root_a_pace_takes_one_byte_in_its_time() {
     }
     let pair = Pair::start("stack-pace");
     let arguments = ["--interval", "1h", "--sample-bytes", "64"];
-    let paced = stamp(
-        &pair.left,
-        &[&arguments[..], &["--sample-interval", "1h"]].concat(),
-    );
+    let paced = stamp(&pair.left, &[&arguments[..], &["--sample-interval", "1h"]].concat());
     let all = stamp(&pair.left, &arguments);
     let runs = totals_of_messages(&pair, vec![paced, all], 20);
     assert!(runs[0].0 <= 1, "{}", runs[0].1);
@@ -101,14 +102,7 @@ fn root_a_budget_that_packets_alone_exceed_is_kept_by_resting() {
         return;
     }
     let pair = Pair::start("stack-budget");
-    let arguments = [
-        "--interval",
-        "1s",
-        "--sample-bytes",
-        "64",
-        "--cpu-budget",
-        "0.000001%",
-    ];
+    let arguments = ["--interval", "1s", "--sample-bytes", "64", "--cpu-budget", "0.000001%"];
     let dwell = stamp(&pair.left, &arguments);
     let (mut client, mut server) = connect(&pair, &listen(&pair));
     eventually("it rests", || {

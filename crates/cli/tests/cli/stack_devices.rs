@@ -1,14 +1,18 @@
 //! `dwell stack --devices` on the way between namespaces.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+};
 
 use dwell_lab::Namespace;
 use serde_json::Value;
 
-use crate::records::{number, text};
-use crate::stack::{SERVER, links_that_stamp, objects_of};
-use crate::support::{DWELL, eventually, ip, links, skipped, spawn, tool};
+use crate::{
+    records::{number, text},
+    stack::{SERVER, links_that_stamp, objects_of},
+    support::{DWELL, eventually, ip, links, skipped, spawn, tool},
+};
 
 /// No other test's: the devices of all namespaces are followed, and traffic of others would displace ours.
 const PORT: u16 = 5211;
@@ -23,30 +27,15 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
     const BYTES: usize = 40 << 10;
     let [inside, host, far] =
         ["inside", "host", "far"].map(|name| Namespace::create(&format!("stack-{name}")).unwrap());
-    ip(
-        &inside,
-        &format!(
-            "link add eth0 type veth peer name port0 netns {}\n",
-            host.name()
-        ),
-    );
-    ip(
-        &host,
-        &format!(
-            "link add uplink type veth peer name eth0 netns {}\n",
-            far.name()
-        ),
-    );
+    ip(&inside, &format!("link add eth0 type veth peer name port0 netns {}\n", host.name()));
+    ip(&host, &format!("link add uplink type veth peer name eth0 netns {}\n", far.name()));
     ip(
         &host,
         "link add br0 type bridge\nlink set port0 master br0\nlink set uplink master br0\n\
          link set br0 up\nlink set port0 up\nlink set uplink up\n",
     );
     for (namespace, address) in [(&inside, "10.78.0.1/24"), (&far, "10.78.0.2/24")] {
-        ip(
-            namespace,
-            &format!("addr add {address} dev eth0\nlink set eth0 up\n"),
-        );
+        ip(namespace, &format!("addr add {address} dev eth0\nlink set eth0 up\n"));
     }
     let shape = "qdisc add dev uplink root tbf rate 8mbit burst 3000 limit 200000";
     tool(&host, "tc", &shape.split(' ').collect::<Vec<_>>());
@@ -56,12 +45,8 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
     let dwell = spawn(&inside, DWELL, &[&arguments[..], &more].concat());
     let wanted = links_that_stamp() + 5;
     eventually("devices are watched", || links(dwell.id()) == wanted);
-    let listener = far
-        .enter(|| TcpListener::bind((SERVER, PORT)).unwrap())
-        .unwrap();
-    let mut client = inside
-        .enter(|| TcpStream::connect((SERVER, PORT)).unwrap())
-        .unwrap();
+    let listener = far.enter(|| TcpListener::bind((SERVER, PORT)).unwrap()).unwrap();
+    let mut client = inside.enter(|| TcpStream::connect((SERVER, PORT)).unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     client.write_all(&[1; BYTES]).unwrap();
     server.read_exact(&mut [0; BYTES]).unwrap();
@@ -70,11 +55,7 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
 
     let place = |place: &Value| {
         let namespace = place["namespace"].as_str().unwrap_or("here");
-        (
-            text(place, "device").to_owned(),
-            namespace.to_owned(),
-            text(place, "point").to_owned(),
-        )
+        (text(place, "device").to_owned(), namespace.to_owned(), text(place, "point").to_owned())
     };
     let hops: Vec<_> = objects_of(&run, "stack-hop")
         .into_iter()
@@ -92,11 +73,7 @@ fn root_each_device_on_the_way_of_a_container_is_timed() {
     assert_eq!(hops.len(), way.len() - 1, "{run}");
     for ((from, to, hop), places) in hops.iter().zip(way.windows(2)) {
         for (found, (device, namespace, point)) in [from, to].into_iter().zip(places) {
-            assert_eq!(
-                (found.0.as_str(), found.2.as_str()),
-                (*device, *point),
-                "{run}"
-            );
+            assert_eq!((found.0.as_str(), found.2.as_str()), (*device, *point), "{run}");
             assert!(found.1.contains(namespace), "{run}");
         }
         // what is sent again counts again

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::records::{number, objects, of_type, round_trips, text};
-use crate::support::{Run, dwell_reading};
-use crate::wire::{Packet, Sender, capture, echo, everyday, pings};
+use crate::{
+    records::{number, objects, of_type, round_trips, text},
+    support::{Run, dwell_reading},
+    wire::{Packet, Sender, capture, echo, everyday, pings},
+};
 
 fn replay(packets: &[Packet], options: &[&str]) -> Run {
     let run = dwell_reading(&[&["rtt", "-r", "-"], options].concat(), &capture(packets));
@@ -21,9 +23,7 @@ fn spread() -> Vec<Packet> {
     for host in 1..=4_u16 {
         let mut at_ms = f64::from(host);
         for seq in 0..250 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let rtt_ms = f64::from(host) * (1.0 + (random >> 40) as f64 / 1e6);
             packets.push(echo(at_ms, Sender::Client, host, seq));
             packets.push(echo(at_ms + rtt_ms, Sender::Server, host, seq));
@@ -44,18 +44,12 @@ fn check(figures: &Value, values: &[u64]) {
     assert_eq!(number(figures, "min_ns"), sorted[0]);
     assert_eq!(number(figures, "max_ns"), sorted[sorted.len() - 1]);
     let sum: u128 = sorted.iter().copied().map(u128::from).sum();
-    assert_eq!(
-        u128::from(number(figures, "mean_ns")),
-        sum / sorted.len() as u128
-    );
+    assert_eq!(u128::from(number(figures, "mean_ns")), sum / sorted.len() as u128);
     for (key, quantile) in [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99)] {
         let rank = (sorted.len() as f64 * quantile).ceil() as usize;
         let want = sorted[rank - 1] as f64;
         let said = number(figures, key) as f64;
-        assert!(
-            (said - want).abs() <= 0.008 * want,
-            "{key}: {said}, not {want}: {figures}"
-        );
+        assert!((said - want).abs() <= 0.008 * want, "{key}: {said}, not {want}: {figures}");
     }
 }
 
@@ -64,15 +58,11 @@ fn a_summary_is_what_its_samples_give() {
     for packets in [everyday(), spread()] {
         let samples = replay(&packets, &["--format", "jsonl"]).stdout;
         let flow = |object: &Value| {
-            ["method", "src", "dst", "sport", "dport", "id", "proto"]
-                .map(|key| object[key].to_string())
-                .join(" ")
+            ["method", "src", "dst", "sport", "dport", "id", "proto"].map(|key| object[key].to_string()).join(" ")
         };
         let mut want = BTreeMap::<String, Vec<u64>>::new();
         for sample in of_type(&samples, "rtt") {
-            want.entry(flow(&sample))
-                .or_default()
-                .push(number(&sample, "rtt_ns"));
+            want.entry(flow(&sample)).or_default().push(number(&sample, "rtt_ns"));
         }
         let summary = replay(&packets, &["--summary", "--format", "jsonl"]).stdout;
         assert_eq!(of_type(&summary, "rtt"), Vec::<Value>::new());
@@ -82,10 +72,7 @@ fn a_summary_is_what_its_samples_give() {
             check(line, &want[&flow(line)]);
         }
         let counts: Vec<_> = lines.iter().map(|line| number(line, "count")).collect();
-        assert!(
-            counts.is_sorted_by(|a, b| a >= b),
-            "most samples first: {counts:?}"
-        );
+        assert!(counts.is_sorted_by(|a, b| a >= b), "most samples first: {counts:?}");
     }
 }
 
@@ -160,10 +147,7 @@ fn an_aggregate_as_a_table_an_interval() {
 
 #[test]
 fn an_aggregate_as_jsonl() {
-    let told = replay(
-        &everyday(),
-        &["--aggregate", "--interval", "300ms", "--format", "jsonl"],
-    );
+    let told = replay(&everyday(), &["--aggregate", "--interval", "300ms", "--format", "jsonl"]);
     insta::assert_snapshot!(told.stdout, @r#"
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-timestamp","prefix":"192.0.2.0/24","count":1,"min_ns":20500000,"p50_ns":20500000,"p90_ns":20500000,"p99_ns":20500000,"max_ns":20500000,"mean_ns":20500000}
     {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-01-02T03:04:05.300000000Z","interval_ns":300000000,"interface":null,"method":"tcp-timestamp","prefix":"198.51.100.0/24","count":1,"min_ns":5500000,"p50_ns":5500000,"p90_ns":5500000,"p99_ns":5500000,"max_ns":5500000,"mean_ns":5500000}
@@ -184,15 +168,7 @@ fn aggregates_add_up_to_the_single_samples() {
     let samples = of_type(&replay(&packets, &["--format", "jsonl"]).stdout, "rtt");
     let trips = round_trips(&samples);
     for interval in ["10ms", "1s", "1h"] {
-        let options = [
-            "--aggregate",
-            "--format",
-            "jsonl",
-            "--prefix4",
-            "32",
-            "--interval",
-            interval,
-        ];
+        let options = ["--aggregate", "--format", "jsonl", "--prefix4", "32", "--interval", interval];
         let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
         let mut sums = BTreeMap::<(String, String), (u64, u64, u64)>::new();
         for group in &groups {
@@ -239,22 +215,12 @@ fn intervals_begin_with_the_first_packet_and_hold_their_own_samples() {
 
 #[test]
 fn groups_beyond_the_limit_are_counted_as_other() {
-    let options = [
-        "--aggregate",
-        "--format",
-        "jsonl",
-        "--interval",
-        "1h",
-        "--max-groups",
-    ];
+    let options = ["--aggregate", "--format", "jsonl", "--interval", "1h", "--max-groups"];
     let all = replay(&everyday(), &[&options[..], &["512"]].concat()).stdout;
     let few = replay(&everyday(), &[&options[..], &["3"]].concat()).stdout;
     let count = |told: &str| {
         let groups = of_type(told, "rtt-aggregate");
-        groups
-            .iter()
-            .map(|group| number(group, "count"))
-            .sum::<u64>()
+        groups.iter().map(|group| number(group, "count")).sum::<u64>()
     };
     assert_eq!(count(&few), count(&all));
     let groups = of_type(&few, "rtt-aggregate");
@@ -268,17 +234,7 @@ fn groups_beyond_the_limit_are_counted_as_other() {
 
 #[test]
 fn a_summary_beside_aggregates_tells_both() {
-    let run = replay(
-        &everyday(),
-        &[
-            "--summary",
-            "--aggregate",
-            "--format",
-            "jsonl",
-            "--interval",
-            "1h",
-        ],
-    );
+    let run = replay(&everyday(), &["--summary", "--aggregate", "--format", "jsonl", "--interval", "1h"]);
     let count = |kind| {
         let lines = of_type(&run.stdout, kind);
         lines.iter().map(|line| number(line, "count")).sum::<u64>()
@@ -298,11 +254,7 @@ fn a_packet_with_a_wrong_time_leaves_the_intervals_after_it_whole() {
         let groups = of_type(&replay(&packets, &options).stdout, "rtt-aggregate");
         let counts: Vec<_> = groups.iter().map(|group| number(group, "count")).collect();
         let length = |group: &Value| number(group, "interval_ns");
-        assert!(
-            groups[..groups.len() - 1]
-                .iter()
-                .all(|g| length(g) == 50_000_000)
-        );
+        assert!(groups[..groups.len() - 1].iter().all(|g| length(g) == 50_000_000));
         assert_eq!(counts.iter().sum::<u64>(), 30, "{counts:?}");
         assert_eq!(&counts[..3], [5; 3], "{counts:?}");
         assert!(counts[3..].iter().all(|count| *count <= 5), "{counts:?}");

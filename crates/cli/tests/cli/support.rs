@@ -1,17 +1,19 @@
 //! What the tests share: runs of the real binary, and networks for it.
 
-use std::fmt;
-use std::fs;
-use std::io::{Read, Write};
-use std::ops::DerefMut;
-use std::process::{Child, Command, Stdio};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::{
+    fmt, fs,
+    io::{Read, Write},
+    ops::DerefMut,
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
-use dwell_lab::workload::Ends;
-use dwell_lab::{Emulation, Guarded, Lab, LabOptions, Namespace, Nanos, Topology};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use dwell_lab::{Emulation, Guarded, Lab, LabOptions, Namespace, Nanos, Topology, workload::Ends};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 
 pub const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
@@ -127,11 +129,7 @@ impl Process {
                 String::from_utf8(bytes).expect("all output is UTF-8")
             })
         }
-        Process {
-            stdout: read(child.stdout.take()),
-            stderr: read(child.stderr.take()),
-            child: Box::new(child),
-        }
+        Process { stdout: read(child.stdout.take()), stderr: read(child.stderr.take()), child: Box::new(child) }
     }
 
     pub fn id(&self) -> u32 {
@@ -161,11 +159,7 @@ impl Process {
                 None => thread::sleep(Duration::from_millis(5)),
             }
         };
-        Run {
-            status,
-            stdout: self.stdout.join().unwrap(),
-            stderr: self.stderr.join().unwrap(),
-        }
+        Run { status, stdout: self.stdout.join().unwrap(), stderr: self.stderr.join().unwrap() }
     }
 
     pub fn interrupt(self) -> Run {
@@ -187,11 +181,7 @@ pub fn spawn(namespace: &Namespace, program: &str, arguments: &[&str]) -> Proces
 /// Starts `dwell rtt` in a namespace and waits until it watches: from then on it sees every packet.
 pub fn watch(namespace: &Namespace, arguments: &[&str]) -> Process {
     let mut process = spawn(namespace, DWELL, &[&["rtt"], arguments].concat());
-    let interfaces: Vec<_> = arguments
-        .windows(2)
-        .filter(|pair| pair[0] == "-i")
-        .map(|pair| pair[1])
-        .collect();
+    let interfaces: Vec<_> = arguments.windows(2).filter(|pair| pair[0] == "-i").map(|pair| pair[1]).collect();
     let clsact = arguments.contains(&"clsact");
     let begun = Instant::now();
     loop {
@@ -264,27 +254,16 @@ pub fn tool(namespace: &Namespace, program: &str, arguments: &[&str]) -> String 
 
 /// Commands of `ip`, a line each.
 pub fn ip(namespace: &Namespace, lines: &str) {
-    let run = run(
-        namespace.command("ip").args(["-batch", "-"]),
-        lines.as_bytes(),
-    );
+    let run = run(namespace.command("ip").args(["-batch", "-"]), lines.as_bytes());
     assert_eq!(run.status, Some(0), "{lines}: {run}");
 }
 
 /// The table of a network card's counters: packets received and sent.
 pub fn card_packets(namespace: &Namespace, interface: &str) -> (u64, u64) {
-    let table = namespace
-        .enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap())
-        .unwrap();
+    let table = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     let prefix = format!("{interface}:");
-    let line = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(&prefix))
-        .unwrap();
-    let numbers: Vec<u64> = line
-        .split_ascii_whitespace()
-        .map(|number| number.parse().unwrap())
-        .collect();
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(&prefix)).unwrap();
+    let numbers: Vec<u64> = line.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect();
     (numbers[1], numbers[9])
 }
 
@@ -308,20 +287,13 @@ impl Pair {
                  addr add 10.78.0.1/24 dev left0\nlink set left0 up\n"
             ),
         );
-        ip(
-            &pair.right,
-            "addr add 10.78.0.2/24 dev right0\nlink set right0 up\n",
-        );
+        ip(&pair.right, "addr add 10.78.0.2/24 dev right0\nlink set right0 up\n");
         pair
     }
 
     /// From left to right.
     pub fn ends(&self) -> Ends<'_> {
-        Ends {
-            client: &self.left,
-            server: &self.right,
-            address: [10, 78, 0, 2].into(),
-        }
+        Ends { client: &self.left, server: &self.right, address: [10, 78, 0, 2].into() }
     }
 }
 
@@ -341,10 +313,7 @@ pub fn line(name: &str) -> Lab {
 /// Tells why networks cannot be made here, and that the test is skipped; false where they can.
 pub fn skipped() -> bool {
     let reason = dwell_lab::missing_requirement().or_else(|| {
-        let may = Command::new("unshare")
-            .args(["--net", "true"])
-            .status()
-            .is_ok_and(|status| status.success());
+        let may = Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
         (!may).then(|| "no network namespace can be made here".to_owned())
     });
     if let Some(reason) = &reason {
@@ -385,10 +354,7 @@ impl Drop for Cgroup {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{what} did not come true"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come true");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,9 +1,7 @@
 //! Packets of a client and a server, and captures of them.
 
 use dwell_capture::{LinkType, Writer};
-use etherparse::{
-    IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder, TcpHeader, TcpOptionElement, TcpOptions,
-};
+use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder, TcpHeader, TcpOptionElement, TcpOptions};
 
 /// 2026-01-02T03:04:05Z.
 pub const START_NS: u64 = 1_767_323_045_000_000_000;
@@ -54,11 +52,7 @@ pub fn tcp(at_ms: f64, from: Sender, segment: Segment) -> Packet {
     header.ack = has('A');
     header.acknowledgment_number = segment.ack;
     if let Some((value, echo)) = segment.ts {
-        let options = [
-            TcpOptionElement::Noop,
-            TcpOptionElement::Noop,
-            TcpOptionElement::Timestamp(value, echo),
-        ];
+        let options = [TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(value, echo)];
         header.options = TcpOptions::try_from_elements(&options).expect("they fit");
     }
     let (source, destination) = from.order(CLIENT, SERVER);
@@ -86,30 +80,18 @@ pub fn udp(at_ms: f64, from: Sender, port: u16, service: u16, payload: &[u8]) ->
 pub fn echo(at_ms: f64, from: Sender, id: u16, seq: u16) -> Packet {
     let header = IcmpEchoHeader { id, seq };
     let (source, destination) = from.order(CLIENT, SERVER);
-    let kind = from.order(
-        Icmpv4Type::EchoRequest(header),
-        Icmpv4Type::EchoReply(header),
-    );
+    let kind = from.order(Icmpv4Type::EchoRequest(header), Icmpv4Type::EchoReply(header));
     let mut ip = Vec::new();
-    PacketBuilder::ipv4(source, destination, 64)
-        .icmpv4(kind.0)
-        .write(&mut ip, &[0; 56])
-        .expect("a vector takes it");
+    PacketBuilder::ipv4(source, destination, 64).icmpv4(kind.0).write(&mut ip, &[0; 56]).expect("a vector takes it");
     Packet { at_ms, ip }
 }
 
 pub fn echo6(at_ms: f64, from: Sender, id: u16, seq: u16) -> Packet {
     let header = IcmpEchoHeader { id, seq };
     let (source, destination) = from.order(CLIENT6, SERVER6);
-    let kind = from.order(
-        Icmpv6Type::EchoRequest(header),
-        Icmpv6Type::EchoReply(header),
-    );
+    let kind = from.order(Icmpv6Type::EchoRequest(header), Icmpv6Type::EchoReply(header));
     let mut ip = Vec::new();
-    PacketBuilder::ipv6(source, destination, 64)
-        .icmpv6(kind.0)
-        .write(&mut ip, &[0; 56])
-        .expect("a vector takes it");
+    PacketBuilder::ipv6(source, destination, 64).icmpv6(kind.0).write(&mut ip, &[0; 56]).expect("a vector takes it");
     Packet { at_ms, ip }
 }
 
@@ -161,9 +143,7 @@ pub fn capture_as(link: LinkType, packets: &[Packet]) -> Vec<u8> {
             _ => packet.ip.clone(),
         };
         let time_ns = START_NS + (packet.at_ms * 1e6).round() as u64;
-        writer
-            .write(time_ns, &data, data.len() as u32)
-            .expect("a vector takes it");
+        writer.write(time_ns, &data, data.len() as u32).expect("a vector takes it");
     }
     writer.finish().expect("a vector takes it")
 }
@@ -180,10 +160,7 @@ fn ethernet(ip: &[u8]) -> Vec<u8> {
 pub fn pings(count: u16) -> Vec<Packet> {
     let ping = |seq: u16| {
         let at_ms = f64::from(seq) * 10.0;
-        [
-            echo(at_ms, Sender::Client, 7, seq),
-            echo(at_ms + 5.0, Sender::Server, 7, seq),
-        ]
+        [echo(at_ms, Sender::Client, 7, seq), echo(at_ms + 5.0, Sender::Server, 7, seq)]
     };
     (0..count).flat_map(ping).collect()
 }
@@ -199,14 +176,7 @@ pub fn everyday() -> Vec<Packet> {
         payload,
         ts: Some((value, echo)),
     };
-    let without = |flags, seq, ack, payload| Segment {
-        client_port: 40_001,
-        flags,
-        seq,
-        ack,
-        payload,
-        ts: None,
-    };
+    let without = |flags, seq, ack, payload| Segment { client_port: 40_001, flags, seq, ack, payload, ts: None };
     vec![
         // With timestamps: handshake, a request and its response, and the end.
         tcp(0.0, Client, with("S", 1000, 0, 0, 100, 0)),
@@ -244,10 +214,7 @@ pub fn spinning(laps: u32) -> Vec<Packet> {
     use Sender::{Client, Server};
     let lap = |lap: u32| {
         let (at_ms, spin) = (25.0 * f64::from(lap), lap % 2 == 1);
-        [
-            quic_short(at_ms, Client, 50_000, spin),
-            quic_short(at_ms + 5.0, Server, 50_000, spin),
-        ]
+        [quic_short(at_ms, Client, 50_000, spin), quic_short(at_ms + 5.0, Server, 50_000, spin)]
     };
     (0..laps).flat_map(lap).collect()
 }

@@ -1,12 +1,16 @@
 //! The API: who may ask, and what is no request.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt};
-use std::process::Command;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
+    process::Command,
+};
 
-use crate::scene::Scene;
-use crate::support::{eventually, run, skipped};
+use crate::{
+    scene::Scene,
+    support::{eventually, run, skipped},
+};
 
 /// A user who owns nothing.
 const NOBODY: u32 = 65534;
@@ -28,11 +32,7 @@ fn root_only_root_may_ask() {
         let mut command = Command::new(&binary);
         command.args(["lb"]).args(verb).args(["--socket", &socket]);
         let refused = run(command.uid(NOBODY).gid(NOBODY), b"");
-        assert_eq!(
-            (refused.status, refused.stdout.as_str()),
-            (Some(3), ""),
-            "{refused}"
-        );
+        assert_eq!((refused.status, refused.stdout.as_str()), (Some(3), ""), "{refused}");
         let said = "Permission denied (os error 13); only its owner may: be root";
         assert!(refused.stderr.contains(said), "{refused}");
     }
@@ -62,10 +62,7 @@ fn root_garbage_is_answered_and_disturbs_nobody() {
     let load = scene.load(4);
     load.go_on();
     let no_request = "{\"error\":\"this is no request";
-    let lines = answers(
-        &socket,
-        b"GET / HTTP/1.1\r\n{\"do\":\"where\",\"frames\":[\"00\"]}\n{\"do\":\"status\"}\n",
-    );
+    let lines = answers(&socket, b"GET / HTTP/1.1\r\n{\"do\":\"where\",\"frames\":[\"00\"]}\n{\"do\":\"status\"}\n");
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with(no_request), "{}", lines[0]);
     assert!(lines[1].starts_with("{\"error\":\""), "{}", lines[1]);
@@ -80,28 +77,18 @@ fn root_garbage_is_answered_and_disturbs_nobody() {
         b"\n",
     ] {
         let lines = answers(&socket, garbage);
-        assert!(
-            lines.len() == 1 && lines[0].starts_with(no_request),
-            "{lines:?}"
-        );
+        assert!(lines.len() == 1 && lines[0].starts_with(no_request), "{lines:?}");
     }
     let lines = answers(&socket, &b"x".repeat(300_000));
-    assert_eq!(
-        lines,
-        ["{\"error\":\"a request has at most 262144 bytes\"}"]
-    );
+    assert_eq!(lines, ["{\"error\":\"a request has at most 262144 bytes\"}"]);
     // Those who say nothing take up places, and give them back.
-    let silent: Vec<_> = (0..40)
-        .map(|_| UnixStream::connect(&socket).unwrap())
-        .collect();
+    let silent: Vec<_> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     let mut line = String::new();
     BufReader::new(&silent[39]).read_line(&mut line).unwrap();
     assert!(line.contains("come again"), "{line}");
     load.go_on();
     drop(silent);
-    eventually("there are places again", || {
-        scene.lb(&["status"]).status == Some(0)
-    });
+    eventually("there are places again", || scene.lb(&["status"]).status == Some(0));
     assert_eq!(scene.backend(0)["phase"], "serving");
     assert_eq!(scene.backend(0)["weight"], 1.0);
     load.go_on();

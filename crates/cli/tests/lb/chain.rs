@@ -4,9 +4,11 @@ use std::{net::UdpSocket, path::PathBuf, time::Duration};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::scene::{Scene, address};
-use crate::support::{eventually, skipped};
-use crate::xdp;
+use crate::{
+    scene::{Scene, address},
+    support::{eventually, skipped},
+    xdp,
+};
 
 /// A program array that is pinned while it lives.
 struct Slots {
@@ -38,14 +40,8 @@ fn seen(counter: &MapHandle) -> u64 {
 /// So many datagrams to the balancer's own address come to its socket.
 fn reaches_the_host(scene: &Scene, datagrams: u8) {
     let to = (address(2), 9000);
-    let socket = scene
-        .balancer
-        .enter(|| UdpSocket::bind(to))
-        .unwrap()
-        .unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    let socket = scene.balancer.enter(|| UdpSocket::bind(to)).unwrap().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let client = || UdpSocket::bind("0.0.0.0:0").unwrap();
     let client = scene.client.enter(client).unwrap();
     for number in 0..datagrams {
@@ -67,18 +63,11 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     let slots = Slots::new();
     let (came, left) = (xdp::map(MapType::Array, 8), xdp::map(MapType::Array, 8));
     // what comes goes to slot 1, which is to be the balancer's; it hands on to slot 2
-    let first = [
-        &xdp::count(&came)[..],
-        &xdp::call(&slots.map, 1),
-        &[xdp::verdict(DROP), xdp::EXIT],
-    ];
+    let first = [&xdp::count(&came)[..], &xdp::call(&slots.map, 1), &[xdp::verdict(DROP), xdp::EXIT]];
     let first = xdp::load(&first.concat());
     let last = [&xdp::count(&left)[..], &[xdp::verdict(PASS), xdp::EXIT]];
     xdp::put(&slots.map, 2, &xdp::load(&last.concat()));
-    let _link = scene
-        .balancer
-        .enter(|| xdp::attach(&first, "eth0"))
-        .unwrap();
+    let _link = scene.balancer.enter(|| xdp::attach(&first, "eth0")).unwrap();
 
     let chain = format!("chain = \"{}:1:2\"", slots.path.display());
     scene.configure(&chain, "", &[0, 1]);
@@ -90,10 +79,7 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     load.go_on();
     let (asked, came_since) = (load.asked() - before.2, seen(&came) - before.0);
     // but for the eight that were on their way
-    assert!(
-        came_since + 8 >= asked,
-        "{came_since} packets, {asked} requests"
-    );
+    assert!(came_since + 8 >= asked, "{came_since} packets, {asked} requests");
     // neighbours ask for addresses now and then
     let left_since = seen(&left) - before.1;
     assert!(left_since < came_since / 4, "{left_since} of {came_since}");
@@ -113,7 +99,5 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     let done = scene.lb_alone(&["detach", "--pin", &scene.pin()]);
     assert_eq!(done.status, Some(0), "{done}");
     assert!(xdp::is_empty(&slots.map, 1));
-    eventually("the caller drops what nobody takes", || {
-        scene.connect().is_err()
-    });
+    eventually("the caller drops what nobody takes", || scene.connect().is_err());
 }

@@ -1,7 +1,9 @@
 //! What ships beside the binary fits it.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use dwell_balancer::config::Config;
 use dwell_records::prometheus::BalancerMetric;
@@ -24,18 +26,19 @@ fn the_example_says_what_the_defaults_are() {
     let config = Config::parse(&text, path).unwrap();
     // As if all that is commented out were not; there is no default slot, nor share.
     let is_key = |line: &str| {
-        line.split_once(" = ")
-            .is_some_and(|(key, _)| !key.contains(' '))
-            && !["chain", "heavy_share"]
-                .iter()
-                .any(|key| line.starts_with(key))
+        line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
+            && !["chain", "heavy_share"].iter().any(|key| line.starts_with(key))
     };
     let lines = text.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if is_key(key) => key,
         _ => line,
     });
     let written: Vec<_> = lines.collect();
-    assert!(written.len() > 90 && written.contains(&"k = 3                        # so many intervals without a change, and weights go back"));
+    assert!(
+        written.len() > 90
+            && written
+                .contains(&"k = 3                        # so many intervals without a change, and weights go back")
+    );
     let same = Config::parse(&written.join("\n"), path).unwrap();
     assert_eq!(same, config);
 }
@@ -49,36 +52,20 @@ fn every_expression_of_the_dashboard_names_a_metric_that_there_is() {
             expressions.push(target["expr"].as_str().unwrap().to_owned());
         }
     }
-    expressions.push(
-        dashboard["templating"]["list"][1]["query"]
-            .as_str()
-            .unwrap()
-            .to_owned(),
-    );
+    expressions.push(dashboard["templating"]["list"][1]["query"].as_str().unwrap().to_owned());
     assert!(expressions.len() > 15);
-    let known: BTreeSet<_> = BalancerMetric::ALL
-        .iter()
-        .map(|metric| metric.name)
-        .collect();
+    let known: BTreeSet<_> = BalancerMetric::ALL.iter().map(|metric| metric.name).collect();
     let mut used = BTreeSet::new();
     for expression in &expressions {
-        let names =
-            expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let names = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         let names: Vec<_> = names.filter(|name| name.starts_with("dwell_")).collect();
         assert!(!names.is_empty(), "{expression}");
         for name in names {
             assert!(known.contains(name), "there is no {name}: {expression}");
-            let metric = BalancerMetric::ALL
-                .iter()
-                .find(|metric| metric.name == name)
-                .unwrap();
+            let metric = BalancerMetric::ALL.iter().find(|metric| metric.name == name).unwrap();
             let is_counted = expression.contains("rate(") || expression.contains("increase(");
             let is_query = expression.starts_with("label_values");
-            assert_eq!(
-                metric.kind == "counter",
-                is_counted || is_query,
-                "{expression}"
-            );
+            assert_eq!(metric.kind == "counter", is_counted || is_query, "{expression}");
             used.insert(name);
         }
     }
@@ -99,18 +86,13 @@ fn units_call_verbs_that_there_are() {
         let text = read(unit);
         let calls: Vec<_> = text
             .lines()
-            .filter_map(|line| {
-                line.strip_prefix("Exec")?
-                    .split_once("/usr/local/bin/dwell ")
-            })
+            .filter_map(|line| line.strip_prefix("Exec")?.split_once("/usr/local/bin/dwell "))
             .map(|(_, arguments)| arguments)
             .collect();
         assert!(!calls.is_empty(), "{unit}");
         for call in calls {
             let words: Vec<_> = call.split(' ').collect();
-            let verbs = words
-                .iter()
-                .take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+            let verbs = words.iter().take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
             let verbs: Vec<_> = verbs.copied().collect();
             let help = dwell(&[&verbs[..], &["--help"]].concat());
             assert_eq!(help.status, Some(0), "{unit}: {call}: {help}");
@@ -118,11 +100,7 @@ fn units_call_verbs_that_there_are() {
                 assert!(help.stdout.contains(option), "{unit}: {option}");
             }
         }
-        for line in [
-            "NoNewPrivileges=yes",
-            "ProtectSystem=strict",
-            "CapabilityBoundingSet=CAP_BPF",
-        ] {
+        for line in ["NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=CAP_BPF"] {
             assert!(text.contains(line), "{unit}: {line}");
         }
     }
@@ -132,12 +110,7 @@ fn units_call_verbs_that_there_are() {
 fn the_guide_has_each_metric_and_its_configuration_holds() {
     let guide = read("docs/guide/lb.md");
     for metric in BalancerMetric::ALL {
-        let row = format!(
-            "| `{}` | {} | {} |",
-            metric.name,
-            metric.labels.join(", "),
-            metric.help
-        );
+        let row = format!("| `{}` | {} | {} |", metric.name, metric.labels.join(", "), metric.help);
         assert!(guide.contains(&row), "{row}");
     }
     let start = guide.find("```toml").unwrap() + 7;

@@ -2,9 +2,11 @@
 
 use std::net::UdpSocket;
 
-use crate::scene::{PORT, Scene, VIP};
-use crate::support::{eventually, skipped};
-use crate::zero_rtt::{configure, short};
+use crate::{
+    scene::{PORT, Scene, VIP},
+    support::{eventually, skipped},
+    zero_rtt::{configure, short},
+};
 
 /// Configures it with more keys of `[vip.zero_rtt]`.
 fn configure_with(scene: &Scene, keys: &str) {
@@ -29,14 +31,8 @@ fn root_as_few_connections_are_heavy_as_have_the_wanted_part_of_packets() {
     assert_eq!(heavy()["connections"], 8);
     assert!(heavy()["captured"].is_null(), "{}", heavy());
     // of ten packets one connection sends four, another three, and three others one each
-    let sockets: Vec<UdpSocket> = scene
-        .client
-        .enter(|| {
-            (0..5)
-                .map(|_| UdpSocket::bind("0.0.0.0:0").unwrap())
-                .collect()
-        })
-        .unwrap();
+    let sockets: Vec<UdpSocket> =
+        scene.client.enter(|| (0..5).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect()).unwrap();
     let parts = [4, 3, 1, 1, 1];
     let packet = short(0, 0, 1);
     let send = || {
@@ -53,10 +49,7 @@ fn root_as_few_connections_are_heavy_as_have_the_wanted_part_of_packets() {
     let captured = heavy()["captured"].as_f64().unwrap();
     assert!((0.6..0.8).contains(&captured), "{captured}");
     let said = scene.ok(&["status"]);
-    assert!(
-        said.contains("heavy: 2 connections of a server, with "),
-        "{said}"
-    );
+    assert!(said.contains("heavy: 2 connections of a server, with "), "{said}");
     // the next process finds the same
     scene.kill();
     scene.run();

@@ -18,13 +18,7 @@ fn a_wrong_configuration_is_told_all_at_once() {
 
 #[test]
 fn nobody_to_ask_is_told_with_a_remedy() {
-    for verb in [
-        &["status"][..],
-        &["reload"],
-        &["drain", "a"],
-        &["top"],
-        &["weight", "a", "1"],
-    ] {
+    for verb in [&["status"][..], &["reload"], &["drain", "a"], &["top"], &["weight", "a", "1"]] {
         let run = dwell(&[&["lb"], verb, &["--socket", "/nowhere/lb.sock"]].concat());
         assert_eq!((run.status, run.stdout.as_str()), (Some(3), ""), "{run}");
         assert!(run.stderr.contains("is `dwell lb run` running?"), "{run}");
@@ -33,10 +27,8 @@ fn nobody_to_ask_is_told_with_a_remedy() {
 
 #[test]
 fn help_of_each_verb() {
-    let verbs = [
-        "run", "check", "reload", "status", "drain", "add", "remove", "weight", "where", "top",
-        "detach", "decap",
-    ];
+    let verbs =
+        ["run", "check", "reload", "status", "drain", "add", "remove", "weight", "where", "top", "detach", "decap"];
     let mut all = vec![dwell(&["lb", "--help"])];
     all.extend(verbs.iter().map(|verb| dwell(&["lb", verb, "--help"])));
     for help in &all {
@@ -61,10 +53,7 @@ fn a_check_tells_what_a_configuration_would_do() {
     let run = dwell(&["lb", "check", &path.display().to_string()]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     // Whether there is a route is of the host.
-    let lines = run
-        .stdout
-        .lines()
-        .filter(|line| !line.contains("240.0.0.") || !line.starts_with("warning"));
+    let lines = run.stdout.lines().filter(|line| !line.contains("240.0.0.") || !line.starts_with("warning"));
     let lines: Vec<_> = lines.collect();
     insta::assert_snapshot!(lines.join("\n"));
 }

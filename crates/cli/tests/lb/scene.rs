@@ -74,10 +74,7 @@ struct Segment {
 
 impl Segment {
     fn new(switch: Namespace, subnet: u8) -> Segment {
-        ip(
-            &switch,
-            "link add bridge0 type bridge\nlink set bridge0 up\n",
-        );
+        ip(&switch, "link add bridge0 type bridge\nlink set bridge0 up\n");
         Segment { switch, subnet }
     }
 
@@ -91,18 +88,11 @@ impl Segment {
             ),
         );
         let address = Ipv4Addr::new(10, self.subnet, 0, host as u8);
-        ip(
-            space,
-            &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"),
-        );
+        ip(space, &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"));
         // XDP knows nothing of checksums that are left to the device.
         tool(space, "ethtool", &["-K", device, "tx", "off"]);
         // What XDP sends through a veth arrives only at a peer that polls.
-        tool(
-            &self.switch,
-            "ethtool",
-            &["-K", &format!("port{host}"), "gro", "on"],
-        );
+        tool(&self.switch, "ethtool", &["-K", &format!("port{host}"), "gro", "on"]);
     }
 }
 
@@ -116,17 +106,11 @@ impl Scene {
     /// kernel takes their answers to the client.
     pub fn apart(name: &str, servers: usize) -> Scene {
         let scene = Scene::build(name, servers, true);
-        scene
-            .address_of
-            .set(|host| Ipv4Addr::new(10, 80, 0, host as u8).into());
+        scene.address_of.set(|host| Ipv4Addr::new(10, 80, 0, host as u8).into());
         for server in &scene.servers {
             ip(&server.namespace, "route add default via 10.80.0.2\n");
         }
-        for (key, value) in [
-            ("ip_forward", "1"),
-            ("conf/all/rp_filter", "0"),
-            ("conf/eth1/rp_filter", "0"),
-        ] {
+        for (key, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/eth1/rp_filter", "0")] {
             let write = || std::fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
             scene.balancer.enter(write).unwrap().unwrap();
         }
@@ -150,16 +134,11 @@ impl Scene {
             ip(space, &format!("addr add {VIP}/32 dev lo\n"));
         }
         // What XDP sends through a veth arrives only if its peer has a program too: one that watches.
-        let watch = [
-            "response", "-i", "port2", "--hook", "xdp", "--format", "none",
-        ];
+        let watch = ["response", "-i", "port2", "--hook", "xdp", "--format", "none"];
         let watch = spawn(&segments[0].switch, DWELL, &watch);
         eventually("the port is watched", || links(watch.id()) > 0);
         let folder = tempfile::tempdir().unwrap();
-        let pin = PathBuf::from(format!(
-            "/sys/fs/bpf/dwell-test-{name}-{}",
-            std::process::id()
-        ));
+        let pin = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{name}-{}", std::process::id()));
         let scene = Scene {
             client,
             balancer,
@@ -219,9 +198,7 @@ impl Scene {
         std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
         let path = folder.join("dwell");
         let linked = std::fs::hard_link(DWELL, &path);
-        linked
-            .or_else(|_| std::fs::copy(DWELL, &path).map(drop))
-            .unwrap();
+        linked.or_else(|_| std::fs::copy(DWELL, &path).map(drop)).unwrap();
         path.display().to_string()
     }
 
@@ -231,17 +208,10 @@ impl Scene {
         let backends: String = servers
             .iter()
             .map(|server| {
-                format!(
-                    "[[vip.backend]]\nname = \"s{server}\"\naddress = \"{}\"\n",
-                    self.address_of.get()(server + 3)
-                )
+                format!("[[vip.backend]]\nname = \"s{server}\"\naddress = \"{}\"\n", self.address_of.get()(server + 3))
             })
             .collect();
-        let forward = if vip.contains("forward") {
-            ""
-        } else {
-            "forward = \"l2\"\n"
-        };
+        let forward = if vip.contains("forward") { "" } else { "forward = \"l2\"\n" };
         let text = format!(
             "interface = \"eth0\"\npin = \"{}\"\nlimits.connections = 4096\napi.socket = \"{}\"\n{top}\n\
              [[vip]]\nname = \"web\"\naddress = \"{}\"\nport = {PORT}\n{forward}table_size = 1009\n{vip}\n{backends}",
@@ -290,9 +260,7 @@ impl Scene {
         self.balancer
             .enter(|| {
                 let mut stream = TcpStream::connect("127.0.0.1:9469").unwrap();
-                stream
-                    .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-                    .unwrap();
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
                 let mut page = String::new();
                 stream.read_to_string(&mut page).unwrap();
                 page
@@ -339,11 +307,7 @@ impl Scene {
         let status = self.status();
         let backends = status["vips"][0]["backends"].as_array().unwrap().clone();
         let is_it = |backend: &&Value| backend["name"] == format!("s{server}");
-        backends
-            .iter()
-            .find(is_it)
-            .unwrap_or_else(|| panic!("no s{server}: {status}"))
-            .clone()
+        backends.iter().find(is_it).unwrap_or_else(|| panic!("no s{server}: {status}")).clone()
     }
 
     /// A connection of the client's.
@@ -371,12 +335,10 @@ impl Scene {
             .map(|_| {
                 let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
                 self.client.spawn_thread(move || -> Result<(), String> {
-                    let mut stream =
-                        connect(vip).map_err(|error| format!("connecting: {error}"))?;
+                    let mut stream = connect(vip).map_err(|error| format!("connecting: {error}"))?;
                     let mut first = None;
                     while !stop.load(Ordering::Relaxed) {
-                        let number = ask(&mut stream)
-                            .map_err(|error| format!("asking {first:?}: {error}"))?;
+                        let number = ask(&mut stream).map_err(|error| format!("asking {first:?}: {error}"))?;
                         if *first.get_or_insert(number) != number {
                             return Err(format!("{first:?} became {number}"));
                         }
@@ -387,11 +349,7 @@ impl Scene {
                 })
             })
             .collect();
-        Load {
-            stop,
-            asked,
-            threads,
-        }
+        Load { stop, asked, threads }
     }
 }
 
@@ -434,10 +392,7 @@ impl Load {
     /// Ends it; what went wrong with connections.
     pub fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
-        let ends = self
-            .threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap().unwrap());
+        let ends = self.threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
         ends.filter_map(Result::err).collect()
     }
 }
@@ -489,20 +444,14 @@ impl Server {
             }
         });
         started.recv().unwrap();
-        *self.listening.borrow_mut() = Some(Listening {
-            stop,
-            thread,
-            streams,
-        });
+        *self.listening.borrow_mut() = Some(Listening { stop, thread, streams });
     }
 
     /// As if it were killed: nobody listens, connections are reset.
     pub fn die(&self) {
         let listening = self.listening.take().unwrap();
         listening.stop.store(true, Ordering::SeqCst);
-        self.namespace
-            .enter(|| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).unwrap()))
-            .unwrap();
+        self.namespace.enter(|| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).unwrap())).unwrap();
         listening.thread.join().unwrap().unwrap();
         for stream in listening.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::scene::Scene;
-use crate::support::{eventually, skipped};
-use crate::traffic::events;
+use crate::{
+    scene::Scene,
+    support::{eventually, skipped},
+    traffic::events,
+};
 
 #[test]
 fn root_a_slow_backend_loses_weight_and_the_others_gain_it() {
@@ -18,20 +20,12 @@ fn root_a_slow_backend_loses_weight_and_the_others_gain_it() {
     scene.run();
     let load = scene.load(45);
     load.go_on();
-    eventually("the slow one has half of its part at most", || {
-        scene.backend(2)["share"].as_f64() < Some(0.167)
-    });
+    eventually("the slow one has half of its part at most", || scene.backend(2)["share"].as_f64() < Some(0.167));
     let status = scene.status();
     let backends = status["vips"][0]["backends"].as_array().unwrap();
-    let total: f64 = backends
-        .iter()
-        .map(|backend| backend["weight"].as_f64().unwrap())
-        .sum();
+    let total: f64 = backends.iter().map(|backend| backend["weight"].as_f64().unwrap()).sum();
     assert!((total - 3.0).abs() < 1e-6, "weight is conserved: {status}");
-    assert!(
-        backends[2]["weight"].as_f64().unwrap() >= 0.0999,
-        "the floor holds: {status}"
-    );
+    assert!(backends[2]["weight"].as_f64().unwrap() >= 0.0999, "the floor holds: {status}");
     let latency = |server: usize| backends[server]["latency_s"].as_f64();
     assert!(latency(2) > Some(0.04), "{status}");
     assert!(latency(2) < Some(0.4), "{status}");
@@ -58,10 +52,7 @@ fn root_maglev_measures_nothing_and_moves_nothing() {
     let before = packets();
     eventually("intervals pass", || packets() > before + 100);
     let backend = scene.backend(1);
-    assert_eq!(
-        (&backend["weight"], &backend["why"]),
-        (&1.0.into(), &"configured".into())
-    );
+    assert_eq!((&backend["weight"], &backend["why"]), (&1.0.into(), &"configured".into()));
     assert!(backend["latency_s"].is_null(), "{backend}");
     assert_eq!(load.end(), [""; 0]);
     // The table is the first.

@@ -2,20 +2,15 @@
 
 use serde_json::Value;
 
-use crate::scene::{Scene, ask};
-use crate::support::{eventually, skipped};
-use crate::traffic::events;
+use crate::{
+    scene::{Scene, ask},
+    support::{eventually, skipped},
+    traffic::events,
+};
 
 fn numbers(status: &Value) -> Vec<(String, u64)> {
     let backends = status["vips"][0]["backends"].as_array().unwrap().iter();
-    backends
-        .map(|backend| {
-            (
-                backend["name"].as_str().unwrap().to_owned(),
-                backend["real"].as_u64().unwrap(),
-            )
-        })
-        .collect()
+    backends.map(|backend| (backend["name"].as_str().unwrap().to_owned(), backend["real"].as_u64().unwrap())).collect()
 }
 
 #[test]
@@ -57,11 +52,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     assert_eq!(scene.backend(1)["configured"], 0.5);
     assert_eq!(load.end(), [""; 0]);
     let run = scene.end();
-    assert_eq!(
-        events(&run.stdout, "lb_started")[0]["taken"],
-        "over",
-        "{run}"
-    );
+    assert_eq!(events(&run.stdout, "lb_started")[0]["taken"], "over", "{run}");
 }
 
 #[test]
@@ -70,11 +61,8 @@ fn root_who_was_down_stays_down_over_a_restart_and_one_failure_takes_nobody_out(
         return;
     }
     let scene = Scene::new("sick", 2);
-    let check = |fall: u32| {
-        format!(
-            "health = {{ kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", fall = {fall} }}"
-        )
-    };
+    let check =
+        |fall: u32| format!("health = {{ kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", fall = {fall} }}");
     scene.configure("", &check(1), &[0, 1]);
     scene.run();
     scene.servers[1].die();
@@ -86,9 +74,7 @@ fn root_who_was_down_stays_down_over_a_restart_and_one_failure_takes_nobody_out(
     scene.run();
     let shares = || [0, 1].map(|server| scene.backend(server)["share"].as_f64().unwrap());
     assert_eq!(shares(), [1.0, 0.0]);
-    eventually("both are checked", || {
-        (0..2).all(|server| !scene.backend(server)["health_why"].is_null())
-    });
+    eventually("both are checked", || (0..2).all(|server| !scene.backend(server)["health_why"].is_null()));
     assert_eq!(shares(), [1.0, 0.0]);
     assert_eq!(scene.backend(1)["health"], "down");
     let run = scene.end();
@@ -126,10 +112,7 @@ fn root_packets_go_on_after_the_end_until_it_is_detached() {
     let pin = scene.pin();
     let running = scene.lb_alone(&["detach", "--pin", &pin]);
     assert_eq!(running.status, Some(2), "{running}");
-    assert!(
-        running.stderr.contains("another `dwell lb run` has"),
-        "{running}"
-    );
+    assert!(running.stderr.contains("another `dwell lb run` has"), "{running}");
     let run = scene.end();
     assert!(run.stderr.contains("packets go on as they are"), "{run}");
     let mut stream = scene.connect().unwrap();

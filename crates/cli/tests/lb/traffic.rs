@@ -5,18 +5,17 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::scene::{Scene, address, ask};
-use crate::support::{DWELL, eventually, ip, skipped, spawn};
+use crate::{
+    scene::{Scene, address, ask},
+    support::{DWELL, eventually, ip, skipped, spawn},
+};
 
 /// Health of a short breath.
-pub const CHECKED: &str =
-    "health = { kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", rise = 2, fall = 2 }";
+pub const CHECKED: &str = "health = { kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", rise = 2, fall = 2 }";
 
 /// Events of a type.
 pub fn events(stdout: &str, kind: &str) -> Vec<Value> {
-    let lines = stdout
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|event| event["type"] == kind).collect()
 }
 
@@ -40,23 +39,15 @@ fn root_connections_go_to_all_backends_and_stay_where_they_are() {
         status["vips"][0]["connections"] == 41
     });
     let status = scene.status();
-    let of =
-        |server: usize, key: &str| status["vips"][0]["backends"][server][key].as_u64().unwrap();
+    let of = |server: usize, key: &str| status["vips"][0]["backends"][server][key].as_u64().unwrap();
     assert_eq!(of(0, "connections") + of(1, "connections"), 41);
     assert_eq!(of(usize::from(number), "active"), 1, "{status}");
     let shown = scene.ok(&["status"]);
-    assert!(
-        shown.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"),
-        "{shown}"
-    );
+    assert!(shown.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"), "{shown}");
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
     let started = &events(&run.stdout, "lb_started")[0];
-    assert_eq!(
-        (&started["taken"], &started["backends"]),
-        (&"new".into(), &2.into()),
-        "{run}"
-    );
+    assert_eq!((&started["taken"], &started["backends"]), (&"new".into(), &2.into()), "{run}");
 }
 
 #[test]
@@ -76,9 +67,7 @@ fn root_a_hundred_reloads_under_load_break_no_connection() {
             2 => ("table_size = 503", &[2, 1]),
             _ => ("hash = \"source\"", &[0, 2]),
         };
-        let vip = vip
-            .strip_prefix("table_size")
-            .map_or(vip.to_owned(), |_| String::new());
+        let vip = vip.strip_prefix("table_size").map_or(vip.to_owned(), |_| String::new());
         scene.configure("", &vip, servers);
         let said = scene.ok(&["reload"]);
         assert!(said.contains("backend"), "{said}");
@@ -88,11 +77,7 @@ fn root_a_hundred_reloads_under_load_break_no_connection() {
     let status = scene.status();
     assert_eq!(status["vips"][0]["backends"].as_array().unwrap().len(), 2);
     let leaving = status["leaving"].as_array().unwrap();
-    assert_eq!(
-        (leaving.len(), &leaving[0]["name"]),
-        (1, &"s1".into()),
-        "{status}"
-    );
+    assert_eq!((leaving.len(), &leaving[0]["name"]), (1, &"s1".into()), "{status}");
     let spread = scene.spread(30);
     assert!(!spread.contains_key(&1), "{spread:?}");
     let run = scene.end();
@@ -110,40 +95,19 @@ fn root_a_reload_is_taken_whole_or_not_at_all() {
     scene.configure("", "policy = \"fast\"", &[0, 1]);
     let run = scene.lb(&["reload"]);
     assert_eq!(run.status, Some(2), "{run}");
-    assert!(
-        run.stderr.contains("vip.policy: there is no \"fast\""),
-        "{run}"
-    );
+    assert!(run.stderr.contains("vip.policy: there is no \"fast\""), "{run}");
     assert!(run.stderr.contains("nothing was changed"), "{run}");
     scene.configure("interval = \"2s\"", "", &[0, 1]);
     let run = scene.lb(&["reload"]);
-    assert!(
-        run.stderr.contains("interval: cannot change while it runs"),
-        "{run}"
-    );
-    assert_eq!(
-        scene.status()["vips"][0]["backends"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert!(run.stderr.contains("interval: cannot change while it runs"), "{run}");
+    assert_eq!(scene.status()["vips"][0]["backends"].as_array().unwrap().len(), 1);
     scene.configure("", "", &[1, 0]);
     scene.with_run(|run| run.signal(Signal::SIGHUP));
-    eventually("the signal is heard", || {
-        scene.status()["vips"][0]["backends"]
-            .as_array()
-            .unwrap()
-            .len()
-            == 2
-    });
+    eventually("the signal is heard", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 2);
     let run = scene.end();
     assert_eq!(events(&run.stdout, "lb_refused").len(), 2, "{run}");
     let changes = &events(&run.stdout, "lb_changed")[0]["changes"];
-    assert_eq!(
-        changes[0],
-        "VIP 'web': backend 's1' (10.79.0.4) joins with weight 1"
-    );
+    assert_eq!(changes[0], "VIP 'web': backend 's1' (10.79.0.4) joins with weight 1");
 }
 
 #[test]
@@ -157,17 +121,12 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
     let load = scene.load(12);
     load.go_on();
     let said = scene.ok(&["drain", "web/s1"]);
-    assert_eq!(
-        said,
-        "VIP 'web': backend 's1' drains: no new connection; those there stay\n"
-    );
+    assert_eq!(said, "VIP 'web': backend 's1' drains: no new connection; those there stay\n");
     assert_eq!(scene.ok(&["drain", "s1"]), "nothing to change\n");
     let spread = scene.spread(20);
     assert_eq!(spread.get(&0), Some(&20), "{spread:?}");
     load.go_on();
-    eventually("connections there are still active", || {
-        scene.backend(1)["active"].as_u64() > Some(0)
-    });
+    eventually("connections there are still active", || scene.backend(1)["active"].as_u64() > Some(0));
     assert_eq!(scene.backend(1)["phase"], "draining");
     assert_eq!(scene.backend(1)["share"], 0.0);
     // A reload does not end it.
@@ -187,17 +146,12 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
     let scene = Scene::new("health", 2);
     scene.configure("limits.reals = 2\nhealth.ramp = \"1h\"", CHECKED, &[0, 1]);
     scene.run();
-    eventually("both are up", || {
-        (0..2).all(|server| scene.backend(server)["health"] == "up")
-    });
+    eventually("both are up", || (0..2).all(|server| scene.backend(server)["health"] == "up"));
     scene.servers[1].die();
     eventually("it is out", || scene.backend(1)["health"] == "down");
     let backend = scene.backend(1);
     assert_eq!(backend["share"], 0.0);
-    assert!(
-        backend["health_why"].as_str().unwrap().contains("refused"),
-        "{backend}"
-    );
+    assert!(backend["health_why"].as_str().unwrap().contains("refused"), "{backend}");
     assert_eq!(scene.spread(20).get(&0), Some(&20));
     scene.servers[1].listen();
     eventually("it rises", || scene.backend(1)["health"] == "rising");
@@ -208,21 +162,14 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
     let at_once = "limits.reals = 2\nhealth.ramp = \"0s\"";
     scene.configure(at_once, CHECKED, &[0, 2]);
     let refused = scene.lb(&["reload"]);
-    assert!(
-        refused.stderr.contains("no room for 3 backends"),
-        "{refused}"
-    );
+    assert!(refused.stderr.contains("no room for 3 backends"), "{refused}");
     assert_eq!(scene.backend(1)["health"], "rising");
     scene.configure(at_once, CHECKED, &[0, 1]);
     assert_eq!(scene.ok(&["reload"]), "health.ramp is 0ns, not 3600s\n");
     assert!((0.4..0.6).contains(&share()), "{}", share());
     let run = scene.end();
     let health = events(&run.stdout, "lb_health");
-    let news: Vec<_> = health
-        .iter()
-        .filter(|event| event["backend"] == "s1")
-        .map(|event| &event["is_up"])
-        .collect();
+    let news: Vec<_> = health.iter().filter(|event| event["backend"] == "s1").map(|event| &event["is_up"]).collect();
     assert_eq!(news, [true, false, true], "{run}");
 }
 
@@ -235,22 +182,14 @@ fn root_a_backend_whose_route_or_neighbour_goes_gets_no_more_and_comes_back() {
     scene.configure("", "", &[0, 1]);
     scene.run();
     let gets = |what: &str, some: bool| {
-        eventually(what, || {
-            (scene.backend(1)["share"].as_f64() > Some(0.0)) == some
-        });
+        eventually(what, || (scene.backend(1)["share"].as_f64() > Some(0.0)) == some);
     };
     gets("both are reached", true);
     let there = address(4);
-    ip(
-        &scene.balancer,
-        &format!("route add unreachable {there}/32\n"),
-    );
+    ip(&scene.balancer, &format!("route add unreachable {there}/32\n"));
     gets("there is no route", false);
     assert_eq!(scene.spread(20).get(&0), Some(&20));
-    ip(
-        &scene.balancer,
-        &format!("route del unreachable {there}/32\n"),
-    );
+    ip(&scene.balancer, &format!("route del unreachable {there}/32\n"));
     gets("the route is back", true);
     // Silent, with a neighbour that the kernel has to ask for again.
     ip(&scene.servers[1].namespace, "link set eth0 down\n");
@@ -273,23 +212,14 @@ fn root_when_all_fail_all_are_kept_and_that_is_said() {
     scene.configure("", check, &[0, 1]);
     scene.run();
     eventually("all fail", || scene.status()["vips"][0]["all_down"] == true);
-    eventually("both are down", || {
-        (0..2).all(|server| scene.backend(server)["health"] == "down")
-    });
+    eventually("both are down", || (0..2).all(|server| scene.backend(server)["health"] == "down"));
     let spread = scene.spread(40);
     assert_eq!(spread.len(), 2, "{spread:?}");
     let status = scene.status();
     let warnings = status["warnings"].to_string();
-    assert!(
-        warnings.contains("all backends fail their checks"),
-        "{warnings}"
-    );
+    assert!(warnings.contains("all backends fail their checks"), "{warnings}");
     let run = scene.end();
-    assert_eq!(
-        events(&run.stdout, "lb_all_down").last().unwrap()["all_down"],
-        true,
-        "{run}"
-    );
+    assert_eq!(events(&run.stdout, "lb_all_down").last().unwrap()["all_down"], true, "{run}");
 }
 
 #[test]
@@ -299,9 +229,7 @@ fn root_a_reload_that_leaves_only_who_fails_keeps_those_and_says_so() {
     }
     let scene = Scene::new("only-down", 2);
     let check = "health = { kind = \"tcp\", port = 81, interval = \"100ms\", timeout = \"100ms\" }";
-    let well = scene.servers[0]
-        .namespace
-        .enter(|| TcpListener::bind("0.0.0.0:81"));
+    let well = scene.servers[0].namespace.enter(|| TcpListener::bind("0.0.0.0:81"));
     let well = well.unwrap().unwrap();
     std::thread::spawn(move || for _ in well.incoming() {});
     scene.configure("", check, &[0, 1]);
@@ -329,10 +257,7 @@ fn root_backends_are_added_removed_and_weighed_until_the_next_reload() {
     scene.run();
     let there = address(5).to_string();
     let said = scene.ok(&["add", "web", &there, "--name", "s2"]);
-    assert_eq!(
-        said,
-        "VIP 'web': backend 's2' (10.79.0.5) joins with weight 1\n"
-    );
+    assert_eq!(said, "VIP 'web': backend 's2' (10.79.0.5) joins with weight 1\n");
     eventually("it is reached", || scene.backend(2)["problem"].is_null());
     eventually("it is asked", || scene.spread(10).contains_key(&2));
     scene.ok(&["weight", "s0", "0"]);
@@ -346,14 +271,8 @@ fn root_backends_are_added_removed_and_weighed_until_the_next_reload() {
     for (arguments, said) in [
         (&["remove", "s9"][..], "there is no backend 's9'"),
         (&["drain", "x/s0"], "there is no backend 's0' of a VIP 'x'"),
-        (
-            &["add", "x", "10.79.0.9"],
-            "there is no VIP 'x'; there are: web",
-        ),
-        (
-            &["add", "web", &there],
-            "has the backend 's2' (10.79.0.5) already",
-        ),
+        (&["add", "x", "10.79.0.9"], "there is no VIP 'x'; there are: web"),
+        (&["add", "web", &there], "has the backend 's2' (10.79.0.5) already"),
         (&["add", "web", "198.51.100.1"], "is the VIP 'web'"),
         (&["weight", "s0", "-1"], "out of range"),
     ] {
@@ -381,20 +300,12 @@ fn root_tunnels_end_at_backends_that_unpack_them() {
     let load = scene.load(6);
     load.go_on();
     let warnings = scene.status()["warnings"].to_string();
-    assert!(
-        warnings.contains("an MTU of 1520 there spares them"),
-        "{warnings}"
-    );
+    assert!(warnings.contains("an MTU of 1520 there spares them"), "{warnings}");
     // Open connections stay in the tunnel that they began in.
     scene.configure("", "forward = \"gue\"", &[0, 1]);
     let said = scene.ok(&["reload"]);
-    assert!(
-        said.contains("packets go by gue:6080, no longer by ipip"),
-        "{said}"
-    );
-    eventually("both are reached", || {
-        (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4))
-    });
+    assert!(said.contains("packets go by gue:6080, no longer by ipip"), "{said}");
+    eventually("both are reached", || (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4)));
     assert_eq!(scene.spread(30).len(), 2);
     load.go_on();
     assert_eq!(load.end(), [""; 0]);
@@ -420,24 +331,14 @@ fn root_where_a_packet_would_go_is_where_it_goes() {
     assert!(said.starts_with("VIP 'web': send to backend 's"), "{said}");
     let said = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--json"]);
     let went: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(
-        (&went["verdict"], &went["why"]),
-        (&"pass".into(), &"not-vip".into()),
-        "{said}"
-    );
+    assert_eq!((&went["verdict"], &went["why"]), (&"pass".into(), &"not-vip".into()), "{said}");
     let said = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--json"]);
     let went: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(
-        (&went["verdict"], &went["why"]),
-        (&"send".into(), &"new".into()),
-        "{said}"
-    );
+    assert_eq!((&went["verdict"], &went["why"]), (&"send".into(), &"new".into()), "{said}");
     assert!(went["frame"].as_str().unwrap().len() >= 2 * 54, "{said}");
     // Asking has opened nothing.
     assert_eq!(scene.spread(1).len(), 1);
-    eventually("two connections are counted", || {
-        scene.status()["vips"][0]["connections"] == 2
-    });
+    eventually("two connections are counted", || scene.status()["vips"][0]["connections"] == 2);
     let run = scene.lb(&["where", "--frame", "zz"]);
     assert_eq!(run.status, Some(2), "{run}");
     assert_eq!(ask(&mut stream).unwrap(), number);
@@ -455,11 +356,7 @@ fn root_a_backend_without_a_neighbour_is_told_and_gets_nothing() {
     assert_eq!(spread.get(&0), Some(&20), "{spread:?}");
     let problem = scene.backend(90)["problem"].to_string();
     assert!(problem.contains("10.79.0.93"), "{problem}");
-    assert!(
-        scene
-            .ok(&["status"])
-            .contains("warning: VIP 'web': backend 's90': ")
-    );
+    assert!(scene.ok(&["status"]).contains("warning: VIP 'web': backend 's90': "));
 }
 
 #[test]
@@ -470,12 +367,7 @@ fn root_one_balancer_an_interface() {
     let scene = Scene::new("twice", 1);
     scene.configure("", "", &[0]);
     scene.run();
-    let second = spawn(
-        &scene.balancer,
-        DWELL,
-        &["lb", "run", &scene.path("lb.toml")],
-    )
-    .end();
+    let second = spawn(&scene.balancer, DWELL, &["lb", "run", &scene.path("lb.toml")]).end();
     assert_eq!(second.status, Some(2), "{second}");
     assert!(second.stderr.contains("a balancer answers at"), "{second}");
     let text = std::fs::read_to_string(scene.path("lb.toml")).unwrap();
@@ -483,10 +375,7 @@ fn root_one_balancer_an_interface() {
     std::fs::write(&other, text.replace("lb.sock", "other.sock")).unwrap();
     let second = spawn(&scene.balancer, DWELL, &["lb", "run", &other]).end();
     assert_eq!(second.status, Some(2), "{second}");
-    assert!(
-        second.stderr.contains("one balancer an interface"),
-        "{second}"
-    );
+    assert!(second.stderr.contains("one balancer an interface"), "{second}");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
 }
 
@@ -513,40 +402,22 @@ fn root_metrics_say_what_the_status_says() {
     scene.configure("metrics.listen = \"127.0.0.1:9469\"", CHECKED, &[0, 1]);
     scene.run();
     scene.spread(30);
-    eventually("metrics follow", || {
-        scene
-            .get_metrics()
-            .contains("dwell_lb_vip_connections_total{vip=\"web\"} 30\n")
-    });
+    eventually("metrics follow", || scene.get_metrics().contains("dwell_lb_vip_connections_total{vip=\"web\"} 30\n"));
     let page = scene.get_metrics();
     for server in 0..2 {
         let backend = scene.backend(server);
         let labels = format!("{{vip=\"web\",backend=\"s{server}\"}}");
-        let connections = format!(
-            "dwell_lb_backend_connections_total{labels} {}\n",
-            backend["connections"]
-        );
+        let connections = format!("dwell_lb_backend_connections_total{labels} {}\n", backend["connections"]);
         assert!(page.contains(&connections), "{connections}{page}");
-        assert!(
-            page.contains(&format!("dwell_lb_backend_up{labels} 1\n")),
-            "{page}"
-        );
+        assert!(page.contains(&format!("dwell_lb_backend_up{labels} 1\n")), "{page}");
         let share = format!("dwell_lb_backend_share_ratio{labels} {}", backend["share"]);
         assert!(page.contains(&share), "{share} {page}");
     }
     // Each metric that there is, but for those of which nothing is known.
-    let unknown = [
-        "dwell_lb_backend_latency_seconds",
-        "dwell_lb_backend_load_seconds",
-        "dwell_lb_backend_load_age_seconds",
-    ];
+    let unknown =
+        ["dwell_lb_backend_latency_seconds", "dwell_lb_backend_load_seconds", "dwell_lb_backend_load_age_seconds"];
     for metric in dwell_records::prometheus::BalancerMetric::ALL {
         let is_there = page.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind));
-        assert_eq!(
-            is_there,
-            !unknown.contains(&metric.name),
-            "{} {page}",
-            metric.name
-        );
+        assert_eq!(is_there, !unknown.contains(&metric.name), "{} {page}", metric.name);
     }
 }

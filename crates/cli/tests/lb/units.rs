@@ -1,20 +1,19 @@
 //! The systemd units: what systemd says of them, and that what they let through is enough.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
-use crate::files::read;
-use crate::scene::Scene;
-use crate::support::{DWELL, dwell, eventually, links, run, skipped, spawn};
+use crate::{
+    files::read,
+    scene::Scene,
+    support::{DWELL, dwell, eventually, links, run, skipped, spawn},
+};
 
 const UNITS: [&str; 2] = ["dwell-lb.service", "dwell-agent.service"];
 
 /// The words of a key, none where the unit has none.
 fn words(unit: &str, key: &str) -> Vec<String> {
     let text = read(&format!("dist/{unit}"));
-    let values = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let words = values.flat_map(|value| value.split_whitespace());
     words.map(str::to_owned).collect()
 }
@@ -65,14 +64,10 @@ fn root_a_balancer_does_all_with_the_capabilities_of_its_unit() {
     scene.configure(top, vip, &[0, 1]);
     for taken in ["new", "over"] {
         scene.run_by(&by);
-        eventually("both answer pings", || {
-            (0..2).all(|server| scene.backend(server)["health"] == "up")
-        });
+        eventually("both answer pings", || (0..2).all(|server| scene.backend(server)["health"] == "up"));
         assert_eq!(scene.status()["plane"]["taken"], taken);
         assert_eq!(scene.spread(30).len(), 2);
-        eventually("there are metrics", || {
-            scene.get_metrics().contains("dwell_lb_vip_backends")
-        });
+        eventually("there are metrics", || scene.get_metrics().contains("dwell_lb_vip_backends"));
         scene.configure(top, vip, &[1, 0]);
         scene.ok(&["reload"]);
         scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80"]);
@@ -105,16 +100,9 @@ fn root_an_agent_stamps_with_the_user_and_the_capabilities_of_its_unit() {
     ];
     // Nobody listens there: what is measured waits.
     let agent = ["--collector", "127.0.0.1:4790", "--key-file", &key];
-    let all = [
-        &["--clear-groups", "--no-new-privs"][..],
-        by.as_flattened(),
-        &[&binary, "agent"],
-        &agent,
-    ];
+    let all = [&["--clear-groups", "--no-new-privs"][..], by.as_flattened(), &[&binary, "agent"], &agent];
     let mut process = spawn(&scene.client, "setpriv", &all.concat());
-    eventually("it stamps", || {
-        process.has_ended() || links(process.id()) >= 10
-    });
+    eventually("it stamps", || process.has_ended() || links(process.id()) >= 10);
     assert!(!process.has_ended(), "{}", process.end());
     let run = process.interrupt();
     assert!(run.stderr.contains("what is measured waits"), "{run}");

@@ -4,14 +4,14 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
-use crate::scene::{Scene, VIP, VIP6, address, address6, ask};
-use crate::support::{eventually, skipped};
+use crate::{
+    scene::{Scene, VIP, VIP6, address, address6, ask},
+    support::{eventually, skipped},
+};
 
 /// Both servers get connections, each of which carries more than packets of one segment do.
 fn both_are_served(scene: &Scene, way: &str) {
-    eventually(way, || {
-        (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4))
-    });
+    eventually(way, || (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4)));
     assert_eq!(scene.spread(30).len(), 2, "{way}");
     for _ in 0..4 {
         let mut stream = scene.connect().unwrap();
@@ -69,9 +69,7 @@ fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
     .enumerate()
     {
         let way = format!("IPv{vip} by {forward} to backends of IPv{backends}");
-        scene
-            .vip
-            .set(if vip == 6 { VIP6.into() } else { VIP.into() });
+        scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
         scene.address_of.set(match backends {
             6 => |host| address6(host).into(),
             _ => |host| address(host).into(),
@@ -87,11 +85,7 @@ fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
             _ => format!("tcp:{}:1000>{VIP}:80", address(1)),
         };
         let (verdict, frame) = sent(&scene, &packet);
-        assert_eq!(
-            (verdict.as_str(), outermost(&frame)),
-            ("send", outer),
-            "{way}"
-        );
+        assert_eq!((verdict.as_str(), outermost(&frame)), ("send", outer), "{way}");
     }
     // those that filled the client's MTU did not fit into tunnels, which the client was told
     let too_big = scene.status()["plane"]["packets"]["too-big"].as_u64();

@@ -14,23 +14,17 @@ use std::{
 
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 
-use crate::scene::{PORT, Scene, VIP, address};
-use crate::support::{eventually, skipped, tool};
+use crate::{
+    scene::{PORT, Scene, VIP, address},
+    support::{eventually, skipped, tool},
+};
 
-const KEYS: [&str; 2] = [
-    "000102030405060708090a0b0c0d0e0f",
-    "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
-];
+const KEYS: [&str; 2] = ["000102030405060708090a0b0c0d0e0f", "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"];
 
 pub fn configure(scene: &Scene, rotations: &[usize], servers: &[usize]) {
-    let layouts: Vec<String> = rotations
-        .iter()
-        .map(|at| format!("{{ rotation = {at}, key = \"{}\" }}", KEYS[*at]))
-        .collect();
-    let vip = format!(
-        "protocol = \"udp\"\npolicy = \"zero-rtt\"\nzero_rtt = {{ layout = [{}] }}",
-        layouts.join(", ")
-    );
+    let layouts: Vec<String> =
+        rotations.iter().map(|at| format!("{{ rotation = {at}, key = \"{}\" }}", KEYS[*at])).collect();
+    let vip = format!("protocol = \"udp\"\npolicy = \"zero-rtt\"\nzero_rtt = {{ layout = [{}] }}", layouts.join(", "));
     scene.configure("", &vip, servers);
     let path = scene.path("lb.toml");
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -52,9 +46,7 @@ fn configure_second(scene: &Scene, servers: &[usize]) {
     text.push_str(&second);
     for server in servers {
         let (address, id) = (address(server + 3), id(*server));
-        text.push_str(&format!(
-            "[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n"
-        ));
+        text.push_str(&format!("[[vip.backend]]\naddress = \"{address}\"\nserver_id = {id}\n"));
     }
     std::fs::write(&path, text).unwrap();
 }
@@ -123,10 +115,7 @@ fn answer(scene: &Scene, payload: &[u8]) -> Option<usize> {
         socket.set_read_timeout(patience).unwrap();
         socket.send_to(payload, (VIP, PORT)).unwrap();
         let mut number = [0];
-        socket
-            .recv(&mut number)
-            .ok()
-            .map(|_| usize::from(number[0]))
+        socket.recv(&mut number).ok().map(|_| usize::from(number[0]))
     };
     scene.client.enter(ask).unwrap()
 }
@@ -145,10 +134,7 @@ pub fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
     let octets = |at: usize| u8::from_str_radix(&KEYS[rotation][2 * at..2 * at + 2], 16).unwrap();
     let key: [u8; 16] = std::array::from_fn(octets);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let stamp = Stamp {
-        freshness: now.as_secs() << 16 | count,
-        load: Load::from_wait(Duration::from_millis(25)),
-    };
+    let stamp = Stamp { freshness: now.as_secs() << 16 | count, load: Load::from_wait(Duration::from_millis(25)) };
     let config = Config::own(rotation as u8, key).unwrap();
     let cid = config.encode_stamped(id(server), stamp);
     [&[0x41][..], &cid, &[5; 30]].concat()
@@ -175,9 +161,7 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     let own = answered(&scene, &initial);
     assert_eq!(answered(&scene, &initial), own, "a client has a server");
     let told = || scene.backend(1)["load"]["wait_s"].as_f64();
-    eventually("the load is told", || {
-        told().is_some_and(|wait| (0.0249..0.0251).contains(&wait))
-    });
+    eventually("the load is told", || told().is_some_and(|wait| (0.0249..0.0251).contains(&wait)));
     assert_eq!(scene.backend(1)["server_id"], 1007);
     scene.kill();
     stays("while nobody runs", &old);
@@ -203,10 +187,7 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     configure(&scene, &[1], &left);
     scene.ok(&["reload"]);
     stays("leaving", &new);
-    assert!(
-        left.contains(&answered(&scene, &initial)),
-        "no new connection there"
-    );
+    assert!(left.contains(&answered(&scene, &initial)), "no new connection there");
     assert!(scene.ok(&["status"]).contains("says that one waits 25."));
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
@@ -241,9 +222,7 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
     };
     file();
     let wanted = |told: &str, former: &str| {
-        let whole = format!(
-            "lb.toml: vip.backend.server_id: 1007 of backend 's2' is still that of '{former}'"
-        );
+        let whole = format!("lb.toml: vip.backend.server_id: 1007 of backend 's2' is still that of '{former}'");
         assert!(told.contains(&whole), "{told}");
         stays("refused");
     };
@@ -277,9 +256,7 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
     // asked without a pause, so that its number is given out as soon as it is free
     let mut socket = UnixStream::connect(scene.path("lb.sock")).unwrap();
     let mut answers = BufReader::new(socket.try_clone().unwrap()).lines();
-    let asked = format!(
-        "{{\"do\":\"add\",\"vip\":\"web\",\"address\":\"{third}\",\"server_id\":{taken}}}\n"
-    );
+    let asked = format!("{{\"do\":\"add\",\"vip\":\"web\",\"address\":\"{third}\",\"server_id\":{taken}}}\n");
     eventually("it has left", || {
         (0..1000).any(|_| {
             socket.write_all(asked.as_bytes()).unwrap();
@@ -300,21 +277,11 @@ fn root_slots_that_end_while_no_process_runs_are_cleared() {
     configure_second(&scene, &[0]);
     scene.run();
     let slot = |number: &str| {
-        let found = pinned(
-            &scene,
-            "zero_vips",
-            "lookup",
-            &["key", number, "0", "0", "0"],
-        );
+        let found = pinned(&scene, "zero_vips", "lookup", &["key", number, "0", "0", "0"]);
         let octets = found["value"].as_array().unwrap().clone();
         octets.iter().any(|octet| octet != "0x00")
     };
-    let names = || {
-        pinned(&scene, "zero_names", "dump", &[])
-            .as_array()
-            .unwrap()
-            .len()
-    };
+    let names = || pinned(&scene, "zero_names", "dump", &[]).as_array().unwrap().len();
     assert_eq!((slot("1"), slot("2"), names()), (true, true, 1));
     scene.kill();
     // one is gone, one has another policy

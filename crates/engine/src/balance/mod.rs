@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
+use native::zero_bit;
+
 use crate::abi;
 
-use native::zero_bit;
 pub use native::{Balancer, maybe_bit, seat_bytes};
 pub use outcome::{Counters, Decision, Seen, Verdict, Why};
 pub use zero_rtt::{Seating, ServerId, ZeroServer, ZeroState, ZeroVip};
@@ -40,9 +41,7 @@ impl Proto {
 
     /// The protocol of an IP protocol number.
     pub fn from_number(number: u8) -> Option<Proto> {
-        [Proto::Tcp, Proto::Udp]
-            .into_iter()
-            .find(|proto| proto.number() == number)
+        [Proto::Tcp, Proto::Udp].into_iter().find(|proto| proto.number() == number)
     }
 }
 
@@ -74,11 +73,7 @@ impl VipKey {
             IpAddr::V4(_) => abi::DWELL_PROTO_ICMP,
             IpAddr::V6(_) => abi::DWELL_PROTO_ICMPV6,
         };
-        abi::dwell_vip_key {
-            port: 0,
-            proto: proto as u8,
-            ..self.to_core()
-        }
+        abi::dwell_vip_key { port: 0, proto: proto as u8, ..self.to_core() }
     }
 
     /// None of an entry for ICMP.
@@ -117,10 +112,7 @@ impl Vip {
             size,
             flags: flag(self.measured, abi::DWELL_VIP_MEASURE)
                 | flag(self.is_quic, abi::DWELL_VIP_QUIC)
-                | flag(
-                    self.by_source || self.zero_slot.is_some(),
-                    abi::DWELL_VIP_SOURCE,
-                )
+                | flag(self.by_source || self.zero_slot.is_some(), abi::DWELL_VIP_SOURCE)
                 | flag(self.zero_slot.is_some(), abi::DWELL_VIP_NETWORK),
             zero_slot: self.zero_slot.unwrap_or(0).into(),
         }
@@ -132,8 +124,7 @@ impl Vip {
             number: vip.number,
             measured: vip.flags & abi::DWELL_VIP_MEASURE != 0,
             is_quic: vip.flags & abi::DWELL_VIP_QUIC != 0,
-            by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0
-                && vip.flags & abi::DWELL_VIP_NETWORK == 0,
+            by_source: vip.flags & abi::DWELL_VIP_SOURCE != 0 && vip.flags & abi::DWELL_VIP_NETWORK == 0,
             zero_slot: (vip.zero_slot != 0).then_some(vip.zero_slot as u16),
         }
     }
@@ -202,12 +193,7 @@ pub struct Real {
 impl Real {
     /// As the core has it.
     pub fn to_core(&self) -> abi::dwell_real {
-        let hop = self.next_hop.unwrap_or(NextHop {
-            interface: 0,
-            destination: [0; 6],
-            source: [0; 6],
-            mtu: 0,
-        });
+        let hop = self.next_hop.unwrap_or(NextHop { interface: 0, destination: [0; 6], source: [0; 6], mtu: 0 });
         abi::dwell_real {
             address: to_core(self.address),
             interface: hop.interface,
@@ -216,20 +202,15 @@ impl Real {
             mtu: hop.mtu,
             gue_port: self.gue_port,
             forward: self.forward.to_core(),
-            flags: if self.down {
-                abi::DWELL_REAL_DOWN as u8
-            } else {
-                0
-            },
+            flags: if self.down { abi::DWELL_REAL_DOWN as u8 } else { 0 },
             reserved: [0; 2],
         }
     }
 
     /// None of a number that nobody has.
     pub fn from_core(real: &abi::dwell_real) -> Option<Real> {
-        let forward = [Forward::L2, Forward::Ipip, Forward::Gue]
-            .into_iter()
-            .find(|forward| forward.to_core() == real.forward)?;
+        let forward =
+            [Forward::L2, Forward::Ipip, Forward::Gue].into_iter().find(|forward| forward.to_core() == real.forward)?;
         Some(Real {
             address: from_core(real.address),
             next_hop: (real.interface != 0).then_some(NextHop {
@@ -294,10 +275,7 @@ pub fn to_core(address: IpAddr) -> abi::dwell_address {
         IpAddr::V6(v6) => v6,
     };
     let bits = v6.to_bits();
-    abi::dwell_address {
-        high: ((bits >> 64) as u64).to_be(),
-        low: (bits as u64).to_be(),
-    }
+    abi::dwell_address { high: ((bits >> 64) as u64).to_be(), low: (bits as u64).to_be() }
 }
 
 fn from_core(address: abi::dwell_address) -> IpAddr {
@@ -313,38 +291,20 @@ mod tests {
     fn what_the_core_has_is_what_it_was_told() {
         let real = Real {
             address: "10.1.2.3".parse().expect("an address"),
-            next_hop: Some(NextHop {
-                interface: 7,
-                destination: [1, 2, 3, 4, 5, 6],
-                source: [7; 6],
-                mtu: 1500,
-            }),
+            next_hop: Some(NextHop { interface: 7, destination: [1, 2, 3, 4, 5, 6], source: [7; 6], mtu: 1500 }),
             forward: Forward::Gue,
             gue_port: 6080,
             down: true,
         };
         assert_eq!(Real::from_core(&real.to_core()), Some(real));
-        let lost = Real {
-            next_hop: None,
-            ..real
-        };
+        let lost = Real { next_hop: None, ..real };
         assert_eq!(Real::from_core(&lost.to_core()), Some(lost));
         assert_eq!(Real::from_core(&abi::dwell_real::default()), None);
-        let key = VipKey {
-            address: "2001:db8::1".parse().expect("an address"),
-            proto: Proto::Udp,
-            port: None,
-        };
+        let key = VipKey { address: "2001:db8::1".parse().expect("an address"), proto: Proto::Udp, port: None };
         assert_eq!(VipKey::from_core(&key.to_core()), Some(key));
         assert_eq!(VipKey::from_core(&key.to_core_icmp()), None);
         assert_eq!(key.to_core_icmp().proto, 58);
-        let vip = Vip {
-            number: 9,
-            measured: true,
-            is_quic: false,
-            by_source: true,
-            zero_slot: None,
-        };
+        let vip = Vip { number: 9, measured: true, is_quic: false, by_source: true, zero_slot: None };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
     }
 

@@ -75,10 +75,7 @@ impl Balancer {
                 seats: seats.as_mut_ptr().cast(),
                 ..Default::default()
             },
-            config: abi::dwell_balance_config {
-                cid_mask: CIDS - 1,
-                ..config
-            },
+            config: abi::dwell_balance_config { cid_mask: CIDS - 1, ..config },
             vips: ptr::null(),
             reals: ptr::null(),
             tables: ptr::null(),
@@ -90,10 +87,7 @@ impl Balancer {
             reals: Vec::new(),
             tables: Vec::new(),
             pointers: Vec::new(),
-            zero: Zero {
-                cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1],
-                ..Zero::default()
-            },
+            zero: Zero { cids: vec![abi::dwell_cid_entry::default(); CIDS as usize + 1], ..Zero::default() },
             _memory: [aliases, buckets, seats],
         }
     }
@@ -101,27 +95,20 @@ impl Balancer {
     /// Sets a backend, by its number.
     pub fn set_real(&mut self, number: u32, real: &Real) {
         let at = number as usize;
-        self.reals
-            .resize(self.reals.len().max(at + 1), abi::dwell_real::default());
+        self.reals.resize(self.reals.len().max(at + 1), abi::dwell_real::default());
         self.reals[at] = real.to_core();
     }
 
     /// Sets a VIP with its Maglev table: numbers of backends.
     pub fn set_vip(&mut self, key: &VipKey, vip: &Vip, entries: &[u32]) {
         let at = vip.number as usize;
-        self.tables
-            .resize(self.tables.len().max(at + 1), Vec::new());
+        self.tables.resize(self.tables.len().max(at + 1), Vec::new());
         self.tables[at] = entries.to_vec();
-        for (key, vip) in [
-            (key.to_core(), vip.to_core(entries.len() as u32)),
-            (key.to_core_icmp(), abi::dwell_vip::default()),
-        ] {
+        for (key, vip) in
+            [(key.to_core(), vip.to_core(entries.len() as u32)), (key.to_core_icmp(), abi::dwell_vip::default())]
+        {
             let named = abi::dwell_named_vip { key, vip };
-            match self
-                .vips
-                .iter_mut()
-                .find(|named| named.key.as_bytes() == key.as_bytes())
-            {
+            match self.vips.iter_mut().find(|named| named.key.as_bytes() == key.as_bytes()) {
                 Some(known) => *known = named,
                 None => self.vips.push(named),
             }
@@ -141,9 +128,7 @@ impl Balancer {
         zero.loads.resize(slots, abi::dwell_zero_loads::default());
         let seating = Seating::from_core(&zero.vips[at]);
         let free = (zero.heavies.len().max(1) as u32)..;
-        let (seating, new) = seating
-            .seat(&wanted.servers, free)
-            .expect("as many servers as there are places");
+        let (seating, new) = seating.seat(&wanted.servers, free).expect("as many servers as there are places");
         for place in new {
             let heavy = seating.places[place].1 as usize;
             zero.heavies.resize(heavy + 1, abi::dwell_heavy::default());
@@ -152,21 +137,15 @@ impl Balancer {
         zero.vips[at] = *wanted.to_core(&seating);
         let (ids, names) = wanted.ids(slot, &seating);
         zero.ids[at] = *ids;
-        zero.names
-            .retain(|named| named.name.slot != u32::from(slot));
+        zero.names.retain(|named| named.name.slot != u32::from(slot));
         let named = names.into_iter();
-        zero.names
-            .extend(named.map(|(name, place)| abi::dwell_zero_named { name, place }));
+        zero.names.extend(named.map(|(name, place)| abi::dwell_zero_named { name, place }));
         for server in &wanted.servers {
             let real = server.real as usize;
             zero.places.resize(zero.places.len().max(real + 1), 0);
             let place = seating.place(server.real).expect("it was just seated");
             zero.places[real] = place as u32 + 1;
-            let out = if server.is_out {
-                abi::DWELL_SERVER_OUT
-            } else {
-                0
-            };
+            let out = if server.is_out { abi::DWELL_SERVER_OUT } else { 0 };
             zero.loads[at].server[place].flags = out;
         }
         let mut state = ZeroState::from_core(self.core.zero_state);

@@ -181,11 +181,7 @@ impl Counters {
                 *sum += value;
             }
         }
-        Counters {
-            table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)),
-            whys,
-            zero,
-        }
+        Counters { table: rtt::Counters::sum(cpus.iter().map(|cpu| &cpu.table)), whys, zero }
     }
 
     /// Packets that met with this.

@@ -78,18 +78,12 @@ impl Seating {
     pub fn from_core(vip: &abi::dwell_zero_vip) -> Seating {
         let used = (vip.places as usize).min(MOST_SERVERS);
         let places = vip.server[..used].iter();
-        Seating {
-            places: places.map(|server| (server.real, server.heavy)).collect(),
-        }
+        Seating { places: places.map(|server| (server.real, server.heavy)).collect() }
     }
 
     /// Who stays keeps its place; who is new takes one that is free, and a number that `free` has.
     /// None if there is none left. Returns the places of those who are new as well.
-    pub fn seat(
-        &self,
-        servers: &[ZeroServer],
-        mut free: impl Iterator<Item = u32>,
-    ) -> Option<(Seating, Vec<usize>)> {
+    pub fn seat(&self, servers: &[ZeroServer], mut free: impl Iterator<Item = u32>) -> Option<(Seating, Vec<usize>)> {
         let is_wanted = |real: u32| servers.iter().any(|server| server.real == real);
         let mut places: Vec<(u32, u32)> = self.places.clone();
         for place in &mut places {
@@ -127,15 +121,8 @@ impl Seating {
 impl ZeroVip {
     /// Of these layouts and these servers, by the numbers of backends, with usual constants. All
     /// servers get new connections.
-    pub fn new(
-        layouts: Vec<quic_lb::Config>,
-        servers: impl IntoIterator<Item = (u32, ServerId)>,
-    ) -> ZeroVip {
-        let servers = servers.into_iter().map(|(real, id)| ZeroServer {
-            real,
-            id,
-            is_out: false,
-        });
+    pub fn new(layouts: Vec<quic_lb::Config>, servers: impl IntoIterator<Item = (u32, ServerId)>) -> ZeroVip {
+        let servers = servers.into_iter().map(|(real, id)| ZeroServer { real, id, is_out: false });
         ZeroVip {
             layouts,
             servers: servers.collect(),
@@ -158,12 +145,10 @@ impl ZeroVip {
         core.heavy = self.heavy.to_core();
         core.places = seating.places.len() as u32;
         core.window_s = self.window.as_secs().try_into().unwrap_or(u32::MAX / 2);
-        core.attempt_coarse = (self.attempt.as_nanos() >> 20)
-            .try_into()
-            .unwrap_or(u32::MAX / 2);
+        core.attempt_coarse = (self.attempt.as_nanos() >> 20).try_into().unwrap_or(u32::MAX / 2);
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
-        core.flags = flag(self.is_unroutable_hashed, abi::DWELL_ZERO_HASH)
-            | flag(self.is_any_heavy, abi::DWELL_ZERO_ANY);
+        core.flags =
+            flag(self.is_unroutable_hashed, abi::DWELL_ZERO_HASH) | flag(self.is_any_heavy, abi::DWELL_ZERO_ANY);
         for (server, (real, heavy)) in core.server.iter_mut().zip(&seating.places) {
             (server.real, server.heavy) = (*real, *heavy);
         }
@@ -171,11 +156,7 @@ impl ZeroVip {
     }
 
     /// Places plus 1 by IDs of our own layout, and by those of others.
-    pub fn ids(
-        &self,
-        slot: u16,
-        seating: &Seating,
-    ) -> (Box<abi::dwell_zero_ids>, Vec<(abi::dwell_zero_name, u32)>) {
+    pub fn ids(&self, slot: u16, seating: &Seating) -> (Box<abi::dwell_zero_ids>, Vec<(abi::dwell_zero_name, u32)>) {
         let mut own = Box::<abi::dwell_zero_ids>::default();
         let mut names: Vec<(abi::dwell_zero_name, u32)> = Vec::new();
         for server in &self.servers {
@@ -190,11 +171,7 @@ impl ZeroVip {
                     own.place[server.id.0 as usize & 0xffff] = place as u16 + 1;
                     continue;
                 }
-                let mut name = abi::dwell_zero_name {
-                    slot: slot.into(),
-                    bytes: layout.server_id_bytes(),
-                    id: [0; 15],
-                };
+                let mut name = abi::dwell_zero_name { slot: slot.into(), bytes: layout.server_id_bytes(), id: [0; 15] };
                 name.id[..octets.len()].copy_from_slice(&octets);
                 names.push((name, place as u32 + 1));
             }

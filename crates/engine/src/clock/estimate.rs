@@ -53,9 +53,7 @@ impl Exchange {
 
 /// The exchange of a round that tells most: that with the least round trip.
 pub fn best(exchanges: &[Exchange]) -> Option<&Exchange> {
-    let told = exchanges
-        .iter()
-        .filter(|exchange| exchange.round_trip_ns().is_some());
+    let told = exchanges.iter().filter(|exchange| exchange.round_trip_ns().is_some());
     told.min_by_key(|exchange| exchange.round_trip_ns())
 }
 
@@ -80,10 +78,7 @@ impl Default for Assumptions {
     /// more than that; it and the temperature change the drift by some 0.1 ppm in
     /// minutes.
     fn default() -> Assumptions {
-        Assumptions {
-            drift_ppb: 500_000.0,
-            wander_ppb_per_s: 1.0,
-        }
+        Assumptions { drift_ppb: 500_000.0, wander_ppb_per_s: 1.0 }
     }
 }
 
@@ -135,10 +130,7 @@ pub struct Clock {
 impl Clock {
     /// Nothing is known of it yet.
     pub fn new(assumptions: Assumptions) -> Clock {
-        Clock {
-            assumptions,
-            ..Clock::default()
-        }
+        Clock { assumptions, ..Clock::default() }
     }
 
     /// Learns from a round.
@@ -250,10 +242,7 @@ impl Line {
             first_ns: first.middle_ns(),
             first_host_ns: first.t2_ns,
             last_host_ns: 0,
-            likely: Candidate {
-                offset_ns: 0.0,
-                drift: 0.0,
-            },
+            likely: Candidate { offset_ns: 0.0, drift: 0.0 },
             possible: Vec::new(),
         };
         line.add(first);
@@ -284,10 +273,7 @@ impl Line {
     fn contradiction(&self, exchange: &Exchange) -> Option<i64> {
         let point = self.point(exchange);
         let (low, high) = self.reach(self.since(point.at_ns));
-        let (least, most) = (
-            point.offset_ns - point.half_ns,
-            point.offset_ns + point.half_ns,
-        );
+        let (least, most) = (point.offset_ns - point.half_ns, point.offset_ns + point.half_ns);
         if least > high {
             Some((least - high).ceil() as i64)
         } else if most < low {
@@ -304,23 +290,13 @@ impl Line {
         let Some(last) = self.points.front() else {
             return;
         };
-        let corner = |side: f64, drift| Candidate {
-            offset_ns: last.offset_ns + side * last.half_ns,
-            drift,
-        };
-        self.possible = vec![
-            corner(-1.0, -most),
-            corner(1.0, -most),
-            corner(1.0, most),
-            corner(-1.0, most),
-        ];
+        let corner = |side: f64, drift| Candidate { offset_ns: last.offset_ns + side * last.half_ns, drift };
+        self.possible = vec![corner(-1.0, -most), corner(1.0, -most), corner(1.0, most), corner(-1.0, most)];
         for at in 1..self.points.len() {
             let point = self.points[at];
             let since = self.since(point.at_ns);
             let half = point.half_ns + self.wander_ns(since);
-            let below = cut(&self.possible, |line| {
-                line.at(since) - (point.offset_ns - half)
-            });
+            let below = cut(&self.possible, |line| line.at(since) - (point.offset_ns - half));
             let both = cut(&below, |line| point.offset_ns + half - line.at(since));
             if both.is_empty() {
                 self.points.truncate(at);
@@ -346,10 +322,7 @@ impl Line {
         let spread = weighted(&|_, since| (since - middle).powi(2));
         let slope = weighted(&|point, since| (since - middle) * (point.offset_ns - mean));
         let drift = if spread > 0.0 { slope / spread } else { 0.0 };
-        self.likely = Candidate {
-            offset_ns: mean - drift * middle,
-            drift,
-        };
+        self.likely = Candidate { offset_ns: mean - drift * middle, drift };
     }
 
     /// What is possible at a time.
@@ -384,10 +357,7 @@ impl Line {
     fn drift(&self) -> Drift {
         let (low, high) = extremes(self.possible.iter().map(|line| line.drift));
         let likely = self.likely.drift.clamp(low, high);
-        Drift {
-            ppb: likely * NS_PER_SECOND,
-            bound_ppb: (high - likely).max(likely - low) * NS_PER_SECOND,
-        }
+        Drift { ppb: likely * NS_PER_SECOND, bound_ppb: (high - likely).max(likely - low) * NS_PER_SECOND }
     }
 
     fn since(&self, own_ns: u64) -> f64 {
@@ -409,9 +379,7 @@ fn converted(from_ns: u64, add_ns: f64, bound_ns: f64) -> Option<Converted> {
 }
 
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// The part of a convex polygon where `inside` is not negative; it is linear.

@@ -9,13 +9,7 @@ use crate::abi;
 /// SipHash-2-4 of a message.
 pub fn siphash(key: &Key, message: &[u8]) -> u64 {
     // SAFETY: the message is as long as is said, and the core keeps no pointer.
-    unsafe {
-        abi::dwell_sync_siphash(
-            &key.to_core(),
-            message.as_ptr().cast(),
-            message.len() as u32,
-        )
-    }
+    unsafe { abi::dwell_sync_siphash(&key.to_core(), message.as_ptr().cast(), message.len() as u32) }
 }
 
 /// What became of a frame.
@@ -48,9 +42,8 @@ impl Agent {
     pub fn frame(&mut self, frame: &mut [u8], now_ns: u64) -> Verdict {
         self.0.now_ns = now_ns;
         // SAFETY: the frame is as long as is said.
-        let verdict = unsafe {
-            abi::dwell_sync_agent_frame(&mut self.0, frame.as_mut_ptr().cast(), frame.len() as u32)
-        };
+        let verdict =
+            unsafe { abi::dwell_sync_agent_frame(&mut self.0, frame.as_mut_ptr().cast(), frame.len() as u32) };
         match verdict {
             0 => Verdict::Passed,
             1 => Verdict::Answered,
@@ -91,15 +84,9 @@ impl Asker {
     /// Addresses the request in a frame, and notes that it leaves; false if there
     /// is none.
     pub fn send(&mut self, frame: &mut [u8], sequence: u64, now_ns: u64) -> bool {
-        self.exchange = abi::dwell_sync_exchange {
-            sequence,
-            t1_ns: now_ns,
-            ..Default::default()
-        };
+        self.exchange = abi::dwell_sync_exchange { sequence, t1_ns: now_ns, ..Default::default() };
         // SAFETY: the frame is as long as is said.
-        let sent = unsafe {
-            abi::dwell_sync_send_frame(&self.probe, frame.as_mut_ptr().cast(), frame.len() as u32)
-        };
+        let sent = unsafe { abi::dwell_sync_send_frame(&self.probe, frame.as_mut_ptr().cast(), frame.len() as u32) };
         sent != 0
     }
 

@@ -41,21 +41,12 @@ pub struct Session {
 impl Session {
     /// As an agent's map keeps it, for the collector at an address.
     pub fn to_core(&self, collector: IpAddr) -> abi::dwell_sync_session {
-        abi::dwell_sync_session {
-            key: self.key.to_core(),
-            peer: address(collector),
-            largest: 0,
-        }
+        abi::dwell_sync_session { key: self.key.to_core(), peer: address(collector), largest: 0 }
     }
 
     /// The begin of what a collector's map keeps.
     pub fn to_probe(&self, from: IpAddr, to: IpAddr) -> abi::dwell_sync_probe {
-        abi::dwell_sync_probe {
-            key: self.key.to_core(),
-            src: address(from),
-            dst: address(to),
-            ..Default::default()
-        }
+        abi::dwell_sync_probe { key: self.key.to_core(), src: address(from), dst: address(to), ..Default::default() }
     }
 }
 

@@ -2,11 +2,11 @@
 
 mod bytes;
 
-pub use bytes::BytesError;
-
 use std::collections::BTreeMap;
 
 use crate::abi;
+
+pub use bytes::BytesError;
 
 /// A distribution of latencies in nanoseconds. Buckets are at most 1.6 % wide,
 /// so that a quantile is within 0.8 % of a value that was recorded; count,
@@ -53,12 +53,7 @@ impl Histogram {
         if kernel.count == 0 {
             return;
         }
-        self.note(
-            kernel.count,
-            u128::from(kernel.sum_ns),
-            kernel.min_ns,
-            kernel.max_ns,
-        );
+        self.note(kernel.count, u128::from(kernel.sum_ns), kernel.min_ns, kernel.max_ns);
         for (bucket, count) in (0..).zip(kernel.bucket).filter(|(_, count)| *count > 0) {
             *self.buckets.entry(bucket).or_default() += u64::from(count);
         }
@@ -186,22 +181,15 @@ mod tests {
             assert!((got / want - 1.0).abs() < 0.008, "p{q}: {got}");
         }
         assert_eq!(h.mean_ns(), Some(500_500_000));
-        assert_eq!(
-            (h.min_ns(), h.max_ns()),
-            (Some(1_000_000), Some(1_000_000_000))
-        );
+        assert_eq!((h.min_ns(), h.max_ns()), (Some(1_000_000), Some(1_000_000_000)));
         assert_eq!(Histogram::default().quantile_ns(0.5), None);
         assert_eq!(Histogram::default().mean_ns(), None);
     }
 
     #[test]
     fn a_flows_coarse_buckets_keep_count_and_mean_and_come_near_its_quantiles() {
-        let mut flow = abi::dwell_flow_segment {
-            count: 0,
-            sum_ns: 0,
-            max_ns: 0,
-            bucket: [0; abi::DWELL_COARSE_BUCKETS as usize],
-        };
+        let mut flow =
+            abi::dwell_flow_segment { count: 0, sum_ns: 0, max_ns: 0, bucket: [0; abi::DWELL_COARSE_BUCKETS as usize] };
         let values = (1..=1000u64).map(|us| us * 1_000);
         for ns in values.clone() {
             flow.count += 1;

@@ -88,26 +88,14 @@ impl Budget {
         let Some(fixed) = self.fixed() else {
             let steps = (cost / self.share).log2().ceil().max(1.0) as u32;
             let thinner = (thin + steps).min(self.most);
-            let duty = if thinner == thin {
-                self.duty(cost)
-            } else {
-                1.0
-            };
-            return Effort {
-                thin: thinner,
-                duty,
-            };
+            let duty = if thinner == thin { self.duty(cost) } else { 1.0 };
+            return Effort { thin: thinner, duty };
         };
         // As thin as makes stamping no dearer than looking; then the rest by time.
         let stamping = |thinner: u32| (cost - fixed).max(0.0) / f64::from(1 << (thinner - thin));
         let room = (self.share - fixed).max(fixed);
-        let thin = (thin..self.most)
-            .find(|thinner| stamping(*thinner) <= room)
-            .unwrap_or(self.most);
-        Effort {
-            thin,
-            duty: self.duty(fixed + stamping(thin)),
-        }
+        let thin = (thin..self.most).find(|thinner| stamping(*thinner) <= room).unwrap_or(self.most);
+        Effort { thin, duty: self.duty(fixed + stamping(thin)) }
     }
 
     /// What each packet costs, from what was seen at two degrees of thinness.
@@ -130,11 +118,7 @@ mod tests {
     use super::*;
 
     fn cost(share: f64) -> Cost {
-        Cost {
-            run_ns: (share * 2e9) as u64,
-            window_ns: 1_000_000_000,
-            cpus: 2,
-        }
+        Cost { run_ns: (share * 2e9) as u64, window_ns: 1_000_000_000, cpus: 2 }
     }
 
     /// What comes of a load whose packets cost so much, and what is stamped so much.

@@ -81,13 +81,10 @@ impl Config {
     /// The first layer that is stamped in a direction: its total begins there.
     pub fn first(&self, direction: Direction) -> Layer {
         let layers = self.layers.iter().copied();
-        layers
-            .filter(|layer| layer.direction() == direction)
-            .min()
-            .unwrap_or(match direction {
-                Direction::Tx => Layer::TxSocket,
-                Direction::Rx => Layer::RxDriver,
-            })
+        layers.filter(|layer| layer.direction() == direction).min().unwrap_or(match direction {
+            Direction::Tx => Layer::TxSocket,
+            Direction::Rx => Layer::RxDriver,
+        })
     }
 
     /// As the core takes it.
@@ -101,10 +98,7 @@ impl Config {
             netns: self.namespace.unwrap_or(0),
             row_mask: self.rows() - 1,
             cycle_mask: cycle.min(self.rows()) - 1,
-            hooked: self
-                .layers
-                .iter()
-                .fold(0, |bits, layer| bits | 1 << *layer as u32),
+            hooked: self.layers.iter().fold(0, |bits, layer| bits | 1 << *layer as u32),
             port: self.port.unwrap_or(0),
             shift: shift as u8,
             tx_first: self.first(Direction::Tx) as u8,
@@ -121,10 +115,7 @@ impl Config {
     }
 
     fn chosen(&self) -> u8 {
-        let kinds = [
-            (self.processes.is_some(), abi::DWELL_CHOSEN_PROCESS),
-            (self.cgroup, abi::DWELL_CHOSEN_CGROUP),
-        ];
+        let kinds = [(self.processes.is_some(), abi::DWELL_CHOSEN_PROCESS), (self.cgroup, abi::DWELL_CHOSEN_CGROUP)];
         let bits = kinds.map(|(is_chosen, bit)| if is_chosen { bit as u8 } else { 0 });
         bits[0] | bits[1]
     }

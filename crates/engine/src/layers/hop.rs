@@ -78,11 +78,7 @@ pub struct Hop {
 
 impl Hop {
     pub(super) fn from_core(hop: &abi::dwell_stack_hop) -> Hop {
-        Hop {
-            origin: Place::from_core(&hop.origin),
-            from: Place::from_core(&hop.from),
-            to: Place::from_core(&hop.to),
-        }
+        Hop { origin: Place::from_core(&hop.origin), from: Place::from_core(&hop.from), to: Place::from_core(&hop.to) }
     }
 }
 

@@ -199,10 +199,7 @@ impl Joiner {
         self.advance(half.arrived_ns);
         let key = (half.passage.ends, half.passage.seq);
         let mut waiting = self.old.remove(&key);
-        let waiting = self
-            .young
-            .entry(key)
-            .or_insert_with(|| waiting.take().unwrap_or_default());
+        let waiting = self.young.entry(key).or_insert_with(|| waiting.take().unwrap_or_default());
         let passage = &half.passage;
         match waiting.take_in(half, passage.again || passage.sent > 1) {
             Some(Direction::Tx) => self.counters.unmatched_tx += 1,
@@ -297,16 +294,8 @@ impl Joiner {
         self.counters.clamped += u64::from(below_ns > 0);
         let is_doubtful = bound_ns > self.config.doubt_ns;
         self.counters.doubtful += u64::from(is_doubtful);
-        let sums = PathKey {
-            tx_host: tx.host,
-            rx_host: rx.host,
-            flow: None,
-            resent: waiting.resent,
-        };
-        let flow = PathKey {
-            flow: Some(tx.passage.ends),
-            ..sums
-        };
+        let sums = PathKey { tx_host: tx.host, rx_host: rx.host, flow: None, resent: waiting.resent };
+        let flow = PathKey { flow: Some(tx.passage.ends), ..sums };
         let paths = self.windows.entry(end_ns).or_default();
         let is_told = paths.contains_key(&flow) || paths.len() < self.config.flows;
         self.counters.flows_untold += u64::from(!is_told);
@@ -344,9 +333,8 @@ impl Waiting {
             Direction::Tx => {
                 // A copy that left after the byte had come is none that it came by. If it is the
                 // only one, what came is of the byte that had the number 4 GiB before.
-                let is_late = self.rx.is_some_and(|rx| {
-                    rx.edge_ns.saturating_add(rx.bound_ns + half.bound_ns) < half.edge_ns
-                });
+                let is_late =
+                    self.rx.is_some_and(|rx| rx.edge_ns.saturating_add(rx.bound_ns + half.bound_ns) < half.edge_ns);
                 if self.tx.is_none() && is_late {
                     if again {
                         return None;
@@ -385,32 +373,22 @@ impl Way<'_> {
     fn of(passage: &Passage) -> Way<'_> {
         let mut stamps = passage.stamps.iter().flatten().map(|stamp| stamp.get());
         let first = stamps.next();
-        let total_ns =
-            first.and_then(|first| stamps.next_back().map(|last| last - first.min(last)));
+        let total_ns = first.and_then(|first| stamps.next_back().map(|last| last - first.min(last)));
         let total_ns = total_ns.unwrap_or(0);
-        let way = Way {
-            passage,
-            total_ns,
-            unexplained_ns: 0,
-        };
+        let way = Way { passage, total_ns, unexplained_ns: 0 };
         let explained_ns: u64 = Segment::ALL
             .iter()
             .filter(|segment| segment.direction() == passage.direction)
             .filter(|segment| Leg::Host(**segment).is_addend() && !segment.is_whole())
             .filter_map(|segment| way.segment_ns(*segment))
             .sum();
-        Way {
-            unexplained_ns: total_ns.saturating_sub(explained_ns),
-            ..way
-        }
+        Way { unexplained_ns: total_ns.saturating_sub(explained_ns), ..way }
     }
 
     fn segment_ns(&self, segment: Segment) -> Option<u64> {
         match segment {
             Segment::TxTotal | Segment::RxTotal => Some(self.total_ns),
-            Segment::TxUnexplained | Segment::RxUnexplained => {
-                (self.unexplained_ns > 0).then_some(self.unexplained_ns)
-            }
+            Segment::TxUnexplained | Segment::RxUnexplained => (self.unexplained_ns > 0).then_some(self.unexplained_ns),
             // As on the host itself: it ends at IP where TCP's time is not told.
             Segment::SocketTcp if self.passage.stamp_ns(Layer::TxTcp).is_none() => {
                 let at_ip = self.passage.stamp_ns(Layer::TxIp)?;

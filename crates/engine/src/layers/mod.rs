@@ -9,13 +9,6 @@ mod leg;
 mod native;
 mod passage;
 
-pub use budget::{Budget, Cost, Effort};
-pub use config::{Config, PidNamespace};
-pub use hop::{Hop, HopTime, Place, Point};
-pub use leg::Leg;
-pub use native::{Bytes, Flow, Path};
-pub use passage::Passage;
-
 use zerocopy::FromBytes;
 
 use crate::{
@@ -23,6 +16,13 @@ use crate::{
     histogram::Histogram,
     measure::{Endpoint, endpoint},
 };
+
+pub use budget::{Budget, Cost, Effort};
+pub use config::{Config, PidNamespace};
+pub use hop::{Hop, HopTime, Place, Point};
+pub use leg::Leg;
+pub use native::{Bytes, Flow, Path};
+pub use passage::Passage;
 
 /// The word that says which bytes are taken, after another: of the grid each 2^thin-th,
 /// and of a new epoch, so that what was begun before is another byte's.
@@ -89,11 +89,7 @@ impl Layer {
 
     /// Which way a byte goes there.
     pub fn direction(self) -> Direction {
-        if self <= Layer::TxDriver {
-            Direction::Tx
-        } else {
-            Direction::Rx
-        }
+        if self <= Layer::TxDriver { Direction::Tx } else { Direction::Rx }
     }
 }
 
@@ -239,10 +235,7 @@ pub struct Ends {
 
 impl Ends {
     fn from_core(ends: &abi::dwell_stack_ends) -> Ends {
-        Ends {
-            src: endpoint(ends.src, ends.sport),
-            dst: endpoint(ends.dst, ends.dport),
-        }
+        Ends { src: endpoint(ends.src, ends.sport), dst: endpoint(ends.dst, ends.dport) }
     }
 }
 
@@ -271,18 +264,15 @@ impl FlowSide {
             0 => Direction::Tx,
             _ => Direction::Rx,
         };
-        let of_side = Segment::ALL.into_iter().filter(|segment| {
-            segment.direction() == direction && segment.name() != Segment::TxUnexplained.name()
-        });
+        let of_side = Segment::ALL
+            .into_iter()
+            .filter(|segment| segment.direction() == direction && segment.name() != Segment::TxUnexplained.name());
         let segments = of_side.zip(&flow.segment).map(|(segment, counted)| {
             let mut histogram = Histogram::default();
             histogram.merge_coarse(counted);
             (segment, histogram)
         });
-        Some(FlowSide {
-            ends: Ends::from_core(&ends),
-            segments: segments.collect(),
-        })
+        Some(FlowSide { ends: Ends::from_core(&ends), segments: segments.collect() })
     }
 }
 
@@ -354,11 +344,7 @@ mod tests {
         }
         for (index, segment) in Segment::ALL.iter().enumerate() {
             assert_eq!(*segment as usize, index);
-            assert_eq!(
-                segment.ends().0.direction(),
-                segment.ends().1.direction(),
-                "{segment:?}"
-            );
+            assert_eq!(segment.ends().0.direction(), segment.ends().1.direction(), "{segment:?}");
         }
     }
 }

@@ -31,9 +31,7 @@ pub struct Path {
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Path")
-            .field("counters", &self.counters())
-            .finish_non_exhaustive()
+        f.debug_struct("Path").field("counters", &self.counters()).finish_non_exhaustive()
     }
 }
 
@@ -50,11 +48,7 @@ impl Path {
         let stride = unsafe { abi::dwell_layers_hop_stride() } as usize;
         let mut hop_rows = table::zeroed(config.rows(), stride);
         core.hop_rows = hop_rows.as_mut_ptr().cast();
-        Path {
-            core,
-            _rows: rows,
-            _hop_rows: hop_rows,
-        }
+        Path { core, _rows: rows, _hop_rows: hop_rows }
     }
 
     /// The flow from one end to the other.
@@ -68,9 +62,7 @@ impl Path {
         };
         let (from, to) = (address(source), address(destination));
         // SAFETY: all three are valid, and the core keeps no pointer.
-        Flow(unsafe {
-            abi::dwell_layers_flow(&*self.core, &from, &to, source.port(), destination.port())
-        })
+        Flow(unsafe { abi::dwell_layers_flow(&*self.core, &from, &to, source.port(), destination.port()) })
     }
 
     /// A packet with these bytes, or a write of them, passes a layer.
@@ -84,38 +76,15 @@ impl Path {
     }
 
     /// A packet that TCP handed down at `tcp_ns` passes a layer.
-    pub fn pass_packet(
-        &mut self,
-        flow: Flow,
-        bytes: Bytes,
-        layer: Layer,
-        tcp_ns: u64,
-        now_ns: u64,
-    ) {
+    pub fn pass_packet(&mut self, flow: Flow, bytes: Bytes, layer: Layer, tcp_ns: u64, now_ns: u64) {
         self.pass_core(flow, bytes, layer, (tcp_ns, 0), now_ns);
     }
 
-    fn pass_core(
-        &mut self,
-        flow: Flow,
-        bytes: Bytes,
-        layer: Layer,
-        (tcp_ns, device): (u64, u32),
-        now_ns: u64,
-    ) {
+    fn pass_core(&mut self, flow: Flow, bytes: Bytes, layer: Layer, (tcp_ns, device): (u64, u32), now_ns: u64) {
         let Bytes { seq, bytes } = bytes;
         // SAFETY: the core has as many rows as its masks say.
         unsafe {
-            abi::dwell_layers_pass(
-                &mut *self.core,
-                flow.0,
-                seq,
-                bytes,
-                layer as u32,
-                now_ns,
-                tcp_ns,
-                device,
-            );
+            abi::dwell_layers_pass(&mut *self.core, flow.0, seq, bytes, layer as u32, now_ns, tcp_ns, device);
         }
     }
 
@@ -128,25 +97,12 @@ impl Path {
 
     /// A packet with these bytes is at a device. Returns the hops that end there, at most
     /// `DWELL_LAYERS_PASSAGES`, and what they took.
-    pub fn cross(
-        &mut self,
-        flow: Flow,
-        bytes: Bytes,
-        place: Place,
-        now_ns: u64,
-    ) -> Vec<(Hop, u64)> {
+    pub fn cross(&mut self, flow: Flow, bytes: Bytes, place: Place, now_ns: u64) -> Vec<(Hop, u64)> {
         let Bytes { seq, bytes } = bytes;
         self.core.hops = 0;
         // SAFETY: the core has as many rows of this kind too.
         unsafe {
-            abi::dwell_layers_cross(
-                &mut *self.core,
-                flow.0,
-                seq,
-                bytes,
-                &place.to_core(),
-                now_ns,
-            );
+            abi::dwell_layers_cross(&mut *self.core, flow.0, seq, bytes, &place.to_core(), now_ns);
         }
         let hops = self.core.hop.iter().map(Hop::from_core);
         let hops = hops.zip(self.core.hop_ns);

@@ -46,10 +46,7 @@ pub struct ConnectionId {
 
 impl ConnectionId {
     pub(super) fn new(octets: [u8; abi::DWELL_CID_MOST as usize], bytes: u32) -> ConnectionId {
-        ConnectionId {
-            octets,
-            bytes: bytes as u8,
-        }
+        ConnectionId { octets, bytes: bytes as u8 }
     }
 }
 
@@ -105,10 +102,7 @@ impl Stamp {
 
     /// Of such a word.
     pub fn from_word(word: u64) -> Stamp {
-        Stamp {
-            freshness: word >> 16,
-            load: Load::from_code(word as u16),
-        }
+        Stamp { freshness: word >> 16, load: Load::from_code(word as u16) }
     }
 }
 
@@ -153,12 +147,8 @@ impl Config {
     ///
     /// If the rotation is none.
     pub fn own(rotation: u8, key: [u8; 16]) -> Result<Config, ConfigError> {
-        let mut config = Config::new(
-            rotation,
-            abi::DWELL_CID_OWN_SERVER as u8,
-            abi::DWELL_CID_OWN_NONCE as u8,
-            Some(key),
-        )?;
+        let mut config =
+            Config::new(rotation, abi::DWELL_CID_OWN_SERVER as u8, abi::DWELL_CID_OWN_NONCE as u8, Some(key))?;
         config.0.stamped = 1;
         Ok(config)
     }
@@ -190,10 +180,7 @@ impl Config {
     /// If one is not as long as configured.
     pub fn encode(&self, server_id: &[u8], nonce: &[u8]) -> Result<ConnectionId, EncodeError> {
         if server_id.len() != usize::from(self.0.server_id_bytes) {
-            return Err(EncodeError::ServerId(
-                server_id.len(),
-                self.0.server_id_bytes,
-            ));
+            return Err(EncodeError::ServerId(server_id.len(), self.0.server_id_bytes));
         }
         if nonce.len() != usize::from(self.0.nonce_bytes) {
             return Err(EncodeError::Nonce(nonce.len(), self.0.nonce_bytes));

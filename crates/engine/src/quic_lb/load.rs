@@ -16,9 +16,7 @@ impl Load {
 
     /// Of a waiting time.
     pub fn from_wait(wait: Duration) -> Load {
-        Load(native::wait_code(
-            wait.as_nanos().try_into().unwrap_or(u64::MAX),
-        ))
+        Load(native::wait_code(wait.as_nanos().try_into().unwrap_or(u64::MAX)))
     }
 
     /// What a connection ID says.

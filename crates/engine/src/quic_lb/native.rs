@@ -37,37 +37,25 @@ pub(super) fn config(
     config
 }
 
-pub(super) fn encode(
-    config: &abi::dwell_cid_config,
-    server_id: &[u8],
-    nonce: &[u8],
-) -> ConnectionId {
+pub(super) fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> ConnectionId {
     let mut cid = [0; abi::DWELL_CID_MOST as usize];
     // SAFETY: both are as long as the configuration says, by the caller; there is room for the
     // longest.
-    let bytes = unsafe {
-        abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr())
-    };
+    let bytes = unsafe { abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr()) };
     ConnectionId::new(cid, bytes)
 }
 
-pub(super) fn encode_stamped(
-    config: &abi::dwell_cid_config,
-    server: u16,
-    stamp: u64,
-) -> ConnectionId {
+pub(super) fn encode_stamped(config: &abi::dwell_cid_config, server: u16, stamp: u64) -> ConnectionId {
     let mut cid = [0; abi::DWELL_CID_MOST as usize];
     // SAFETY: the configuration is of that layout, by the caller; there is room for the longest.
-    let bytes =
-        unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
+    let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
     ConnectionId::new(cid, bytes)
 }
 
 pub(super) fn decode(config: &abi::dwell_cid_config, cid: &[u8]) -> Option<[u8; 32]> {
     let mut plain = abi::dwell_cid_plain::default();
     // SAFETY: the connection ID is as long as is said.
-    let known =
-        unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
+    let known = unsafe { abi::dwell_quic_lb_decode(config, cid.as_ptr(), cid.len() as u32, &mut plain) };
     (known != 0).then_some(plain.octet)
 }
 
@@ -77,9 +65,8 @@ mod tests {
 
     fn block(key: &str, from: &str, decrypt: bool) -> String {
         let octets = |hex: &str| -> [u8; 16] {
-            let bytes: Vec<u8> = (0..16)
-                .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
-                .collect();
+            let bytes: Vec<u8> =
+                (0..16).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex")).collect();
             bytes.try_into().expect("16 octets")
         };
         let config = config(0, 2, 14, Some(&octets(key)));

@@ -61,9 +61,7 @@ fn is_blind(epoch: &Epoch) -> bool {
 }
 
 fn keeps_window_full(epoch: &Epoch) -> bool {
-    epoch.depth > 1
-        && epoch.streak >= ALONE
-        && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
+    epoch.depth > 1 && epoch.streak >= ALONE && (epoch.think_ns as f64) < PROMPT * epoch.gaps_ns as f64
 }
 
 /// Without headers, ends more than requests, which come one by one, and progress
@@ -91,26 +89,12 @@ fn by_lag(epoch: &Epoch) -> Estimate {
 /// Ends that only a request told of count if the client answers at once to those
 /// that were seen.
 fn by_runs(epoch: &Epoch) -> Estimate {
-    let method = if epoch.sizes_only == 1 {
-        Method::SizeRuns
-    } else {
-        Method::AckRuns
-    };
+    let method = if epoch.sizes_only == 1 { Method::SizeRuns } else { Method::AckRuns };
     let thinks = waits(epoch) > 0.1;
-    let mean = if thinks {
-        tracks::seen(epoch)
-    } else {
-        tracks::all(epoch)
-    };
-    let unsure = if thinks {
-        part(epoch.hidden, epoch.all)
-    } else {
-        0.0
-    };
-    let doubt = part(epoch.surplus, epoch.requests)
-        + unsure / 2.0
-        + guessed(epoch)
-        + part(epoch.minor, epoch.requests) / 4.0;
+    let mean = if thinks { tracks::seen(epoch) } else { tracks::all(epoch) };
+    let unsure = if thinks { part(epoch.hidden, epoch.all) } else { 0.0 };
+    let doubt =
+        part(epoch.surplus, epoch.requests) + unsure / 2.0 + guessed(epoch) + part(epoch.minor, epoch.requests) / 4.0;
     Estimate::new(method, mean, doubt)
 }
 
@@ -131,10 +115,7 @@ fn by_gaps(epoch: &Epoch) -> Estimate {
     };
     let made = Estimate::new(Method::LogGap, Some(mean), 0.5 + near / 2.0);
     let few = mean.count < LEAST_GAPS;
-    Estimate {
-        reason: made.reason.or(few.then_some(Reason::TooFew)),
-        ..made
-    }
+    Estimate { reason: made.reason.or(few.then_some(Reason::TooFew)), ..made }
 }
 
 /// Turns after an end that was seen.
@@ -150,14 +131,8 @@ fn waits(epoch: &Epoch) -> f64 {
 
 /// Packets that a write goes on with, not requests, are most of what was sent.
 fn upload(epoch: &Epoch) -> Option<Reason> {
-    let is_upload = epoch.full >= LEAST_FULL
-        && epoch.full > 3 * epoch.requests
-        && 2 * epoch.full > epoch.packets;
-    is_upload.then_some(if epoch.sizes_only == 1 {
-        Reason::Paced
-    } else {
-        Reason::BulkUpload
-    })
+    let is_upload = epoch.full >= LEAST_FULL && epoch.full > 3 * epoch.requests && 2 * epoch.full > epoch.packets;
+    is_upload.then_some(if epoch.sizes_only == 1 { Reason::Paced } else { Reason::BulkUpload })
 }
 
 /// More requests than can be followed.
@@ -185,11 +160,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
     }
     if surplus > if blind { 0.1 } else { 0.3 } {
         let mixed = blind && part(epoch.missed, epoch.requests) > 0.1;
-        return Some(if mixed {
-            Reason::Multiplexed
-        } else {
-            Reason::Staggered
-        });
+        return Some(if mixed { Reason::Multiplexed } else { Reason::Staggered });
     }
     if is_mixed(epoch) || is_joined(epoch) {
         return Some(Reason::Multiplexed);
@@ -200,9 +171,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
 /// Requests of which the largest could hold several of the smallest: where nothing
 /// shows what is in a packet, it may.
 fn is_joined(epoch: &Epoch) -> bool {
-    epoch.sizes_only == 1
-        && epoch.smallest > 0
-        && f64::from(epoch.largest) > JOINED * f64::from(epoch.smallest)
+    epoch.sizes_only == 1 && epoch.smallest > 0 && f64::from(epoch.largest) > JOINED * f64::from(epoch.smallest)
 }
 
 /// Ends came before their requests, or most requests are far smaller than others

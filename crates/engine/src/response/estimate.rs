@@ -202,33 +202,20 @@ pub fn estimate(config: &Config, epoch: &Epoch) -> Estimate {
         _ => LEAST_CONFIDENCE,
     };
     let unsure = made.confidence < floor;
-    Estimate {
-        reason: made.reason.or(unsure.then_some(Reason::Unsure)),
-        ..made
-    }
+    Estimate { reason: made.reason.or(unsure.then_some(Reason::Unsure)), ..made }
 }
 
 fn by_modes(config: &Config, epoch: &Epoch) -> Estimate {
     let found = from_modes(config, epoch);
-    let mean = found.map(|found| tracks::Mean {
-        ns: found.response_ns,
-        count: found.batches,
-    });
+    let mean = found.map(|found| tracks::Mean { ns: found.response_ns, count: found.batches });
     let seen = f64::from(epoch.gaps + epoch.discarded).max(1.0);
     let made = Estimate::new(Method::Modes, mean, f64::from(epoch.discarded) / seen);
-    Estimate {
-        ibg_ns: found.map(|found| found.ibg_ns.round() as u64),
-        reason: fault_of_gaps(epoch, &made),
-        ..made
-    }
+    Estimate { ibg_ns: found.map(|found| found.ibg_ns.round() as u64), reason: fault_of_gaps(epoch, &made), ..made }
 }
 
 fn by_threshold(epoch: &Epoch) -> Estimate {
     let made = Estimate::new(Method::Gap, tracks::mean(epoch.gaps_ns, epoch.gaps), 0.0);
-    Estimate {
-        reason: fault_of_gaps(epoch, &made),
-        ..made
-    }
+    Estimate { reason: fault_of_gaps(epoch, &made), ..made }
 }
 
 /// What speaks against an estimate by gaps between packets. The figure is told as
@@ -261,8 +248,5 @@ fn is_clockwork(epoch: &Epoch) -> bool {
 /// One sample is all there is of a connection.
 fn by_handshake(epoch: &Epoch) -> Estimate {
     let mean = tracks::mean(epoch.handshake_ns, u32::from(epoch.handshake_ns > 0));
-    Estimate {
-        reason: mean.is_none().then_some(Reason::TooFew),
-        ..Estimate::new(Method::SynAck, mean, 0.0)
-    }
+    Estimate { reason: mean.is_none().then_some(Reason::TooFew), ..Estimate::new(Method::SynAck, mean, 0.0) }
 }

@@ -24,21 +24,13 @@ pub(crate) struct FromModes {
 pub(crate) fn from_modes(config: &Config, epoch: &Epoch) -> Option<FromModes> {
     let modes = &epoch.mode[..usize::from(epoch.modes).min(epoch.mode.len())];
     let total: u64 = modes.iter().map(|mode| u64::from(mode.count)).sum();
-    let kept = modes
-        .iter()
-        .filter(|mode| !is_timeout(config, mode, total))
-        .copied();
+    let kept = modes.iter().filter(|mode| !is_timeout(config, mode, total)).copied();
     let kept: Vec<dwell_epoch_mode> = kept.collect();
     let floor = (config.floor * total as f64).max(1.0);
     let largest = |needs_mark: bool| {
-        kept.iter()
-            .rposition(|mode| f64::from(mode.count) >= floor && (!needs_mark || mode.marked == 1))
+        kept.iter().rposition(|mode| f64::from(mode.count) >= floor && (!needs_mark || mode.marked == 1))
     };
-    let ibg = if config.mark_small {
-        largest(true).or_else(|| largest(false))?
-    } else {
-        largest(false)?
-    };
+    let ibg = if config.mark_small { largest(true).or_else(|| largest(false))? } else { largest(false)? };
     let batches = kept[ibg].count;
     let sum: u64 = kept[..=ibg].iter().map(|mode| mode.sum_ns).sum();
     Some(FromModes {

@@ -16,19 +16,14 @@ pub struct Flow {
 impl Flow {
     /// A flow of which nothing was seen yet.
     pub fn new(config: &Config) -> Flow {
-        Flow {
-            state: abi::dwell_response_state::default(),
-            config: config.to_core(),
-        }
+        Flow { state: abi::dwell_response_state::default(), config: config.to_core() }
     }
 
     /// Steps one packet; returns the past epoch if it begins another.
     pub fn step(&mut self, arrival: &abi::dwell_arrival) -> Option<Epoch> {
         let mut ended = Epoch::default();
         // SAFETY: all four are valid, and the core keeps no pointer.
-        let ends = unsafe {
-            abi::dwell_native_response_step(&mut self.state, &self.config, arrival, &mut ended)
-        };
+        let ends = unsafe { abi::dwell_native_response_step(&mut self.state, &self.config, arrival, &mut ended) };
         (ends != 0).then_some(ended)
     }
 
@@ -37,9 +32,7 @@ impl Flow {
     pub fn end(&mut self, now_ns: u64) -> Option<Epoch> {
         let mut ended = Epoch::default();
         // SAFETY: as above.
-        let ends = unsafe {
-            abi::dwell_native_response_end(&mut self.state, &self.config, now_ns, &mut ended)
-        };
+        let ends = unsafe { abi::dwell_native_response_end(&mut self.state, &self.config, now_ns, &mut ended) };
         (ends != 0).then_some(ended)
     }
 }

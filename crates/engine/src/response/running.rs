@@ -34,21 +34,14 @@ impl Sums {
     fn faded(self, half_life_ns: u64, now_ns: u64) -> Sums {
         let lives = now_ns.saturating_sub(self.time_ns) as f64 / half_life_ns as f64;
         let part = (-lives).exp2();
-        Sums {
-            responses: self.responses * part,
-            sum_ns: self.sum_ns * part,
-            time_ns: self.time_ns.max(now_ns),
-        }
+        Sums { responses: self.responses * part, sum_ns: self.sum_ns * part, time_ns: self.time_ns.max(now_ns) }
     }
 }
 
 impl<K: std::hash::Hash + Eq> RunningMeans<K> {
     /// No means yet. `half_life_ns` is at least 1.
     pub fn new(half_life_ns: u64) -> RunningMeans<K> {
-        RunningMeans {
-            half_life_ns: half_life_ns.max(1),
-            means: HashMap::new(),
-        }
+        RunningMeans { half_life_ns: half_life_ns.max(1), means: HashMap::new() }
     }
 
     /// Adds the estimate of an epoch that ended at `time_ns`, if it is to be
@@ -60,18 +53,11 @@ impl<K: std::hash::Hash + Eq> RunningMeans<K> {
         let half_life_ns = self.half_life_ns;
         let sums = self.means.entry(server).or_default();
         let now_ns = time_ns.max(sums.time_ns);
-        let new = Sums {
-            responses: estimate.batches as f64,
-            sum_ns: mean_ns as f64 * estimate.batches as f64,
-            time_ns,
-        }
-        .faded(half_life_ns, now_ns);
+        let new =
+            Sums { responses: estimate.batches as f64, sum_ns: mean_ns as f64 * estimate.batches as f64, time_ns }
+                .faded(half_life_ns, now_ns);
         let old = sums.faded(half_life_ns, now_ns);
-        *sums = Sums {
-            responses: old.responses + new.responses,
-            sum_ns: old.sum_ns + new.sum_ns,
-            time_ns: now_ns,
-        };
+        *sums = Sums { responses: old.responses + new.responses, sum_ns: old.sum_ns + new.sum_ns, time_ns: now_ns };
     }
 
     /// The mean of a server at `now_ns`; None while nothing is known of it.
@@ -82,15 +68,12 @@ impl<K: std::hash::Hash + Eq> RunningMeans<K> {
 
     /// All of them.
     pub fn iter(&self, now_ns: u64) -> impl Iterator<Item = (&K, Running)> {
-        self.means
-            .iter()
-            .filter_map(move |(server, sums)| Some((server, self.running(sums, now_ns)?)))
+        self.means.iter().filter_map(move |(server, sums)| Some((server, self.running(sums, now_ns)?)))
     }
 
     /// Forgets servers of whom nothing was heard for so long.
     pub fn forget(&mut self, now_ns: u64, silent_ns: u64) {
-        self.means
-            .retain(|_, sums| now_ns.saturating_sub(sums.time_ns) <= silent_ns);
+        self.means.retain(|_, sums| now_ns.saturating_sub(sums.time_ns) <= silent_ns);
     }
 
     fn running(&self, sums: &Sums, now_ns: u64) -> Option<Running> {
@@ -140,10 +123,7 @@ mod tests {
     #[test]
     fn what_is_not_to_be_believed_does_not_count() {
         let mut means = RunningMeans::new(SECOND);
-        let doubted = Estimate {
-            reason: Some(Reason::ThinkTime),
-            ..estimate(7, 7)
-        };
+        let doubted = Estimate { reason: Some(Reason::ThinkTime), ..estimate(7, 7) };
         means.add("a", SECOND, &doubted);
         assert_eq!(means.get(&"a", SECOND), None);
         means.add("b", SECOND, &estimate(5, 5));

@@ -37,15 +37,8 @@ pub enum Key {
 
 impl Key {
     /// All of them.
-    pub const ALL: [Key; 7] = [
-        Key::Auto,
-        Key::FiveTuple,
-        Key::IpPair,
-        Key::Esp,
-        Key::WireGuard,
-        Key::QuicCid,
-        Key::Outer,
-    ];
+    pub const ALL: [Key; 7] =
+        [Key::Auto, Key::FiveTuple, Key::IpPair, Key::Esp, Key::WireGuard, Key::QuicCid, Key::Outer];
 
     /// Whether flows that it tells have ports.
     pub fn has_ports(self) -> bool {
@@ -108,12 +101,7 @@ impl Watch {
     /// The same in the core's terms.
     pub fn to_core(&self) -> abi::dwell_response_program {
         abi::dwell_response_program {
-            table: table::to_core(
-                &self.filter,
-                self.max_flows,
-                self.idle_timeout_ns,
-                self.seed,
-            ),
+            table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),
             response: self.config.to_core(),
             servers: FilterRule::all_to_core(&self.servers),
             key_kind: self.key as u8,
@@ -161,17 +149,12 @@ impl Record {
     /// Decodes a record of the kernel's ring buffer, which may be cut before its
     /// modes. `None` if it is none of ours, which a user of the crate should count.
     pub fn from_kernel(bytes: &[u8]) -> Option<Record> {
-        const MODES: usize =
-            offset_of!(abi::dwell_response_event, epoch) + offset_of!(abi::dwell_epoch, mode);
+        const MODES: usize = offset_of!(abi::dwell_response_event, epoch) + offset_of!(abi::dwell_epoch, mode);
         let mut whole = [0; size_of::<abi::dwell_response_event>()];
-        (bytes.len() >= MODES)
-            .then(|| whole.get_mut(..bytes.len()))??
-            .copy_from_slice(bytes);
+        (bytes.len() >= MODES).then(|| whole.get_mut(..bytes.len()))??.copy_from_slice(bytes);
         let raw = abi::dwell_response_event::read_from_bytes(&whole).ok()?;
         (u32::from(raw.event) == abi::DWELL_EVENT_RESPONSE).then_some(())?;
-        let key = Key::ALL
-            .into_iter()
-            .find(|key| *key as u32 == u32::from(raw.key_kind))?;
+        let key = Key::ALL.into_iter().find(|key| *key as u32 == u32::from(raw.key_kind))?;
         Some(Record {
             src: endpoint(raw.src, raw.src_port),
             dst: endpoint(raw.dst, raw.dst_port),
@@ -222,12 +205,8 @@ impl Tracker {
     /// Memory is set aside for `max_flows` at once, and used as flows come.
     pub fn new(watch: &Watch) -> Tracker {
         // SAFETY: pure functions.
-        let (stride, alias_stride) = unsafe {
-            (
-                abi::dwell_seats_stride() as usize,
-                abi::dwell_seats_alias_stride() as usize,
-            )
-        };
+        let (stride, alias_stride) =
+            unsafe { (abi::dwell_seats_stride() as usize, abi::dwell_seats_alias_stride() as usize) };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_seat_bucket>());
@@ -239,13 +218,7 @@ impl Tracker {
             seats: memory.as_mut_ptr().cast(),
             ..Default::default()
         });
-        Tracker {
-            seats,
-            _buckets: buckets,
-            _memory: memory,
-            _aliases: aliases,
-            sweep: Sweep::default(),
-        }
+        Tracker { seats, _buckets: buckets, _memory: memory, _aliases: aliases, sweep: Sweep::default() }
     }
 
     /// Observes one packet and hands on the epochs that it ends.
@@ -285,13 +258,7 @@ impl Tracker {
         }
     }
 
-    fn sweep_bucket(
-        &mut self,
-        bucket: u32,
-        time_ns: u64,
-        reason: u32,
-        emit: &mut impl FnMut(Record),
-    ) {
+    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, reason: u32, emit: &mut impl FnMut(Record)) {
         // SAFETY: the core masks the index to the table's size.
         unsafe {
             abi::dwell_seats_sweep(&mut *self.seats, bucket, time_ns, reason);

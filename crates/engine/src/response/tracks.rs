@@ -14,10 +14,7 @@ pub(crate) struct Mean {
 }
 
 pub(crate) fn mean(sum_ns: u64, count: u32) -> Option<Mean> {
-    (count > 0).then(|| Mean {
-        ns: sum_ns as f64 / f64::from(count),
-        count,
-    })
+    (count > 0).then(|| Mean { ns: sum_ns as f64 / f64::from(count), count })
 }
 
 /// All responses whose ends were seen or concluded.
@@ -27,10 +24,7 @@ pub(crate) fn all(epoch: &Epoch) -> Option<Mean> {
 
 /// Without those of whose end only the next request told.
 pub(crate) fn seen(epoch: &Epoch) -> Option<Mean> {
-    mean(
-        epoch.all_ns.saturating_sub(epoch.hidden_ns),
-        epoch.all.saturating_sub(epoch.hidden),
-    )
+    mean(epoch.all_ns.saturating_sub(epoch.hidden_ns), epoch.all.saturating_sub(epoch.hidden))
 }
 
 /// From a request to the last progress before the next one.
@@ -49,10 +43,7 @@ pub(crate) fn lag(epoch: &Epoch) -> Option<Mean> {
 pub(crate) fn log_gap(epoch: &Epoch) -> Option<(Mean, f64)> {
     let counts = epoch.gap_log.map(u32::from);
     let filled: Vec<usize> = (0..counts.len()).filter(|i| counts[*i] > 0).collect();
-    let widest = filled
-        .windows(2)
-        .map(|pair| (pair[1] - pair[0], pair[1]))
-        .max_by_key(|(width, _)| *width);
+    let widest = filled.windows(2).map(|pair| (pair[1] - pair[0], pair[1])).max_by_key(|(width, _)| *width);
     let first = match widest {
         Some((width, above)) if width >= JUMP_BUCKETS => above,
         _ => 0,
@@ -60,8 +51,5 @@ pub(crate) fn log_gap(epoch: &Epoch) -> Option<(Mean, f64)> {
     let total: u32 = counts.iter().sum();
     let batches: u32 = counts[first..].iter().sum();
     let near = if first > 0 { counts[first] } else { 0 };
-    Some((
-        mean(epoch.gaps_ns, batches)?,
-        f64::from(near) / f64::from(total),
-    ))
+    Some((mean(epoch.gaps_ns, batches)?, f64::from(near) / f64::from(total)))
 }

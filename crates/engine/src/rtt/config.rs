@@ -69,17 +69,9 @@ impl Config {
     /// The same in the core's terms.
     pub fn to_core(&self) -> abi::dwell_rtt_config {
         let mut core = abi::dwell_rtt_config {
-            table: table::to_core(
-                &self.filter,
-                self.max_flows,
-                self.idle_timeout_ns,
-                self.seed,
-            ),
+            table: table::to_core(&self.filter, self.max_flows, self.idle_timeout_ns, self.seed),
             spin_floor_ns: self.spin_floor_ns,
-            methods: self
-                .methods
-                .iter()
-                .fold(0, |bits, method| bits | 1 << *method as u32),
+            methods: self.methods.iter().fold(0, |bits, method| bits | 1 << *method as u32),
             stamp_mask: self.stamps() - 1,
             include_handshake: self.include_handshake.into(),
             stamp_acks: self.stamp_acks.into(),

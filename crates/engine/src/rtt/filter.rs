@@ -40,11 +40,7 @@ impl FilterRule {
         if rules.len() > abi::DWELL_FILTER_RULES as usize {
             return Err(FilterError {
                 text: rules[abi::DWELL_FILTER_RULES as usize].as_ref().into(),
-                what: format!(
-                    "there is room for {} rules, and {} were given",
-                    abi::DWELL_FILTER_RULES,
-                    rules.len()
-                ),
+                what: format!("there is room for {} rules, and {} were given", abi::DWELL_FILTER_RULES, rules.len()),
             });
         }
         rules.iter().map(|rule| rule.as_ref().parse()).collect()
@@ -70,11 +66,9 @@ impl FilterRule {
                 let mapped = net.prefix_len() >= 96 && net.network().to_ipv4_mapped().is_some();
                 (if mapped { 4 } else { 6 }, net.network(), net.netmask())
             }
-            Some(IpNet::V4(net)) => (
-                4,
-                net.network().to_ipv6_mapped(),
-                Ipv6Addr::from(u128::MAX << (32 - net.prefix_len())),
-            ),
+            Some(IpNet::V4(net)) => {
+                (4, net.network().to_ipv6_mapped(), Ipv6Addr::from(u128::MAX << (32 - net.prefix_len())))
+            }
         };
         abi::dwell_filter_rule {
             address: core_address(address),
@@ -91,29 +85,21 @@ impl FilterRule {
 fn core_address(address: Ipv6Addr) -> abi::dwell_address {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes of sixteen"));
     let bytes = address.octets();
-    abi::dwell_address {
-        high: word(&bytes[..8]),
-        low: word(&bytes[8..]),
-    }
+    abi::dwell_address { high: word(&bytes[..8]), low: word(&bytes[8..]) }
 }
 
 impl FromStr for FilterRule {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<FilterRule, FilterError> {
-        let fail = |what: &str| FilterError {
-            text: text.into(),
-            what: what.into(),
-        };
+        let fail = |what: &str| FilterError { text: text.into(), what: what.into() };
         let (exclude, rest) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),
             None => (false, text),
         };
         let (prefix, ports) = match rest.strip_prefix('[') {
             Some(bracketed) => {
-                let (prefix, after) = bracketed
-                    .split_once(']')
-                    .ok_or_else(|| fail("the '[' is not closed"))?;
+                let (prefix, after) = bracketed.split_once(']').ok_or_else(|| fail("the '[' is not closed"))?;
                 match after.strip_prefix(':') {
                     Some(ports) => (prefix, Some(ports)),
                     None if after.is_empty() => (prefix, None),
@@ -140,10 +126,7 @@ impl FromStr for FilterRule {
         let port = |text: &str| {
             // parse() would take "+80" too
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse::<u16>()
-                .ok()
-                .filter(|_| digits)
-                .ok_or_else(|| fail("a port is a number from 0 to 65535"))
+            text.parse::<u16>().ok().filter(|_| digits).ok_or_else(|| fail("a port is a number from 0 to 65535"))
         };
         let ports = match ports {
             None => (0, u16::MAX),
@@ -155,11 +138,7 @@ impl FromStr for FilterRule {
         if ports.0 > ports.1 {
             return Err(fail("the port range runs backwards"));
         }
-        Ok(FilterRule {
-            exclude,
-            prefix,
-            ports,
-        })
+        Ok(FilterRule { exclude, prefix, ports })
     }
 }
 
@@ -171,45 +150,16 @@ mod tests {
     fn rules_are_read_as_written() {
         let rule = |text: &str| text.parse::<FilterRule>().unwrap();
         let net = |text: &str| Some(text.parse().unwrap());
-        assert_eq!(
-            rule("10.0.0.0/8"),
-            FilterRule {
-                exclude: false,
-                prefix: net("10.0.0.0/8"),
-                ports: (0, 65535)
-            }
-        );
-        assert_eq!(
-            rule("!10.1.2.3:53"),
-            FilterRule {
-                exclude: true,
-                prefix: net("10.1.2.3/32"),
-                ports: (53, 53)
-            }
-        );
-        assert_eq!(
-            rule(":8000-8099"),
-            FilterRule {
-                exclude: false,
-                prefix: None,
-                ports: (8000, 8099)
-            }
-        );
+        assert_eq!(rule("10.0.0.0/8"), FilterRule { exclude: false, prefix: net("10.0.0.0/8"), ports: (0, 65535) });
+        assert_eq!(rule("!10.1.2.3:53"), FilterRule { exclude: true, prefix: net("10.1.2.3/32"), ports: (53, 53) });
+        assert_eq!(rule(":8000-8099"), FilterRule { exclude: false, prefix: None, ports: (8000, 8099) });
         assert_eq!(
             rule("[2001:db8::/32]:443"),
-            FilterRule {
-                exclude: false,
-                prefix: net("2001:db8::/32"),
-                ports: (443, 443)
-            }
+            FilterRule { exclude: false, prefix: net("2001:db8::/32"), ports: (443, 443) }
         );
         assert_eq!(
             rule("2001:db8::1"),
-            FilterRule {
-                exclude: false,
-                prefix: net("2001:db8::1/128"),
-                ports: (0, 65535)
-            }
+            FilterRule { exclude: false, prefix: net("2001:db8::1/128"), ports: (0, 65535) }
         );
     }
 
@@ -228,11 +178,6 @@ mod tests {
             let error = text.parse::<FilterRule>().unwrap_err();
             assert!(error.what.contains(what), "{text}: {error}");
         }
-        assert!(
-            FilterRule::parse_all(&[":1"; 17])
-                .unwrap_err()
-                .what
-                .contains("16")
-        );
+        assert!(FilterRule::parse_all(&[":1"; 17]).unwrap_err().what.contains("16"));
     }
 }

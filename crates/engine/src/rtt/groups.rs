@@ -86,35 +86,19 @@ pub struct Groups {
 impl Groups {
     /// Nothing gathered yet.
     pub fn new(aggregate: Aggregate) -> Groups {
-        Groups {
-            aggregate,
-            histograms: BTreeMap::new(),
-            other: Histogram::default(),
-        }
+        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default() }
     }
 
     /// Adds a sample to the group of the side that answered.
     pub fn add(&mut self, sample: &Sample) {
         let address = sample.dst.address;
-        let bits = if address.is_ipv4() {
-            self.aggregate.prefix4
-        } else {
-            self.aggregate.prefix6
-        };
-        let key = GroupKey {
-            interface: sample.interface,
-            method: sample.method,
-            prefix: Prefix::of(address, bits),
-        };
+        let bits = if address.is_ipv4() { self.aggregate.prefix4 } else { self.aggregate.prefix6 };
+        let key = GroupKey { interface: sample.interface, method: sample.method, prefix: Prefix::of(address, bits) };
         let full = self.histograms.len() + 1 >= self.aggregate.max_groups as usize;
         match self.histograms.get_mut(&key) {
             Some(histogram) => histogram.record(sample.rtt_ns),
             None if full => self.other.record(sample.rtt_ns),
-            None => self
-                .histograms
-                .entry(key)
-                .or_default()
-                .record(sample.rtt_ns),
+            None => self.histograms.entry(key).or_default().record(sample.rtt_ns),
         }
     }
 
@@ -124,17 +108,11 @@ impl Groups {
         let mut taken = Vec::new();
         for (key, histogram) in &mut self.histograms {
             if histogram.count() > 0 {
-                taken.push(Group {
-                    key: Some(*key),
-                    histogram: std::mem::take(histogram),
-                });
+                taken.push(Group { key: Some(*key), histogram: std::mem::take(histogram) });
             }
         }
         if self.other.count() > 0 {
-            taken.push(Group {
-                key: None,
-                histogram: std::mem::take(&mut self.other),
-            });
+            taken.push(Group { key: None, histogram: std::mem::take(&mut self.other) });
         }
         taken
     }

@@ -31,14 +31,8 @@ impl Tracker {
     /// Memory is set aside for `max_flows` at once, and used as flows come.
     pub fn new(config: &Config) -> Tracker {
         let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_bucket>());
-        let mut flows = table::zeroed(
-            config.buckets() * abi::DWELL_WAYS,
-            size_of::<abi::dwell_flow>(),
-        );
-        let mut memories = table::zeroed(
-            config.buckets() * abi::DWELL_WAYS,
-            size_of::<abi::dwell_memories>(),
-        );
+        let mut flows = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_flow>());
+        let mut memories = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_memories>());
         let mut stamps = table::zeroed(config.stamps(), size_of::<abi::dwell_stamp>());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
@@ -96,13 +90,7 @@ impl Tracker {
         }
     }
 
-    fn sweep_bucket(
-        &mut self,
-        bucket: u32,
-        time_ns: u64,
-        reason: u32,
-        emit: &mut impl FnMut(Event),
-    ) {
+    fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, reason: u32, emit: &mut impl FnMut(Event)) {
         // SAFETY: the core masks the index to the table's size.
         unsafe {
             abi::dwell_native_sweep(&mut *self.native, bucket, time_ns, reason);
@@ -143,8 +131,7 @@ impl Counters {
 
     /// Places of the flow table that are taken, by flows that are over too.
     pub fn places_taken(&self) -> u64 {
-        self.get(Counter::FlowsOpened)
-            .saturating_sub(self.get(Counter::PlacesFreed))
+        self.get(Counter::FlowsOpened).saturating_sub(self.get(Counter::PlacesFreed))
     }
 
     /// One of them.

@@ -40,44 +40,25 @@ impl Calls {
             let (written_ns, _) = self.writes.take_through(left)?;
             let before = self.left;
             self.left = left.max(before);
-            Some(exactly(
-                now_ns.saturating_sub(written_ns),
-                left.saturating_sub(before),
-            ))
+            Some(exactly(now_ns.saturating_sub(written_ns), left.saturating_sub(before)))
         });
         if let Some(arrived) = paper_arrived(reading) {
             self.arrivals.push(now_ns, arrived);
         }
         let receiver = self.read.take().and_then(|(read_ns, bytes)| {
             let (before, arrived_ns) = self.arrivals.take_reaching(bytes)?;
-            Some(exactly(
-                read_ns.saturating_sub(arrived_ns),
-                bytes.saturating_sub(before),
-            ))
+            Some(exactly(read_ns.saturating_sub(arrived_ns), bytes.saturating_sub(before)))
         });
         Observed {
-            sender: if self.has_writes {
-                sender
-            } else {
-                looks.sender
-            },
-            receiver: if self.has_reads {
-                receiver
-            } else {
-                looks.receiver
-            },
+            sender: if self.has_writes { sender } else { looks.sender },
+            receiver: if self.has_reads { receiver } else { looks.receiver },
         }
     }
 }
 
 /// The paper gives no bounds.
 fn exactly(ns: u64, bytes: u64) -> Delay {
-    Delay {
-        ns,
-        least_ns: ns,
-        most_ns: ns,
-        bytes: bytes.max(1),
-    }
+    Delay { ns, least_ns: ns, most_ns: ns, bytes: bytes.max(1) }
 }
 
 /// Counts and their times, the oldest first.
@@ -90,11 +71,7 @@ struct Queue {
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue {
-            entries: [(0, 0); CALLS],
-            first: 0,
-            length: 0,
-        }
+        Queue { entries: [(0, 0); CALLS], first: 0, length: 0 }
     }
 }
 
@@ -111,9 +88,7 @@ impl Queue {
     }
 
     fn front(&self) -> Option<(u64, u64)> {
-        (self.length > 0)
-            .then(|| self.entries.get(self.first % CALLS).copied())
-            .flatten()
+        (self.length > 0).then(|| self.entries.get(self.first % CALLS).copied()).flatten()
     }
 
     fn pop(&mut self) {

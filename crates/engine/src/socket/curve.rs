@@ -30,10 +30,7 @@ pub struct When {
 
 impl Default for Curve {
     fn default() -> Curve {
-        Curve {
-            points: [Point::default(); POINTS],
-            length: 0,
-        }
+        Curve { points: [Point::default(); POINTS], length: 0 }
     }
 }
 
@@ -41,10 +38,7 @@ impl Curve {
     /// The count is `bytes` at `time_ns`. What is less than before counts as the same.
     pub fn push(&mut self, time_ns: u64, bytes: u64) {
         let point = match self.known().last() {
-            Some(last) => Point {
-                time_ns: time_ns.max(last.time_ns),
-                bytes: bytes.max(last.bytes),
-            },
+            Some(last) => Point { time_ns: time_ns.max(last.time_ns), bytes: bytes.max(last.bytes) },
             None => Point { time_ns, bytes },
         };
         // Of a time in which nothing changes, the begin and the end are enough.

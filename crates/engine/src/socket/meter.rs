@@ -115,13 +115,7 @@ struct Counts {
 impl Meter {
     /// That makes its curves in this way, or in the next best where the kernel does not tell enough.
     pub fn new(estimator: Estimator) -> Meter {
-        Meter {
-            estimator,
-            sender: Side::default(),
-            receiver: Side::default(),
-            first: None,
-            totals: Totals::default(),
-        }
+        Meter { estimator, sender: Side::default(), receiver: Side::default(), first: None, totals: Totals::default() }
     }
 
     /// How it makes its curves: not as it was asked to, once a reading had not what that takes.
@@ -234,52 +228,36 @@ fn exact_sender(reading: &Reading) -> Option<Passed> {
     match (info.bytes_sent, info.bytes_retransmitted) {
         (Some(sent), Some(again)) => {
             let out = sent.checked_sub(again)?;
-            Some(Passed {
-                into: out.checked_add(notsent)?,
-                out,
-            })
+            Some(Passed { into: out.checked_add(notsent)?, out })
         }
         // Kernels from 4.6 to 4.18.
         _ => {
             let into = info.bytes_acked?.checked_add(reading.unacknowledged?)?;
-            Some(Passed {
-                into,
-                out: into.checked_sub(notsent)?,
-            })
+            Some(Passed { into, out: into.checked_sub(notsent)? })
         }
     }
 }
 
 fn exact_receiver(reading: &Reading) -> Option<Passed> {
     let into = reading.info.bytes_received?;
-    Some(Passed {
-        into,
-        out: into.saturating_sub(reading.readable?),
-    })
+    Some(Passed { into, out: into.saturating_sub(reading.readable?) })
 }
 
 fn paper_sender(reading: &Reading) -> Option<Passed> {
     let acked = reading.info.bytes_acked?;
     let into = acked.checked_add(reading.unacknowledged?)?;
-    Some(Passed {
-        into,
-        out: paper_left(reading)?.min(into),
-    })
+    Some(Passed { into, out: paper_left(reading)?.min(into) })
 }
 
 fn paper_receiver(reading: &Reading) -> Option<Passed> {
     let into = paper_arrived(reading)?;
-    Some(Passed {
-        into,
-        out: into.saturating_sub(reading.readable?),
-    })
+    Some(Passed { into, out: into.saturating_sub(reading.readable?) })
 }
 
 /// What has left, as Algorithm 1 estimates it.
 pub(super) fn paper_left(reading: &Reading) -> Option<u64> {
     let info = &reading.info;
-    info.bytes_acked?
-        .checked_add(u64::from(info.unacked).checked_mul(u64::from(info.send_mss))?)
+    info.bytes_acked?.checked_add(u64::from(info.unacked).checked_mul(u64::from(info.send_mss))?)
 }
 
 /// What has come, as Algorithm 2 estimates it.

@@ -110,8 +110,6 @@ impl TcpInfo {
         const TIME_WAIT: u8 = 6;
         const CLOSE: u8 = 7;
         const LISTEN: u8 = 10;
-        self.state >= ESTABLISHED
-            && !matches!(self.state, 2 | 3 | TIME_WAIT | CLOSE | LISTEN)
-            && self.state <= 11
+        self.state >= ESTABLISHED && !matches!(self.state, 2 | 3 | TIME_WAIT | CLOSE | LISTEN) && self.state <= 11
     }
 }

@@ -45,9 +45,7 @@ impl Rhythm {
         if !self.is_known(now_ns) {
             return poll_ns;
         }
-        (self.wait_ns / LOOKS)
-            .max(poll_ns / Self::SHORTEST)
-            .min(poll_ns.saturating_mul(LONGEST))
+        (self.wait_ns / LOOKS).max(poll_ns / Self::SHORTEST).min(poll_ns.saturating_mul(LONGEST))
     }
 
     fn is_known(&self, now_ns: u64) -> bool {
@@ -63,13 +61,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn sent(wait_ms: u64) -> Observed {
-        Observed {
-            sender: Some(Delay {
-                ns: wait_ms * MS,
-                ..Delay::default()
-            }),
-            receiver: None,
-        }
+        Observed { sender: Some(Delay { ns: wait_ms * MS, ..Delay::default() }), receiver: None }
     }
 
     #[test]

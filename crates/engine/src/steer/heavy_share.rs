@@ -57,12 +57,7 @@ impl HeavyShare {
         if !(1..=MOST_HEAVY).contains(&most) {
             return wrong("most", most.into(), "1 to 32");
         }
-        Ok(HeavyShare {
-            wanted,
-            most,
-            top: most,
-            captured: None,
-        })
+        Ok(HeavyShare { wanted, most, top: most, captured: None })
     }
 
     /// The part that is wanted.

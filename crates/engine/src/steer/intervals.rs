@@ -23,11 +23,7 @@ pub struct IntervalsConfig {
 
 impl Default for IntervalsConfig {
     fn default() -> IntervalsConfig {
-        IntervalsConfig {
-            min_connections: 5,
-            look_back: 6,
-            most_responses: 16,
-        }
+        IntervalsConfig { min_connections: 5, look_back: 6, most_responses: 16 }
     }
 }
 
@@ -38,27 +34,11 @@ impl IntervalsConfig {
     pub fn check(&self) -> Result<(), OutOfRange> {
         let check = |name, value: u32, least: u32, most: u32, range| {
             let value_is_right = (least..=most).contains(&value);
-            value_is_right.then_some(()).ok_or(OutOfRange {
-                name,
-                value: value.into(),
-                range,
-            })
+            value_is_right.then_some(()).ok_or(OutOfRange { name, value: value.into(), range })
         };
-        check(
-            "min_connections",
-            self.min_connections,
-            2,
-            1000,
-            "2 to 1000",
-        )?;
+        check("min_connections", self.min_connections, 2, 1000, "2 to 1000")?;
         check("look_back", self.look_back, 1, 1000, "1 to 1000")?;
-        check(
-            "most_responses",
-            self.most_responses,
-            1,
-            1_000_000,
-            "1 to 1000000",
-        )
+        check("most_responses", self.most_responses, 1, 1_000_000, "1 to 1000000")
     }
 }
 
@@ -91,10 +71,7 @@ struct Real {
 
 impl Default for Real {
     fn default() -> Real {
-        Real {
-            requests: 0,
-            intervals: VecDeque::from([HashMap::new()]),
-        }
+        Real { requests: 0, intervals: VecDeque::from([HashMap::new()]) }
     }
 }
 
@@ -124,10 +101,7 @@ impl Intervals {
     /// A number is out of its range.
     pub fn new(config: IntervalsConfig) -> Result<Intervals, OutOfRange> {
         config.check()?;
-        Ok(Intervals {
-            config,
-            reals: HashMap::new(),
-        })
+        Ok(Intervals { config, reals: HashMap::new() })
     }
 
     /// Adds an epoch of a connection to a backend. It counts for the interval in
@@ -138,21 +112,12 @@ impl Intervals {
         let is_of_use = estimate.is_valid() || is_single(record, estimate);
         let mean_ns = estimate.response_ns.filter(|_| is_of_use);
         let connection = (record.src, record.dst, record.protocol);
-        let responses = mean_ns.map(|mean_ns| Responses {
-            count: estimate.batches,
-            mean_ns,
-        });
+        let responses = mean_ns.map(|mean_ns| Responses { count: estimate.batches, mean_ns });
         self.note(real, connection, record.epoch.requests.into(), responses);
     }
 
     /// The same of what is known to be so: requests of a connection, and its responses, if it had any.
-    pub fn note(
-        &mut self,
-        real: u32,
-        connection: Connection,
-        requests: u64,
-        responses: Option<Responses>,
-    ) {
+    pub fn note(&mut self, real: u32, connection: Connection, requests: u64, responses: Option<Responses>) {
         let seen = self.reals.entry(real).or_default();
         seen.requests += requests;
         let (Some(responses), Some(newest)) = (responses, seen.intervals.back_mut()) else {
@@ -235,10 +200,7 @@ impl IntervalsConfig {
         let count = means.len() as f64;
         let weight: f64 = means.iter().map(|(_, counted)| counted).sum();
         let mean = means.iter().map(|(ns, counted)| ns * counted).sum::<f64>() / weight;
-        let squares: f64 = means
-            .iter()
-            .map(|(ns, counted)| ((ns - mean) * counted).powi(2))
-            .sum();
+        let squares: f64 = means.iter().map(|(ns, counted)| ((ns - mean) * counted).powi(2)).sum();
         let error_ns = match means.len() {
             0 | 1 => f64::INFINITY,
             _ => (squares * count / (count - 1.0)).sqrt() / weight,

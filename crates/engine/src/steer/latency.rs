@@ -65,55 +65,15 @@ impl LatencyConfig {
     pub fn check(&self) -> Result<(), OutOfRange> {
         let c = self;
         let ranges: [(&'static str, f64, bool, &'static str); 10] = [
-            (
-                "alpha_high",
-                c.alpha_high,
-                (1.0..=100.0).contains(&c.alpha_high),
-                "1 to 100",
-            ),
-            (
-                "alpha_low",
-                c.alpha_low,
-                (1.0..=c.alpha_high).contains(&c.alpha_low),
-                "1 to alpha_high",
-            ),
-            (
-                "rate",
-                c.rate,
-                c.rate > 0.0 && c.rate <= 1.0,
-                "above 0, at most 1",
-            ),
-            (
-                "cap",
-                c.cap,
-                c.cap > 0.0 && c.cap <= 10.0,
-                "above 0, at most 10",
-            ),
-            (
-                "floor",
-                c.floor,
-                (0.0001..=1.0).contains(&c.floor),
-                "0.0001 to 1",
-            ),
+            ("alpha_high", c.alpha_high, (1.0..=100.0).contains(&c.alpha_high), "1 to 100"),
+            ("alpha_low", c.alpha_low, (1.0..=c.alpha_high).contains(&c.alpha_low), "1 to alpha_high"),
+            ("rate", c.rate, c.rate > 0.0 && c.rate <= 1.0, "above 0, at most 1"),
+            ("cap", c.cap, c.cap > 0.0 && c.cap <= 10.0, "above 0, at most 10"),
+            ("floor", c.floor, (0.0001..=1.0).contains(&c.floor), "0.0001 to 1"),
             ("k", c.k.into(), (1..=1000).contains(&c.k), "1 to 1000"),
-            (
-                "unchanged",
-                c.unchanged,
-                (0.0..=10.0).contains(&c.unchanged),
-                "0 to 10",
-            ),
-            (
-                "regress",
-                c.regress,
-                (0.0..=1.0).contains(&c.regress),
-                "0 to 1",
-            ),
-            (
-                "freshness",
-                c.freshness,
-                (0.0..=1.0).contains(&c.freshness),
-                "0 to 1",
-            ),
+            ("unchanged", c.unchanged, (0.0..=10.0).contains(&c.unchanged), "0 to 10"),
+            ("regress", c.regress, (0.0..=1.0).contains(&c.regress), "0 to 1"),
+            ("freshness", c.freshness, (0.0..=1.0).contains(&c.freshness), "0 to 1"),
             ("doubt", c.doubt, (0.0..=10.0).contains(&c.doubt), "0 to 10"),
         ];
         let wrong = ranges.into_iter().find(|(_, _, is_right, _)| !is_right);
@@ -148,11 +108,7 @@ impl LatencySteering {
     /// A constant is out of its range.
     pub fn new(config: LatencyConfig) -> Result<LatencySteering, OutOfRange> {
         config.check()?;
-        Ok(LatencySteering {
-            config,
-            known: HashMap::new(),
-            steady: 0,
-        })
+        Ok(LatencySteering { config, known: HashMap::new(), steady: 0 })
     }
 }
 
@@ -182,15 +138,9 @@ impl LatencySteering {
             let now = match (backend.latency, before.latency) {
                 (Some(latency), old) => {
                     has_changed |= old.is_none_or(|old| self.differs(&old, &latency));
-                    Known {
-                        latency: Some(latency),
-                        missing: 0,
-                    }
+                    Known { latency: Some(latency), missing: 0 }
                 }
-                (None, _) => Known {
-                    missing: before.missing.saturating_add(1),
-                    ..before
-                },
+                (None, _) => Known { missing: before.missing.saturating_add(1), ..before },
             };
             known.insert(backend.real, now);
         }
@@ -263,9 +213,7 @@ impl<'a> Pool<'a> {
             needed: 0.0,
         };
         let measured = (0..seen.len()).filter(|i| pool.takes_part(*i));
-        pool.least = measured
-            .filter_map(|i| seen[i].latency)
-            .min_by_key(|latency| latency.mean_ns);
+        pool.least = measured.filter_map(|i| seen[i].latency).min_by_key(|latency| latency.mean_ns);
         let slow = (0..seen.len()).filter(|i| pool.is_slow(*i));
         let freshest = slow.map(|i| seen[i].freshness()).fold(0.0, f64::max);
         pool.needed = config.freshness * freshest;
@@ -311,30 +259,17 @@ impl<'a> Pool<'a> {
     fn steered(&self) -> Vec<Share> {
         let all = 0..self.seen.len();
         let slow: Vec<usize> = all.clone().filter(|i| self.is_slow(*i)).collect();
-        let takers = all
-            .clone()
-            .filter(|i| self.is_fast(*i) && self.is_fresh(*i));
+        let takers = all.clone().filter(|i| self.is_fast(*i) && self.is_fresh(*i));
         let takers = takers.count() as f64;
         let given: f64 = slow.iter().map(|i| self.gives(*i)).sum();
         let most = self.config.cap * self.mean;
-        let each = if takers > 0.0 {
-            (given / takers).min(most)
-        } else {
-            0.0
-        };
+        let each = if takers > 0.0 { (given / takers).min(most) } else { 0.0 };
         // what nobody may take stays where it is
-        let part = if given > 0.0 {
-            each * takers / given
-        } else {
-            0.0
-        };
+        let part = if given > 0.0 { each * takers / given } else { 0.0 };
         all.map(|i| {
             let share = self.shares[i];
             let Some(times) = self.times(i) else {
-                return Share {
-                    why: self.why_not(i),
-                    ..share
-                };
+                return Share { why: self.why_not(i), ..share };
             };
             let (by, why) = match () {
                 () if self.is_slow(i) => {
@@ -354,19 +289,14 @@ impl<'a> Pool<'a> {
                 () if each >= most => (each, Why::Capped { times }),
                 () => (each, Why::Fast { times }),
             };
-            Share {
-                weight: share.weight + by,
-                why,
-            }
+            Share { weight: share.weight + by, why }
         })
         .collect()
     }
 
     fn why_not(&self, i: usize) -> Why {
         match self.seen[i] {
-            Seen {
-                is_usable: false, ..
-            } => Why::Unusable,
+            Seen { is_usable: false, .. } => Why::Unusable,
             _ if !self.takes_part(i) => Why::Kept,
             _ => Why::NoEstimate,
         }

@@ -117,11 +117,7 @@ impl Filling {
                 steps: array::from_fn(|step| (skip * step as u64 % u64::from(size)) as u32),
                 at: offset,
                 // rounded to the nearest, but up to the first
-                turns: if part * f64::from(size) < 1.0 {
-                    TURN - 1
-                } else {
-                    TURN / 2
-                },
+                turns: if part * f64::from(size) < 1.0 { TURN - 1 } else { TURN / 2 },
                 per_round: ((part * round * TURN as f64).round() as u64).max(1),
             }
         };
@@ -149,19 +145,13 @@ impl Filling {
         let mut orders: Vec<_> = self.walks.iter().map(|walk| self.in_order(walk)).collect();
         self.rounds(members, 0, |filling, walk| {
             let rest = &mut orders[walk];
-            rest.find(|at| filling.is_free(*at))
-                .expect("free entries are in each order")
+            rest.find(|at| filling.is_free(*at)).expect("free entries are in each order")
         });
         self.entries
     }
 
     /// Lets members take turns, whole rounds, until no more than `until` entries are free.
-    fn rounds(
-        &mut self,
-        members: &[Member],
-        until: u32,
-        mut next: impl FnMut(&mut Filling, usize) -> u32,
-    ) {
+    fn rounds(&mut self, members: &[Member], until: u32, mut next: impl FnMut(&mut Filling, usize) -> u32) {
         while self.left > until {
             for (index, member) in members.iter().enumerate() {
                 self.walks[index].turns += self.walks[index].per_round;
@@ -192,9 +182,10 @@ impl Filling {
         }
         loop {
             let ahead = walk.steps.map(|step| wrapped(walk.at + step, self.size));
-            let free = ahead.iter().enumerate().fold(0, |free, (bit, at)| {
-                free | (words[(*at as usize / 64) & mask] >> (at % 64) & 1) << bit
-            });
+            let free = ahead
+                .iter()
+                .enumerate()
+                .fold(0, |free, (bit, at)| free | (words[(*at as usize / 64) & mask] >> (at % 64) & 1) << bit);
             if free != 0 {
                 walk.at = ahead[free.trailing_zeros() as usize];
                 return walk.at;

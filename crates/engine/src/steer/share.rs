@@ -57,10 +57,7 @@ pub struct Share {
 impl Share {
     /// What a backend begins with.
     pub fn initial(configured: f64) -> Share {
-        Share {
-            weight: configured,
-            why: Why::Initial,
-        }
+        Share { weight: configured, why: Why::Initial }
     }
 }
 
@@ -149,20 +146,13 @@ impl fmt::Display for Why {
             Why::Slow { times } => write!(f, "slow ({times:.2} times the least), gave weight"),
             Why::Floor { times } => write!(f, "slow ({times:.2} times the least), at the floor"),
             Why::NoTaker { times } => {
-                write!(
-                    f,
-                    "slow ({times:.2} times the least), but nobody may take more"
-                )
+                write!(f, "slow ({times:.2} times the least), but nobody may take more")
             }
             Why::Fast { times } => write!(f, "fast ({times:.2} times the least), took weight"),
-            Why::Capped { times } => write!(
-                f,
-                "fast ({times:.2} times the least), took as much as it may at once"
-            ),
-            Why::NotFresh { freshness, needed } => write!(
-                f,
-                "fast, but not fresh: {freshness:.2} requests a connection, {needed:.2} needed"
-            ),
+            Why::Capped { times } => write!(f, "fast ({times:.2} times the least), took as much as it may at once"),
+            Why::NotFresh { freshness, needed } => {
+                write!(f, "fast, but not fresh: {freshness:.2} requests a connection, {needed:.2} needed")
+            }
             Why::Regressed => f.write_str("steady, back towards what is configured"),
         }
     }

@@ -104,11 +104,7 @@ impl WaitingEstimator {
         let power = (2.0 * (self.workers + 1.0)).sqrt() - 1.0;
         let queue = load.powf(power) / (self.workers * (1.0 - load));
         let variation = (self.gaps.variation()? + self.services.variation()?) / 2.0;
-        Some(Waiting {
-            wait: to_duration(queue * variation * service),
-            formula: Formula::Kingman,
-            load,
-        })
+        Some(Waiting { wait: to_duration(queue * variation * service), formula: Formula::Kingman, load })
     }
 
     /// The mean time between requests. One that is not over counts if it is longer:
@@ -142,12 +138,7 @@ const LONGEST_NS: u64 = 1 << 42;
 
 impl Window {
     fn new(most: usize) -> Window {
-        Window {
-            values: VecDeque::with_capacity(most),
-            most,
-            sum: 0,
-            squares: 0,
-        }
+        Window { values: VecDeque::with_capacity(most), most, sum: 0, squares: 0 }
     }
 
     fn add(&mut self, ns: u64) {

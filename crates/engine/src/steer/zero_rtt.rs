@@ -35,11 +35,7 @@ pub struct HeavyConfig {
 impl Default for HeavyConfig {
     /// The paper's 20. Its interval is not known: see `docs/method/simulation.md`.
     fn default() -> HeavyConfig {
-        HeavyConfig {
-            most: 20,
-            top: MOST_HEAVY,
-            interval: 1000,
-        }
+        HeavyConfig { most: 20, top: MOST_HEAVY, interval: 1000 }
     }
 }
 
@@ -55,12 +51,7 @@ impl HeavyConfig {
 
     /// For the kernel.
     pub fn to_core(&self) -> abi::dwell_heavy_config {
-        abi::dwell_heavy_config {
-            most: self.most,
-            interval: self.interval,
-            top: self.top,
-            reserved: 0,
-        }
+        abi::dwell_heavy_config { most: self.most, interval: self.interval, top: self.top, reserved: 0 }
     }
 }
 
@@ -92,10 +83,7 @@ impl HeavyHitters {
     /// A number of the configuration is out of its range.
     pub fn new(config: HeavyConfig) -> Result<HeavyHitters, OutOfRange> {
         config.check()?;
-        Ok(HeavyHitters {
-            core: Box::default(),
-            config,
-        })
+        Ok(HeavyHitters { core: Box::default(), config })
     }
 
     /// Of the connections that are kept so many are heavy from now on.
@@ -119,22 +107,14 @@ impl HeavyHitters {
     pub fn note(&mut self, client: IpAddr, port: u16, random: u32) {
         // SAFETY: the core writes within the table and keeps no pointer.
         unsafe {
-            abi::dwell_steer_heavy_note(
-                &mut *self.core,
-                &to_core(client),
-                port,
-                random,
-                &self.config.to_core(),
-            );
+            abi::dwell_steer_heavy_note(&mut *self.core, &to_core(client), port, random, &self.config.to_core());
         }
     }
 
     /// Whether a connection of this client is heavy.
     pub fn has(&self, client: IpAddr) -> bool {
         // SAFETY: the core reads within the table and keeps no pointer.
-        unsafe {
-            abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config.to_core()) != 0
-        }
+        unsafe { abi::dwell_steer_heavy_has(&*self.core, &to_core(client), &self.config.to_core()) != 0 }
     }
 
     /// All of them, the heaviest first.
@@ -249,11 +229,7 @@ impl Loads {
         config.check()?;
         let count = u32::try_from(servers).unwrap_or(u32::MAX);
         in_range("servers", count, 1, MOST_SERVERS as u32, "1 to 1024")?;
-        Ok(Loads {
-            servers: vec![abi::dwell_server_load::default(); MOST_SERVERS],
-            count,
-            config: config.to_core(),
-        })
+        Ok(Loads { servers: vec![abi::dwell_server_load::default(); MOST_SERVERS], count, config: config.to_core() })
     }
 
     /// A server has said this, at a time since the epoch of Unix.
@@ -265,9 +241,7 @@ impl Loads {
         let load = &mut self.servers[..self.count as usize][server];
         let now_s = now.as_secs();
         // SAFETY: the core writes the one entry and keeps no pointer.
-        let noted = unsafe {
-            abi::dwell_steer_load_note(load, stamp.to_word(), now_s, now_s as u32, &self.config)
-        };
+        let noted = unsafe { abi::dwell_steer_load_note(load, stamp.to_word(), now_s, now_s as u32, &self.config) };
         match noted {
             abi::DWELL_NOTED => Noted::Newest,
             abi::DWELL_NOTED_AHEAD => Noted::Ahead,
@@ -325,17 +299,7 @@ impl Loads {
     }
 }
 
-fn in_range(
-    name: &'static str,
-    value: u32,
-    least: u32,
-    most: u32,
-    range: &'static str,
-) -> Result<(), OutOfRange> {
+fn in_range(name: &'static str, value: u32, least: u32, most: u32, range: &'static str) -> Result<(), OutOfRange> {
     let is_right = (least..=most).contains(&value);
-    is_right.then_some(()).ok_or(OutOfRange {
-        name,
-        value: value.into(),
-        range,
-    })
+    is_right.then_some(()).ok_or(OutOfRange { name, value: value.into(), range })
 }

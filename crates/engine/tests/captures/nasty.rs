@@ -49,10 +49,7 @@ fn each_packet_is_counted() {
         let replay = replay(&only(&Method::ALL), &packets);
         assert_eq!(replay.counters.get(Counter::Packets), frames, "{name}");
         assert!(passed_over(&replay) <= frames, "{name}");
-        let seen: u64 = packets
-            .iter()
-            .map(|packet| u64::from(packet.wire_len))
-            .sum();
+        let seen: u64 = packets.iter().map(|packet| u64::from(packet.wire_len)).sum();
         assert_eq!(replay.counters.get(Counter::Bytes), seen, "{name}");
     }
 }
@@ -67,19 +64,13 @@ fn what_makes_them_nasty_is_counted_by_its_reason() {
         ("N25", Counter::Truncated, 1),
         ("N21", Counter::UnknownLink, 179),
     ] {
-        let (name, packets, _) = files
-            .iter()
-            .find(|(_, _, reference)| reference["id"] == id)
-            .unwrap();
+        let (name, packets, _) = files.iter().find(|(_, _, reference)| reference["id"] == id).unwrap();
         let replay = replay(&only(&Method::ALL), packets);
         assert_eq!(replay.counters.get(counter), times, "{name}");
     }
     // fragments of both families
     for id in ["N09", "N26"] {
-        let (name, packets, _) = files
-            .iter()
-            .find(|(_, _, reference)| reference["id"] == id)
-            .unwrap();
+        let (name, packets, _) = files.iter().find(|(_, _, reference)| reference["id"] == id).unwrap();
         let replay = replay(&only(&Method::ALL), packets);
         assert!(replay.counters.get(Counter::Fragment) > 0, "{name}");
     }
@@ -96,10 +87,7 @@ fn other_encapsulations_give_samples() {
         ("N11", Method::Icmp),         // MPLS
         ("N12", Method::Icmpv6),       // 6in4
     ] {
-        let (name, packets, _) = files
-            .iter()
-            .find(|(_, _, reference)| reference["id"] == id)
-            .unwrap();
+        let (name, packets, _) = files.iter().find(|(_, _, reference)| reference["id"] == id).unwrap();
         let samples = replay(&only(&[method]), packets).samples;
         assert!(!samples.is_empty(), "{name}: no {method}");
     }

@@ -16,16 +16,8 @@ fn of(samples: &[Sample], method: Method) -> Vec<&Sample> {
 fn listed_loops(capture: &Capture) -> Vec<f64> {
     let connections = capture.reference["ref"]["quic"]["top"].as_array().unwrap();
     let mut loops = Vec::new();
-    for side in connections
-        .iter()
-        .flat_map(|connection| [&connection["spin_a2b"], &connection["spin_b2a"]])
-    {
-        let times: Vec<f64> = side["edge_times"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_f64)
-            .collect();
+    for side in connections.iter().flat_map(|connection| [&connection["spin_a2b"], &connection["spin_b2a"]]) {
+        let times: Vec<f64> = side["edge_times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         loops.extend(times.windows(2).map(|pair| (pair[1] - pair[0]) * 1000.0));
     }
     loops
@@ -36,10 +28,7 @@ fn assert_listed(capture: &Capture, samples: &[Sample]) {
     let listed = listed_loops(capture);
     for sample in of(samples, Method::QuicSpinLoop) {
         let ms = sample.rtt_ns as f64 / 1e6;
-        assert!(
-            listed.iter().any(|it| (it - ms).abs() < 0.002),
-            "{ms} ms is no interval between edges"
-        );
+        assert!(listed.iter().any(|it| (it - ms).abs() < 0.002), "{ms} ms is no interval between edges");
     }
 }
 
@@ -58,9 +47,7 @@ fn a06_genuine_spin_is_measured_once_it_is_proven() {
     assert!((ours.p50 - 30.9).abs() < 1.5, "{ours}");
     assert!(ours.min > 23.18 && ours.max < 43.18, "{ours}");
     let halves = of(&samples, Method::QuicSpin);
-    let (to_server, to_client): (Vec<_>, Vec<_>) = halves
-        .into_iter()
-        .partition(|sample| sample.dst.port == 4433);
+    let (to_server, to_client): (Vec<_>, Vec<_>) = halves.into_iter().partition(|sample| sample.dst.port == 4433);
     assert_eq!((to_server.len(), to_client.len()), (10, 10));
     // an emulated 10 ms each way between vantage point and server
     let to_server = Stats::of(to_server);
@@ -119,10 +106,7 @@ fn each_connection_has_its_handshake() {
     // a greased version count from the Initial that follows
     for (id, ms) in [
         ("A06", &[49.641][..]),
-        (
-            "A07",
-            &[175.216, 249.324, 159.232, 161.509, 236.946, 209.990],
-        ),
+        ("A07", &[175.216, 249.324, 159.232, 161.509, 236.946, 209.990]),
         ("A08", &[63.093]),
         ("A11", &[82.871]),
         ("A14", &[15.023]),

@@ -37,10 +37,7 @@ pub fn capture(id: &str) -> Option<Capture> {
     let text = fs::read(folder.join(format!("refs/{id}.json"))).unwrap();
     let reference: Value = serde_json::from_slice(&text).unwrap();
     let listed = PathBuf::from(reference["file"].as_str().unwrap());
-    Some(Capture {
-        path: folder.join(listed.file_name().unwrap()),
-        reference,
-    })
+    Some(Capture { path: folder.join(listed.file_name().unwrap()), reference })
 }
 
 /// One packet of a capture.
@@ -93,18 +90,11 @@ pub fn replay(config: &Config, packets: &[Packet]) -> Replay {
             }
         });
     }
-    Replay {
-        samples,
-        counters: tracker.counters(),
-    }
+    Replay { samples, counters: tracker.counters() }
 }
 
 pub fn only(methods: &[Method]) -> Config {
-    Config {
-        methods: methods.to_vec(),
-        max_flows: 4096,
-        ..Config::default()
-    }
+    Config { methods: methods.to_vec(), max_flows: 4096, ..Config::default() }
 }
 
 impl Capture {
@@ -126,10 +116,7 @@ pub struct Stats {
 
 impl Stats {
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Stats {
-        let mut ms: Vec<f64> = samples
-            .into_iter()
-            .map(|sample| sample.rtt_ns as f64 / 1e6)
-            .collect();
+        let mut ms: Vec<f64> = samples.into_iter().map(|sample| sample.rtt_ns as f64 / 1e6).collect();
         ms.sort_by(f64::total_cmp);
         let n = ms.len();
         Stats {
@@ -170,21 +157,12 @@ impl Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats {
-            n,
-            min,
-            p50,
-            mean,
-            max,
-        } = self;
+        let Stats { n, min, p50, mean, max } = self;
         write!(f, "{n}/{min:.3}/{p50:.3}/{mean:.3}/{max:.3}")
     }
 }
 
 /// Samples by who answered.
 pub fn to<'a>(samples: &'a [Sample], endpoint: &str) -> Vec<&'a Sample> {
-    samples
-        .iter()
-        .filter(|sample| sample.dst.to_string() == endpoint)
-        .collect()
+    samples.iter().filter(|sample| sample.dst.to_string() == endpoint).collect()
 }

@@ -7,19 +7,12 @@ use crate::support::{Capture, Stats, capture, only, packets, replay, to};
 
 /// tcp-seq as tshark counts: with the SYNs, timestamps or not.
 fn by_seq() -> Config {
-    Config {
-        include_handshake: true,
-        ..only(&[Method::TcpSeq])
-    }
+    Config { include_handshake: true, ..only(&[Method::TcpSeq]) }
 }
 
 /// tcp-timestamp as pping counts: with the SYNs and pure ACKs.
 fn as_pping() -> Config {
-    Config {
-        include_handshake: true,
-        stamp_acks: true,
-        ..only(&[Method::TcpTimestamp])
-    }
+    Config { include_handshake: true, stamp_acks: true, ..only(&[Method::TcpTimestamp]) }
 }
 
 /// The reference flow: both ends and tshark's figures for the data of each.
@@ -28,11 +21,7 @@ fn tshark_flow(capture: &Capture) -> (String, String, Stats, Stats) {
     let end = |name: &str| {
         let text = flow[name].as_str().unwrap();
         let (address, port) = text.rsplit_once(':').unwrap();
-        if address.contains(':') {
-            format!("[{address}]:{port}")
-        } else {
-            text.to_owned()
-        }
+        if address.contains(':') { format!("[{address}]:{port}") } else { text.to_owned() }
     };
     (
         end("a"),
@@ -153,11 +142,7 @@ fn a12_cooked_and_half_missing_gives_what_can_be_known() {
 #[test]
 fn a13_one_direction_gives_nothing_at_all() {
     let Some(a13) = capture("A13") else { return };
-    let config = Config {
-        stamp_acks: true,
-        include_handshake: true,
-        ..only(&Method::ALL)
-    };
+    let config = Config { stamp_acks: true, include_handshake: true, ..only(&Method::ALL) };
     assert!(replay(&config, &packets(&a13.path)).samples.is_empty());
     assert!(replay(&by_seq(), &packets(&a13.path)).samples.is_empty());
 }
@@ -177,16 +162,11 @@ fn pping_to(capture: &Capture, answered_by: &str) -> Stats {
 fn pping_measures_the_same_if_asked_for_the_same() {
     // the SYN, which pping does not report of the initiator's side, and the
     // retransmissions of A02, whose echo it takes for a repeated one
-    for (id, more_of_client, more_of_server) in
-        [("A01", 0, 1), ("A02", 4, 1), ("A09", 0, 0), ("A10", 0, 1)]
-    {
+    for (id, more_of_client, more_of_server) in [("A01", 0, 1), ("A02", 4, 1), ("A09", 0, 0), ("A10", 0, 1)] {
         let Some(capture) = capture(id) else { return };
         let (client, server, ..) = tshark_flow(&capture);
         for (end, more) in [(&client, more_of_client), (&server, more_of_server)] {
-            let (ours, theirs) = (
-                measured(&capture, &as_pping(), end),
-                pping_to(&capture, end),
-            );
+            let (ours, theirs) = (measured(&capture, &as_pping(), end), pping_to(&capture, end));
             assert_eq!(ours.n, theirs.n + more, "{id}, to {end}");
             assert_near(ours.min, theirs.min, 0.001);
             assert_near(ours.p50, theirs.p50, 0.001);

@@ -60,10 +60,7 @@ fn add(packet: &mut Packet, at: usize, more: u32) {
 
 /// What to add to a sender's numbers, that its median becomes zero.
 fn offsets(values: &BTreeMap<Vec<u8>, Vec<u32>>) -> BTreeMap<Vec<u8>, u32> {
-    values
-        .iter()
-        .map(|(end, values)| (end.clone(), 0u32.wrapping_sub(values[values.len() / 2])))
-        .collect()
+    values.iter().map(|(end, values)| (end.clone(), 0u32.wrapping_sub(values[values.len() / 2]))).collect()
 }
 
 fn wrapped(packets: &[Packet], ts: bool, seq: bool) -> Vec<Packet> {
@@ -71,9 +68,7 @@ fn wrapped(packets: &[Packet], ts: bool, seq: bool) -> Vec<Packet> {
     for packet in packets {
         let Some(tcp) = tcp(packet) else { continue };
         let add = |all: &mut BTreeMap<_, Vec<u32>>, at| {
-            all.entry(tcp.from.clone())
-                .or_default()
-                .push(read(packet, at));
+            all.entry(tcp.from.clone()).or_default().push(read(packet, at));
         };
         add(&mut seqs, tcp.at + 4);
         if let Some(at) = tcp.ts {
@@ -107,11 +102,7 @@ fn wraps_change_no_sample() {
         let original = packets(&capture.path);
         for method in [Method::TcpTimestamp, Method::TcpSeq] {
             for extras in [false, true] {
-                let config = Config {
-                    include_handshake: extras,
-                    stamp_acks: extras,
-                    ..only(&[method])
-                };
+                let config = Config { include_handshake: extras, stamp_acks: extras, ..only(&[method]) };
                 let expected = replay(&config, &original).samples;
                 assert!(expected.len() > 100);
                 for (ts, seq) in [(true, false), (false, true), (true, true)] {

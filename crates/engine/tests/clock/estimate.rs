@@ -49,16 +49,10 @@ fn error(clock: &Clock, host: Host, own_ns: u64) -> (u64, u64) {
 
 #[test]
 fn the_exchange_with_the_least_round_trip_is_taken() {
-    let host = Host {
-        offset_ns: 5_000,
-        drift_ppb: 0,
-    };
+    let host = Host { offset_ns: 5_000, drift_ppb: 0 };
     let slow = host.exchange(at(0), 9_000, 500);
     let fast = host.exchange(at(0), 700, 600);
-    let contradictory = Exchange {
-        t4_ns: fast.t1_ns,
-        ..fast
-    };
+    let contradictory = Exchange { t4_ns: fast.t1_ns, ..fast };
     let round = [slow, contradictory, fast, slow];
     assert_eq!(best(&round), Some(&fast));
     let mut clock = Clock::default();
@@ -70,10 +64,7 @@ fn the_exchange_with_the_least_round_trip_is_taken() {
 #[test]
 fn offset_and_drift_come_out_of_rounds() {
     for drift_ppb in [-100_000, 0, 37, 100_000] {
-        let host = Host {
-            offset_ns: -(3 * SECOND as i64),
-            drift_ppb,
-        };
+        let host = Host { offset_ns: -(3 * SECOND as i64), drift_ppb };
         let mut clock = Clock::default();
         assert_eq!(clock.add(&host.round(at(0))), Fit::First);
         for second in [1, 2, 4, 64, 128] {
@@ -95,10 +86,7 @@ fn offset_and_drift_come_out_of_rounds() {
 
 #[test]
 fn the_bound_grows_with_the_time_since_the_last_round() {
-    let host = Host {
-        offset_ns: 1,
-        drift_ppb: 10,
-    };
+    let host = Host { offset_ns: 1, drift_ppb: 10 };
     let mut clock = Clock::default();
     clock.add(&host.round(at(0)));
     // Nothing is known of the drift: as much as may be is assumed.
@@ -112,14 +100,8 @@ fn the_bound_grows_with_the_time_since_the_last_round() {
 
 #[test]
 fn a_clock_that_is_stepped_begins_anew() {
-    let before = Host {
-        offset_ns: 1_000_000,
-        drift_ppb: 20_000,
-    };
-    let after = Host {
-        offset_ns: 251_000_000,
-        drift_ppb: 20_000,
-    };
+    let before = Host { offset_ns: 1_000_000, drift_ppb: 20_000 };
+    let after = Host { offset_ns: 251_000_000, drift_ppb: 20_000 };
     let mut clock = Clock::default();
     for second in [0, 1, 2, 4] {
         clock.add(&before.round(at(second)));
@@ -139,34 +121,20 @@ fn a_clock_that_is_stepped_begins_anew() {
 
 #[test]
 fn a_rate_that_changes_at_once_is_a_step() {
-    let host = Host {
-        offset_ns: 0,
-        drift_ppb: 0,
-    };
+    let host = Host { offset_ns: 0, drift_ppb: 0 };
     let mut clock = Clock::default();
     for second in [0, 1, 2, 64, 128] {
         clock.add(&host.round(at(second)));
     }
     // 50 ppm more from 128 s on.
-    let faster = Host {
-        offset_ns: -128 * 50_000,
-        drift_ppb: 50_000,
-    };
-    assert!(matches!(
-        clock.add(&faster.round(at(192))),
-        Fit::Stepped { .. }
-    ));
+    let faster = Host { offset_ns: -128 * 50_000, drift_ppb: 50_000 };
+    assert!(matches!(clock.add(&faster.round(at(192))), Fit::Stepped { .. }));
 }
 
 #[test]
 fn rounds_come_quickly_at_first() {
     let pauses: Vec<_> = (0..12).map(|rounds| pause(rounds).as_millis()).collect();
-    assert_eq!(
-        pauses,
-        [
-            250, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000, 64_000
-        ]
-    );
+    assert_eq!(pauses, [250, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000, 64_000]);
     assert_eq!(pause(u64::MAX).as_secs(), 64);
 }
 
@@ -180,19 +148,9 @@ fn nothing_is_known_before_the_first_round() {
 #[test]
 fn nonsense_of_an_agent_does_no_harm() {
     let mut clock = Clock::default();
-    for (t2_ns, t3_ns) in [
-        (u64::MAX, u64::MAX),
-        (0, 0),
-        (u64::MAX, 0),
-        (1 << 63, 1 << 63),
-    ] {
+    for (t2_ns, t3_ns) in [(u64::MAX, u64::MAX), (0, 0), (u64::MAX, 0), (1 << 63, 1 << 63)] {
         for t1_ns in [1, at(0), u64::MAX - 10] {
-            clock.add(&[Exchange {
-                t1_ns,
-                t2_ns,
-                t3_ns,
-                t4_ns: t1_ns + 5,
-            }]);
+            clock.add(&[Exchange { t1_ns, t2_ns, t3_ns, t4_ns: t1_ns + 5 }]);
             for ns in [0, 1, at(0), u64::MAX] {
                 clock.convert(ns);
                 clock.to_host(ns);

@@ -13,23 +13,14 @@ use proptest::prelude::*;
 const PORT: u16 = 4711;
 
 fn session() -> Session {
-    Session {
-        id: 7,
-        key: Key([9; 16]),
-    }
+    Session { id: 7, key: Key([9; 16]) }
 }
 
 /// Of the collector and the agent.
 fn ends(is_ipv6: bool) -> (SocketAddr, SocketAddr) {
     match is_ipv6 {
-        false => (
-            "192.0.2.1:40000".parse().unwrap(),
-            "192.0.2.2:4711".parse().unwrap(),
-        ),
-        true => (
-            "[2001:db8::1]:40000".parse().unwrap(),
-            "[2001:db8::2]:4711".parse().unwrap(),
-        ),
+        false => ("192.0.2.1:40000".parse().unwrap(), "192.0.2.2:4711".parse().unwrap()),
+        true => ("[2001:db8::1]:40000".parse().unwrap(), "[2001:db8::2]:4711".parse().unwrap()),
     }
 }
 
@@ -85,10 +76,7 @@ fn seen(frame: &[u8]) -> (SocketAddr, SocketAddr) {
         other => panic!("{other:?}"),
     };
     assert_eq!(header.checksum, checksum);
-    (
-        SocketAddr::new(source, header.source_port),
-        SocketAddr::new(destination, header.destination_port),
-    )
+    (SocketAddr::new(source, header.source_port), SocketAddr::new(destination, header.destination_port))
 }
 
 #[test]
@@ -105,16 +93,8 @@ fn an_exchange_has_the_four_times() {
         assert_eq!(seen(&frame), (there, collector));
         assert_eq!(frame[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
 
-        let exchange = Exchange {
-            t1_ns: 1_000,
-            t2_ns: 50_000,
-            t3_ns: 50_000,
-            t4_ns: 4_000,
-        };
-        assert_eq!(
-            asker.take(&mut frame, 4_000),
-            Some((exchange, Stamper::Xdp))
-        );
+        let exchange = Exchange { t1_ns: 1_000, t2_ns: 50_000, t3_ns: 50_000, t4_ns: 4_000 };
+        assert_eq!(asker.take(&mut frame, 4_000), Some((exchange, Stamper::Xdp)));
         assert_eq!(asker.take(&mut frame, 4_000), None, "a reply counts once");
         assert_eq!(exchange.round_trip_ns(), Some(3_000));
         assert_eq!(exchange.offset_ns(), 47_500);
@@ -198,11 +178,7 @@ fn what_is_no_request_goes_on_as_it_was() {
 
 #[test]
 fn an_experiment_falsifies_the_clock_by_what_was_asked() {
-    let experiment = Experiment {
-        since_ns: 1_000_000,
-        offset_ns: -500,
-        drift_ppb: -100_000,
-    };
+    let experiment = Experiment { since_ns: 1_000_000, offset_ns: -500, drift_ppb: -100_000 };
     assert_eq!(experiment.claimed(1_000_000), 999_500);
     assert_eq!(experiment.claimed(11_000_000), 10_998_500);
     assert_eq!(Experiment::default().claimed(5), 5);
@@ -213,16 +189,9 @@ fn a_sockets_reply_is_read_like_one_of_xdp() {
     let asked = request(&session(), 3);
     let reply = answer(&session(), &asked, Stamper::SocketYet, 5, 6);
     let read = read_reply(&session(), &reply).unwrap();
-    assert_eq!(
-        (read.sequence, read.arrival_ns, read.departure_ns),
-        (3, 5, 6)
-    );
+    assert_eq!((read.sequence, read.arrival_ns, read.departure_ns), (3, 5, 6));
     assert_eq!(read.stamper, Stamper::SocketYet);
-    assert_eq!(
-        read_reply(&session(), &asked),
-        None,
-        "a request is no reply"
-    );
+    assert_eq!(read_reply(&session(), &asked), None, "a request is no reply");
     assert_eq!(read_reply(&session(), &reply[1..]), None);
 }
 

@@ -20,10 +20,7 @@ fn short_messages_come_out() {
     let key = Key(std::array::from_fn(|at| at as u8));
     assert_eq!(siphash(&key, &[]), 0x726f_db47_dd0e_0e31);
     assert_eq!(siphash(&key, &[0]), 0x74f8_39c5_93dc_67fd);
-    assert_eq!(
-        siphash(&key, &[0, 1, 2, 3, 4, 5, 6, 7]),
-        0x93f5_f579_9a93_2462
-    );
+    assert_eq!(siphash(&key, &[0, 1, 2, 3, 4, 5, 6, 7]), 0x93f5_f579_9a93_2462);
 }
 
 proptest! {

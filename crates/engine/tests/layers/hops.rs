@@ -4,17 +4,10 @@ use dwell_engine::layers::{Bytes, Hop, Place, Point};
 
 use crate::support::{GRID, Host};
 
-const BYTE: Bytes = Bytes {
-    seq: GRID,
-    bytes: 100,
-};
+const BYTE: Bytes = Bytes { seq: GRID, bytes: 100 };
 
 fn place(namespace: u32, device: u32, point: Point) -> Place {
-    Place {
-        namespace,
-        device,
-        point,
-    }
+    Place { namespace, device, point }
 }
 
 #[test]
@@ -30,11 +23,7 @@ fn a_byte_is_timed_from_each_device_to_the_next() {
     for (place, now_ns) in way {
         hops.extend(host.path.cross(host.flow, BYTE, place, now_ns));
     }
-    let hop = |index: usize| Hop {
-        origin: way[0].0,
-        from: way[index].0,
-        to: way[index + 1].0,
-    };
+    let hop = |index: usize| Hop { origin: way[0].0, from: way[index].0, to: way[index + 1].0 };
     assert_eq!(hops, [(hop(0), 4_000), (hop(1), 1_000), (hop(2), 10_000)]);
 }
 
@@ -55,10 +44,7 @@ fn other_bytes_and_the_same_place_are_no_hop() {
     let mut host = Host::new();
     let [first, second] = [place(7, 2, Point::Out), place(1, 9, Point::In)];
     host.path.cross(host.flow, BYTE, first, 1_000);
-    let other = Bytes {
-        seq: 2 * GRID,
-        bytes: 100,
-    };
+    let other = Bytes { seq: 2 * GRID, bytes: 100 };
     assert_eq!(host.path.cross(host.flow, other, second, 2_000), []);
     assert_eq!(host.path.cross(host.flow, BYTE, second, 2_000).len(), 1);
     assert_eq!(host.path.cross(host.flow, BYTE, second, 3_000), []);

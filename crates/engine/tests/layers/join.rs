@@ -17,14 +17,8 @@ const A: u32 = 0;
 const B: u32 = 1;
 
 fn ends(sport: u16) -> Ends {
-    let end = |address: [u8; 4], port| Endpoint {
-        address: address.into(),
-        port,
-    };
-    Ends {
-        src: end([192, 0, 2, 1], sport),
-        dst: end([192, 0, 2, 2], 443),
-    }
+    let end = |address: [u8; 4], port| Endpoint { address: address.into(), port };
+    Ends { src: end([192, 0, 2, 1], sport), dst: end([192, 0, 2, 2], 443) }
 }
 
 /// Of the byte `seq`, stamped at these times in ns after T, on a clock that began elsewhere.
@@ -76,13 +70,7 @@ fn read(seq: u32, edge_ns: u64) -> Half {
 }
 
 fn half(host: u32, passage: Passage, edge_ns: u64) -> Half {
-    Half {
-        host,
-        passage,
-        edge_ns: T + edge_ns,
-        bound_ns: 500,
-        arrived_ns: T + edge_ns + 10 * MS,
-    }
+    Half { host, passage, edge_ns: T + edge_ns, bound_ns: 500, arrived_ns: T + edge_ns + 10 * MS }
 }
 
 fn joiner() -> Joiner {
@@ -94,12 +82,7 @@ fn all(joiner: &mut Joiner) -> Vec<Window> {
 }
 
 fn key(flow: Option<Ends>, resent: bool) -> PathKey {
-    PathKey {
-        tx_host: A,
-        rx_host: B,
-        flow,
-        resent,
-    }
+    PathKey { tx_host: A, rx_host: B, flow, resent }
 }
 
 #[test]
@@ -144,11 +127,7 @@ fn the_legs_of_a_byte_add_up_to_its_way_from_end_to_end() {
                 assert_eq!(took(leg), Some(ns), "{leg:?}");
             }
             assert_eq!(took(Leg::Host(Segment::TxUnexplained)), None);
-            let sum: u64 = Leg::ALL
-                .into_iter()
-                .filter(|leg| leg.is_addend())
-                .filter_map(took)
-                .sum();
+            let sum: u64 = Leg::ALL.into_iter().filter(|leg| leg.is_addend()).filter_map(took).sum();
             assert_eq!(Some(sum), took(Leg::EndToEnd));
             assert_eq!((path.bound_ns, path.clamped), (1_000, 0));
         }
@@ -184,10 +163,7 @@ fn a_byte_belongs_to_the_interval_in_which_it_was_read() {
     joiner.add(read(0, S - MS / 2));
     joiner.add(sent(1 << 14, 999 * MS));
     joiner.add(read(1 << 14, S - MS));
-    let ends: Vec<_> = all(&mut joiner)
-        .iter()
-        .map(|window| window.end_ns)
-        .collect();
+    let ends: Vec<_> = all(&mut joiner).iter().map(|window| window.end_ns).collect();
     assert_eq!(ends, [T + S, T + 2 * S]);
 }
 
@@ -199,10 +175,7 @@ fn an_interval_is_told_once_and_what_comes_late_is_told_after() {
     assert_eq!(joiner.take(T + S, T + S), [], "it may be sent again still");
     assert_eq!(joiner.take(T + 2 * S, T + S).len(), 1);
     assert_eq!(joiner.take(T + 3 * S, T + 2 * S), []);
-    let late = |half: Half| Half {
-        arrived_ns: T + 4 * S,
-        ..half
-    };
+    let late = |half: Half| Half { arrived_ns: T + 4 * S, ..half };
     joiner.add(late(sent(1 << 14, MS)));
     joiner.add(late(read(1 << 14, 2 * MS)));
     let windows = joiner.take(T + 6 * S, T + 5 * S);
@@ -223,10 +196,7 @@ fn below_zero_within_the_bound_is_zero_and_beyond_it_a_fault_of_a_clock() {
     assert_eq!(path.leg(Leg::Network).max_ns(), Some(0));
     assert_eq!(path.leg(Leg::EndToEnd).max_ns(), Some(642_000));
     let counters = joiner.counters();
-    assert_eq!(
-        (counters.matched, counters.clamped, counters.clock_faults),
-        (1, 1, 1)
-    );
+    assert_eq!((counters.matched, counters.clamped, counters.clock_faults), (1, 1, 1));
 }
 
 #[test]
@@ -240,17 +210,10 @@ fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first
     // Byte 0: told in the order in which it happened. Byte 1: the receiver's agent is faster than
     // the sender's, which tells of the second copy last.
     for (seq, order) in [(0, [0, 1, 2]), (1 << 14, [0, 2, 1])] {
-        let halves = [
-            sent(seq, MS),
-            again(sent(seq, 201 * MS)),
-            read(seq, 206 * MS),
-        ];
+        let halves = [sent(seq, MS), again(sent(seq, 201 * MS)), read(seq, 206 * MS)];
         for index in order {
             let arrived_ns = T + 300 * MS;
-            joiner.add(Half {
-                arrived_ns,
-                ..halves[index]
-            });
+            joiner.add(Half { arrived_ns, ..halves[index] });
         }
     }
     // Byte 2: a copy that was not needed, and left after the first had come.
@@ -269,10 +232,7 @@ fn a_byte_that_was_lost_and_sent_again_is_told_apart_by_its_first_copy_and_first
     };
     assert_eq!(network(true), (3, Some(5 * MS), Some(205 * MS)));
     assert_eq!(network(false), (1, Some(5 * MS), Some(5 * MS)));
-    assert_eq!(
-        (joiner.counters().matched, joiner.counters().resent),
-        (4, 3)
-    );
+    assert_eq!((joiner.counters().matched, joiner.counters().resent), (4, 3));
 }
 
 /// 4 GiB later the same numbers come again: of the byte before, one host has missed its half.
@@ -285,10 +245,7 @@ fn a_half_that_is_alone_gives_way_to_the_byte_that_has_its_number_next() {
     joiner.add(read(0, 405 * MS));
     joiner.add(sent(1 << 14, MS));
     joiner.add(read(1 << 14, 405 * MS));
-    let late = Half {
-        arrived_ns: T + 416 * MS,
-        ..sent(1 << 14, 400 * MS)
-    };
+    let late = Half { arrived_ns: T + 416 * MS, ..sent(1 << 14, 400 * MS) };
     joiner.add(late);
     joiner.add(read(2 << 14, MS));
     joiner.add(read(2 << 14, 405 * MS));
@@ -313,10 +270,7 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
     assert_eq!((counters.unmatched_tx, counters.unmatched_rx), (1, 1));
     assert_eq!(counters.crowded, 0);
 
-    let config = Config {
-        halves: 100,
-        ..Config::default()
-    };
+    let config = Config { halves: 100, ..Config::default() };
     let mut few = Joiner::new(config, Told::default());
     for seq in 0..1000 {
         few.add(sent(seq, MS));
@@ -342,10 +296,7 @@ fn what_waits_too_long_or_among_too_many_is_given_up_and_counted() {
 
 #[test]
 fn flows_beyond_the_bound_are_in_the_sums() {
-    let config = Config {
-        flows: 4,
-        ..Config::default()
-    };
+    let config = Config { flows: 4, ..Config::default() };
     let mut joiner = Joiner::new(config, Told::default());
     for sport in 0..10 {
         for mut half in [sent(0, MS), read(0, 2 * MS)] {
@@ -383,10 +334,7 @@ fn what_was_told_before_a_restart_is_not_told_again() {
             for window in joiner.take(now_ns, until_ns) {
                 bytes += window.paths[0].1.leg(Leg::EndToEnd).count();
             }
-            *told = Told {
-                at_ns: now_ns,
-                until_ns,
-            };
+            *told = Told { at_ns: now_ns, until_ns };
         };
         let mut first = Joiner::new(Config::default(), told);
         let mut next_ns = T + S + 123;
@@ -433,10 +381,7 @@ fn what_came_alone_is_not_joined_with_what_left_long_after() {
 fn after_a_restart_with_another_interval_each_byte_is_told_once() {
     let bytes = [100, 900, 1_100, 1_900, 2_100].map(|ms| ms * MS);
     let with = |window_ns, told| {
-        let config = Config {
-            window_ns,
-            ..Config::default()
-        };
+        let config = Config { window_ns, ..Config::default() };
         let mut joiner = Joiner::new(config, told);
         for (seq, edge_ns) in bytes.into_iter().enumerate() {
             joiner.add(sent(seq as u32, edge_ns));
@@ -449,10 +394,7 @@ fn after_a_restart_with_another_interval_each_byte_is_told_once() {
         let sums = paths.filter(|(key, _)| key.flow.is_none());
         sums.map(|(_, path)| path.leg(Leg::EndToEnd).count()).sum()
     };
-    let told = Told {
-        at_ns: T + 4 * S,
-        until_ns: T + 2 * S,
-    };
+    let told = Told { at_ns: T + 4 * S, until_ns: T + 2 * S };
     let mut before = with(S, Told::default());
     assert_eq!(told_of(before.take(told.at_ns, told.until_ns)), 4);
     for window_ns in [S, 2 * S, 3 * S, 10 * S, S / 2] {

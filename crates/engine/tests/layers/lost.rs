@@ -78,10 +78,7 @@ fn on_the_way_up_the_first_arrival_counts() {
     host.arrive(2 * GRID, GRID, 300_100_000);
     host.reach(3 * GRID, Layer::RxReady, 300_200_000);
     host.reach(3 * GRID, Layer::RxSocket, 300_200_000);
-    assert_eq!(
-        host.sum_ns(Segment::RxTotal),
-        (300_200_000 - 1_000_000) + 200_000
-    );
+    assert_eq!(host.sum_ns(Segment::RxTotal), (300_200_000 - 1_000_000) + 200_000);
 }
 
 #[test]
@@ -131,10 +128,7 @@ fn what_is_forwarded_is_not_missed() {
 #[test]
 fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
     let layers = Layer::ALL[1..].to_vec();
-    let mut host = Host::with(&Config {
-        layers,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { layers, ..Config::default() });
     host.leave_ip(GRID, 100, 2_000, 3_000);
     host.pass(GRID, 100, Layer::TxQueue, 4_000);
     host.pass(GRID, 100, Layer::TxDriver, 5_000);
@@ -149,10 +143,7 @@ fn a_total_begins_at_the_first_layer_that_there_is_a_hook_for() {
 /// layer.
 #[test]
 fn what_this_host_dropped_and_got_again_is_counted_apart() {
-    let mut host = Host::with(&Config {
-        again: true,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { again: true, ..Config::default() });
     for (device, now_ns) in [(2, 1_000), (2, 200_001_000)] {
         host.path.arrive(host.flow, grid_byte(), device, now_ns);
         host.pass(GRID, 100, Layer::RxIp, now_ns + 1_000);
@@ -196,16 +187,8 @@ fn a_way_up_that_no_hook_saw_at_the_driver_begins_at_ip() {
 /// All rows are one: the second flow's byte takes the first one's place.
 #[test]
 fn bytes_that_lose_their_place_are_counted() {
-    let mut host = Host::with(&Config {
-        rows: 1,
-        sample_bytes: 1 << 24,
-        ..Config::default()
-    });
-    let rows = Config {
-        rows: 1,
-        ..Config::default()
-    }
-    .rows();
+    let mut host = Host::with(&Config { rows: 1, sample_bytes: 1 << 24, ..Config::default() });
+    let rows = Config { rows: 1, ..Config::default() }.rows();
     host.pass(0, 100, Layer::TxSocket, 1_000);
     host.arrive(0, 100, 2_000);
     for other in 1..=rows {
@@ -218,18 +201,11 @@ fn bytes_that_lose_their_place_are_counted() {
 /// Each copy of a byte that leaves is told; only the first one is of a segment.
 #[test]
 fn passages_tell_of_each_copy() {
-    let mut host = Host::with(&Config {
-        passages: true,
-        again: true,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { passages: true, again: true, ..Config::default() });
     host.send(GRID, 100, 1_000);
     let first: Vec<_> = host.path.passages().collect();
     assert_eq!(first.len(), 1);
-    assert_eq!(
-        (first[0].seq, first[0].sent, first[0].again),
-        (GRID, 1, false)
-    );
+    assert_eq!((first[0].seq, first[0].sent, first[0].again), (GRID, 1, false));
     assert_eq!(first[0].segment_ns(Segment::TxTotal), Some(4_000));
     assert_eq!(first[0].stamp_ns(Layer::RxDriver), None);
 
@@ -237,10 +213,7 @@ fn passages_tell_of_each_copy() {
     host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_003_000);
     let second: Vec<_> = host.path.passages().collect();
     assert_eq!(second.len(), 1);
-    assert_eq!(
-        (second[0].seq, second[0].sent, second[0].again),
-        (GRID, 2, true)
-    );
+    assert_eq!((second[0].seq, second[0].sent, second[0].again), (GRID, 2, true));
     assert_eq!(second[0].segment_ns(Segment::SocketTcp), Some(199_999_000));
     assert_eq!(second[0].segment_ns(Segment::TcpIp), Some(1_000));
     assert_eq!(second[0].segment_ns(Segment::IpDriver), Some(2_000));
@@ -264,8 +237,5 @@ fn without_tcps_time_the_sockets_segment_ends_at_ip() {
 }
 
 fn grid_byte() -> Bytes {
-    Bytes {
-        seq: GRID,
-        bytes: 100,
-    }
+    Bytes { seq: GRID, bytes: 100 }
 }

@@ -13,20 +13,12 @@ fn the_two_parts_of_waiting_in_the_socket_are_told_apart() {
     host.reach(3 * GRID, Layer::RxReady, 5_003_000);
     host.reach(3 * GRID, Layer::RxSocket, 5_103_000);
     assert_eq!(host.count(Segment::TcpSocket), 2);
-    assert_eq!(
-        host.sum_ns(Segment::Reordering),
-        1_000 + (5_003_000 - 1_002_000)
-    );
+    assert_eq!(host.sum_ns(Segment::Reordering), 1_000 + (5_003_000 - 1_002_000));
     assert_eq!(host.sum_ns(Segment::Application), 2 * 100_000);
-    assert_eq!(
-        host.sum_ns(Segment::TcpSocket),
-        host.sum_ns(Segment::Reordering) + host.sum_ns(Segment::Application)
-    );
+    assert_eq!(host.sum_ns(Segment::TcpSocket), host.sum_ns(Segment::Reordering) + host.sum_ns(Segment::Application));
     assert_eq!(
         host.sum_ns(Segment::RxTotal),
-        host.sum_ns(Segment::DriverIp)
-            + host.sum_ns(Segment::IpTcp)
-            + host.sum_ns(Segment::TcpSocket)
+        host.sum_ns(Segment::DriverIp) + host.sum_ns(Segment::IpTcp) + host.sum_ns(Segment::TcpSocket)
     );
     assert_eq!(host.count(Segment::RxUnexplained), 0);
 }

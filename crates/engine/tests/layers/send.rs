@@ -90,10 +90,7 @@ fn sequence_numbers_wrap_in_a_packet_and_in_a_flow() {
 #[test]
 fn bytes_of_the_last_cycle_are_not_taken_for_retransmissions() {
     for sample_bytes in [1 << 14, 1 << 20, 1 << 24] {
-        let mut host = Host::with(&Config {
-            sample_bytes,
-            ..Config::default()
-        });
+        let mut host = Host::with(&Config { sample_bytes, ..Config::default() });
         let slots = (1u64 << 32) / u64::from(sample_bytes);
         for slot in 0..2 * slots {
             let seq = (slot * u64::from(sample_bytes)) as u32;
@@ -110,10 +107,7 @@ fn bytes_of_the_last_cycle_are_not_taken_for_retransmissions() {
 fn flows_share_the_rows_and_keep_apart() {
     let mut host = Host::new();
     let one = host.flow;
-    let other = host.path.flow(
-        "192.0.2.1:5201".parse().unwrap(),
-        "192.0.2.2:40001".parse().unwrap(),
-    );
+    let other = host.path.flow("192.0.2.1:5201".parse().unwrap(), "192.0.2.2:40001".parse().unwrap());
     for (flow, now_ns) in [(one, 1_000), (other, 2_000)] {
         host.flow = flow;
         host.pass(GRID, 1, Layer::TxSocket, now_ns);
@@ -130,17 +124,9 @@ fn flows_share_the_rows_and_keep_apart() {
 /// More bytes are on their way than there are rows: the later ones have them.
 #[test]
 fn a_row_that_went_to_another_flow_gives_no_figure() {
-    let mut host = Host::with(&Config {
-        rows: 64,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { rows: 64, ..Config::default() });
     let flows: Vec<_> = (1..=1000)
-        .map(|port| {
-            host.path.flow(
-                "192.0.2.1:5201".parse().unwrap(),
-                ([192, 0, 2, 2], port).into(),
-            )
-        })
+        .map(|port| host.path.flow("192.0.2.1:5201".parse().unwrap(), ([192, 0, 2, 2], port).into()))
         .collect();
     for (flow, now_ns) in flows.iter().zip((0..).step_by(100)) {
         host.flow = *flow;
@@ -162,10 +148,7 @@ fn a_row_that_went_to_another_flow_gives_no_figure() {
 
 #[test]
 fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
-    let config = Config {
-        sample_bytes: 64,
-        ..Config::default()
-    };
+    let config = Config { sample_bytes: 64, ..Config::default() };
     let mut host = Host::with(&config);
     host.send(0, 1 << 16, 1_000);
     assert_eq!(host.count(Segment::TxTotal), 1024);
@@ -213,28 +196,18 @@ fn what_was_begun_before_the_grid_changed_is_not_ended_after() {
 
 #[test]
 fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
-    let mut host = Host::with(&Config {
-        pace_ns: 1_000_000,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { pace_ns: 1_000_000, ..Config::default() });
     for (byte, now_ns) in [(0, 1_000), (1, 500_000), (2, 1_100_000)] {
         host.send(byte * GRID, 100, now_ns);
     }
     assert_eq!(host.count(Segment::TxTotal), 2);
-    assert_eq!(
-        host.path.counters().tx_unbegun,
-        0,
-        "not chosen is not missed"
-    );
+    assert_eq!(host.path.counters().tx_unbegun, 0, "not chosen is not missed");
 }
 
 /// A sequence number comes round, and its row was taken by no other byte.
 #[test]
 fn with_a_pace_a_byte_is_not_taken_for_the_one_4_gib_before() {
-    let mut host = Host::with(&Config {
-        pace_ns: 1_000_000,
-        ..Config::default()
-    });
+    let mut host = Host::with(&Config { pace_ns: 1_000_000, ..Config::default() });
     let long_after = 30_000_000_000;
     host.send(GRID, 100, 1_000);
     host.arrive(GRID, 100, 2_000_000);

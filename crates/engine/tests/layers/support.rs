@@ -16,16 +16,12 @@ impl Host {
 
     pub fn with(config: &Config) -> Host {
         let path = Path::new(config);
-        let flow = path.flow(
-            "192.0.2.1:5201".parse().unwrap(),
-            "192.0.2.2:40000".parse().unwrap(),
-        );
+        let flow = path.flow("192.0.2.1:5201".parse().unwrap(), "192.0.2.2:40000".parse().unwrap());
         Host { path, flow }
     }
 
     pub fn pass(&mut self, seq: u32, bytes: u32, layer: Layer, now_ns: u64) {
-        self.path
-            .pass(self.flow, Bytes { seq, bytes }, layer, now_ns);
+        self.path.pass(self.flow, Bytes { seq, bytes }, layer, now_ns);
     }
 
     /// From the socket to the driver, a microsecond a layer.
@@ -42,8 +38,7 @@ impl Host {
 
     /// One that TCP handed down at `tcp_ns`.
     pub fn pass_packet(&mut self, seq: u32, bytes: u32, layer: Layer, tcp_ns: u64, now_ns: u64) {
-        self.path
-            .pass_packet(self.flow, Bytes { seq, bytes }, layer, tcp_ns, now_ns);
+        self.path.pass_packet(self.flow, Bytes { seq, bytes }, layer, tcp_ns, now_ns);
     }
 
     /// From the driver to TCP, a microsecond a layer.

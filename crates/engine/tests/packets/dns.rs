@@ -16,13 +16,7 @@ struct Message {
 }
 
 fn query(id: u16, name: &'static str) -> Message {
-    Message {
-        id,
-        flags: 0x0100,
-        questions: 1,
-        name,
-        kind: 1,
-    }
+    Message { id, flags: 0x0100, questions: 1, name, kind: 1 }
 }
 
 impl Message {
@@ -67,22 +61,14 @@ fn measured(scene: impl IntoIterator<Item = Frame>) -> Vec<String> {
 #[test]
 fn an_answer_gives_the_time_since_its_query() {
     let question = query(7, "example.org");
-    assert_eq!(
-        measured([question.asked(0.0), question.answered(12.5)]),
-        ["dns to server: 12.5 ms at 12.5"]
-    );
+    assert_eq!(measured([question.asked(0.0), question.answered(12.5)]), ["dns to server: 12.5 ms at 12.5"]);
 }
 
 #[test]
 fn a_query_that_was_sent_again_is_answered_from_the_first() {
     let question = query(7, "example.org");
     assert_eq!(
-        measured([
-            question.asked(0.0),
-            question.asked(5000.0),
-            question.answered(5020.0),
-            question.answered(5021.0),
-        ]),
+        measured([question.asked(0.0), question.asked(5000.0), question.answered(5020.0), question.answered(5021.0),]),
         ["dns to server: 5020 ms at 5020"]
     );
 }
@@ -91,11 +77,7 @@ fn a_query_that_was_sent_again_is_answered_from_the_first() {
 fn a_transaction_number_that_returns_after_a_minute_is_a_new_query() {
     let question = query(7, "example.org");
     assert_eq!(
-        measured([
-            question.asked(0.0),
-            question.asked(61_000.0),
-            question.answered(61_020.0),
-        ]),
+        measured([question.asked(0.0), question.asked(61_000.0), question.answered(61_020.0),]),
         ["dns to server: 20 ms at 61020"]
     );
 }
@@ -110,27 +92,19 @@ fn another_transaction_is_no_answer() {
 fn another_question_is_no_answer() {
     let asked = || query(7, "example.org").asked(0.0);
     assert!(measured([asked(), query(7, "example.com").answered(20.0)]).is_empty());
-    let other_kind = Message {
-        kind: 28,
-        ..query(7, "example.org")
-    };
+    let other_kind = Message { kind: 28, ..query(7, "example.org") };
     assert!(measured([asked(), other_kind.answered(20.0)]).is_empty());
 }
 
 #[test]
 fn letters_fold() {
     assert_eq!(
-        measured([
-            query(7, "eXaMpLe.ORG").asked(0.0),
-            query(7, "example.org").answered(20.0),
-        ]),
+        measured([query(7, "eXaMpLe.ORG").asked(0.0), query(7, "example.org").answered(20.0),]),
         ["dns to server: 20 ms at 20"]
     );
     // '@' is before 'A', '`' before 'a', '[' after 'Z', '{' after 'z'
     for (asked, answered) in [("a@b", "a`b"), ("a[b", "a{b")] {
-        assert!(
-            measured([query(7, asked).asked(0.0), query(7, answered).answered(1.0)]).is_empty()
-        );
+        assert!(measured([query(7, asked).asked(0.0), query(7, answered).answered(1.0)]).is_empty());
     }
 }
 
@@ -144,10 +118,7 @@ fn an_answer_from_another_port_is_no_answer() {
         frame
     };
     for (port, samples) in [(53, 1), (54, 0)] {
-        let scene = [
-            between(question.asked(0.0), 34),
-            between(question.answered_from(20.0, port), 36),
-        ];
+        let scene = [between(question.asked(0.0), 34), between(question.answered_from(20.0, port), 36)];
         assert_eq!(measured(scene).len(), samples, "from port {port}");
     }
 }
@@ -156,12 +127,7 @@ fn an_answer_from_another_port_is_no_answer() {
 fn several_queries_on_one_port_are_told_apart() {
     let (a, b) = (query(7, "a.example"), query(8, "b.example"));
     assert_eq!(
-        measured([
-            a.asked(0.0),
-            b.asked(3.0),
-            b.answered(10.0),
-            a.answered(20.0)
-        ]),
+        measured([a.asked(0.0), b.asked(3.0), b.answered(10.0), a.answered(20.0)]),
         ["dns to server: 7 ms at 10", "dns to server: 20 ms at 20",]
     );
 }
@@ -174,14 +140,8 @@ fn an_answer_without_a_query_opens_nothing() {
 
 #[test]
 fn messages_of_other_kinds_are_counted_and_passed_over() {
-    let update = Message {
-        flags: 5 << 11,
-        ..query(7, "example.org")
-    };
-    let two = Message {
-        questions: 2,
-        ..query(7, "example.org")
-    };
+    let update = Message { flags: 5 << 11, ..query(7, "example.org") };
+    let two = Message { questions: 2, ..query(7, "example.org") };
     for message in [update, two] {
         let run = run(&small(), [message.asked(0.0)]);
         assert_eq!(run.count(Counter::OtherProtocol), 1);
@@ -195,11 +155,6 @@ fn a_message_that_is_cut_off_is_counted_as_such() {
     while whole.data.len() > headers {
         whole.data.pop();
         let run = run(&small(), [whole.clone()]);
-        assert_eq!(
-            run.count(Counter::Truncated),
-            1,
-            "{} bytes",
-            whole.data.len()
-        );
+        assert_eq!(run.count(Counter::Truncated), 1, "{} bytes", whole.data.len());
     }
 }

@@ -5,23 +5,14 @@ use dwell_engine::rtt::{Config, Counter, FilterRule};
 use crate::wire::{Segment, client, run, server, small};
 
 fn scene(ipv6: bool) -> Vec<Segment> {
-    let scene = [
-        client(10.0).data(100, 50).ack(1).ts(5, 1),
-        server(30.0).ack(150).ts(9, 5),
-    ];
-    scene
-        .into_iter()
-        .map(|packet| if ipv6 { packet.ipv6() } else { packet })
-        .collect()
+    let scene = [client(10.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5)];
+    scene.into_iter().map(|packet| if ipv6 { packet.ipv6() } else { packet }).collect()
 }
 
 /// True if the flow between 10.0.0.1:40000 and 10.0.0.2:80, or fd00::1 and
 /// fd00::2, is followed.
 fn followed(rules: &[&str], ipv6: bool) -> bool {
-    let config = Config {
-        filter: FilterRule::parse_all(rules).unwrap(),
-        ..small()
-    };
+    let config = Config { filter: FilterRule::parse_all(rules).unwrap(), ..small() };
     let run = run(&config, scene(ipv6));
     let (samples, filtered) = (run.samples.len(), run.count(Counter::Filtered));
     assert!(

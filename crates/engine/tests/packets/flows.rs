@@ -8,11 +8,7 @@ use dwell_engine::{
 use crate::wire::{START_NS, Segment, client, observe, run, server, small};
 
 fn watching() -> Config {
-    Config {
-        flow_events: true,
-        include_handshake: true,
-        ..small()
-    }
+    Config { flow_events: true, include_handshake: true, ..small() }
 }
 
 fn connection() -> Vec<Segment> {
@@ -32,20 +28,9 @@ fn nothing_is_told_unless_it_is_asked_for() {
 #[test]
 fn a_flow_opens_has_its_first_round_trip_and_closes_with_the_second_fin() {
     let mut scene = connection();
-    scene.extend([
-        client(50.0).fin(150).ack(500),
-        server(70.0).fin(500).ack(151),
-        client(71.0).seq(151).ack(501),
-    ]);
+    scene.extend([client(50.0).fin(150).ack(500), server(70.0).fin(500).ack(151), client(71.0).seq(151).ack(501)]);
     let run = run(&watching(), scene);
-    assert_eq!(
-        run.flow_lines(),
-        [
-            "open at 0",
-            "first-rtt 20 ms by tcp-seq at 20",
-            "close fin at 70"
-        ]
-    );
+    assert_eq!(run.flow_lines(), ["open at 0", "first-rtt 20 ms by tcp-seq at 20", "close fin at 70"]);
     let close = run.flows.last().unwrap();
     assert_eq!((close.packets, close.samples), (6, 3));
     assert_eq!((close.src.port, close.dst.port), (40_000, 80));
@@ -54,10 +39,7 @@ fn a_flow_opens_has_its_first_round_trip_and_closes_with_the_second_fin() {
 
 #[test]
 fn the_first_packet_tells_who_is_source() {
-    let scene = [
-        server(0.0).data(500, 10).ack(100),
-        client(5.0).seq(100).ack(510),
-    ];
+    let scene = [server(0.0).data(500, 10).ack(100), client(5.0).seq(100).ack(510)];
     let run = run(&watching(), scene);
     assert_eq!((run.flows[0].src.port, run.flows[0].dst.port), (80, 40_000));
 }
@@ -65,38 +47,17 @@ fn the_first_packet_tells_who_is_source() {
 #[test]
 fn a_fin_sent_twice_by_one_side_closes_nothing() {
     let mut scene = connection();
-    scene.extend([
-        client(50.0).fin(150).ack(500),
-        client(250.0).fin(150).ack(500),
-    ]);
-    assert_eq!(
-        run(&watching(), scene).flow_lines(),
-        ["open at 0", "first-rtt 20 ms by tcp-seq at 20"]
-    );
+    scene.extend([client(50.0).fin(150).ack(500), client(250.0).fin(150).ack(500)]);
+    assert_eq!(run(&watching(), scene).flow_lines(), ["open at 0", "first-rtt 20 ms by tcp-seq at 20"]);
 }
 
 #[test]
 fn a_reset_closes_the_flow_once() {
-    for methods in [
-        Method::ALL.to_vec(),
-        vec![Method::TcpSeq],
-        vec![Method::TcpTimestamp],
-    ] {
-        let config = Config {
-            methods,
-            ..watching()
-        };
-        let scene = [
-            client(0.0).data(100, 50).ack(500).ts(5, 1),
-            client(50.0).rst().seq(150),
-            client(51.0).rst().seq(150),
-        ];
-        assert_eq!(
-            run(&config, scene).flow_lines(),
-            ["open at 0", "close rst at 50"],
-            "{:?}",
-            config.methods
-        );
+    for methods in [Method::ALL.to_vec(), vec![Method::TcpSeq], vec![Method::TcpTimestamp]] {
+        let config = Config { methods, ..watching() };
+        let scene =
+            [client(0.0).data(100, 50).ack(500).ts(5, 1), client(50.0).rst().seq(150), client(51.0).rst().seq(150)];
+        assert_eq!(run(&config, scene).flow_lines(), ["open at 0", "close rst at 50"], "{:?}", config.methods);
     }
 }
 
@@ -111,10 +72,7 @@ fn a_reset_opens_nothing() {
 fn ports_that_are_used_again_make_a_new_flow_with_new_figures() {
     let mut scene = connection();
     scene.push(client(50.0).rst().seq(150));
-    scene.extend([
-        client(5000.0).syn(70_099),
-        server(5020.0).syn(80_499).ack(70_100),
-    ]);
+    scene.extend([client(5000.0).syn(70_099), server(5020.0).syn(80_499).ack(70_100)]);
     let run = run(&watching(), scene);
     assert_eq!(
         run.flow_lines(),
@@ -142,11 +100,7 @@ fn figures_of_a_sample_are_those_of_the_flow_so_far() {
         server(65.0).ack(250).ts(60, 55),
     ];
     let run = run(&small(), scene);
-    let least: Vec<u64> = run
-        .samples
-        .iter()
-        .map(|s| s.min_rtt_ns / 1_000_000)
-        .collect();
+    let least: Vec<u64> = run.samples.iter().map(|s| s.min_rtt_ns / 1_000_000).collect();
     assert_eq!(least, [20, 10, 10]);
     let packets: Vec<u64> = run.samples.iter().map(|s| s.packets).collect();
     assert_eq!(packets, [2, 4, 6]);
@@ -169,11 +123,7 @@ fn swept(config: &Config, scene: Vec<Segment>, until_ms: u64) -> Vec<String> {
             let dwell_engine::measure::Event::Flow(flow) = event else {
                 panic!("a sweep gives no sample");
             };
-            lines.push(format!(
-                "{:?} after {} s",
-                flow.change,
-                (now_ns - last_ns) / 1_000_000_000
-            ));
+            lines.push(format!("{:?} after {} s", flow.change, (now_ns - last_ns) / 1_000_000_000));
         });
     }
     lines
@@ -183,10 +133,7 @@ fn swept(config: &Config, scene: Vec<Segment>, until_ms: u64) -> Vec<String> {
 fn a_flow_that_falls_silent_is_closed_within_two_seconds_of_its_timeout() {
     let lines = swept(&watching(), connection(), 60_000);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        ["Close(Idle) after 30 s", "Close(Idle) after 31 s"].contains(&lines[0].as_str()),
-        "{lines:?}"
-    );
+    assert!(["Close(Idle) after 30 s", "Close(Idle) after 31 s"].contains(&lines[0].as_str()), "{lines:?}");
 }
 
 #[test]

@@ -6,13 +6,8 @@ use proptest::prelude::*;
 /// What the kernel would have counted.
 fn kernel(values: &[u64]) -> abi::dwell_histogram {
     let mut bucketed = Histogram::default();
-    let mut raw = abi::dwell_histogram {
-        count: 0,
-        sum_ns: 0,
-        min_ns: 0,
-        max_ns: 0,
-        bucket: [0; abi::DWELL_BUCKETS as usize],
-    };
+    let mut raw =
+        abi::dwell_histogram { count: 0, sum_ns: 0, min_ns: 0, max_ns: 0, bucket: [0; abi::DWELL_BUCKETS as usize] };
     for value in values {
         bucketed.record(*value);
     }

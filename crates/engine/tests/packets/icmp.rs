@@ -7,11 +7,7 @@ use crate::wire::{ETHERNET, Frame, Side, ethernet, frame, run, small};
 
 fn echo(at_ms: f64, from: Side, to: Side, id: u16, seq: u16, reply: bool) -> Frame {
     let builder = PacketBuilder::ipv4(from.address(), to.address(), 64);
-    let builder = if reply {
-        builder.icmpv4_echo_reply(id, seq)
-    } else {
-        builder.icmpv4_echo_request(id, seq)
-    };
+    let builder = if reply { builder.icmpv4_echo_reply(id, seq) } else { builder.icmpv4_echo_request(id, seq) };
     let mut bytes = Vec::new();
     builder.write(&mut bytes, &[7; 56]).unwrap();
     frame(at_ms, ETHERNET, ethernet(&bytes))
@@ -32,16 +28,8 @@ fn measured(scene: impl IntoIterator<Item = Frame>) -> Vec<String> {
 #[test]
 fn a_reply_gives_the_time_since_its_request() {
     assert_eq!(
-        measured([
-            ask(0.0, 1),
-            reply(20.0, 1),
-            ask(1000.0, 2),
-            reply(1025.5, 2)
-        ]),
-        [
-            "icmp to server: 20 ms at 20",
-            "icmp to server: 25.5 ms at 1025.5",
-        ]
+        measured([ask(0.0, 1), reply(20.0, 1), ask(1000.0, 2), reply(1025.5, 2)]),
+        ["icmp to server: 20 ms at 20", "icmp to server: 25.5 ms at 1025.5",]
     );
 }
 
@@ -54,19 +42,8 @@ fn ports_of_a_sample_are_the_identifier() {
 #[test]
 fn many_on_their_way_are_told_apart() {
     assert_eq!(
-        measured([
-            ask(0.0, 1),
-            ask(10.0, 2),
-            ask(20.0, 3),
-            reply(50.0, 3),
-            reply(51.0, 1),
-            reply(52.0, 2),
-        ]),
-        [
-            "icmp to server: 30 ms at 50",
-            "icmp to server: 51 ms at 51",
-            "icmp to server: 42 ms at 52",
-        ]
+        measured([ask(0.0, 1), ask(10.0, 2), ask(20.0, 3), reply(50.0, 3), reply(51.0, 1), reply(52.0, 2),]),
+        ["icmp to server: 30 ms at 50", "icmp to server: 51 ms at 51", "icmp to server: 42 ms at 52",]
     );
 }
 
@@ -86,17 +63,10 @@ fn both_hosts_may_ping_each_other_with_one_identifier() {
 #[test]
 fn another_identifier_is_another_flow() {
     let other = |at_ms, reply| {
-        let (from, to) = if reply {
-            (Side::Server, Side::Client)
-        } else {
-            (Side::Client, Side::Server)
-        };
+        let (from, to) = if reply { (Side::Server, Side::Client) } else { (Side::Client, Side::Server) };
         echo(at_ms, from, to, 78, 1, reply)
     };
-    assert_eq!(
-        measured([ask(0.0, 1), other(5.0, false), other(20.0, true)]),
-        ["icmp to server: 15 ms at 20"]
-    );
+    assert_eq!(measured([ask(0.0, 1), other(5.0, false), other(20.0, true)]), ["icmp to server: 15 ms at 20"]);
 }
 
 #[test]
@@ -110,31 +80,20 @@ fn a_reply_without_a_request_is_nothing() {
 #[test]
 fn duplicates_change_nothing() {
     // as on a loopback device, which shows each packet twice
-    assert_eq!(
-        measured([ask(0.0, 1), ask(0.5, 1), reply(20.0, 1), reply(20.5, 1)]),
-        ["icmp to server: 20 ms at 20"]
-    );
+    assert_eq!(measured([ask(0.0, 1), ask(0.5, 1), reply(20.0, 1), reply(20.5, 1)]), ["icmp to server: 20 ms at 20"]);
 }
 
 #[test]
 fn a_sequence_that_comes_round_again_takes_the_new_request() {
     assert_eq!(
-        measured([
-            ask(0.0, 1),
-            ask(1000.0, 2),
-            ask(65_536_000.0, 1),
-            reply(65_536_020.0, 1),
-        ]),
+        measured([ask(0.0, 1), ask(1000.0, 2), ask(65_536_000.0, 1), reply(65_536_020.0, 1),]),
         ["icmp to server: 20 ms at 65536020"]
     );
 }
 
 #[test]
 fn a_sequence_that_comes_round_under_a_rate_limit_is_not_taken_for_the_old_one() {
-    let config = Config {
-        rate_limit: RateLimit::Interval(1_000_000_000),
-        ..small()
-    };
+    let config = Config { rate_limit: RateLimit::Interval(1_000_000_000), ..small() };
     let scene = [
         // never answered
         ask(0.0, 1),
@@ -149,34 +108,20 @@ fn a_sequence_that_comes_round_under_a_rate_limit_is_not_taken_for_the_old_one()
 #[test]
 fn a_host_can_ping_itself() {
     let own = |at_ms, reply| echo(at_ms, Side::Server, Side::Server, 9, 1, reply);
-    assert_eq!(
-        measured([own(0.0, false), own(0.25, true)]),
-        ["icmp to server: 0.25 ms at 0.25"]
-    );
+    assert_eq!(measured([own(0.0, false), own(0.25, true)]), ["icmp to server: 0.25 ms at 0.25"]);
 }
 
 #[test]
 fn icmpv6_is_measured_under_its_own_name() {
     let v6 = |at_ms, reply: bool| {
-        let (from, to) = if reply {
-            (Side::Server, Side::Client)
-        } else {
-            (Side::Client, Side::Server)
-        };
+        let (from, to) = if reply { (Side::Server, Side::Client) } else { (Side::Client, Side::Server) };
         let builder = PacketBuilder::ipv6(from.address6(), to.address6(), 64);
-        let builder = if reply {
-            builder.icmpv6_echo_reply(5, 1)
-        } else {
-            builder.icmpv6_echo_request(5, 1)
-        };
+        let builder = if reply { builder.icmpv6_echo_reply(5, 1) } else { builder.icmpv6_echo_request(5, 1) };
         let mut bytes = Vec::new();
         builder.write(&mut bytes, &[7; 56]).unwrap();
         frame(at_ms, ETHERNET, ethernet(&bytes))
     };
-    assert_eq!(
-        measured([v6(0.0, false), v6(20.0, true)]),
-        ["icmpv6 to server: 20 ms at 20"]
-    );
+    assert_eq!(measured([v6(0.0, false), v6(20.0, true)]), ["icmpv6 to server: 20 ms at 20"]);
 }
 
 #[test]

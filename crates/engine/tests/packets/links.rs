@@ -14,11 +14,7 @@ fn version(ip: &[u8]) -> u8 {
 }
 
 fn ethertype(ip: &[u8]) -> [u8; 2] {
-    if version(ip) == 4 {
-        [0x08, 0x00]
-    } else {
-        [0x86, 0xdd]
-    }
+    if version(ip) == 4 { [0x08, 0x00] } else { [0x86, 0xdd] }
 }
 
 fn framed(parts: &[&[u8]]) -> Wrapped {
@@ -51,29 +47,17 @@ fn gre(flags: [u8; 2], ethertype: [u8; 2], fields: &[u8], payload: &[u8]) -> Vec
 
 fn ip_in_ip(outer: u8, ip: &[u8]) -> Vec<u8> {
     let proto = if version(ip) == 4 { 4 } else { 41 };
-    if outer == 4 {
-        within_ipv4(proto, ip)
-    } else {
-        within_ipv6(proto, ip)
-    }
+    if outer == 4 { within_ipv4(proto, ip) } else { within_ipv6(proto, ip) }
 }
 
 /// The link types and encapsulations of the manual.
 pub const WRAPS: [(&str, Wrap); 30] = [
     ("Ethernet", |ip| framed(&[&ethertype(ip), ip])),
-    ("Ethernet with padding", |ip| {
-        framed(&[&ethertype(ip), ip, &[0; 9]])
-    }),
+    ("Ethernet with padding", |ip| framed(&[&ethertype(ip), ip, &[0; 9]])),
     ("VLAN", |ip| framed(&[&[0x81, 0, 0, 7], &ethertype(ip), ip])),
-    ("QinQ", |ip| {
-        framed(&[&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8], &ethertype(ip), ip])
-    }),
-    ("QinQ of old", |ip| {
-        framed(&[&[0x91, 0, 0, 7, 0x81, 0, 0, 8], &ethertype(ip), ip])
-    }),
-    ("five tags", |ip| {
-        framed(&[&[0x81, 0, 0, 7].repeat(5), &ethertype(ip), ip])
-    }),
+    ("QinQ", |ip| framed(&[&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8], &ethertype(ip), ip])),
+    ("QinQ of old", |ip| framed(&[&[0x91, 0, 0, 7, 0x81, 0, 0, 8], &ethertype(ip), ip])),
+    ("five tags", |ip| framed(&[&[0x81, 0, 0, 7].repeat(5), &ethertype(ip), ip])),
     ("SLL", |ip| {
         let head = [0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0];
         (113, [&head, &ethertype(ip)[..], ip].concat())
@@ -89,9 +73,7 @@ pub const WRAPS: [(&str, Wrap); 30] = [
     ("raw", |ip| (101, ip.to_vec())),
     ("raw of BSD", |ip| (12, ip.to_vec())),
     ("raw of OpenBSD", |ip| (14, ip.to_vec())),
-    ("raw of one version", |ip| {
-        (if version(ip) == 4 { 228 } else { 229 }, ip.to_vec())
-    }),
+    ("raw of one version", |ip| (if version(ip) == 4 { 228 } else { 229 }, ip.to_vec())),
     ("NULL", |ip| {
         let family = if version(ip) == 4 { 2 } else { 30 };
         (0, [&[family, 0, 0, 0], ip].concat())
@@ -112,36 +94,17 @@ pub const WRAPS: [(&str, Wrap); 30] = [
     ("PPPoE in a VLAN", |ip| {
         let length = ((ip.len() + 2) as u16).to_be_bytes();
         let ppp = if version(ip) == 4 { 0x21 } else { 0x57 };
-        framed(&[
-            &[0x81, 0, 0, 7, 0x88, 0x64, 0x11, 0, 0, 9],
-            &length,
-            &[0, ppp],
-            ip,
-        ])
+        framed(&[&[0x81, 0, 0, 7, 0x88, 0x64, 0x11, 0, 0, 9], &length, &[0, ppp], ip])
     }),
     ("MPLS", |ip| framed(&[&[0x88, 0x47, 0, 1, 1, 64], ip])),
-    ("MPLS, three labels", |ip| {
-        framed(&[&[0x88, 0x47, 0, 1, 0, 64, 0, 2, 0, 64, 0, 3, 1, 64], ip])
-    }),
+    ("MPLS, three labels", |ip| framed(&[&[0x88, 0x47, 0, 1, 0, 64, 0, 2, 0, 64, 0, 3, 1, 64], ip])),
     ("IP in IPv4", |ip| framed(&[&[8, 0], &ip_in_ip(4, ip)])),
-    ("IP in IPv6", |ip| {
-        framed(&[&[0x86, 0xdd], &ip_in_ip(6, ip)])
-    }),
-    ("IP in IP in IP", |ip| {
-        framed(&[&[8, 0], &ip_in_ip(4, &ip_in_ip(6, ip))])
-    }),
-    ("GRE", |ip| {
-        framed(&[&[8, 0], &gre([0, 0], ethertype(ip), &[], ip)])
-    }),
-    ("GRE with key", |ip| {
-        framed(&[&[8, 0], &gre([0x20, 0], ethertype(ip), &[9; 4], ip)])
-    }),
-    ("GRE with sequence", |ip| {
-        framed(&[&[8, 0], &gre([0x10, 0], ethertype(ip), &[9; 4], ip)])
-    }),
-    ("GRE with checksum, key and sequence", |ip| {
-        framed(&[&[8, 0], &gre([0xb0, 0], ethertype(ip), &[9; 12], ip)])
-    }),
+    ("IP in IPv6", |ip| framed(&[&[0x86, 0xdd], &ip_in_ip(6, ip)])),
+    ("IP in IP in IP", |ip| framed(&[&[8, 0], &ip_in_ip(4, &ip_in_ip(6, ip))])),
+    ("GRE", |ip| framed(&[&[8, 0], &gre([0, 0], ethertype(ip), &[], ip)])),
+    ("GRE with key", |ip| framed(&[&[8, 0], &gre([0x20, 0], ethertype(ip), &[9; 4], ip)])),
+    ("GRE with sequence", |ip| framed(&[&[8, 0], &gre([0x10, 0], ethertype(ip), &[9; 4], ip)])),
+    ("GRE with checksum, key and sequence", |ip| framed(&[&[8, 0], &gre([0xb0, 0], ethertype(ip), &[9; 12], ip)])),
     ("Ethernet in GRE", |ip| {
         let inner = ethernet(ip);
         framed(&[&[8, 0], &gre([0, 0], [0x65, 0x58], &[], &inner)])
@@ -165,18 +128,11 @@ fn wrapped(packet: &Segment, wrap: Wrap) -> Frame {
 fn each_encapsulation_is_looked_into() {
     for (name, wrap) in WRAPS {
         for ipv6 in [false, true] {
-            let scene = [
-                client(10.0).data(100, 50).ack(1).ts(5, 1),
-                server(30.0).ack(150).ts(9, 5),
-            ]
-            .map(|packet| if ipv6 { packet.ipv6() } else { packet })
-            .map(|packet| wrapped(&packet, wrap));
+            let scene = [client(10.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5)]
+                .map(|packet| if ipv6 { packet.ipv6() } else { packet })
+                .map(|packet| wrapped(&packet, wrap));
             let run = run(&small(), scene);
-            assert_eq!(
-                run.lines(),
-                ["tcp-timestamp to server: 20 ms at 30"],
-                "{name}, IPv6: {ipv6}"
-            );
+            assert_eq!(run.lines(), ["tcp-timestamp to server: 20 ms at 30"], "{name}, IPv6: {ipv6}");
         }
     }
 }
@@ -185,14 +141,9 @@ fn each_encapsulation_is_looked_into() {
 fn both_directions_may_be_wrapped_differently() {
     let (_, plain) = WRAPS[0];
     let (_, tagged) = WRAPS[2];
-    let scene = [
-        wrapped(&client(10.0).data(100, 50).ack(1).ts(5, 1), tagged),
-        wrapped(&server(30.0).ack(150).ts(9, 5), plain),
-    ];
-    assert_eq!(
-        run(&small(), scene).lines(),
-        ["tcp-timestamp to server: 20 ms at 30"]
-    );
+    let scene =
+        [wrapped(&client(10.0).data(100, 50).ack(1).ts(5, 1), tagged), wrapped(&server(30.0).ack(150).ts(9, 5), plain)];
+    assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
 #[test]
@@ -216,33 +167,18 @@ fn ipv4_options_are_stepped_over() {
         ip[2..4].copy_from_slice(&total);
         frame(packet.at_ms, ETHERNET, ethernet(&ip))
     };
-    let scene = [
-        with_options(&client(10.0).data(100, 50).ack(1).ts(5, 1)),
-        with_options(&server(30.0).ack(150).ts(9, 5)),
-    ];
-    assert_eq!(
-        run(&small(), scene).lines(),
-        ["tcp-timestamp to server: 20 ms at 30"]
-    );
+    let scene =
+        [with_options(&client(10.0).data(100, 50).ack(1).ts(5, 1)), with_options(&server(30.0).ack(150).ts(9, 5))];
+    assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
 /// Extension headers between the IPv6 header and TCP: number, bytes with the
 /// next header left open.
 pub const EXTENSIONS: [(u8, &[u8]); 6] = [
     (0, &[0, 0, 5, 2, 0, 0, 1, 0]),
-    (
-        43,
-        &[
-            0, 2, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2,
-        ],
-    ),
+    (43, &[0, 2, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]),
     (60, &[0, 0, 1, 4, 0, 0, 0, 0]),
-    (
-        51,
-        &[
-            0, 4, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5,
-        ],
-    ),
+    (51, &[0, 4, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5]),
     (135, &[0, 0, 1, 1, 1, 1, 1, 1]),
     // an "atomic" fragment is whole
     (44, &[0, 0, 0, 0, 9, 9, 9, 9]),
@@ -264,24 +200,13 @@ pub fn extended(packet: &Segment, headers: &[(u8, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn ipv6_extension_headers_are_stepped_over() {
-    for headers in EXTENSIONS
-        .iter()
-        .map(std::slice::from_ref)
-        .chain([&EXTENSIONS[..]])
-    {
+    for headers in EXTENSIONS.iter().map(std::slice::from_ref).chain([&EXTENSIONS[..]]) {
         let framed = |packet: Segment| {
             let ip = extended(&packet, headers);
             frame(packet.at_ms, ETHERNET, ethernet(&ip))
         };
-        let scene = [
-            framed(client(10.0).data(100, 50).ack(1).ts(5, 1)),
-            framed(server(30.0).ack(150).ts(9, 5)),
-        ];
-        assert_eq!(
-            run(&small(), scene).lines(),
-            ["tcp-timestamp to server: 20 ms at 30"],
-            "{headers:?}"
-        );
+        let scene = [framed(client(10.0).data(100, 50).ack(1).ts(5, 1)), framed(server(30.0).ack(150).ts(9, 5))];
+        assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"], "{headers:?}");
     }
 }
 
@@ -334,37 +259,22 @@ fn lengths_that_contradict_themselves_are_counted() {
 fn an_offloaded_packet_without_a_length_is_taken_as_long_as_it_is() {
     let mut first = client(10.0).data(100, 50).ack(1).ts(5, 1).ip_packet();
     first[2..4].copy_from_slice(&[0, 0]);
-    let scene = [
-        frame(10.0, ETHERNET, ethernet(&first)),
-        server(30.0).ack(150).ts(9, 5).into(),
-    ];
-    assert_eq!(
-        run(&small(), scene).lines(),
-        ["tcp-timestamp to server: 20 ms at 30"]
-    );
+    let scene = [frame(10.0, ETHERNET, ethernet(&first)), server(30.0).ack(150).ts(9, 5).into()];
+    assert_eq!(run(&small(), scene).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
 #[test]
 fn what_is_no_ip_is_counted() {
     for ethertype in [[0x08, 0x06], [0x88, 0xcc], [0x00, 0x26], [0x88, 0x63]] {
-        counted_as(
-            Counter::NotIp,
-            [&[2; 12][..], &ethertype, &[0; 46]].concat(),
-        );
+        counted_as(Counter::NotIp, [&[2; 12][..], &ethertype, &[0; 46]].concat());
     }
-    counted_as(
-        Counter::NotIp,
-        framed(&[&[0x88, 0x47, 0, 1, 1, 64], &[0; 40]]).1,
-    );
+    counted_as(Counter::NotIp, framed(&[&[0x88, 0x47, 0, 1, 1, 64], &[0; 40]]).1);
 }
 
 #[test]
 fn ip_of_other_protocols_is_counted() {
     for proto in [2, 50, 89, 132] {
-        counted_as(
-            Counter::OtherProtocol,
-            ethernet(&within_ipv4(proto, &[0; 40])),
-        );
+        counted_as(Counter::OtherProtocol, ethernet(&within_ipv4(proto, &[0; 40])));
     }
     // GRE of another version, as PPTP uses it
     let pptp = gre([0x30, 0x81], [0x88, 0x0b], &[0; 12], &[0; 40]);

@@ -30,10 +30,7 @@ fn segments() -> impl Strategy<Value = Vec<Segment>> {
                     .ack(1000 + ack * 50);
                 it.ts = ts.map(|(value, echo)| (1000 + value, 1000 + echo));
                 match kind {
-                    0 => Segment {
-                        ack: None,
-                        ..it.syn(999)
-                    },
+                    0 => Segment { ack: None, ..it.syn(999) },
                     1 => it.syn(999),
                     2 => it.fin(1000 + seq * 50),
                     3 => it.rst(),
@@ -60,11 +57,7 @@ fn in_order(mut scene: Vec<Segment>) -> Vec<Segment> {
 }
 
 fn span_ns(scene: &[Segment]) -> u64 {
-    let times = || {
-        scene
-            .iter()
-            .map(|packet| Frame::from(packet.clone()).time_ns)
-    };
+    let times = || scene.iter().map(|packet| Frame::from(packet.clone()).time_ns);
     times().max().unwrap() - times().min().unwrap()
 }
 
@@ -74,14 +67,7 @@ fn outline(run: &Run) -> Vec<(u64, u64, Endpoint, Endpoint, bool, String)> {
         .iter()
         .map(|it: &Sample| {
             let method = it.method.to_string();
-            (
-                it.rtt_ns,
-                it.min_rtt_ns,
-                it.src,
-                it.dst,
-                it.handshake,
-                method,
-            )
+            (it.rtt_ns, it.min_rtt_ns, it.src, it.dst, it.handshake, method)
         })
         .collect()
 }

@@ -1,5 +1,6 @@
 //! quic-handshake and quic-spin, packet by packet.
 
+use Side::{Client, Server};
 use dwell_engine::{
     measure::Method,
     rtt::{Config, Counter},
@@ -9,8 +10,6 @@ use crate::{
     quic_path::{V1, V2, datagram, long, short},
     wire::{ETHERNET, Frame, Side, ethernet, frame, run, small, udp},
 };
-
-use Side::{Client, Server};
 
 const INITIAL: u8 = 0;
 const ZERO_RTT: u8 = 1;
@@ -49,10 +48,7 @@ fn an_initial_sent_again_is_answered_from_the_first() {
 #[test]
 fn the_next_connection_of_the_same_ports_has_a_handshake_of_its_own() {
     for methods in [&[Method::QuicHandshake][..], &Method::ALL] {
-        let config = Config {
-            methods: methods.to_vec(),
-            ..small()
-        };
+        let config = Config { methods: methods.to_vec(), ..small() };
         let scene = [
             long(0.0, Client, V1, INITIAL),
             long(20.0, Server, V1, INITIAL),
@@ -62,10 +58,7 @@ fn the_next_connection_of_the_same_ports_has_a_handshake_of_its_own() {
         ];
         assert_eq!(
             run(&config, scene).lines(),
-            [
-                "quic-handshake handshake to server: 20 ms at 20",
-                "quic-handshake handshake to server: 30 ms at 5030"
-            ]
+            ["quic-handshake handshake to server: 20 ms at 20", "quic-handshake handshake to server: 30 ms at 5030"]
         );
     }
 }
@@ -111,10 +104,7 @@ fn drafts_with_a_spin_bit_are_known_and_greased_versions_are_not() {
         (0xff00_0023, false),
         (0xbaba_baba, false),
     ] {
-        let scene = [
-            long(0.0, Client, version, INITIAL),
-            long(20.0, Server, version, INITIAL),
-        ];
+        let scene = [long(0.0, Client, version, INITIAL), long(20.0, Server, version, INITIAL)];
         let run = run(&small(), scene);
         assert_eq!(run.samples.len(), usize::from(known), "{version:x}");
         let passed_over = if known { 0 } else { 2 };
@@ -153,11 +143,8 @@ fn genuine(_: Side, n: u32) -> bool {
 
 /// A handshake 100 ms before the first loop.
 fn connection(loops: u32, value: impl Fn(Side, u32) -> bool) -> Vec<Frame> {
-    let mut scene = vec![
-        long(0.0, Client, V1, INITIAL),
-        long(40.0, Server, V1, INITIAL),
-        long(50.0, Client, V1, HANDSHAKE),
-    ];
+    let mut scene =
+        vec![long(0.0, Client, V1, INITIAL), long(40.0, Server, V1, INITIAL), long(50.0, Client, V1, HANDSHAKE)];
     for mut packet in spinning(loops, value) {
         packet.time_ns += 100_000_000;
         scene.push(packet);
@@ -186,16 +173,9 @@ fn edges_give_both_halves_and_the_loop() {
 #[test]
 fn halves_and_loops_can_be_had_apart_and_are_the_same() {
     for method in [Method::QuicSpin, Method::QuicSpinLoop] {
-        let config = Config {
-            methods: vec![method],
-            ..small()
-        };
+        let config = Config { methods: vec![method], ..small() };
         let whole = run(&small(), connection(10, genuine));
-        let of_it: Vec<_> = whole
-            .samples
-            .iter()
-            .filter(|s| s.method == method)
-            .collect();
+        let of_it: Vec<_> = whole.samples.iter().filter(|s| s.method == method).collect();
         let alone = run(&config, connection(10, genuine));
         assert_eq!(alone.samples.iter().collect::<Vec<_>>(), of_it);
     }
@@ -237,10 +217,7 @@ fn who_is_client_is_learnt_when_its_initial_was_not_seen() {
     // the server's Initial looks like a client's first
     let scene = connection(20, genuine).into_iter().skip(1);
     let run = run(&small(), scene);
-    let spin = run
-        .samples
-        .iter()
-        .filter(|sample| sample.method == Method::QuicSpin);
+    let spin = run.samples.iter().filter(|sample| sample.method == Method::QuicSpin);
     assert!(spin.clone().count() > 20);
     for sample in spin {
         let want = if sample.dst.port == 443 { 40 } else { 10 };
@@ -306,9 +283,7 @@ fn a_change_of_connection_id_makes_no_sample_of_its_reset() {
 fn one_direction_alone_gives_nothing() {
     for port in [[0xc3, 0x50], [0x01, 0xbb]] {
         let scene = connection(50, genuine);
-        let alone = scene
-            .into_iter()
-            .filter(|packet| packet.data[34..36] == port);
+        let alone = scene.into_iter().filter(|packet| packet.data[34..36] == port);
         assert!(measured(alone).is_empty());
     }
 }
@@ -316,11 +291,7 @@ fn one_direction_alone_gives_nothing() {
 #[test]
 fn the_bit_is_not_read_in_other_udp_traffic() {
     let scene = (0..100u8).map(|n| {
-        let (from, ports) = if n % 2 == 0 {
-            (Client, (5000, 5001))
-        } else {
-            (Server, (5001, 5000))
-        };
+        let (from, ports) = if n % 2 == 0 { (Client, (5000, 5001)) } else { (Server, (5001, 5000)) };
         let payload = [0x40 | (n & 2) << 4; 50];
         let ip = udp(from, ports.0, ports.1, &payload);
         frame(f64::from(n), ETHERNET, ethernet(&ip))

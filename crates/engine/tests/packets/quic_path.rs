@@ -30,11 +30,7 @@ pub fn datagram(at_ms: f64, from: Side, payload: &[u8]) -> Frame {
         Side::Client => (50_000, 443),
         Side::Server => (443, 50_000),
     };
-    frame(
-        at_ms,
-        ETHERNET,
-        ethernet(&udp(from, ports.0, ports.1, payload)),
-    )
+    frame(at_ms, ETHERNET, ethernet(&udp(from, ports.0, ports.1, payload)))
 }
 
 /// A small generator of pseudo-random numbers (splitmix64).
@@ -102,7 +98,11 @@ pub struct Connection {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Some packets in a row, the last of which may ask for an answer.
-    Send { from: usize, more: u64, asks: bool },
+    Send {
+        from: usize,
+        more: u64,
+        asks: bool,
+    },
     Arrive {
         at: usize,
         number: u64,
@@ -123,36 +123,17 @@ const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
 /// What the vantage point sees of the connection, handshake included.
 pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
-    let Path {
-        to_client_us,
-        to_server_us,
-        late_one_in,
-    } = connection.path;
+    let Path { to_client_us, to_server_us, late_one_in } = connection.path;
     let way_us = [to_client_us, to_server_us];
     let ms = |us: u64| us as f64 / 1000.0;
     let start_us = 2 * (to_client_us + to_server_us) + 2000;
     let mut frames = vec![
         long(ms(to_client_us), Side::Client, V1, 0),
-        long(
-            ms(to_client_us + 2 * to_server_us + 500),
-            Side::Server,
-            V1,
-            0,
-        ),
-        long(
-            ms(3 * to_client_us + 2 * to_server_us + 900),
-            Side::Client,
-            V1,
-            2,
-        ),
+        long(ms(to_client_us + 2 * to_server_us + 500), Side::Server, V1, 0),
+        long(ms(3 * to_client_us + 2 * to_server_us + 900), Side::Client, V1, 2),
     ];
-    let mut hosts = [connection.client, connection.server].map(|rule| Host {
-        rule,
-        spin: false,
-        sent: 0,
-        highest: 0,
-        received: 0,
-    });
+    let mut hosts =
+        [connection.client, connection.server].map(|rule| Host { rule, spin: false, sent: 0, highest: 0, received: 0 });
     let mut queue = BinaryHeap::new();
     let mut order = 0;
     let mut at = |queue: &mut BinaryHeap<_>, time_us: u64, event: Event| {
@@ -163,10 +144,7 @@ pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
     if !matches!(connection.traffic, Traffic::Download { .. }) {
         at(&mut queue, start_us, send(0, 0, true));
     }
-    if matches!(
-        connection.traffic,
-        Traffic::Download { .. } | Traffic::Call { .. }
-    ) {
+    if matches!(connection.traffic, Traffic::Download { .. } | Traffic::Call { .. }) {
         at(&mut queue, start_us + 300, send(1, 0, true));
     }
     let end_us = start_us + connection.duration_ms * 1000;
@@ -188,12 +166,7 @@ pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
                     passes_us += 200 + dice.below(1500);
                 }
                 frames.push(short(ms(passes_us), SIDES[from], spin));
-                let arrival = Event::Arrive {
-                    at: 1 - from,
-                    number: host.sent,
-                    spin,
-                    asks: asks && more == 0,
-                };
+                let arrival = Event::Arrive { at: 1 - from, number: host.sent, spin, asks: asks && more == 0 };
                 at(&mut queue, passes_us + way_us[1 - from], arrival);
                 if more > 0 {
                     at(&mut queue, now_us + 100, send(from, more - 1, asks));
@@ -207,12 +180,7 @@ pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
                 let next_us = now_us + steady / 2 + dice.below(steady);
                 at(&mut queue, next_us, send(from, 0, true));
             }
-            Event::Arrive {
-                at: to,
-                number,
-                spin,
-                asks,
-            } => {
+            Event::Arrive { at: to, number, spin, asks } => {
                 let host = &mut hosts[to];
                 if number > host.highest {
                     host.highest = number;
@@ -221,9 +189,7 @@ pub fn seen(connection: &Connection, dice: &mut Dice) -> Vec<Frame> {
                 host.received += 1;
                 let second = host.received.is_multiple_of(2);
                 let (wait_us, reply) = match connection.traffic {
-                    Traffic::Requests { think_us, .. } if asks && to == 0 => {
-                        (think_us, send(0, 0, true))
-                    }
+                    Traffic::Requests { think_us, .. } if asks && to == 0 => (think_us, send(0, 0, true)),
                     Traffic::Requests { packets, .. } if asks => (50, send(1, packets - 1, true)),
                     Traffic::Requests { .. } if to == 0 && second => (20, send(0, 0, false)),
                     Traffic::Download { .. } if to == 0 && second => (20, send(0, 0, false)),

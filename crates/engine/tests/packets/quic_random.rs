@@ -12,18 +12,9 @@ use crate::{
 };
 
 const TRAFFICS: [Traffic; 6] = [
-    Traffic::Requests {
-        packets: 1,
-        think_us: 100,
-    },
-    Traffic::Requests {
-        packets: 1,
-        think_us: 30_000,
-    },
-    Traffic::Requests {
-        packets: 12,
-        think_us: 5_000,
-    },
+    Traffic::Requests { packets: 1, think_us: 100 },
+    Traffic::Requests { packets: 1, think_us: 30_000 },
+    Traffic::Requests { packets: 12, think_us: 5_000 },
     Traffic::Download { gap_us: 1_400 },
     Traffic::Upload { gap_us: 1_400 },
     Traffic::Call { gap_us: 20_000 },
@@ -42,11 +33,7 @@ fn runs(client: Spin, server: Spin, late_one_in: u64, times: u64) -> Vec<(Connec
                     client,
                     server,
                     traffic,
-                    path: Path {
-                        to_client_us,
-                        to_server_us,
-                        late_one_in,
-                    },
+                    path: Path { to_client_us, to_server_us, late_one_in },
                     duration_ms: 2_500,
                 };
                 let mut dice = Dice(runs.len() as u64);
@@ -70,11 +57,7 @@ fn halves(run: &Run, to: Side) -> impl Iterator<Item = &Sample> {
 
 /// Connections of which a spin sample was given.
 fn measured(runs: &[(Connection, Run)]) -> usize {
-    runs.iter()
-        .filter(|(_, run)| {
-            loops(run).next().is_some() || halves(run, Side::Client).next().is_some()
-        })
-        .count()
+    runs.iter().filter(|(_, run)| loops(run).next().is_some() || halves(run, Side::Client).next().is_some()).count()
 }
 
 /// Loops that must have been measured. In a call next to one of the hosts
@@ -90,11 +73,7 @@ fn enough(connection: &Connection) -> usize {
 #[test]
 fn genuine_spin_is_measured_whatever_the_traffic_and_never_too_short() {
     for (connection, run) in runs(Spin::Genuine, Spin::Genuine, 0, 3) {
-        let Path {
-            to_client_us,
-            to_server_us,
-            ..
-        } = connection.path;
+        let Path { to_client_us, to_server_us, .. } = connection.path;
         // the clock of a loop starts anew with the jitter of 20 µs on each way
         let jitter_ns = 40_000;
         let least = |us: u64| (2 * us * 1000).saturating_sub(jitter_ns);
@@ -122,9 +101,7 @@ fn late_packets_are_rejected_and_counted() {
         let least_ns = 2 * (path.to_client_us + path.to_server_us) * 1000 * 8 / 10;
         early += run.count(Counter::SpinEarly);
         given += loops(&run).count();
-        short += loops(&run)
-            .filter(|sample| sample.rtt_ns < least_ns)
-            .count();
+        short += loops(&run).filter(|sample| sample.rtt_ns < least_ns).count();
         assert!(loops(&run).count() >= enough(&connection) / 2);
     }
     assert!(early > 50, "{early}");
@@ -152,10 +129,7 @@ fn chance_on_one_side_gives_a_sample_in_at_most_one_connection_of_a_hundred() {
     for (client, server) in [(Spin::Random, Spin::Genuine), (Spin::Genuine, Spin::Random)] {
         let runs = runs(client, server, 0, 25);
         let (measured, of) = (measured(&runs), runs.len());
-        assert!(
-            measured * 100 <= of,
-            "{client:?} {server:?}: {measured} of {of}"
-        );
+        assert!(measured * 100 <= of, "{client:?} {server:?}: {measured} of {of}");
         let samples: usize = runs.iter().map(|(_, run)| loops(run).count()).sum();
         assert!(samples * 10 <= of, "{client:?} {server:?}: {samples} loops");
     }

@@ -5,16 +5,10 @@ use dwell_engine::{
     rtt::{Config, Counter, Tracker},
 };
 
-use crate::wire::{ETHERNET, Side, ethernet, frame};
-use crate::wire::{Frame, Segment, client, observe, server, udp};
+use crate::wire::{ETHERNET, Frame, Segment, Side, client, ethernet, frame, observe, server, udp};
 
 fn of_16_places() -> Config {
-    Config {
-        max_flows: 8,
-        idle_timeout_ns: 10_000_000_000,
-        flow_events: true,
-        ..Config::default()
-    }
+    Config { max_flows: 8, idle_timeout_ns: 10_000_000_000, flow_events: true, ..Config::default() }
 }
 
 struct Table {
@@ -25,11 +19,7 @@ struct Table {
 
 impl Table {
     fn new() -> Table {
-        Table {
-            tracker: Tracker::new(&of_16_places()),
-            closed: Vec::new(),
-            samples: 0,
-        }
+        Table { tracker: Tracker::new(&of_16_places()), closed: Vec::new(), samples: 0 }
     }
 
     fn see(&mut self, frame: impl Into<Frame>) {
@@ -59,11 +49,7 @@ fn exchange(at_ms: f64, port: u16, round: u32) -> [Segment; 2] {
     let (seq, value) = (100 + 50 * round, 1000 + 100 * round);
     [
         client(at_ms).port(port).data(seq, 50).ack(1).ts(value, 1),
-        server(at_ms + 1.0)
-            .port(port)
-            .seq(1)
-            .ack(seq + 50)
-            .ts(value, value),
+        server(at_ms + 1.0).port(port).seq(1).ack(seq + 50).ts(value, value),
     ]
 }
 
@@ -84,12 +70,7 @@ fn established_flows_survive_a_flood_of_flows_that_nobody_answers() {
     assert_eq!(table.samples, 6 * 60);
     assert!(table.count(Counter::Untracked) > 5_000);
     assert!(table.count(Counter::FlowsEvicted) > 50);
-    assert!(
-        table
-            .closed
-            .iter()
-            .all(|reason| *reason == CloseReason::Evicted)
-    );
+    assert!(table.closed.iter().all(|reason| *reason == CloseReason::Evicted));
 }
 
 #[test]
@@ -126,14 +107,8 @@ fn flows_that_are_over_make_room_at_once() {
 fn answered_queries_make_room_at_once() {
     let dns = |at_ms, port, answer: bool| {
         let flags = if answer { 0x81 } else { 0x01 };
-        let message = [
-            0, 7, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'x', 0, 0, 1, 0, 1,
-        ];
-        let ip = if answer {
-            udp(Side::Server, 53, port, &message)
-        } else {
-            udp(Side::Client, port, 53, &message)
-        };
+        let message = [0, 7, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'x', 0, 0, 1, 0, 1];
+        let ip = if answer { udp(Side::Server, 53, port, &message) } else { udp(Side::Client, port, 53, &message) };
         frame(at_ms, ETHERNET, ethernet(&ip))
     };
     let mut table = Table::new();
@@ -145,12 +120,7 @@ fn answered_queries_make_room_at_once() {
     assert_eq!(table.samples, 200);
     assert_eq!(table.count(Counter::Untracked), 0);
     assert!(table.closed.len() >= 184);
-    assert!(
-        table
-            .closed
-            .iter()
-            .all(|reason| *reason == CloseReason::Answered)
-    );
+    assert!(table.closed.iter().all(|reason| *reason == CloseReason::Answered));
 }
 
 #[test]
@@ -158,11 +128,7 @@ fn a_table_that_is_full_of_live_flows_refuses_and_counts() {
     let mut table = Table::new();
     for round in 0..5 {
         for port in 0..200 {
-            table.exchange(
-                f64::from(round) * 300.0 + f64::from(port),
-                1000 + port,
-                round,
-            );
+            table.exchange(f64::from(round) * 300.0 + f64::from(port), 1000 + port, round);
         }
     }
     let tracked = table.count(Counter::FlowsOpened);
@@ -175,10 +141,7 @@ fn a_table_that_is_full_of_live_flows_refuses_and_counts() {
 #[test]
 fn there_are_at_least_five_places_for_four_flows() {
     for max_flows in [4, 16, 52_428, 65_536, 1_000_000] {
-        let config = Config {
-            max_flows,
-            ..Config::default()
-        };
+        let config = Config { max_flows, ..Config::default() };
         assert!(config.buckets() * 4 >= max_flows / 4 * 5);
     }
 }
@@ -186,10 +149,7 @@ fn there_are_at_least_five_places_for_four_flows() {
 /// How many of as many flows as the table was made for find a place: their
 /// clients differ in the port, or in the address.
 fn held(max_flows: u32, by_address: bool) -> u64 {
-    let mut tracker = Tracker::new(&Config {
-        max_flows,
-        ..Config::default()
-    });
+    let mut tracker = Tracker::new(&Config { max_flows, ..Config::default() });
     for number in 0..max_flows as u16 {
         let [ask, _] = exchange(0.0, if by_address { 10_000 } else { 10_000 + number }, 0);
         let mut frame = Frame::from(ask);
@@ -207,10 +167,7 @@ fn a_table_holds_the_flows_it_was_made_for() {
         for max_flows in [16, 256, 4096, 32_768] {
             // two full buckets for one flow are rare
             let missing = u64::from(max_flows) - held(max_flows, by_address);
-            assert!(
-                missing * 1000 <= u64::from(max_flows),
-                "{missing} of {max_flows}"
-            );
+            assert!(missing * 1000 <= u64::from(max_flows), "{missing} of {max_flows}");
         }
         // four places of five, as full as rounding up ever leaves it
         assert!(held(52_428, by_address) > 51_500);

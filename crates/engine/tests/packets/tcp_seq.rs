@@ -33,21 +33,14 @@ fn both_directions() {
             server(30.0).data(500, 70).ack(150),
             client(31.0).seq(150).ack(570),
         ]),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to client: 1 ms at 31",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to client: 1 ms at 31",]
     );
 }
 
 #[test]
 fn a_delayed_ack_of_two_segments_answers_the_one_it_ends_with() {
     assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(500),
-            client(14.0).data(150, 50).ack(500),
-            server(30.0).ack(200),
-        ]),
+        measured([client(10.0).data(100, 50).ack(500), client(14.0).data(150, 50).ack(500), server(30.0).ack(200),]),
         ["tcp-seq to server: 16 ms at 30"]
     );
 }
@@ -61,21 +54,14 @@ fn an_ack_in_the_middle_of_a_segment_answers_those_before_it() {
             server(30.0).ack(170),
             server(36.0).ack(200),
         ]),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 22 ms at 36",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 22 ms at 36",]
     );
 }
 
 #[test]
 fn an_ack_beyond_what_was_seen_answers_the_oldest_that_waits() {
     assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(500),
-            client(14.0).data(150, 50).ack(500),
-            server(30.0).ack(900),
-        ]),
+        measured([client(10.0).data(100, 50).ack(500), client(14.0).data(150, 50).ack(500), server(30.0).ack(900),]),
         ["tcp-seq to server: 20 ms at 30"]
     );
 }
@@ -132,11 +118,7 @@ fn karn_holds_for_an_ack_that_covers_more_than_what_was_sent_again() {
                 client(212.0).data(150, 50).ack(500),
                 server(230.0).ack(ack),
             ]),
-            if ack == 170 {
-                vec![]
-            } else {
-                vec!["tcp-seq to server: 18 ms at 230"]
-            }
+            if ack == 170 { vec![] } else { vec!["tcp-seq to server: 18 ms at 230"] }
         );
     }
 }
@@ -169,10 +151,7 @@ fn karn_a_sack_makes_all_that_is_on_its_way_ambiguous() {
             client(53.0).data(250, 50).ack(500),
             server(73.0).ack(300),
         ]),
-        [
-            "tcp-seq to server: 21 ms at 31",
-            "tcp-seq to server: 20 ms at 73",
-        ]
+        ["tcp-seq to server: 21 ms at 31", "tcp-seq to server: 20 ms at 73",]
     );
 }
 
@@ -214,10 +193,7 @@ fn a_window_update_is_no_duplicate() {
             server(40.0).ack(150).window(2000),
             server(51.0).ack(200).window(2000),
         ]),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 20 ms at 51",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 51",]
     );
 }
 
@@ -231,10 +207,7 @@ fn data_that_crosses_data_is_no_duplicate() {
             server(30.0).ack(150),
             client(33.0).seq(150).ack(520),
         ]),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to client: 20 ms at 33",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to client: 20 ms at 33",]
     );
 }
 
@@ -256,11 +229,7 @@ fn sequence_numbers_wrap() {
             ]
         )
         .lines(),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 20 ms at 31",
-            "tcp-seq to server: 20 ms at 32",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 31", "tcp-seq to server: 20 ms at 32",]
     );
 }
 
@@ -317,13 +286,7 @@ fn a_side_that_comes_into_view_late_answers_nothing_old() {
 
 #[test]
 fn the_ack_of_a_reset_answers_nothing() {
-    assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(500),
-            server(3000.0).rst().ack(150),
-        ]),
-        [] as [&str; 0]
-    );
+    assert_eq!(measured([client(10.0).data(100, 50).ack(500), server(3000.0).rst().ack(150),]), [] as [&str; 0]);
 }
 
 /// A segment that offload made longer than its header can say.
@@ -336,24 +299,15 @@ fn giant(segment: Segment, bytes: u32) -> Frame {
 
 #[test]
 fn a_number_that_comes_round_after_four_gigabytes_is_not_taken_for_the_old_one() {
-    assert_eq!(
-        around_the_numbers(100_000_000).last(),
-        Some(&"tcp-seq to server: 20 ms at 1870".to_owned())
-    );
+    assert_eq!(around_the_numbers(100_000_000).last(), Some(&"tcp-seq to server: 20 ms at 1870".to_owned()));
     // the limit lets no second stamp be made
-    assert_eq!(
-        around_the_numbers(100_000_000_000),
-        ["tcp-seq to server: 20 ms at 30"]
-    );
+    assert_eq!(around_the_numbers(100_000_000_000), ["tcp-seq to server: 20 ms at 30"]);
 }
 
 /// What is measured while a direction sends 4 GiB and a bit.
 fn around_the_numbers(rate_limit_ns: u64) -> Vec<String> {
     const GIANT: u32 = 1 << 28;
-    let config = Config {
-        rate_limit: RateLimit::Interval(rate_limit_ns),
-        ..small()
-    };
+    let config = Config { rate_limit: RateLimit::Interval(rate_limit_ns), ..small() };
     let mut scene: Vec<Frame> = [
         client(0.0).syn(99),
         server(1.0).syn(499).ack(100),
@@ -393,10 +347,7 @@ fn a_keepalive_is_no_data() {
         ];
         assert_eq!(
             measured(scene),
-            [
-                "tcp-seq to server: 20 ms at 30",
-                "tcp-seq to server: 20 ms at 8020",
-            ],
+            ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 8020",],
             "keepalive of {bytes} bytes"
         );
     }
@@ -417,10 +368,7 @@ fn a_probe_of_a_closed_window_is_not_taken_for_the_data() {
             client(5022.0).data(200, 50).ack(500),
             server(5042.0).ack(250),
         ]),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 20 ms at 5042",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 5042",]
     );
 }
 
@@ -435,14 +383,8 @@ fn the_handshake_gives_samples_on_request_only() {
             server(42.0).ack(150),
         ]
     };
-    assert_eq!(
-        run(&small(), scene()).lines(),
-        ["tcp-seq to server: 20 ms at 42"]
-    );
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    assert_eq!(run(&small(), scene()).lines(), ["tcp-seq to server: 20 ms at 42"]);
+    let config = Config { include_handshake: true, ..small() };
     assert_eq!(
         run(&config, scene()).lines(),
         [
@@ -455,10 +397,7 @@ fn the_handshake_gives_samples_on_request_only() {
 
 #[test]
 fn a_syn_that_was_sent_twice_gives_nothing() {
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    let config = Config { include_handshake: true, ..small() };
     let scene = [
         client(0.0).syn(99),
         client(1000.0).syn(99),
@@ -468,10 +407,7 @@ fn a_syn_that_was_sent_twice_gives_nothing() {
     ];
     assert_eq!(
         run(&config, scene).lines(),
-        [
-            "tcp-seq handshake to client: 1 ms at 1021",
-            "tcp-seq to server: 20 ms at 1041",
-        ]
+        ["tcp-seq handshake to client: 1 ms at 1021", "tcp-seq to server: 20 ms at 1041",]
     );
 }
 
@@ -492,18 +428,12 @@ fn a_fin_alone_is_not_stamped_but_its_ack_covers_the_data_before_it() {
 #[test]
 fn data_with_a_fin_is_measured_by_the_ack_of_both() {
     let fin = client(10.0).data(100, 50).ack(500).fin(100);
-    assert_eq!(
-        measured([fin, server(30.0).ack(151)]),
-        ["tcp-seq to server: 20 ms at 30"]
-    );
+    assert_eq!(measured([fin, server(30.0).ack(151)]), ["tcp-seq to server: 20 ms at 30"]);
 }
 
 #[test]
 fn flows_with_timestamps_can_be_measured_by_their_numbers_alone() {
-    let config = Config {
-        methods: vec![Method::TcpSeq],
-        ..small()
-    };
+    let config = Config { methods: vec![Method::TcpSeq], ..small() };
     let scene = [
         client(0.0).syn(99).ts(1, 0),
         server(1.0).syn(499).ack(100).ts(1, 1),
@@ -512,13 +442,7 @@ fn flows_with_timestamps_can_be_measured_by_their_numbers_alone() {
         server(30.0).ack(150).ts(30, 11),
         server(31.0).ack(200).ts(31, 12),
     ];
-    assert_eq!(
-        run(&config, scene).lines(),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 20 ms at 31",
-        ]
-    );
+    assert_eq!(run(&config, scene).lines(), ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 31",]);
 }
 
 #[test]
@@ -535,11 +459,7 @@ fn one_direction_alone_gives_nothing() {
 
 #[test]
 fn a_connection_that_reuses_the_ports_starts_afresh() {
-    let first = [
-        client(10.0).data(100, 50).ack(500),
-        server(30.0).ack(150),
-        client(31.0).rst().seq(150),
-    ];
+    let first = [client(10.0).data(100, 50).ack(500), server(30.0).ack(150), client(31.0).rst().seq(150)];
     let second = [
         client(5000.0).syn(4_000_000_000),
         server(5020.0).syn(3_900_000_000).ack(4_000_000_001),
@@ -548,10 +468,7 @@ fn a_connection_that_reuses_the_ports_starts_afresh() {
     ];
     assert_eq!(
         measured(first.into_iter().chain(second)),
-        [
-            "tcp-seq to server: 20 ms at 30",
-            "tcp-seq to server: 20 ms at 5041",
-        ]
+        ["tcp-seq to server: 20 ms at 30", "tcp-seq to server: 20 ms at 5041",]
     );
 }
 
@@ -566,18 +483,9 @@ fn what_the_last_connection_left_waiting_is_forgotten() {
         ]
     };
     // data without an ACK, ended by a RST
-    let cut = [
-        client(10.0).data(100, 50).ack(500),
-        client(31.0).rst().seq(150),
-    ];
-    assert_eq!(
-        measured(cut.into_iter().chain(second())),
-        ["tcp-seq to server: 20 ms at 5041"]
-    );
+    let cut = [client(10.0).data(100, 50).ack(500), client(31.0).rst().seq(150)];
+    assert_eq!(measured(cut.into_iter().chain(second())), ["tcp-seq to server: 20 ms at 5041"]);
     // an ACK of a connection whose data nobody saw
     let stray = [server(0.0).seq(500).ack(9_999)];
-    assert_eq!(
-        run(&small(), stray.into_iter().chain(second())).lines(),
-        ["tcp-seq to server: 20 ms at 5041"]
-    );
+    assert_eq!(run(&small(), stray.into_iter().chain(second())).lines(), ["tcp-seq to server: 20 ms at 5041"]);
 }

@@ -11,10 +11,7 @@ fn measured(scene: impl IntoIterator<Item = Segment>) -> Vec<String> {
 #[test]
 fn an_echo_gives_the_time_since_its_tsval() {
     assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(1).ts(5, 1),
-            server(30.0).ack(150).ts(9, 5),
-        ]),
+        measured([client(10.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5),]),
         ["tcp-timestamp to server: 20 ms at 30"]
     );
 }
@@ -81,21 +78,10 @@ fn both_directions_are_measured_by_packets_that_do_both() {
 
 #[test]
 fn pure_acks_are_stamped_on_request_only() {
-    let scene = || {
-        [
-            client(10.0).seq(100).ack(1).ts(5, 1),
-            server(30.0).data(1, 70).ack(100).ts(9, 5),
-        ]
-    };
+    let scene = || [client(10.0).seq(100).ack(1).ts(5, 1), server(30.0).data(1, 70).ack(100).ts(9, 5)];
     assert!(measured(scene()).is_empty());
-    let config = Config {
-        stamp_acks: true,
-        ..small()
-    };
-    assert_eq!(
-        run(&config, scene()).lines(),
-        ["tcp-timestamp to server: 20 ms at 30"]
-    );
+    let config = Config { stamp_acks: true, ..small() };
+    assert_eq!(run(&config, scene()).lines(), ["tcp-timestamp to server: 20 ms at 30"]);
 }
 
 fn handshake() -> [Segment; 4] {
@@ -110,10 +96,7 @@ fn handshake() -> [Segment; 4] {
 #[test]
 fn the_handshake_gives_samples_of_its_own_kind_on_request_only() {
     assert!(measured(handshake()).is_empty());
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    let config = Config { include_handshake: true, ..small() };
     let answer = server(43.0).ack(150).ts(943, 27);
     assert_eq!(
         run(&config, handshake().into_iter().chain([answer])).lines(),
@@ -127,19 +110,13 @@ fn the_handshake_gives_samples_of_its_own_kind_on_request_only() {
 
 #[test]
 fn a_syn_sent_again_is_a_new_tsval() {
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    let config = Config { include_handshake: true, ..small() };
     let scene = [
         client(0.0).syn(99).ts(5, 0),
         client(1000.0).syn(99).ts(1005, 0),
         server(1020.0).syn(499).ack(100).ts(900, 1005),
     ];
-    assert_eq!(
-        run(&config, scene).lines(),
-        ["tcp-timestamp handshake to server: 20 ms at 1020"]
-    );
+    assert_eq!(run(&config, scene).lines(), ["tcp-timestamp handshake to server: 20 ms at 1020"]);
 }
 
 #[test]
@@ -164,10 +141,7 @@ fn tsvals_wrap() {
 #[test]
 fn a_tsval_of_zero_is_a_value_like_others() {
     assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(1).ts(0, 7),
-            server(30.0).ack(150).ts(8, 0),
-        ]),
+        measured([client(10.0).data(100, 50).ack(1).ts(0, 7), server(30.0).ack(150).ts(8, 0),]),
         ["tcp-timestamp to server: 20 ms at 30"]
     );
 }
@@ -186,10 +160,7 @@ fn a_capture_that_starts_in_the_middle_measures_from_its_first_own_tsval() {
             client(27.0).data(150, 50).ack(1).ts(30, 10),
             server(47.0).ack(200).ts(11, 30),
         ]),
-        [
-            "tcp-timestamp to server: 20 ms at 26",
-            "tcp-timestamp to server: 20 ms at 47",
-        ]
+        ["tcp-timestamp to server: 20 ms at 26", "tcp-timestamp to server: 20 ms at 47",]
     );
 }
 
@@ -240,35 +211,20 @@ fn requests(hz: f64, gap_ms: f64, count: u32) -> Vec<Segment> {
 fn a_clock_of_2_hz_gives_a_sample_a_tick_and_each_is_right() {
     let lines = measured(requests(2.0, 100.0, 25));
     assert_eq!(lines.len(), 5);
-    assert!(
-        lines
-            .iter()
-            .all(|line| line.starts_with("tcp-timestamp to server: 20 ms")),
-        "{lines:?}"
-    );
+    assert!(lines.iter().all(|line| line.starts_with("tcp-timestamp to server: 20 ms")), "{lines:?}");
 }
 
 #[test]
 fn a_clock_of_1_khz_gives_a_sample_a_request() {
     let lines = measured(requests(1000.0, 100.0, 25));
     assert_eq!(lines.len(), 25);
-    assert!(
-        lines
-            .iter()
-            .all(|line| line.starts_with("tcp-timestamp to server: 20 ms")),
-        "{lines:?}"
-    );
+    assert!(lines.iter().all(|line| line.starts_with("tcp-timestamp to server: 20 ms")), "{lines:?}");
 }
 
 #[test]
 fn one_direction_alone_gives_nothing() {
     for side in [Side::Client, Side::Server] {
-        let scene = (0..50).map(|n| {
-            segment(side, f64::from(n))
-                .data(100 + 50 * n, 50)
-                .ack(1 + n)
-                .ts(5 + n, 1 + n)
-        });
+        let scene = (0..50).map(|n| segment(side, f64::from(n)).data(100 + 50 * n, 50).ack(1 + n).ts(5 + n, 1 + n));
         let run = run(&small(), scene);
         assert!(run.samples.is_empty());
         assert_eq!(run.count(Counter::Stamps), 50);
@@ -296,10 +252,7 @@ fn a_retransmission_that_was_not_needed_leaves_the_first_answer_true() {
             server(215.0).ack(150).ts(300, 5),
             server(230.0).ack(150).ts(315, 205),
         ]),
-        [
-            "tcp-timestamp to server: 205 ms at 215",
-            "tcp-timestamp to server: 20 ms at 230",
-        ]
+        ["tcp-timestamp to server: 205 ms at 215", "tcp-timestamp to server: 20 ms at 230",]
     );
 }
 
@@ -317,45 +270,25 @@ fn an_old_tsval_that_arrives_late_is_not_stamped() {
 
 #[test]
 fn options_in_another_order_are_found() {
-    let scene = [
-        client(10.0).data(100, 50).ack(1).ts(5, 1).sack(7, 9),
-        server(30.0).ack(150).ts(9, 5),
-    ];
+    let scene = [client(10.0).data(100, 50).ack(1).ts(5, 1).sack(7, 9), server(30.0).ack(150).ts(9, 5)];
     assert_eq!(measured(scene), ["tcp-timestamp to server: 20 ms at 30"]);
     assert_eq!(
-        measured([
-            client(10.0).data(100, 50).ack(1).ts(5, 1).ipv6(),
-            server(30.0).ack(150).ts(9, 5).ipv6(),
-        ]),
+        measured([client(10.0).data(100, 50).ack(1).ts(5, 1).ipv6(), server(30.0).ack(150).ts(9, 5).ipv6(),]),
         ["tcp-timestamp to server: 20 ms at 30"]
     );
 }
 
 #[test]
 fn a_connection_that_reuses_the_ports_starts_afresh() {
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    let config = Config { include_handshake: true, ..small() };
     let first = handshake();
-    let end = [
-        client(100.0).fin(150).ack(500).ts(100, 900),
-        server(110.0).fin(500).ack(151).ts(990, 100),
-    ];
+    let end = [client(100.0).fin(150).ack(500).ts(100, 900), server(110.0).fin(500).ack(151).ts(990, 100)];
     // TSvals and sequence numbers far below those of the first
     let second = [
         client(5000.0).syn(4_000_000_000).ts(3_000_000_000, 0),
-        server(5020.0)
-            .syn(3_900_000_000)
-            .ack(4_000_000_001)
-            .ts(2_900_000_000, 3_000_000_000),
-        client(5021.0)
-            .data(4_000_000_001, 10)
-            .ack(3_900_000_001)
-            .ts(3_000_000_021, 2_900_000_000),
-        server(5041.0)
-            .ack(4_000_000_011)
-            .ts(2_900_000_021, 3_000_000_021),
+        server(5020.0).syn(3_900_000_000).ack(4_000_000_001).ts(2_900_000_000, 3_000_000_000),
+        client(5021.0).data(4_000_000_001, 10).ack(3_900_000_001).ts(3_000_000_021, 2_900_000_000),
+        server(5041.0).ack(4_000_000_011).ts(2_900_000_021, 3_000_000_021),
     ];
     let lines = run(&config, first.into_iter().chain(end).chain(second)).lines();
     assert_eq!(
@@ -370,10 +303,7 @@ fn a_connection_that_reuses_the_ports_starts_afresh() {
 
 #[test]
 fn a_peer_without_timestamps_leaves_the_flow_to_tcp_seq() {
-    let config = Config {
-        include_handshake: true,
-        ..small()
-    };
+    let config = Config { include_handshake: true, ..small() };
     let scene = [
         client(0.0).syn(99).ts(5, 0),
         server(20.0).syn(499).ack(100),

@@ -8,11 +8,7 @@ use crate::wire::{ETHERNET, Frame, Run, Side, client, ethernet, frame, run, serv
 fn echo(at_ms: f64, reply: bool) -> Frame {
     let from = if reply { Side::Server } else { Side::Client };
     let builder = PacketBuilder::ipv4(from.address(), from.peer().address(), 64);
-    let builder = if reply {
-        builder.icmpv4_echo_reply(7, 1)
-    } else {
-        builder.icmpv4_echo_request(7, 1)
-    };
+    let builder = if reply { builder.icmpv4_echo_reply(7, 1) } else { builder.icmpv4_echo_request(7, 1) };
     let mut bytes = Vec::new();
     builder.write(&mut bytes, &[]).unwrap();
     frame(at_ms, ETHERNET, ethernet(&bytes))
@@ -26,13 +22,7 @@ fn assert_rejected(run: &Run) {
 
 #[test]
 fn an_answer_before_its_packet_is_rejected_and_counted() {
-    assert_rejected(&run(
-        &small(),
-        [
-            client(50.0).data(100, 50).ack(1).ts(5, 1),
-            server(30.0).ack(150).ts(9, 5),
-        ],
-    ));
+    assert_rejected(&run(&small(), [client(50.0).data(100, 50).ack(1).ts(5, 1), server(30.0).ack(150).ts(9, 5)]));
     assert_rejected(&run(&small(), [echo(50.0, false), echo(30.0, true)]));
     // by number: of the segment itself, and of the oldest that waits
     for ack in [150, 120] {
@@ -74,10 +64,7 @@ fn an_answer_at_the_same_instant_took_no_time() {
 
 #[test]
 fn flows_seen_by_a_clock_that_was_ahead_are_not_idle() {
-    let config = Config {
-        max_flows: 4,
-        ..Config::default()
-    };
+    let config = Config { max_flows: 4, ..Config::default() };
     let ahead = client(3_600_000.0).data(100, 50).ack(1).ts(5, 1);
     let newcomers = (0..100).map(|n| client(f64::from(n) * 100.0).port(2000 + n).syn(1));
     let answer = server(3_600_020.0).ack(150).ts(9, 5);

@@ -11,10 +11,7 @@ use crate::{
 /// How often the packet was counted: passed over for some reason, without a
 /// place, or as the packet that opened its flow.
 fn times_counted(frame: &Frame) -> u64 {
-    let config = Config {
-        max_flows: 4,
-        ..small()
-    };
+    let config = Config { max_flows: 4, ..small() };
     let mut tracker = Tracker::new(&config);
     observe(&mut tracker, frame, |_| ());
     let counters = tracker.counters();
@@ -41,11 +38,7 @@ fn times_counted(frame: &Frame) -> u64 {
 
 /// TCP with options, ICMP, DNS and both QUIC headers.
 fn packets() -> Vec<Vec<u8>> {
-    let dns = [
-        &[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3][..],
-        b"www\x07example\0",
-        &[0, 1, 0, 1],
-    ];
+    let dns = [&[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3][..], b"www\x07example\0", &[0, 1, 0, 1]];
     let echo = [8, 0, 0, 0, 0, 7, 0, 1, 9, 9, 9, 9];
     let mut icmp = udp(Side::Client, 1, 2, &echo[8..]);
     icmp[9] = 1;
@@ -58,12 +51,7 @@ fn packets() -> Vec<Vec<u8>> {
         icmp,
         udp(Side::Client, 4000, 53, &dns.concat()),
         udp(Side::Client, 4000, 443, &[0x40; 30]),
-        udp(
-            Side::Client,
-            4000,
-            443,
-            &[&[0xc0, 0, 0, 0, 1][..], &[8; 30]].concat(),
-        ),
+        udp(Side::Client, 4000, 443, &[&[0xc0, 0, 0, 0, 1][..], &[8; 30]].concat()),
     ]
 }
 

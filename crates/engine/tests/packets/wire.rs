@@ -28,13 +28,7 @@ pub struct Frame {
 }
 
 pub fn frame(at_ms: f64, link: u32, data: Vec<u8>) -> Frame {
-    Frame {
-        time_ns: START_NS + (at_ms * 1e6).round() as u64,
-        interface: 1,
-        link,
-        wire_len: data.len() as u32,
-        data,
-    }
+    Frame { time_ns: START_NS + (at_ms * 1e6).round() as u64, interface: 1, link, wire_len: data.len() as u32, data }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +60,7 @@ impl Side {
             IpAddr::V4(v4) => v4.octets()[3],
             IpAddr::V6(v6) => v6.octets()[15],
         };
-        if last == 1 {
-            Side::Client
-        } else {
-            Side::Server
-        }
+        if last == 1 { Side::Client } else { Side::Server }
     }
 }
 
@@ -121,11 +111,7 @@ pub fn segment(from: Side, at_ms: f64) -> Segment {
 impl Segment {
     /// `bytes` of data that begin at `seq`.
     pub fn data(self, seq: u32, bytes: usize) -> Segment {
-        Segment {
-            seq,
-            payload: bytes,
-            ..self
-        }
+        Segment { seq, payload: bytes, ..self }
     }
 
     pub fn seq(self, seq: u32) -> Segment {
@@ -133,41 +119,24 @@ impl Segment {
     }
 
     pub fn ack(self, ack: u32) -> Segment {
-        Segment {
-            ack: Some(ack),
-            ..self
-        }
+        Segment { ack: Some(ack), ..self }
     }
 
     /// Carries this TSval and echoes this one.
     pub fn ts(self, value: u32, echo: u32) -> Segment {
-        Segment {
-            ts: Some((value, echo)),
-            ..self
-        }
+        Segment { ts: Some((value, echo)), ..self }
     }
 
     pub fn sack(self, from: u32, to: u32) -> Segment {
-        Segment {
-            sack: Some((from, to)),
-            ..self
-        }
+        Segment { sack: Some((from, to)), ..self }
     }
 
     pub fn syn(self, seq: u32) -> Segment {
-        Segment {
-            syn: true,
-            seq,
-            ..self
-        }
+        Segment { syn: true, seq, ..self }
     }
 
     pub fn fin(self, seq: u32) -> Segment {
-        Segment {
-            fin: true,
-            seq,
-            ..self
-        }
+        Segment { fin: true, seq, ..self }
     }
 
     pub fn rst(self) -> Segment {
@@ -213,10 +182,7 @@ impl Segment {
             PacketBuilder::ipv4(from.address(), to.address(), 64)
         };
         let mut bytes = Vec::new();
-        builder
-            .tcp_header(tcp)
-            .write(&mut bytes, &vec![0xda; self.payload])
-            .expect("a vector takes it");
+        builder.tcp_header(tcp).write(&mut bytes, &vec![0xda; self.payload]).expect("a vector takes it");
         bytes
     }
 }
@@ -229,11 +195,7 @@ impl From<Segment> for Frame {
 
 /// An IP packet of either version in an Ethernet frame.
 pub fn ethernet(ip: &[u8]) -> Vec<u8> {
-    let ethertype: [u8; 2] = if ip[0] >> 4 == 4 {
-        [0x08, 0x00]
-    } else {
-        [0x86, 0xdd]
-    };
+    let ethertype: [u8; 2] = if ip[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
     [&[2; 12][..], &ethertype, ip].concat()
 }
 
@@ -264,11 +226,7 @@ pub fn run(config: &Config, scene: impl IntoIterator<Item = impl Into<Frame>>) -
             Event::Flow(flow) => flows.push(flow),
         });
     }
-    Run {
-        samples,
-        flows,
-        counters: tracker.counters(),
-    }
+    Run { samples, flows, counters: tracker.counters() }
 }
 
 pub fn observe(tracker: &mut Tracker, frame: &Frame, emit: impl FnMut(Event)) {
@@ -285,10 +243,7 @@ pub fn observe(tracker: &mut Tracker, frame: &Frame, emit: impl FnMut(Event)) {
 }
 
 pub fn small() -> Config {
-    Config {
-        max_flows: 64,
-        ..Config::default()
-    }
+    Config { max_flows: 64, ..Config::default() }
 }
 
 fn ms(ns: u64) -> f64 {

@@ -19,8 +19,7 @@ static void let_others(void)
 	if (!(++turn % 7))
 		sched_yield();
 }
-#define __sync_val_compare_and_swap(where, old, new)                                               \
-	(let_others(), __sync_val_compare_and_swap(where, old, new))
+#define __sync_val_compare_and_swap(where, old, new) (let_others(), __sync_val_compare_and_swap(where, old, new))
 
 #define DWELL_STORES_IN_ORDER 0 /* on any machine */
 #include "seat_hooks.h"
@@ -98,8 +97,7 @@ static void *admit_and_sweep(void *number)
 		struct dwell_packet packet = {.proto = 6, .may_open = 1, .vip = 1, .real = 1};
 
 		if (!(next_random(&random) % 8)) {
-			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS,
-					   DWELL_CLOSE_IDLE);
+			dwell_bucket_sweep(&table, next_random(&random) % BUCKETS, DWELL_CLOSE_IDLE);
 			continue;
 		}
 		packet.key.a.low = next_random(&random) % (4 * PLACES);

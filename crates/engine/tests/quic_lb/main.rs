@@ -9,10 +9,7 @@ use proptest::prelude::*;
 const KEY: [u8; 16] = *b"a key of the lab";
 
 fn stamp(freshness: u64, code: u16) -> Stamp {
-    Stamp {
-        freshness,
-        load: Load::from_code(code),
-    }
+    Stamp { freshness, load: Load::from_code(code) }
 }
 
 #[test]
@@ -30,21 +27,13 @@ fn layouts_that_the_draft_has_not_are_refused() {
 #[test]
 fn what_is_not_as_long_as_configured_is_refused() {
     let config = Config::new(0, 3, 4, None).expect("a layout");
-    assert_eq!(
-        config.encode(&[1, 2], &[0; 4]),
-        Err(EncodeError::ServerId(2, 3))
-    );
-    assert_eq!(
-        config.encode(&[1, 2, 3], &[0; 5]),
-        Err(EncodeError::Nonce(5, 4))
-    );
+    assert_eq!(config.encode(&[1, 2], &[0; 4]), Err(EncodeError::ServerId(2, 3)));
+    assert_eq!(config.encode(&[1, 2, 3], &[0; 5]), Err(EncodeError::Nonce(5, 4)));
     let cid = config.encode(&[1, 2, 3], &[4; 4]).expect("it is as long");
     assert_eq!(config.decode(&cid[..7]), None, "cut off");
     assert_eq!(config.decode(&[]), None);
     let longer = [&cid[..], &[9, 9]].concat();
-    let decoded = config
-        .decode(&longer)
-        .expect("what follows is the server's");
+    let decoded = config.decode(&longer).expect("what follows is the server's");
     assert_eq!(decoded.server_id(), [1, 2, 3]);
     assert_eq!(decoded.nonce(), [4; 4]);
 }
@@ -70,17 +59,8 @@ fn the_own_layout_is_the_draft_s_with_a_check_and_a_stamp_in_its_nonce() {
     let draft = Config::new(2, 2, 14, Some(KEY)).expect("a layout");
     let decoded = draft.decode(&cid).expect("any balancer routes it");
     assert_eq!(decoded.server_id(), [0x12, 0x34]);
-    assert_eq!(
-        decoded.nonce(),
-        [
-            0, 0, 0, 0, 0, 0, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xab, 0xcd
-        ]
-    );
-    assert_eq!(
-        draft.decode_stamped(&cid),
-        None,
-        "this layout knows no stamp"
-    );
+    assert_eq!(decoded.nonce(), [0, 0, 0, 0, 0, 0, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xab, 0xcd]);
+    assert_eq!(draft.decode_stamped(&cid), None, "this layout knows no stamp");
 }
 
 #[test]
@@ -88,11 +68,7 @@ fn two_ids_that_follow_have_nothing_in_common() {
     let own = Config::own(0, KEY).expect("a rotation");
     let a = own.encode_stamped(1, stamp(1, 1));
     let b = own.encode_stamped(1, stamp(2, 1));
-    let differ: u32 = a[1..]
-        .iter()
-        .zip(&b[1..])
-        .map(|(a, b)| (a ^ b).count_ones())
-        .sum();
+    let differ: u32 = a[1..].iter().zip(&b[1..]).map(|(a, b)| (a ^ b).count_ones()).sum();
     assert!((32..96).contains(&differ), "{differ} of 128 bits");
 }
 

@@ -19,23 +19,14 @@ fn estimates(file: &str, port: u16, estimator: Estimator) -> Option<Vec<Estimate
         eprintln!("skipped: no capture {}", path.display());
         return None;
     }
-    let config = Config {
-        estimator,
-        ..Config::default()
-    };
+    let config = Config { estimator, ..Config::default() };
     let (mut flows, mut made) = (BTreeMap::new(), Vec::new());
     let mut reader = Reader::open(&path).unwrap();
     while let Ok(Some(packet)) = reader.next_packet() {
         let data = packet.data;
         let (at, end) = match data[12..14] {
-            [8, 0] => (
-                34,
-                14 + usize::from(u16::from_be_bytes([data[16], data[17]])),
-            ),
-            [0x86, 0xdd] => (
-                54,
-                54 + usize::from(u16::from_be_bytes([data[18], data[19]])),
-            ),
+            [8, 0] => (34, 14 + usize::from(u16::from_be_bytes([data[16], data[17]]))),
+            [0x86, 0xdd] => (54, 54 + usize::from(u16::from_be_bytes([data[18], data[19]]))),
             _ => continue,
         };
         let short = |i: usize| u16::from_be_bytes(data[i..i + 2].try_into().unwrap());
@@ -51,12 +42,7 @@ fn estimates(file: &str, port: u16, estimator: Estimator) -> Option<Vec<Estimate
         let flow = flows.entry(short(at)).or_insert_with(|| Flow::new(&config));
         made.extend(flow.step(&arrival).map(|epoch| estimate(&config, &epoch)));
     }
-    made.extend(
-        flows
-            .values_mut()
-            .filter_map(|flow| flow.end(u64::MAX))
-            .map(|epoch| estimate(&config, &epoch)),
-    );
+    made.extend(flows.values_mut().filter_map(|flow| flow.end(u64::MAX)).map(|epoch| estimate(&config, &epoch)));
     Some(made)
 }
 
@@ -65,11 +51,7 @@ fn redis_over_the_internet_is_near_its_loop() {
     let Some(made) = estimates("A10_django-cloud.pcapng", 10625, Estimator::Auto) else {
         return;
     };
-    let valid: Vec<u64> = made
-        .iter()
-        .filter(|made| made.is_valid())
-        .filter_map(|made| made.response_ns)
-        .collect();
+    let valid: Vec<u64> = made.iter().filter(|made| made.is_valid()).filter_map(|made| made.response_ns).collect();
     assert!(valid.len() >= 4, "{made:?}");
     for ns in valid {
         let error = ns as f64 / 24.029e6 - 1.0;

@@ -12,10 +12,7 @@ const PUSH: u8 = 8;
 
 /// The estimates of all epochs, the last one left out: it is cut short.
 pub fn made(estimator: Estimator, packets: &[dwell_arrival]) -> Vec<Estimate> {
-    let config = Config {
-        estimator,
-        ..Config::default()
-    };
+    let config = Config { estimator, ..Config::default() };
     let mut ended = epochs(&config, packets);
     if ended.len() > 1 {
         ended.pop();
@@ -55,12 +52,7 @@ struct Client {
 
 impl Client {
     fn new() -> Client {
-        Client {
-            packets: vec![syn(START, 0), tcp(START + MS, 1, 0, 1)],
-            now_ns: START + 2 * MS,
-            seq: 1,
-            ack: 1,
-        }
+        Client { packets: vec![syn(START, 0), tcp(START + MS, 1, 0, 1)], now_ns: START + 2 * MS, seq: 1, ack: 1 }
     }
 
     fn wait(&mut self, ns: u64) -> &mut Client {
@@ -97,11 +89,7 @@ fn an_upload_of_any_segment_size() {
         for push_each in [0, 64] {
             let mut client = Client::new();
             for i in 0..3000 {
-                let flags = if push_each > 0 && i % push_each == 63 {
-                    PUSH
-                } else {
-                    0
-                };
+                let flags = if push_each > 0 && i % push_each == 63 { PUSH } else { 0 };
                 client.send_flags(payload, flags);
                 client.wait(if i % 10 == 9 { 9 * MS } else { 20 * US });
             }
@@ -289,16 +277,8 @@ fn small_requests_between_large_ones_count() {
     // as memcached's GET and SET
     let mut client = Client::new();
     while client.seconds() < 3 {
-        client
-            .send_flags(1200, PUSH)
-            .wait(2 * MS)
-            .receive(8)
-            .wait(10 * US);
-        client
-            .send_flags(20, PUSH)
-            .wait(2 * MS)
-            .receive(1200)
-            .wait(10 * US);
+        client.send_flags(1200, PUSH).wait(2 * MS).receive(8).wait(10 * US);
+        client.send_flags(20, PUSH).wait(2 * MS).receive(1200).wait(10 * US);
     }
     assert_near(&made(Estimator::Auto, &client.packets), 2 * MS);
 }
@@ -338,20 +318,9 @@ fn timers_of_any_pace() {
         let at = |i| START + i * period_ns + jitter(i) / share;
         (0..600).map(|i| sealed(at(i), 700)).collect()
     };
-    let voice: Vec<_> = (0..500)
-        .map(|i| {
-            sealed(
-                START + i * 20 * MS + jitter(i) / 3,
-                60 + (i * 31 % 140) as u32,
-            )
-        })
-        .collect();
-    let flows = [
-        heartbeat,
-        video(33_333 * US, 1),
-        video(16_667 * US, 2),
-        voice,
-    ];
+    let voice: Vec<_> =
+        (0..500).map(|i| sealed(START + i * 20 * MS + jitter(i) / 3, 60 + (i * 31 % 140) as u32)).collect();
+    let flows = [heartbeat, video(33_333 * US, 1), video(16_667 * US, 2), voice];
     for (flow, packets) in flows.iter().enumerate() {
         let made = made(Estimator::Auto, packets);
         assert!(made.iter().all(|made| !made.is_valid()), "{flow}: {made:?}");
@@ -387,10 +356,7 @@ fn a_keepalive_leaves_acks_what_they_are() {
         }
     }
     let made = made(Estimator::Auto, &packets);
-    assert!(
-        made.iter().all(|made| made.method == Method::SizeRuns),
-        "{made:?}"
-    );
+    assert!(made.iter().all(|made| made.method == Method::SizeRuns), "{made:?}");
     assert_near(&made, 5 * MS);
 }
 
@@ -437,10 +403,7 @@ fn datagrams_that_can_be_seen_are_no_acks() {
         })
         .collect();
     for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(US)] {
-        let config = Config {
-            estimator,
-            ..Config::default()
-        };
+        let config = Config { estimator, ..Config::default() };
         assert_eq!(epochs(&config, &packets)[0].requests, 20, "{estimator:?}");
     }
 }
@@ -449,12 +412,7 @@ fn datagrams_that_can_be_seen_are_no_acks() {
 fn a_request_before_the_progress_that_it_follows_is_no_pause() {
     // packets of two CPUs: the third request is timed before the ACK that came first
     let mut client = Client::new();
-    client
-        .send(300)
-        .wait(10 * US)
-        .send(300)
-        .wait(10 * US)
-        .send(300);
+    client.send(300).wait(10 * US).send(300).wait(10 * US).send(300);
     client.wait(5 * MS).receive(5000);
     client.now_ns -= 20 * US;
     client.send(300);
@@ -480,10 +438,7 @@ fn another_connection_of_the_same_ports_begins_anew() {
     let epoch = last_epoch(&client.packets);
     assert_eq!((epoch.depth, epoch.requests, epoch.missed), (1, 20, 0));
     for estimator in [Estimator::Pirate, Estimator::Gap(US)] {
-        let config = Config {
-            estimator,
-            ..Config::default()
-        };
+        let config = Config { estimator, ..Config::default() };
         let again = [syn(START + 900 * MS, 9), tcp(START + 901 * MS, 10, 300, 1)];
         let packets = [vec![tcp(START, 1, 300, 1)], again.to_vec()].concat();
         assert_eq!(epochs(&config, &packets)[0].gaps, 0, "{estimator:?}");
@@ -534,12 +489,7 @@ fn a_nearly_empty_epoch_is_too_few_whatever_else_it_is() {
     }
     assert_all(&made(Estimator::Auto, &client.packets), Reason::TooFew);
     let mut client = Client::new();
-    client
-        .send(300)
-        .wait(MS)
-        .receive(5000)
-        .wait(500 * MS)
-        .send(300);
+    client.send(300).wait(MS).receive(5000).wait(500 * MS).send(300);
     assert_all(&made(Estimator::Auto, &client.packets), Reason::TooFew);
 }
 
@@ -589,10 +539,7 @@ fn a_request_that_fills_a_hole_was_sent_when_the_hole_was_seen() {
     let lost = tcp(client.now_ns, client.seq, 300, 1);
     client.seq += 300;
     client.send(300).wait(10 * MS).receive(5000).wait(190 * MS);
-    client.packets.push(dwell_arrival {
-        time_ns: client.now_ns,
-        ..lost
-    });
+    client.packets.push(dwell_arrival { time_ns: client.now_ns, ..lost });
     client.wait(5 * MS).receive(5000).wait(5 * MS).receive(5000);
     client.wait(5 * MS).send(300);
     let epoch = last_epoch(&client.packets);

@@ -8,10 +8,7 @@ use dwell_engine::{
 use crate::support::{MS, SECOND, START, epochs, sealed, syn, tcp};
 
 fn second(estimator: Estimator) -> Config {
-    Config {
-        estimator,
-        ..Config::default()
-    }
+    Config { estimator, ..Config::default() }
 }
 
 #[test]
@@ -34,18 +31,12 @@ fn a_gap_over_the_border_belongs_to_the_later_epoch() {
 
 #[test]
 fn epochs_are_aligned_to_the_clock_that_is_asked_for() {
-    let config = Config {
-        phase_ns: 7 * SECOND + 300 * MS,
-        ..second(Estimator::Pirate)
-    };
+    let config = Config { phase_ns: 7 * SECOND + 300 * MS, ..second(Estimator::Pirate) };
     let packets = [650, 750, 1650, 1750].map(|ms| sealed(START + ms * MS, 300));
     let ended = epochs(&config, &packets);
     let starts = ended.iter().map(|epoch| (epoch.start_ns, epoch.packets));
     let border = |seconds| START + seconds * SECOND - 300 * MS;
-    assert_eq!(
-        starts.collect::<Vec<_>>(),
-        [(border(0), 1), (border(1), 2), (border(2), 1)]
-    );
+    assert_eq!(starts.collect::<Vec<_>>(), [(border(0), 1), (border(1), 2), (border(2), 1)]);
 }
 
 #[test]
@@ -58,12 +49,7 @@ fn epochs_without_packets_leave_no_record() {
 
 #[test]
 fn the_clock_ends_an_epoch_only_when_it_is_over() {
-    for estimator in [
-        Estimator::Auto,
-        Estimator::Pirate,
-        Estimator::Gap(MS),
-        Estimator::SynAck,
-    ] {
+    for estimator in [Estimator::Auto, Estimator::Pirate, Estimator::Gap(MS), Estimator::SynAck] {
         let mut flow = Flow::new(&second(estimator));
         assert!(flow.end(u64::MAX).is_none());
         assert!(flow.step(&sealed(START + 10, 300)).is_none());
@@ -80,10 +66,7 @@ fn a_packet_that_is_late_makes_no_gap() {
     let config = second(Estimator::Pirate);
     let packets = [10, 30, 20, 40].map(|ms| sealed(START + ms * MS, 300));
     let ended = epochs(&config, &packets);
-    assert_eq!(
-        (ended[0].packets, ended[0].gaps, ended[0].gaps_ns),
-        (4, 2, 30 * MS)
-    );
+    assert_eq!((ended[0].packets, ended[0].gaps, ended[0].gaps_ns), (4, 2, 30 * MS));
 }
 
 #[test]
@@ -133,10 +116,7 @@ fn a_clock_set_back_begins_anew() {
 fn a_clock_set_forward_is_idle_time() {
     let times = [0, 10, 20, 100_020, 100_030].map(|ms| sealed(START + ms * MS, 300));
     let ended = epochs(&second(Estimator::Pirate), &times);
-    assert_eq!(
-        (ended[1].gaps, ended[1].idle, ended[1].gaps_ns),
-        (1, 1, 10 * MS)
-    );
+    assert_eq!((ended[1].gaps, ended[1].idle, ended[1].gaps_ns), (1, 1, 10 * MS));
     let ended = epochs(&second(Estimator::Auto), &times);
     assert_eq!(ended[1].gaps, 1);
     assert!(ended[1].gaps_ns.abs_diff(10 * MS) < 256); // in ticks
@@ -146,22 +126,11 @@ fn a_clock_set_forward_is_idle_time() {
 #[test]
 fn the_handshake_is_one_sample_a_connection() {
     let config = second(Estimator::SynAck);
-    let packets = [
-        syn(START, 0),
-        tcp(START + 30 * MS, 1, 0, 1),
-        tcp(START + 90 * MS, 1, 300, 1),
-    ];
+    let packets = [syn(START, 0), tcp(START + 30 * MS, 1, 0, 1), tcp(START + 90 * MS, 1, 300, 1)];
     let made = estimate(&config, &epochs(&config, &packets)[0]);
-    assert_eq!(
-        (made.method, made.response_ns),
-        (Method::SynAck, Some(30 * MS))
-    );
+    assert_eq!((made.method, made.response_ns), (Method::SynAck, Some(30 * MS)));
     assert!(made.is_valid());
-    let again = [
-        syn(START, 0),
-        syn(START + SECOND / 2, 0),
-        tcp(START + 530 * MS, 1, 0, 1),
-    ];
+    let again = [syn(START, 0), syn(START + SECOND / 2, 0), tcp(START + 530 * MS, 1, 0, 1)];
     let made = estimate(&config, &epochs(&config, &again)[0]);
     assert_eq!(made.response_ns, None);
 }

@@ -12,21 +12,14 @@ fn assert_fault(packets: &[dwell_arrival], reason: Reason) -> Estimate {
     let config = Config::default();
     let ended = epochs(&config, packets);
     let made = estimate(&config, &ended[ended.len() / 2]);
-    assert_eq!(
-        made.reason,
-        Some(reason),
-        "{made:?}\n{:?}",
-        ended[ended.len() / 2]
-    );
+    assert_eq!(made.reason, Some(reason), "{made:?}\n{:?}", ended[ended.len() / 2]);
     assert!(!made.is_valid());
     made
 }
 
 #[test]
 fn an_upload_clocked_by_acks() {
-    let packets: Vec<_> = (0..2000u32)
-        .map(|i| tcp(START + u64::from(i) * MS, 1 + 1448 * i, 1448, 1))
-        .collect();
+    let packets: Vec<_> = (0..2000u32).map(|i| tcp(START + u64::from(i) * MS, 1 + 1448 * i, 1448, 1)).collect();
     assert_fault(&packets, Reason::BulkUpload);
 }
 
@@ -75,10 +68,7 @@ fn a_client_that_thinks_a_little_is_fine() {
 fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
     // every other response is so small that only the next request, 10 ms later,
     // acknowledges it
-    let (mut packets, mut now) = (
-        vec![syn(START, 0), tcp(START + MS, 1, 0, 1)],
-        START + 2 * MS,
-    );
+    let (mut packets, mut now) = (vec![syn(START, 0), tcp(START + MS, 1, 0, 1)], START + 2 * MS);
     for i in 0..150u32 {
         packets.push(tcp(now, 1 + 300 * i, 300, 1 + 5000 * i));
         if i % 2 == 0 {
@@ -89,10 +79,7 @@ fn ends_hidden_in_the_next_request_are_left_out_if_the_client_thinks() {
     let config = Config::default();
     let epoch = epochs(&config, &packets)[1];
     let made = estimate(&config, &epoch);
-    assert!(
-        made.response_ns.unwrap().abs_diff(5 * MS) < 2 * US,
-        "{made:?}"
-    );
+    assert!(made.response_ns.unwrap().abs_diff(5 * MS) < 2 * US, "{made:?}");
     assert!(epoch.hidden > 20 && made.confidence < 0.8);
 }
 
@@ -115,16 +102,9 @@ fn responses_in_pieces() {
 #[test]
 fn repeated_acks() {
     let mut packets = one_by_one(10 * MS, 10 * US);
-    let acks: Vec<_> = packets
-        .iter()
-        .filter(|packet| packet.payload_bytes == 0)
-        .copied()
-        .collect();
+    let acks: Vec<_> = packets.iter().filter(|packet| packet.payload_bytes == 0).copied().collect();
     for ack in acks {
-        packets.extend((1..5).map(|i| dwell_arrival {
-            time_ns: ack.time_ns + i,
-            ..ack
-        }));
+        packets.extend((1..5).map(|i| dwell_arrival { time_ns: ack.time_ns + i, ..ack }));
     }
     packets.sort_by_key(|packet| packet.time_ns);
     assert_fault(&packets, Reason::Lossy);

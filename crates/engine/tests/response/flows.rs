@@ -40,29 +40,16 @@ struct Seen {
 impl Seen {
     fn new(key: Key, max_flows: u32) -> Seen {
         let watch = Watch {
-            config: Config {
-                estimator: Estimator::Pirate,
-                ..Config::default()
-            },
+            config: Config { estimator: Estimator::Pirate, ..Config::default() },
             key,
             max_flows,
             ..Watch::default()
         };
-        Seen {
-            tracker: Tracker::new(&watch),
-            records: Vec::new(),
-            last_ns: START,
-        }
+        Seen { tracker: Tracker::new(&watch), records: Vec::new(), last_ns: START }
     }
 
     fn packet(&mut self, time_ns: u64, data: &[u8]) {
-        let packet = Observation {
-            time_ns,
-            interface: 1,
-            link: 101,
-            data,
-            wire_len: data.len() as u32,
-        };
+        let packet = Observation { time_ns, interface: 1, link: 101, data, wire_len: data.len() as u32 };
         let records = &mut self.records;
         self.tracker.observe(&packet, |record| records.push(record));
         self.last_ns = time_ns;
@@ -91,10 +78,7 @@ fn migrating(key: Key, begin: &[u8], cids: [&[u8]; 2], pause_ms: u64) -> Vec<Rec
 
 #[test]
 fn a_connection_keeps_its_flow_when_id_and_ends_change() {
-    for (key, begin) in [
-        (Key::Auto, initial(5000)),
-        (Key::QuicCid, short(5000, b"aaaaaaaa", 0)),
-    ] {
+    for (key, begin) in [(Key::Auto, initial(5000)), (Key::QuicCid, short(5000, b"aaaaaaaa", 0))] {
         let records = migrating(key, &begin, [b"aaaaaaaa", b"bbbbbbbbcc"], 100);
         let [record] = &records[..] else {
             panic!("{key:?}: {records:?}");
@@ -147,17 +131,9 @@ fn connections_are_not_mistaken_for_one_another() {
 fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
     let mut seen = Seen::new(Key::Auto, 1000);
     let request = |client: u16| {
-        let builder = PacketBuilder::ipv4(
-            [10, 1, (client >> 8) as u8, client as u8],
-            [10, 0, 0, 2],
-            64,
-        );
+        let builder = PacketBuilder::ipv4([10, 1, (client >> 8) as u8, client as u8], [10, 0, 0, 2], 64);
         let mut bytes = Vec::new();
-        builder
-            .tcp(40000, 443, 1, 1000)
-            .ack(1)
-            .write(&mut bytes, &[0; 100])
-            .unwrap();
+        builder.tcp(40000, 443, 1, 1000).ack(1).write(&mut bytes, &[0; 100]).unwrap();
         bytes
     };
     let flood = |number: u32, syn: bool| {

@@ -1,8 +1,6 @@
 //! Algorithm 2 and what is made of its modes.
 
-use dwell_engine::response::{
-    Config, Epoch, Epsilon, Estimator, Flow, Reason, Rto, brief_edges, estimate,
-};
+use dwell_engine::response::{Config, Epoch, Epsilon, Estimator, Flow, Reason, Rto, brief_edges, estimate};
 use proptest::prelude::*;
 
 use crate::support::{MS, SECOND, START, US, at_gaps, epochs, pirate, sealed, tcp};
@@ -14,10 +12,7 @@ fn one(config: &Config, gaps_ns: &[u64]) -> Epoch {
 }
 
 fn counts(epoch: &Epoch) -> Vec<u32> {
-    epoch.mode[..usize::from(epoch.modes)]
-        .iter()
-        .map(|mode| mode.count)
-        .collect()
+    epoch.mode[..usize::from(epoch.modes)].iter().map(|mode| mode.count).collect()
 }
 
 #[test]
@@ -35,22 +30,10 @@ fn the_example_of_the_paper_gives_950_us() {
 
 #[test]
 fn edges_of_modes_are_rounded_outward() {
-    for ns in [
-        0,
-        1,
-        4095,
-        4096,
-        4097,
-        123_457,
-        59 * SECOND + 1,
-        (1 << 36) - 1,
-    ] {
+    for ns in [0, 1, 4095, 4096, 4097, 123_457, 59 * SECOND + 1, (1 << 36) - 1] {
         let (low, high) = brief_edges(ns);
         assert!(low <= ns && ns <= high, "{low} {ns} {high}");
-        assert!(
-            (high - low) as f64 <= ns as f64 / 2047.0,
-            "{low} {ns} {high}"
-        );
+        assert!((high - low) as f64 <= ns as f64 / 2047.0, "{low} {ns} {high}");
         assert!(ns > 4096 || (low == ns && high == ns));
     }
     assert_eq!(brief_edges(u64::MAX).0, brief_edges((1 << 36) - 1).0);
@@ -85,18 +68,12 @@ fn modes_that_come_to_touch_become_one() {
     let epoch = one(&pirate(20), &[100, 130, 500, 115]);
     assert_eq!(counts(&epoch), [3, 1]);
     let merged = epoch.mode[0];
-    assert_eq!(
-        (merged.min_ns, merged.max_ns, merged.sum_ns),
-        (100, 130, 345)
-    );
+    assert_eq!((merged.min_ns, merged.max_ns, merged.sum_ns), (100, 130, 345));
 }
 
 #[test]
 fn a_gap_without_a_mode_is_discarded_but_time_goes_on() {
-    let config = Config {
-        modes: 2,
-        ..pirate(10)
-    };
+    let config = Config { modes: 2, ..pirate(10) };
     let epoch = one(&config, &[100, 1000, 5000, 105, 7000]);
     assert_eq!(counts(&epoch), [2, 1]);
     assert_eq!(epoch.discarded, 2);
@@ -105,20 +82,14 @@ fn a_gap_without_a_mode_is_discarded_but_time_goes_on() {
 
 #[test]
 fn epsilon_may_be_a_part_of_the_edge() {
-    let config = Config {
-        epsilon: Epsilon::Relative(0.5),
-        ..pirate(0)
-    };
+    let config = Config { epsilon: Epsilon::Relative(0.5), ..pirate(0) };
     let epoch = one(&config, &[100 * US, 149 * US, 300 * US]);
     assert_eq!(counts(&epoch), [2, 1]);
 }
 
 #[test]
 fn an_idle_gap_enters_no_mode() {
-    let config = Config {
-        idle_ns: SECOND,
-        ..pirate(10 * US)
-    };
+    let config = Config { idle_ns: SECOND, ..pirate(10 * US) };
     let epoch = one(&config, &[MS, 2 * SECOND, MS]);
     assert_eq!((counts(&epoch), epoch.idle), (vec![2], 1));
 }
@@ -130,15 +101,9 @@ fn timeouts_are_no_gap_between_batches() {
     let config = pirate(500 * US);
     let epoch = one(&config, &gaps);
     assert_eq!(estimate(&config, &epoch).response_ns, Some(6 * MS));
-    let off = Config {
-        rto: Rto::From(SECOND),
-        ..config.clone()
-    };
+    let off = Config { rto: Rto::From(SECOND), ..config.clone() };
     assert_eq!(estimate(&off, &epoch).response_ns, Some(330 * MS));
-    let low = Config {
-        rto: Rto::From(4 * MS),
-        ..config
-    };
+    let low = Config { rto: Rto::From(4 * MS), ..config };
     assert_eq!(estimate(&low, &epoch).ibg_ns, Some(MS));
 }
 
@@ -151,10 +116,7 @@ fn a_floor_keeps_one_outlier_from_being_all() {
     let alone = estimate(&config, &epoch);
     assert_eq!(alone.response_ns, Some(170 * MS));
     assert_eq!(alone.reason, Some(Reason::TooFew));
-    let floor = Config {
-        floor: 0.1,
-        ..config
-    };
+    let floor = Config { floor: 0.1, ..config };
     assert_eq!(estimate(&floor, &epoch).response_ns, Some(6 * MS));
 }
 
@@ -164,28 +126,20 @@ fn transport_acks_make_no_gaps() {
         .flat_map(|i| {
             let now = START + u64::from(i) * 10 * MS;
             let ack = 1000 * i;
-            [
-                tcp(now, 300 * i, 300, ack),
-                tcp(now + MS, 300 * i + 300, 0, ack + 1000),
-            ]
+            [tcp(now, 300 * i, 300, ack), tcp(now + MS, 300 * i + 300, 0, ack + 1000)]
         })
         .collect();
     let epoch = epochs(&pirate(US), &packets)[0];
     assert_eq!((counts(&epoch), epoch.mode[0].sum_ns), (vec![9], 90 * MS));
     assert_eq!(epoch.packets, 20);
-    let with_acks = Config {
-        coalesce_acks: false,
-        ..pirate(US)
-    };
+    let with_acks = Config { coalesce_acks: false, ..pirate(US) };
     assert_eq!(counts(&epochs(&with_acks, &packets)[0]), [10, 9]);
 }
 
 #[test]
 fn without_headers_acks_are_told_by_size() {
     let packets = [300, 52, 300, 52, 300].iter().zip(0u64..);
-    let packets: Vec<_> = packets
-        .map(|(bytes, i)| sealed(START + i * MS, *bytes))
-        .collect();
+    let packets: Vec<_> = packets.map(|(bytes, i)| sealed(START + i * MS, *bytes)).collect();
     let epoch = epochs(&pirate(US), &packets)[0];
     assert_eq!((counts(&epoch), epoch.mode[0].sum_ns), (vec![2], 4 * MS));
 }
@@ -199,31 +153,21 @@ fn only_gaps_after_small_packets_part_batches() {
     for i in 0..20 {
         for (bytes, gap_ns) in [(1500, 100 * US), (1500, 100 * US), (700, 8 * MS)] {
             packets.push(sealed(now, bytes));
-            now += if i == 10 && bytes == 1500 {
-                40 * MS
-            } else {
-                gap_ns
-            };
+            now += if i == 10 && bytes == 1500 { 40 * MS } else { gap_ns };
         }
     }
     let epoch = epochs(&pirate(MS / 2), &packets)[0];
     let marked: Vec<u32> = epoch.mode[..3].iter().map(|mode| mode.marked).collect();
     assert_eq!(marked, [0, 1, 0]);
     assert_eq!(estimate(&pirate(MS / 2), &epoch).ibg_ns, Some(8 * MS));
-    let unmarked = Config {
-        mark_small: false,
-        ..pirate(MS / 2)
-    };
+    let unmarked = Config { mark_small: false, ..pirate(MS / 2) };
     let epoch = epochs(&unmarked, &packets)[0];
     assert_eq!(estimate(&unmarked, &epoch).ibg_ns, Some(40 * MS));
 }
 
 #[test]
 fn a_fixed_threshold_measures_from_start_to_start() {
-    let config = Config {
-        estimator: Estimator::Gap(300 * US),
-        ..pirate(0)
-    };
+    let config = Config { estimator: Estimator::Gap(300 * US), ..pirate(0) };
     // batches of three; the first start is not known to be one
     let epoch = one(&config, &[100 * US, 100 * US, 5 * MS].repeat(10));
     assert_eq!((epoch.gaps, epoch.gaps_ns), (10, 52 * MS));
@@ -251,12 +195,7 @@ fn reference(gaps: &[u64], epsilon: u64, limit: usize) -> (Vec<Plain>, u32) {
             mode.min = mode.min.min(low);
             mode.max = if *gap > mode.max { high } else { mode.max };
         } else if modes.len() < limit {
-            modes.push(Plain {
-                min: low,
-                max: high,
-                count: 1,
-                sum: *gap,
-            });
+            modes.push(Plain { min: low, max: high, count: 1, sum: *gap });
             modes.sort_by_key(|mode| mode.min);
         } else {
             discarded += 1;

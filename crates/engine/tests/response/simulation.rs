@@ -108,10 +108,7 @@ pub fn simulate(workload: Workload, duration_ns: u64) -> Traffic {
     let mut sim = Simulation {
         workload,
         random: workload.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-        traffic: Traffic {
-            packets: vec![syn(START, 0)],
-            responses: Vec::new(),
-        },
+        traffic: Traffic { packets: vec![syn(START, 0)], responses: Vec::new() },
         waiting: VecDeque::new(),
         server_ns: 0,
         line_ns: 0,
@@ -144,16 +141,12 @@ impl Simulation {
 
     /// Log-normal, sigma 0.8.
     fn size(&mut self) -> u32 {
-        let uniform: f64 = (0..12)
-            .map(|_| self.below(1 << 20) as f64 / (1 << 20) as f64)
-            .sum();
+        let uniform: f64 = (0..12).map(|_| self.below(1 << 20) as f64 / (1 << 20) as f64).sum();
         (f64::from(self.workload.response) * ((uniform - 6.0) * 0.8).exp()) as u32
     }
 
     fn send(&mut self, time_ns: u64, payload: u32) {
-        self.traffic
-            .packets
-            .push(tcp(time_ns, self.seq, payload, self.received));
+        self.traffic.packets.push(tcp(time_ns, self.seq, payload, self.received));
         self.seq += payload;
         self.acked = self.received;
         self.unacked_ns = None;
@@ -182,12 +175,7 @@ impl Simulation {
         let begins_ns = (finish_ns + self.workload.rtt_ns / 2).max(self.line_ns);
         let ends_ns = begins_ns + u64::from(bytes) * NS_PER_BYTE;
         self.line_ns = ends_ns;
-        self.waiting.push_back(Waiting {
-            sent_ns: now_ns,
-            begins_ns,
-            ends_ns,
-            bytes,
-        });
+        self.waiting.push_back(Waiting { sent_ns: now_ns, begins_ns, ends_ns, bytes });
     }
 
     fn burst(&mut self, now_ns: u64, count: usize) {
@@ -198,11 +186,7 @@ impl Simulation {
 
     /// A page, a batch, a window.
     fn begin(&mut self, now_ns: u64) {
-        let count = if self.workload.client == Client::Page {
-            1
-        } else {
-            self.workload.depth
-        };
+        let count = if self.workload.client == Client::Page { 1 } else { self.workload.depth };
         self.is_root = true;
         self.burst(now_ns, count);
     }
@@ -224,11 +208,7 @@ impl Simulation {
             }
         }
         let causal = self.react(now_ns + 10 * US);
-        self.traffic.responses.push(Response {
-            done_ns: now_ns,
-            latency_ns: now_ns - response.sent_ns,
-            causal,
-        });
+        self.traffic.responses.push(Response { done_ns: now_ns, latency_ns: now_ns - response.sent_ns, causal });
     }
 
     fn delayed_ack(&mut self, now_ns: u64) {

@@ -13,13 +13,7 @@ pub const START: u64 = 1_000 * SECOND;
 
 /// An encrypted packet of `bytes`.
 pub fn sealed(time_ns: u64, bytes: u32) -> dwell_arrival {
-    dwell_arrival {
-        time_ns,
-        bytes,
-        segments: 1,
-        visible: abi::DWELL_VISIBLE_NONE as u8,
-        ..Default::default()
-    }
+    dwell_arrival { time_ns, bytes, segments: 1, visible: abi::DWELL_VISIBLE_NONE as u8, ..Default::default() }
 }
 
 /// A TCP packet with 52 bytes of headers.
@@ -39,10 +33,7 @@ pub fn tcp(time_ns: u64, seq: u32, payload_bytes: u32, ack: u32) -> dwell_arriva
 
 /// The SYN of a connection that begins at sequence number `seq`.
 pub fn syn(time_ns: u64, seq: u32) -> dwell_arrival {
-    dwell_arrival {
-        tcp_flags: 2,
-        ..tcp(time_ns, seq, 0, 0)
-    }
+    dwell_arrival { tcp_flags: 2, ..tcp(time_ns, seq, 0, 0) }
 }
 
 /// The records that packets leave behind, the last one included.

@@ -34,10 +34,7 @@ fn in_pieces(begin_ns: u64, sizes: &[u32], first_ms: u64) -> Vec<dwell_arrival> 
 fn answers_in_pieces_end_with_the_last_before_the_next_request() {
     // 10 ms, three pauses of 8, twelve ACKs 100 us apart but for the last
     let truth_ns = 34 * MS + 1100 * US;
-    assert_near(
-        &made(Estimator::Auto, &in_pieces(START, &[160, 170], 10)),
-        truth_ns,
-    );
+    assert_near(&made(Estimator::Auto, &in_pieces(START, &[160, 170], 10)), truth_ns);
 }
 
 /// Ticks are 32 bits of the clock: what is before a flow's first request is not

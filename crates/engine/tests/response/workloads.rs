@@ -13,12 +13,7 @@ use crate::{
 fn truth(traffic: &Traffic, epoch: &Epoch, which: Truth) -> Option<f64> {
     let ends = epoch.start_ns..epoch.start_ns + epoch.epoch_ns;
     let counts = |r: &&Response| ends.contains(&r.done_ns) && (which == Truth::All || r.causal);
-    let of: Vec<f64> = traffic
-        .responses
-        .iter()
-        .filter(counts)
-        .map(|r| r.latency_ns as f64)
-        .collect();
+    let of: Vec<f64> = traffic.responses.iter().filter(counts).map(|r| r.latency_ns as f64).collect();
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }
 
@@ -36,12 +31,7 @@ fn errors(traffic: &Traffic) -> (Vec<f64>, Vec<Estimate>) {
             made.push(estimate);
         }
     }
-    assert!(
-        made.len() + 1 >= ended.len(),
-        "{} of {} epochs",
-        made.len(),
-        ended.len()
-    );
+    assert!(made.len() + 1 >= ended.len(), "{} of {} epochs", made.len(), ended.len());
     errors.sort_by(f64::total_cmp);
     (errors, made)
 }
@@ -50,10 +40,7 @@ fn errors(traffic: &Traffic) -> (Vec<f64>, Vec<Estimate>) {
 fn assert_within(workload: Workload, median: f64, nine_in_ten: f64) -> Vec<Estimate> {
     let (errors, made) = errors(&simulate(workload, 30 * SECOND));
     let got = (errors[errors.len() / 2], errors[errors.len() * 9 / 10]);
-    assert!(
-        got.0 <= median && got.1 <= nine_in_ten,
-        "{workload:?}: {got:?}"
-    );
+    assert!(got.0 <= median && got.1 <= nine_in_ten, "{workload:?}: {got:?}");
     made
 }
 
@@ -61,14 +48,7 @@ fn assert_within(workload: Workload, median: f64, nine_in_ten: f64) -> Vec<Estim
 fn one_outstanding() {
     for client in [Client::Batch, Client::Window, Client::Page] {
         for seed in 1..4 {
-            assert_within(
-                Workload {
-                    seed,
-                    ..Workload::new(client, 1)
-                },
-                0.001,
-                0.001,
-            );
+            assert_within(Workload { seed, ..Workload::new(client, 1) }, 0.001, 0.001);
         }
     }
 }
@@ -76,18 +56,8 @@ fn one_outstanding() {
 #[test]
 fn pages_with_four_outstanding() {
     for seed in 1..4 {
-        let made = assert_within(
-            Workload {
-                seed,
-                ..Workload::new(Client::Page, 4)
-            },
-            0.006,
-            0.03,
-        );
-        assert!(
-            made.iter()
-                .all(|made| made.method == Method::AckRuns && made.confidence > 0.9)
-        );
+        let made = assert_within(Workload { seed, ..Workload::new(Client::Page, 4) }, 0.006, 0.03);
+        assert!(made.iter().all(|made| made.method == Method::AckRuns && made.confidence > 0.9));
     }
 }
 
@@ -98,10 +68,7 @@ fn pages_with_sixteen_outstanding() {
 
 #[test]
 fn pages_of_a_client_that_thinks() {
-    let workload = Workload {
-        think_ns: 20 * MS,
-        ..Workload::new(Client::Page, 4)
-    };
+    let workload = Workload { think_ns: 20 * MS, ..Workload::new(Client::Page, 4) };
     assert_within(workload, 0.006, 0.03);
 }
 
@@ -123,33 +90,16 @@ fn a_window_that_is_kept_full_is_measured_by_its_own_requests() {
 #[test]
 fn a_server_that_answers_several_at_once() {
     let server = Server::Concurrent;
-    assert_within(
-        Workload {
-            server,
-            ..Workload::new(Client::Batch, 4)
-        },
-        0.06,
-        0.1,
-    );
+    assert_within(Workload { server, ..Workload::new(Client::Batch, 4) }, 0.06, 0.1);
     // ends that come at once, without a pause between pages, are the worst case
-    let made = assert_within(
-        Workload {
-            server,
-            ..Workload::new(Client::Page, 4)
-        },
-        0.2,
-        0.35,
-    );
+    let made = assert_within(Workload { server, ..Workload::new(Client::Page, 4) }, 0.2, 0.35);
     let sure: f64 = made.iter().map(|made| made.confidence).sum::<f64>() / made.len() as f64;
     assert!(sure < 0.9, "{sure}");
 }
 
 #[test]
 fn a_way_of_ten_milliseconds() {
-    let workload = Workload {
-        rtt_ns: 10 * MS,
-        ..Workload::new(Client::Page, 4)
-    };
+    let workload = Workload { rtt_ns: 10 * MS, ..Workload::new(Client::Page, 4) };
     assert_within(workload, 0.01, 0.03);
 }
 
@@ -160,11 +110,7 @@ fn held_out_paths() {
     let (usual, jumbo) = ((0.01, 0.08), (0.2, 0.3));
     for (segment, seed, bounds) in [(1440, 101, usual), (1388, 102, usual), (8948, 103, jumbo)] {
         for (client, depth) in [(Client::Page, 4), (Client::Batch, 4), (Client::Window, 6)] {
-            let workload = Workload {
-                segment,
-                seed,
-                ..Workload::new(client, depth)
-            };
+            let workload = Workload { segment, seed, ..Workload::new(client, depth) };
             assert_within(workload, bounds.0, bounds.1);
         }
     }
@@ -174,12 +120,7 @@ fn held_out_paths() {
 fn held_out_requests_of_several_packets() {
     for (segment, seed) in [(1440, 111), (1448, 112)] {
         for (client, depth) in [(Client::Page, 1), (Client::Page, 3), (Client::Batch, 6)] {
-            let workload = Workload {
-                segment,
-                seed,
-                request: 4000,
-                ..Workload::new(client, depth)
-            };
+            let workload = Workload { segment, seed, request: 4000, ..Workload::new(client, depth) };
             assert_within(workload, 0.02, 0.1);
         }
     }
@@ -197,12 +138,7 @@ fn held_out_services_and_sizes() {
         ((MS, 100 * MS), 3_000, 124, brief),
     ] {
         for (client, depth) in [(Client::Page, 1), (Client::Page, 6), (Client::Batch, 3)] {
-            let workload = Workload {
-                service_ns,
-                response,
-                seed,
-                ..Workload::new(client, depth)
-            };
+            let workload = Workload { service_ns, response, seed, ..Workload::new(client, depth) };
             assert_within(workload, bounds.0, bounds.1);
         }
     }
@@ -210,18 +146,9 @@ fn held_out_services_and_sizes() {
 
 #[test]
 fn held_out_ways_and_pauses() {
-    for (rtt_ns, think_ns, seed) in [
-        (30 * MS, 0, 131),
-        (2 * MS, 7 * MS, 132),
-        (MS / 2, 100 * MS, 133),
-    ] {
+    for (rtt_ns, think_ns, seed) in [(30 * MS, 0, 131), (2 * MS, 7 * MS, 132), (MS / 2, 100 * MS, 133)] {
         for (client, depth) in [(Client::Page, 2), (Client::Page, 6), (Client::Batch, 5)] {
-            let workload = Workload {
-                rtt_ns,
-                think_ns,
-                seed,
-                ..Workload::new(client, depth)
-            };
+            let workload = Workload { rtt_ns, think_ns, seed, ..Workload::new(client, depth) };
             assert_within(workload, 0.03, 0.1);
         }
     }
@@ -246,12 +173,8 @@ fn thirty_two_outstanding_are_too_many() {
 /// The same packets as an encrypted tunnel shows them.
 fn seal(traffic: &mut Traffic) {
     for packet in &mut traffic.packets {
-        *packet = abi::dwell_arrival {
-            time_ns: packet.time_ns,
-            bytes: packet.bytes,
-            segments: 1,
-            ..Default::default()
-        };
+        *packet =
+            abi::dwell_arrival { time_ns: packet.time_ns, bytes: packet.bytes, segments: 1, ..Default::default() };
     }
 }
 
@@ -293,11 +216,7 @@ fn lost_order_costs_little() {
 #[test]
 fn packets_seen_twice_change_little() {
     let mut traffic = simulate(Workload::new(Client::Page, 4), 30 * SECOND);
-    traffic.packets = traffic
-        .packets
-        .iter()
-        .flat_map(|packet| [*packet, *packet])
-        .collect();
+    traffic.packets = traffic.packets.iter().flat_map(|packet| [*packet, *packet]).collect();
     let config = Config::default();
     for epoch in &epochs(&config, &traffic.packets)[1..29] {
         let truth = truth(&traffic, epoch, Truth::All).unwrap();

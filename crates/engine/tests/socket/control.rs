@@ -51,10 +51,7 @@ impl Sender {
         if 2 * unsent < self.lowat.min(self.buffer) {
             self.room_since.get_or_insert(now_us);
         }
-        if self
-            .room_since
-            .is_some_and(|since| now_us >= since + self.late_us)
-        {
+        if self.room_since.is_some_and(|since| now_us >= since + self.late_us) {
             self.room_since = None;
             if unsent < u64::from(MSS) {
                 self.limited_until_us = now_us + u64::from(RTT_US);
@@ -97,11 +94,8 @@ fn run(sender: &mut Sender, controller: &mut dyn Controller, seconds: u64) -> (f
         if tick % 100 == 0 {
             let reading = sender.reading(sender.now_us);
             let delay = meter.observe(&reading).sender;
-            let Setting { notsent_lowat, .. } = controller.update(&State {
-                reading: &reading,
-                delay,
-                waiting_ns: meter.waiting_ns(reading.time_ns),
-            });
+            let Setting { notsent_lowat, .. } =
+                controller.update(&State { reading: &reading, delay, waiting_ns: meter.waiting_ns(reading.time_ns) });
             if let Some(bytes) = notsent_lowat {
                 sender.lowat = bytes.into();
             }
@@ -110,12 +104,7 @@ fn run(sender: &mut Sender, controller: &mut dyn Controller, seconds: u64) -> (f
             half = (*meter.totals(), sender.left, sender.lost);
         }
     }
-    let delay = meter
-        .totals()
-        .sender
-        .since(&half.0.sender)
-        .mean_ns()
-        .expect("bytes have left");
+    let delay = meter.totals().sender.since(&half.0.sender).mean_ns().expect("bytes have left");
     let (left, lost) = (sender.left - half.1, sender.lost - half.2);
     (delay as f64 / MS as f64, lost as f64 / (left + lost) as f64)
 }
@@ -155,11 +144,7 @@ fn an_application_that_was_late_once_gets_twice_the_room() {
         let reading = sender.reading(1 + look * 10_000);
         let delay = None;
         let waiting_ns = None;
-        let state = State {
-            reading: &reading,
-            delay,
-            waiting_ns,
-        };
+        let state = State { reading: &reading, delay, waiting_ns };
         set.extend(controller.update(&state).notsent_lowat);
     }
     // Half a millisecond of 100 Mbit/s: it begins there, and is doubled at once.
@@ -178,22 +163,10 @@ fn while_the_network_has_a_queue_nobody_is_late() {
         reading.info.rtt_us = RTT_US + queue_us;
         let delay = None;
         let waiting_ns = None;
-        let state = State {
-            reading: &reading,
-            delay,
-            waiting_ns,
-        };
+        let state = State { reading: &reading, delay, waiting_ns };
         set.push(controller.update(&state).notsent_lowat);
     }
-    let [
-        Some(first),
-        Some(second),
-        Some(third),
-        None,
-        None,
-        Some(last),
-    ] = set[..]
-    else {
+    let [Some(first), Some(second), Some(third), None, None, Some(last)] = set[..] else {
         panic!("{set:?}");
     };
     assert_eq!((second, third), (2 * first, 4 * first));
@@ -236,11 +209,7 @@ fn a_setting_that_would_change_little_is_left() {
     let mut settings = 0;
     for look in 0..1000 {
         let reading = sender.reading(look * 10_000);
-        let state = State {
-            reading: &reading,
-            delay: None,
-            waiting_ns: None,
-        };
+        let state = State { reading: &reading, delay: None, waiting_ns: None };
         settings += usize::from(controller.update(&state).notsent_lowat.is_some());
     }
     assert_eq!(settings, 1);
@@ -252,15 +221,8 @@ fn element_holds_writes_above_an_aim_that_falls_while_the_delay_is_too_long() {
     let sender = Sender::new(10_000_000, 0);
     let aim = |controller: &mut Element, look: u64, delay_ms: u64| {
         let reading = sender.reading(look * 10_000);
-        let delay = dwell_engine::socket::Delay {
-            ns: delay_ms * MS,
-            ..Default::default()
-        };
-        let state = State {
-            reading: &reading,
-            delay: Some(delay),
-            waiting_ns: None,
-        };
+        let delay = dwell_engine::socket::Delay { ns: delay_ms * MS, ..Default::default() };
+        let state = State { reading: &reading, delay: Some(delay), waiting_ns: None };
         controller.update(&state)
     };
     let first = aim(&mut controller, 0, 100).hold_above.unwrap();

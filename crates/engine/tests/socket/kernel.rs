@@ -52,14 +52,7 @@ pub struct Counts {
 impl Counts {
     /// As the kernel of that age tells them.
     pub fn reading(&self, time_ns: u64, age: Age) -> Reading {
-        let Counts {
-            written,
-            left,
-            acked,
-            again,
-            arrived,
-            read,
-        } = *self;
+        let Counts { written, left, acked, again, arrived, read } = *self;
         Reading {
             time_ns,
             info: TcpInfo {

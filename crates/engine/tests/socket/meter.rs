@@ -53,11 +53,9 @@ fn accuracy(delays: &[(u64, u64)], written: &Steps, left: &Steps) -> f64 {
 
 #[test]
 fn a_full_buffer_is_measured_by_every_way_that_kernels_have() {
-    for (age, estimator, least) in [
-        (Age::Now, Estimator::Exact, 0.98),
-        (Age::Unsent, Estimator::Exact, 0.98),
-        (Age::Now, Estimator::Paper, 0.97),
-    ] {
+    for (age, estimator, least) in
+        [(Age::Now, Estimator::Exact, 0.98), (Age::Unsent, Estimator::Exact, 0.98), (Age::Now, Estimator::Paper, 0.97)]
+    {
         let (meter, written, left, delays) = bulk(age, estimator);
         assert_eq!(meter.estimator(), estimator);
         assert!(delays.len() > 380, "{age:?}: {}", delays.len());
@@ -79,18 +77,11 @@ fn what_leaves_at_once_has_not_waited() {
     let mut meter = Meter::new(Estimator::Exact);
     for look in 0..10 {
         let sent = look * 500;
-        let counts = Counts {
-            written: sent,
-            left: sent,
-            ..Counts::default()
-        };
+        let counts = Counts { written: sent, left: sent, ..Counts::default() };
         let observed = meter.observe(&counts.reading(look * 10 * MS, Age::Now));
         match observed.sender {
             None => assert_eq!(look, 0),
-            Some(delay) => assert_eq!(
-                (delay.ns, delay.least_ns, delay.most_ns, delay.bytes),
-                (0, 0, 10 * MS, 500)
-            ),
+            Some(delay) => assert_eq!((delay.ns, delay.least_ns, delay.most_ns, delay.bytes), (0, 0, 10 * MS, 500)),
         }
         assert_eq!(observed.receiver, None);
         assert_eq!(meter.waiting_ns(look * 10 * MS), None);
@@ -103,11 +94,7 @@ fn what_leaves_at_once_has_not_waited() {
 fn what_cannot_leave_is_waiting_and_has_no_delay_yet() {
     let mut meter = Meter::new(Estimator::Exact);
     let look = |meter: &mut Meter, at: u64, written, left| {
-        let counts = Counts {
-            written,
-            left,
-            ..Counts::default()
-        };
+        let counts = Counts { written, left, ..Counts::default() };
         meter.observe(&counts.reading(at * MS, Age::Now)).sender
     };
     look(&mut meter, 0, 0, 0);
@@ -124,17 +111,9 @@ fn what_cannot_leave_is_waiting_and_has_no_delay_yet() {
 #[test]
 fn what_was_in_the_buffer_before_the_first_look_has_no_delay() {
     let mut meter = Meter::new(Estimator::Exact);
-    let looks = [
-        (0, 100_000, 0),
-        (10, 100_000, 50_000),
-        (20, 100_000, 100_000),
-    ];
+    let looks = [(0, 100_000, 0), (10, 100_000, 50_000), (20, 100_000, 100_000)];
     for (at, written, left) in looks {
-        let counts = Counts {
-            written,
-            left,
-            ..Counts::default()
-        };
+        let counts = Counts { written, left, ..Counts::default() };
         let observed = meter.observe(&counts.reading(at * MS, Age::Now));
         assert_eq!(observed.sender, None, "nobody knows when they were written");
     }
@@ -168,11 +147,7 @@ fn algorithm_1_gives_a_delay_a_write_that_has_left() {
     calls.wrote(7 * MS, 4 * MSS);
     let mut looks = Vec::new();
     for look in 1..10_u64 {
-        let counts = Counts {
-            written: 4 * MSS,
-            left: look.saturating_sub(2).min(4) * MSS,
-            ..Counts::default()
-        };
+        let counts = Counts { written: 4 * MSS, left: look.saturating_sub(2).min(4) * MSS, ..Counts::default() };
         let reading = counts.reading(look * 10 * MS, Age::Now);
         let observed = meter.observe_calls(&reading, Some(&mut calls));
         looks.push(observed.sender.map(|delay| delay.ns / MS));
@@ -191,10 +166,7 @@ fn algorithm_2_is_when_what_was_read_had_come() {
         if look == 5 {
             calls.read(48 * MS, 2 * MSS);
         }
-        let counts = Counts {
-            arrived: look * MSS,
-            ..Counts::default()
-        };
+        let counts = Counts { arrived: look * MSS, ..Counts::default() };
         let reading = counts.reading(look * 10 * MS, Age::Now);
         let observed = meter.observe_calls(&reading, Some(&mut calls));
         looks.push(observed.receiver.map(|delay| delay.ns / MS));

@@ -15,9 +15,7 @@ fn both(cluster: &Cluster) -> (Outcome, Outcome) {
 
 /// The least and the greatest of a server's weights from an interval on.
 fn range(outcome: &Outcome, server: usize, from: usize) -> (f64, f64) {
-    let weights = outcome.weights[from..]
-        .iter()
-        .map(|weights| weights[server]);
+    let weights = outcome.weights[from..].iter().map(|weights| weights[server]);
     let least = weights.clone().fold(f64::INFINITY, f64::min);
     (least, weights.fold(0.0, f64::max))
 }
@@ -95,11 +93,7 @@ fn alike_servers_stay_alike() {
     for (load, swing, slower) in [(0.3, 0.3, 1.05), (0.5, 0.4, 1.05), (0.7, 0.7, 1.3)] {
         let mut sums = (0.0, 0.0);
         for seed in SEEDS {
-            let (steered, plain) = both(&Cluster {
-                load,
-                seed,
-                ..Cluster::default()
-            });
+            let (steered, plain) = both(&Cluster { load, seed, ..Cluster::default() });
             for server in 0..SERVERS {
                 let (least, most) = range(&steered, server, 0);
                 assert!(least > 1.0 - swing && most < 1.0 + swing, "{least} {most}");
@@ -162,12 +156,7 @@ fn lies_about_one_server_cost_no_more_than_running_without_it() {
 fn think_time_that_all_clients_have_does_no_harm() {
     let mut sums = (0.0, 0.0);
     for seed in SEEDS {
-        let cluster = Cluster {
-            lie: |_, random| random * 0.05,
-            load: 0.5,
-            seed,
-            ..Cluster::default()
-        };
+        let cluster = Cluster { lie: |_, random| random * 0.05, load: 0.5, seed, ..Cluster::default() };
         let (steered, plain) = both(&cluster);
         sums.0 += steered.percentile(0.99, 0.0, 60.0);
         sums.1 += plain.percentile(0.99, 0.0, 60.0);

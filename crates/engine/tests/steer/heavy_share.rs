@@ -9,32 +9,21 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use crate::zero_rtt::{Zipf, client};
 
 fn window(packets: u64, of_heaviest: &[u32]) -> HeavyWindow {
-    HeavyWindow {
-        packets,
-        of_heaviest: of_heaviest.to_vec(),
-    }
+    HeavyWindow { packets, of_heaviest: of_heaviest.to_vec() }
 }
 
 /// The number after so many intervals of the same.
 fn settled(share: &mut HeavyShare, windows: &[HeavyWindow]) -> u32 {
-    (0..100)
-        .map(|_| share.step(windows.to_vec()))
-        .last()
-        .unwrap()
+    (0..100).map(|_| share.step(windows.to_vec())).last().unwrap()
 }
 
 #[test]
 fn as_few_as_have_the_wanted_part_on_average() {
     // of 200 packets the first has 80, the second 60, the third 30
     let windows = [window(100, &[50, 20, 10]), window(100, &[30, 40, 20])];
-    for (wanted, top, captured) in [
-        (0.3, 1, 0.4),
-        (0.39, 1, 0.4),
-        (0.5, 2, 0.7),
-        (0.72, 3, 0.85),
-        (0.9, 20, 0.85),
-        (1.0, 20, 0.85),
-    ] {
+    for (wanted, top, captured) in
+        [(0.3, 1, 0.4), (0.39, 1, 0.4), (0.5, 2, 0.7), (0.72, 3, 0.85), (0.9, 20, 0.85), (1.0, 20, 0.85)]
+    {
         let mut share = HeavyShare::new(wanted, 20).unwrap();
         assert_eq!((share.top(), share.captured()), (20, None));
         assert_eq!(settled(&mut share, &windows), top, "{wanted}");
@@ -58,11 +47,7 @@ fn windows_that_are_not_full_tell_nothing() {
 /// Who comes in place of a heavy connection that is gone may not be taken up at once.
 #[test]
 fn a_window_is_full_though_nobody_in_it_is_kept() {
-    let config = HeavyConfig {
-        most: 1,
-        interval: 1000,
-        top: 1,
-    };
+    let config = HeavyConfig { most: 1, interval: 1000, top: 1 };
     let mut table = HeavyHitters::new(config).unwrap();
     let fill = |table: &mut HeavyHitters, number, packets| {
         for _ in 0..packets {
@@ -97,13 +82,9 @@ fn on_the_edge_the_number_stays_and_a_change_that_lasts_is_followed() {
 
 #[test]
 fn what_is_out_of_range_is_refused() {
-    for (wanted, most, name) in [
-        (0.0, 20, "share"),
-        (1.1, 20, "share"),
-        (f64::NAN, 20, "share"),
-        (0.5, 0, "most"),
-        (0.5, 33, "most"),
-    ] {
+    for (wanted, most, name) in
+        [(0.0, 20, "share"), (1.1, 20, "share"), (f64::NAN, 20, "share"), (0.5, 0, "most"), (0.5, 33, "most")]
+    {
         assert_eq!(HeavyShare::new(wanted, most).unwrap_err().name, name);
     }
 }
@@ -119,11 +100,7 @@ fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
     };
     for wanted in [0.2, 0.35, 0.5] {
         let mut random = StdRng::seed_from_u64(9);
-        let config = HeavyConfig {
-            most: 32,
-            interval: 5000,
-            ..HeavyConfig::default()
-        };
+        let config = HeavyConfig { most: 32, interval: 5000, ..HeavyConfig::default() };
         let mut table = HeavyHitters::new(config).unwrap();
         let mut share = HeavyShare::new(wanted, 32).unwrap();
         for packet in 1..200_000 {
@@ -134,15 +111,9 @@ fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
         }
         let top = share.top();
         // counts of those who took another's place are too high
-        assert!(
-            exact(top) > wanted - 0.06,
-            "{wanted}: {top} have {}",
-            exact(top)
-        );
+        assert!(exact(top) > wanted - 0.06, "{wanted}: {top} have {}", exact(top));
         assert!(exact(top - 1) < wanted + 0.03, "{wanted}: {top}");
-        let heaviest = (0..5000)
-            .filter(|number| table.has(client(*number)))
-            .count();
+        let heaviest = (0..5000).filter(|number| table.has(client(*number))).count();
         assert_eq!(heaviest, top as usize, "{wanted}");
         for number in 0..top / 2 {
             assert!(table.has(client(number)), "{wanted}: {number} of {top}");
@@ -153,11 +124,7 @@ fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
 /// A client with several connections is as heavy as the heaviest of them.
 #[test]
 fn an_address_has_the_rank_of_its_heaviest_connection() {
-    let config = HeavyConfig {
-        most: 8,
-        top: 2,
-        interval: 1 << 20,
-    };
+    let config = HeavyConfig { most: 8, top: 2, interval: 1 << 20 };
     let mut table = HeavyHitters::new(config).unwrap();
     let mut note = |number, port, packets| {
         (0..packets).for_each(|_| table.note(client(number), port, 0));

@@ -20,20 +20,11 @@ fn estimate(response_ns: u64, batches: u64) -> Estimate {
 }
 
 fn backend(real: u32) -> Backend {
-    Backend {
-        real,
-        configured: 1.0,
-        active: 4,
-        is_usable: true,
-    }
+    Backend { real, configured: 1.0, active: 4, is_usable: true }
 }
 
 fn intervals(min_connections: u32) -> Intervals {
-    let config = IntervalsConfig {
-        min_connections,
-        look_back: 3,
-        ..IntervalsConfig::default()
-    };
+    let config = IntervalsConfig { min_connections, look_back: 3, ..IntervalsConfig::default() };
     Intervals::new(config).unwrap()
 }
 
@@ -48,21 +39,9 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
     let seen = intervals.end(&[backend(1)]);
     // (4 · 2000 + 16 · 10000) / 20 = 8400; errors 4 · 6400 and 16 · 1600, both
     // 25600: sqrt(2 · 25600² · 2/1) / 20
-    let latency = Latency {
-        mean_ns: 8_400,
-        error_ns: 2_560.0,
-        connections: 2,
-        samples: 3,
-        intervals: 1,
-    };
-    let expected = Seen {
-        real: 1,
-        configured: 1.0,
-        latency: Some(latency),
-        requests: 1_004,
-        active: 4,
-        is_usable: true,
-    };
+    let latency = Latency { mean_ns: 8_400, error_ns: 2_560.0, connections: 2, samples: 3, intervals: 1 };
+    let expected =
+        Seen { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
     assert_eq!(seen, [expected]);
     assert_eq!(seen[0].freshness(), 251.0);
 }
@@ -75,9 +54,7 @@ fn too_few_connections_are_no_latency_and_earlier_intervals_are_looked_back_on()
             intervals.add(1, &record(*connection, 2), &estimate(*ns, 2));
         }
         let seen = intervals.end(&[backend(1)]);
-        seen[0]
-            .latency
-            .map(|l| (l.mean_ns, l.connections, l.intervals))
+        seen[0].latency.map(|l| (l.mean_ns, l.connections, l.intervals))
     };
     assert_eq!(end(&[(1, 100), (2, 200)]), None);
     // the same connection again is no other one
@@ -93,10 +70,7 @@ fn too_few_connections_are_no_latency_and_earlier_intervals_are_looked_back_on()
 #[test]
 fn what_is_not_to_be_believed_counts_as_requests_only() {
     let mut intervals = intervals(2);
-    let doubted = Estimate {
-        reason: Some(Reason::ThinkTime),
-        ..estimate(5, 7)
-    };
+    let doubted = Estimate { reason: Some(Reason::ThinkTime), ..estimate(5, 7) };
     for connection in 0..5 {
         intervals.add(1, &record(connection, 3), &doubted);
     }
@@ -108,10 +82,7 @@ fn what_is_not_to_be_believed_counts_as_requests_only() {
 
 #[test]
 fn a_single_response_counts_unless_the_client_waits() {
-    let single = Estimate {
-        reason: Some(Reason::TooFew),
-        ..estimate(700, 1)
-    };
+    let single = Estimate { reason: Some(Reason::TooFew), ..estimate(700, 1) };
     let mut intervals = intervals(2);
     let mut end = |change: fn(&mut dwell_engine::abi::dwell_epoch), estimate: &Estimate| {
         for connection in 0..3 {
@@ -129,16 +100,9 @@ fn a_single_response_counts_unless_the_client_waits() {
     assert_eq!(end(|_| {}, &single), Some(700));
     assert_eq!(end(|epoch| epoch.slow = 1, &single), None);
     assert_eq!(end(|epoch| epoch.surplus = 1, &single), None);
-    let causal = Estimate {
-        truth: Truth::Causal,
-        ..single
-    };
+    let causal = Estimate { truth: Truth::Causal, ..single };
     assert_eq!(end(|_| {}, &causal), None);
-    let none = Estimate {
-        batches: 0,
-        response_ns: None,
-        ..single
-    };
+    let none = Estimate { batches: 0, response_ns: None, ..single };
     assert_eq!(end(|_| {}, &none), None);
 }
 
@@ -155,10 +119,7 @@ fn backends_are_told_apart_and_forgotten() {
     assert_eq!((seen[1].real, mean(&seen[1])), (3, None));
     // 1 was not asked for
     assert_eq!(mean(&intervals.end(&[backend(1)])[0]), None);
-    let idle = Backend {
-        active: 0,
-        ..backend(2)
-    };
+    let idle = Backend { active: 0, ..backend(2) };
     assert_eq!(intervals.end(&[idle])[0].freshness(), 0.0);
 }
 
@@ -166,27 +127,9 @@ fn backends_are_told_apart_and_forgotten() {
 fn numbers_have_ranges() {
     let default = IntervalsConfig::default();
     let wrong = [
-        (
-            "min_connections",
-            IntervalsConfig {
-                min_connections: 1,
-                ..default
-            },
-        ),
-        (
-            "look_back",
-            IntervalsConfig {
-                look_back: 0,
-                ..default
-            },
-        ),
-        (
-            "most_responses",
-            IntervalsConfig {
-                most_responses: 0,
-                ..default
-            },
-        ),
+        ("min_connections", IntervalsConfig { min_connections: 1, ..default }),
+        ("look_back", IntervalsConfig { look_back: 0, ..default }),
+        ("most_responses", IntervalsConfig { most_responses: 0, ..default }),
     ];
     for (name, config) in wrong {
         assert_eq!(Intervals::new(config).err().unwrap().name, name);

@@ -1,8 +1,6 @@
 //! Steps of latency steering, computed by hand.
 
-use dwell_engine::steer::{
-    Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Seen, Share, Why,
-};
+use dwell_engine::steer::{Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Seen, Share, Why};
 use proptest::prelude::*;
 
 /// The paper's rules alone.
@@ -32,20 +30,11 @@ fn seen(ms: &[Option<f64>]) -> Vec<Seen> {
 }
 
 fn latency(ms: f64) -> Latency {
-    Latency {
-        mean_ns: (ms * 1e6) as u64,
-        error_ns: 0.0,
-        connections: 10,
-        samples: 10,
-        intervals: 1,
-    }
+    Latency { mean_ns: (ms * 1e6) as u64, error_ns: 0.0, connections: 10, samples: 10, intervals: 1 }
 }
 
 fn shares(weights: &[f64]) -> Vec<Share> {
-    weights
-        .iter()
-        .map(|weight| Share::initial(*weight))
-        .collect()
+    weights.iter().map(|weight| Share::initial(*weight)).collect()
 }
 
 fn weights(shares: &[Share]) -> Vec<f64> {
@@ -58,9 +47,7 @@ fn names(shares: &[Share]) -> Vec<&'static str> {
 }
 
 fn step(config: LatencyConfig, seen: &[Seen], before: &[f64]) -> Vec<Share> {
-    LatencySteering::new(config)
-        .unwrap()
-        .step(seen, &shares(before))
+    LatencySteering::new(config).unwrap().step(seen, &shares(before))
 }
 
 #[test]
@@ -72,10 +59,7 @@ fn a_slow_backend_gives_in_proportion_to_its_latency_and_fast_ones_share_alike()
     assert_eq!(weights(&next), [1.3, 0.6, 1.3, 1.0, 0.8]);
     assert_eq!(names(&next), ["fast", "slow", "fast", "kept", "slow"]);
     assert_eq!(next[1].why, Why::Slow { times: 4.0 });
-    assert_eq!(
-        next[1].why.to_string(),
-        "slow (4.00 times the least), gave weight"
-    );
+    assert_eq!(next[1].why.to_string(), "slow (4.00 times the least), gave weight");
 }
 
 #[test]
@@ -83,12 +67,7 @@ fn the_bounds_are_as_configured() {
     let ms = [Some(10.0), Some(12.0), Some(15.0)];
     // 12 is not below 1.2 times, 15 not above 1.5 times 10
     assert_eq!(weights(&step(paper(), &seen(&ms), &[1.0; 3])), [1.0; 3]);
-    let config = LatencyConfig {
-        alpha_high: 1.4,
-        alpha_low: 1.3,
-        rate: 0.2,
-        ..paper()
-    };
+    let config = LatencyConfig { alpha_high: 1.4, alpha_low: 1.3, rate: 0.2, ..paper() };
     let next = step(config, &seen(&ms), &[1.0; 3]);
     assert_eq!(weights(&next), [1.15, 1.15, 0.7]);
 }
@@ -97,10 +76,7 @@ fn the_bounds_are_as_configured() {
 fn nobody_takes_more_than_the_cap_and_what_is_left_stays() {
     // 0.4 and 0.2 to give; each of two takes 0.1 of the mean weight 1 at most. The
     // 0.2 that go are 2/3 from the first.
-    let config = LatencyConfig {
-        cap: 0.1,
-        ..paper()
-    };
+    let config = LatencyConfig { cap: 0.1, ..paper() };
     let seen = seen(&[Some(10.0), Some(40.0), Some(10.0), Some(20.0)]);
     let next = step(config, &seen, &[1.0; 4]);
     assert_eq!(weights(&next), [1.1, 0.866666667, 1.1, 0.933333333]);
@@ -131,20 +107,11 @@ fn only_as_fresh_as_the_freshest_slow_one_receives() {
     seen[3].requests = 40;
     let next = step(paper(), &seen, &[1.0; 4]);
     assert_eq!(weights(&next), [1.7, 1.0, 0.7, 0.6]);
-    let why = Why::NotFresh {
-        freshness: 5.0,
-        needed: 5.5,
-    };
+    let why = Why::NotFresh { freshness: 5.0, needed: 5.5 };
     assert_eq!(next[1].why, why);
     // 5 is nine tenths of 5.5
-    let config = LatencyConfig {
-        freshness: 0.9,
-        ..paper()
-    };
-    assert_eq!(
-        weights(&step(config, &seen, &[1.0; 4])),
-        [1.35, 1.35, 0.7, 0.6]
-    );
+    let config = LatencyConfig { freshness: 0.9, ..paper() };
+    assert_eq!(weights(&step(config, &seen, &[1.0; 4])), [1.35, 1.35, 0.7, 0.6]);
     // nothing active is no less fresh than one that is
     seen[0].active = 0;
     let next = step(paper(), &seen, &[1.0; 4]);
@@ -206,18 +173,12 @@ fn weights_regress_to_what_is_configured_without_the_slow_and_the_unknown() {
     // 4 in all, 3 : 1
     let next = policy.step(&seen, &before);
     assert_eq!(weights(&next), [2.1, 1.9, 0.02, 0.3]);
-    assert_eq!(
-        names(&next),
-        ["regressed", "regressed", "floor", "no_estimate"]
-    );
+    assert_eq!(names(&next), ["regressed", "regressed", "floor", "no_estimate"]);
 }
 
 #[test]
 fn what_is_long_unknown_regresses_if_so_configured() {
-    let config = LatencyConfig {
-        forget: 5,
-        ..paper()
-    };
+    let config = LatencyConfig { forget: 5, ..paper() };
     let mut policy = LatencySteering::new(config).unwrap();
     let seen = seen(&[Some(10.0), Some(10.0), None]);
     let mut current = shares(&[1.4, 1.4, 0.2]);
@@ -231,11 +192,7 @@ fn what_is_long_unknown_regresses_if_so_configured() {
 
 #[test]
 fn regressing_is_no_faster_than_the_cap() {
-    let config = LatencyConfig {
-        regress: 0.5,
-        cap: 0.1,
-        ..paper()
-    };
+    let config = LatencyConfig { regress: 0.5, cap: 0.1, ..paper() };
     let mut policy = LatencySteering::new(config).unwrap();
     let mut current = shares(&[0.2, 1.6, 1.2]);
     for _ in 0..4 {
@@ -248,10 +205,7 @@ fn regressing_is_no_faster_than_the_cap() {
 #[test]
 fn a_difference_within_the_error_is_none() {
     let mut seen = seen(&[Some(10.0), Some(20.0)]);
-    let config = LatencyConfig {
-        doubt: 2.0,
-        ..paper()
-    };
+    let config = LatencyConfig { doubt: 2.0, ..paper() };
     // 20 - 2 · 1 > 1.5 · (10 + 2 · 0.9), 20 - 2 · 1.2 is not
     for (error_ms, expected) in [(1.0, [1.2, 0.8]), (1.2, [1.0, 1.0])] {
         seen[0].latency.as_mut().unwrap().error_ns = 0.9e6;
@@ -267,10 +221,9 @@ fn a_difference_within_the_error_is_none() {
 fn maglev_and_manual_leave_weights_alone() {
     let seen = seen(&[Some(10.0), Some(90.0)]);
     let before = shares(&[0.3, 0.7]);
-    for (policy, name, why) in [
-        (&mut Maglev as &mut dyn Policy, "maglev", Why::Configured),
-        (&mut Manual, "weights", Why::Manual),
-    ] {
+    for (policy, name, why) in
+        [(&mut Maglev as &mut dyn Policy, "maglev", Why::Configured), (&mut Manual, "weights", Why::Manual)]
+    {
         let next = policy.step(&seen, &before);
         assert_eq!((policy.name(), weights(&next)), (name, vec![0.3, 0.7]));
         assert!(next.iter().all(|share| share.why == why));
@@ -308,19 +261,8 @@ fn any_seen() -> impl Strategy<Value = (Seen, f64)> {
     let rest = (0.1..4.0, 0u64..1000, 0u64..100, prop::bool::weighted(0.9));
     (latency, rest, 0.1..4.0).prop_map(|(latency, rest, weight)| {
         let (configured, requests, active, is_usable) = rest;
-        let latency = latency.map(|(mean_ns, error_ns)| Latency {
-            mean_ns,
-            error_ns,
-            ..self::latency(1.0)
-        });
-        let seen = Seen {
-            real: 0,
-            configured,
-            latency,
-            requests,
-            active,
-            is_usable,
-        };
+        let latency = latency.map(|(mean_ns, error_ns)| Latency { mean_ns, error_ns, ..self::latency(1.0) });
+        let seen = Seen { real: 0, configured, latency, requests, active, is_usable };
         (seen, weight)
     })
 }

@@ -7,13 +7,7 @@ use proptest::prelude::*;
 
 fn members(weights: impl IntoIterator<Item = f64>) -> Vec<Member> {
     let weights = weights.into_iter().enumerate();
-    weights
-        .map(|(n, weight)| Member {
-            id: 0xd3e1 + 977 * n as u64,
-            weight,
-            real: n as u32 + 1,
-        })
-        .collect()
+    weights.map(|(n, weight)| Member { id: 0xd3e1 + 977 * n as u64, weight, real: n as u32 + 1 }).collect()
 }
 
 fn counts(table: &[u32]) -> HashMap<u32, u32> {
@@ -50,19 +44,14 @@ fn permutation(id: u64, size: u32) -> Vec<u32> {
     let size = u64::from(size);
     let offset = mix(id) % size;
     let skip = mix(id ^ 0x6d61_676c_6576_5f32) % (size - 1) + 1;
-    (0..size)
-        .map(|step| ((offset + step * skip) % size) as u32)
-        .collect()
+    (0..size).map(|step| ((offset + step * skip) % size) as u32).collect()
 }
 
 #[test]
 fn a_large_table_is_as_by_the_definition() {
     let members = members(vec![1.0; 7]);
     let size = 4099;
-    let mut nexts: Vec<_> = members
-        .iter()
-        .map(|member| permutation(member.id, size).into_iter())
-        .collect();
+    let mut nexts: Vec<_> = members.iter().map(|member| permutation(member.id, size).into_iter()).collect();
     let mut entries = vec![0; size as usize];
     for turn in 0..size as usize {
         let index = turn % members.len();
@@ -77,10 +66,7 @@ fn members_of_equal_weight_differ_by_one_entry() {
     for count in [2, 3, 10, 1000, 10_000] {
         let counts = counts(&table(DEFAULT_SIZE, &members(vec![1.0; count])));
         assert_eq!(counts.len(), count);
-        let (least, most) = (
-            counts.values().min().unwrap(),
-            counts.values().max().unwrap(),
-        );
+        let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
         assert!(most - least <= 1, "{count}: {least} to {most}");
     }
 }
@@ -124,9 +110,7 @@ fn without_weight_there_is_no_entry() {
 #[test]
 fn primes_are_known() {
     let primes = (0..60).filter(|n| is_prime(*n));
-    let expected = [
-        2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59,
-    ];
+    let expected = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59];
     assert!(primes.eq(expected));
     assert!(is_prime(65_537) && is_prime(655_373) && !is_prime(65_536));
     assert!(!is_prime(251 * 257) && !is_prime(u32::MAX));
@@ -143,9 +127,7 @@ fn shifted(old: &[Member], new: &[Member]) -> f64 {
     let sum = |members: &[Member]| members.iter().map(|m| m.weight).sum::<f64>();
     let (all_old, all_new) = (sum(old), sum(new));
     let parts = old.iter().zip(new);
-    parts
-        .map(|(old, new)| (old.weight / all_old - new.weight / all_new).abs() / 2.0)
-        .sum()
+    parts.map(|(old, new)| (old.weight / all_old - new.weight / all_new).abs() / 2.0).sum()
 }
 
 proptest! {

@@ -117,10 +117,7 @@ impl Cluster {
             shares: vec![Share::initial(1.0); SERVERS],
             intervals: Intervals::new(IntervalsConfig::default()).unwrap(),
             active: [0; SERVERS],
-            outcome: Outcome {
-                latencies: Vec::new(),
-                weights: Vec::new(),
-            },
+            outcome: Outcome { latencies: Vec::new(), weights: Vec::new() },
         };
         run.after(0.0, 0.0, Event::Open);
         run.after(0.0, self.interval, Event::Interval);
@@ -160,11 +157,7 @@ impl Run<'_> {
             at < 0.0
         });
         self.opened += 1;
-        let connection = Connection {
-            server: server.unwrap_or(0),
-            left: self.cluster.requests,
-            epoch: (0, 0, 0.0),
-        };
+        let connection = Connection { server: server.unwrap_or(0), left: self.cluster.requests, epoch: (0, 0, 0.0) };
         self.active[connection.server] += 1;
         self.connections.insert(self.opened, connection);
         self.request(now, self.opened);
@@ -180,14 +173,7 @@ impl Run<'_> {
         let done = start + service * (self.cluster.slowness)(server, start);
         self.free_at[server] = done;
         let sent = Time(now);
-        self.after(
-            now,
-            done - now,
-            Event::Response {
-                connection: number,
-                sent,
-            },
-        );
+        self.after(now, done - now, Event::Response { connection: number, sent });
     }
 
     fn response(&mut self, now: f64, number: u32, sent: f64) {
@@ -259,14 +245,8 @@ pub fn record(connection: u32, requests: u32) -> Record {
     let event = abi::dwell_response_event {
         event: abi::DWELL_EVENT_RESPONSE as u8,
         key_kind: abi::DWELL_KEY_5TUPLE as u8,
-        src: abi::dwell_address {
-            high: 0,
-            low: connection.into(),
-        },
-        epoch: abi::dwell_epoch {
-            requests,
-            ..Default::default()
-        },
+        src: abi::dwell_address { high: 0, low: connection.into() },
+        epoch: abi::dwell_epoch { requests, ..Default::default() },
         ..Default::default()
     };
     Record::from_kernel(event.as_bytes()).unwrap()

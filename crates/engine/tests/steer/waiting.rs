@@ -68,11 +68,7 @@ fn it_is_kingman_between_half_and_full_load_and_else_little() {
         (0..10).for_each(|_| estimator.served(1_000_000));
         // nothing varies, so that nothing need wait, but for what is here
         let waiting = estimator.waiting(12 * gap).unwrap();
-        assert_eq!(
-            (waiting.formula, waiting.wait),
-            (formula, Duration::from_nanos(wait_ns)),
-            "{gap}"
-        );
+        assert_eq!((waiting.formula, waiting.wait), (formula, Duration::from_nanos(wait_ns)), "{gap}");
     }
 }
 
@@ -131,10 +127,7 @@ fn a_server_that_nothing_comes_to_any_more_has_no_load() {
         estimator.served(9_000_000);
     }
     let waiting = estimator.waiting(60_000_000_000).unwrap();
-    assert_eq!(
-        (waiting.formula, waiting.wait),
-        (Formula::Little, Duration::ZERO)
-    );
+    assert_eq!((waiting.formula, waiting.wait), (Formula::Little, Duration::ZERO));
 }
 
 #[test]
@@ -146,13 +139,7 @@ fn nothing_is_known_before_anything_was_served() {
     assert_eq!(estimator.waiting(10), None);
     estimator.served(100);
     // who is left waits for one service
-    assert_eq!(
-        estimator.waiting(10).unwrap().wait,
-        Duration::from_nanos(100)
-    );
+    assert_eq!(estimator.waiting(10).unwrap().wait, Duration::from_nanos(100));
     estimator.left();
-    assert_eq!(
-        (estimator.here(), estimator.waiting(10).unwrap().wait),
-        (0, Duration::ZERO)
-    );
+    assert_eq!((estimator.here(), estimator.waiting(10).unwrap().wait), (0, Duration::ZERO));
 }

@@ -18,12 +18,7 @@ pub fn client(number: u32) -> IpAddr {
 }
 
 fn heavy(most: u32, interval: u32) -> HeavyHitters {
-    HeavyHitters::new(HeavyConfig {
-        most,
-        interval,
-        ..HeavyConfig::default()
-    })
-    .unwrap()
+    HeavyHitters::new(HeavyConfig { most, interval, ..HeavyConfig::default() }).unwrap()
 }
 
 /// Numbers from 0 on, the n-th as likely as (n + 1)^-skew.
@@ -72,26 +67,16 @@ fn the_heaviest_of_a_skewed_stream_are_found() {
             if i > 10_000 && i % 500 == 0 {
                 let mut order: Vec<(u32, u32)> = exact.iter().map(|(n, c)| (*c, *n)).collect();
                 order.sort_unstable_by_key(|(count, number)| (u32::MAX - count, *number));
-                right += order[..20]
-                    .iter()
-                    .filter(|o| table.has(client(o.1)))
-                    .count();
+                right += order[..20].iter().filter(|o| table.has(client(o.1))).count();
                 heaviest += order[..5].iter().filter(|o| table.has(client(o.1))).count();
                 possible += order[..20].iter().map(|o| o.0).sum::<u32>();
-                captured += order
-                    .iter()
-                    .filter(|o| table.has(client(o.1)))
-                    .map(|o| o.0)
-                    .sum::<u32>();
+                captured += order.iter().filter(|o| table.has(client(o.1))).map(|o| o.0).sum::<u32>();
             }
         }
         let looks = 99.0;
         assert!(heaviest as f64 >= 0.99 * 5.0 * looks, "{heaviest}");
         assert!(right as f64 > 0.75 * 20.0 * looks, "{right}");
-        assert!(
-            f64::from(captured) > 0.95 * f64::from(possible),
-            "{captured} of {possible}"
-        );
+        assert!(f64::from(captured) > 0.95 * f64::from(possible), "{captured} of {possible}");
     }
 }
 
@@ -103,15 +88,8 @@ fn counts_of_few_are_exact() {
             table.note(client(number), 7, u32::MAX);
         }
     }
-    let counts: Vec<_> = table
-        .connections()
-        .iter()
-        .map(|h| (h.client.address, h.client.port, h.packets))
-        .collect();
-    assert_eq!(
-        counts,
-        [(client(2), 7, 30), (client(1), 7, 5), (client(3), 7, 1)]
-    );
+    let counts: Vec<_> = table.connections().iter().map(|h| (h.client.address, h.client.port, h.packets)).collect();
+    assert_eq!(counts, [(client(2), 7, 30), (client(1), 7, 5), (client(3), 7, 1)]);
 }
 
 #[test]
@@ -144,10 +122,7 @@ fn who_comes_late_takes_the_lightest_place_with_one_over_its_count_and_one() {
             }
         }
         let expected = 20_000.0 / f64::from(packets + 1);
-        assert!(
-            (f64::from(taken) - expected).abs() < 5.0 * expected.sqrt(),
-            "{packets}: {taken}"
-        );
+        assert!((f64::from(taken) - expected).abs() < 5.0 * expected.sqrt(), "{packets}: {taken}");
     }
 }
 
@@ -194,17 +169,11 @@ proptest! {
 const NOW: Duration = Duration::from_secs(1_000_000);
 
 fn stamp(seconds: u64, count: u64, wait_ms: u64) -> Stamp {
-    Stamp {
-        freshness: seconds << 16 | count,
-        load: Load::from_wait(Duration::from_millis(wait_ms)),
-    }
+    Stamp { freshness: seconds << 16 | count, load: Load::from_wait(Duration::from_millis(wait_ms)) }
 }
 
 fn config(margin_ms: u64) -> OverloadConfig {
-    OverloadConfig {
-        margin: Duration::from_millis(margin_ms),
-        ..OverloadConfig::default()
-    }
+    OverloadConfig { margin: Duration::from_millis(margin_ms), ..OverloadConfig::default() }
 }
 
 /// Servers that wait so many ms; none: nothing is known.
@@ -212,10 +181,7 @@ fn loads(waits: &[Option<u64>], config: OverloadConfig) -> Loads {
     let mut loads = Loads::new(waits.len(), config).unwrap();
     for (server, wait) in waits.iter().enumerate() {
         if let Some(wait) = wait {
-            assert_eq!(
-                loads.note(server, stamp(1_000_000, 1, *wait), NOW),
-                Noted::Newest
-            );
+            assert_eq!(loads.note(server, stamp(1_000_000, 1, *wait), NOW), Noted::Newest);
         }
     }
     loads
@@ -228,10 +194,7 @@ fn the_newest_that_a_server_said_counts_and_nothing_else() {
     assert_eq!(loads.note(0, stamp(1_000_000, 0, 5), NOW), Noted::Old);
     assert_eq!(loads.note(0, stamp(1_000_000, 1, 5), NOW), Noted::Old);
     assert_eq!(loads.note(0, stamp(1_000_006, 0, 5), NOW), Noted::Ahead);
-    assert_eq!(
-        loads.note(0, stamp(u64::MAX >> 16, 0, 5), NOW),
-        Noted::Ahead
-    );
+    assert_eq!(loads.note(0, stamp(u64::MAX >> 16, 0, 5), NOW), Noted::Ahead);
     assert_eq!(loads.divert(0, 0, NOW), Some(1));
     assert_eq!(loads.note(0, stamp(1_000_005, 0, 5), NOW), Noted::Newest);
     assert_eq!(loads.divert(0, 0, NOW), None);
@@ -260,23 +223,14 @@ fn equation_1_by_table() {
         // all alike, or nearly so many
         (of(&[50; 10]), 3, 0, None),
         (of(&[50, 50, 50, 50, 50, 50, 50, 90, 90, 90]), 8, 20, None),
-        (
-            of(&[50, 50, 50, 50, 50, 50, 50, 50, 90, 90]),
-            8,
-            20,
-            Some(0),
-        ),
+        (of(&[50, 50, 50, 50, 50, 50, 50, 50, 90, 90]), 8, 20, Some(0)),
         // what is not known counts for nothing
         (vec![None, Some(90), None, Some(10), None], 1, 20, Some(3)),
         (vec![None, Some(90), None, Some(10), None], 0, 20, None),
         (vec![None, Some(90), None, None], 1, 20, None),
     ] {
         let loads = loads(&waits, config(margin));
-        assert_eq!(
-            loads.divert(server, 0, NOW),
-            expected,
-            "{waits:?} {server} {margin}"
-        );
+        assert_eq!(loads.divert(server, 0, NOW), expected, "{waits:?} {server} {margin}");
     }
 }
 
@@ -321,11 +275,7 @@ fn all_places_are_looked_at() {
             let loads = loads(&waits, config(20));
             for from in [0, count / 3, count - 1] {
                 let expected = (count > 1).then_some(server);
-                assert_eq!(
-                    loads.divert(busy, from, NOW),
-                    expected,
-                    "{count} {server} {from}"
-                );
+                assert_eq!(loads.divert(busy, from, NOW), expected, "{count} {server} {from}");
             }
         }
     }
@@ -333,39 +283,14 @@ fn all_places_are_looked_at() {
 
 #[test]
 fn configurations_out_of_range_are_refused_by_name() {
-    let name = |most, interval| {
-        HeavyHitters::new(HeavyConfig {
-            most,
-            interval,
-            ..HeavyConfig::default()
-        })
-        .unwrap_err()
-        .name
-    };
+    let name =
+        |most, interval| HeavyHitters::new(HeavyConfig { most, interval, ..HeavyConfig::default() }).unwrap_err().name;
     assert_eq!((name(0, 100), name(33, 100)), ("most", "most"));
     assert_eq!((name(1, 15), name(1, u32::MAX)), ("interval", "interval"));
     let name = |config| Loads::new(4, config).unwrap_err().name;
     let good = OverloadConfig::default();
-    assert_eq!(
-        name(OverloadConfig {
-            percentile: 1.1,
-            ..good
-        }),
-        "percentile"
-    );
-    assert_eq!(
-        name(OverloadConfig {
-            percentile: f64::NAN,
-            ..good
-        }),
-        "percentile"
-    );
-    assert_eq!(
-        name(OverloadConfig {
-            stale: Some(Duration::ZERO),
-            ..good
-        }),
-        "stale"
-    );
+    assert_eq!(name(OverloadConfig { percentile: 1.1, ..good }), "percentile");
+    assert_eq!(name(OverloadConfig { percentile: f64::NAN, ..good }), "percentile");
+    assert_eq!(name(OverloadConfig { stale: Some(Duration::ZERO), ..good }), "stale");
     assert_eq!(Loads::new(1025, good).unwrap_err().name, "servers");
 }

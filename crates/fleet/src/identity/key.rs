@@ -25,11 +25,7 @@ impl Key {
     ///
     /// [`Error`], if it cannot be read, can be read by everybody, or is too short.
     pub fn read(path: &Path) -> Result<Key, Error> {
-        let failed = |io| Error::File {
-            doing: "read",
-            path: path.into(),
-            io,
-        };
+        let failed = |io| Error::File { doing: "read", path: path.into(), io };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.permissions().mode() & 0o007 != 0 {
@@ -39,18 +35,11 @@ impl Key {
         let read = file.take(MOST as u64 + 1).read_to_end(&mut key);
         read.map_err(failed)?;
         if key.len() > MOST {
-            return Err(Error::Long {
-                path: path.into(),
-                most: MOST,
-            });
+            return Err(Error::Long { path: path.into(), most: MOST });
         }
         let key = key.trim_ascii().to_vec();
         match key.len() {
-            length if length < LEAST => Err(Error::Short {
-                path: path.into(),
-                length,
-                least: LEAST,
-            }),
+            length if length < LEAST => Err(Error::Short { path: path.into(), length, least: LEAST }),
             _ => Ok(Key(key)),
         }
     }
@@ -70,19 +59,11 @@ impl Key {
         text.push('\n');
         let write = || -> io::Result<()> {
             let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)?;
+            let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(|io| Error::File {
-            doing: "make",
-            path: path.into(),
-            io,
-        })
+        write().map_err(|io| Error::File { doing: "make", path: path.into(), io })
     }
 }
 

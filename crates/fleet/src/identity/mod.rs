@@ -5,7 +5,6 @@ mod shared;
 
 use std::{path::Path, sync::Arc};
 
-pub use key::Key;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     client::{Resumption, WebPkiServerVerifier},
@@ -15,6 +14,8 @@ use rustls::{
 };
 
 use crate::Error;
+
+pub use key::Key;
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
@@ -50,12 +51,8 @@ impl Identity {
             added.map_err(|why| unusable(ca, why))?;
         }
         let (authorities, provider) = (Arc::new(authorities), provider());
-        let agents = WebPkiClientVerifier::builder_with_provider(
-            Arc::clone(&authorities),
-            Arc::clone(&provider),
-        );
-        let collectors =
-            WebPkiServerVerifier::builder_with_provider(authorities, Arc::clone(&provider));
+        let agents = WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider));
+        let collectors = WebPkiServerVerifier::builder_with_provider(authorities, Arc::clone(&provider));
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)
             .expect("the provider knows TLS 1.3")
@@ -75,11 +72,7 @@ impl Identity {
     fn new(mut client: ClientConfig, mut server: ServerConfig, is_named: bool) -> Identity {
         client.resumption = Resumption::disabled();
         server.send_tls13_tickets = 0;
-        Identity {
-            client: Arc::new(client),
-            server: Arc::new(server),
-            is_named,
-        }
+        Identity { client: Arc::new(client), server: Arc::new(server), is_named }
     }
 
     /// The name that the collector at this host must have.
@@ -99,10 +92,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 fn unusable(path: &Path, why: impl Into<Box<dyn std::error::Error>>) -> Error {
-    Error::Certificate {
-        path: path.into(),
-        why: why.into().to_string(),
-    }
+    Error::Certificate { path: path.into(), why: why.into().to_string() }
 }
 
 fn provider() -> Arc<CryptoProvider> {

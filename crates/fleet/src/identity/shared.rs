@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use ring::hkdf::{HKDF_SHA256, Salt};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     client::{
         AlwaysResolvesClientRawPublicKeys,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, verify_tls13_signature_with_raw_key},
-    pki_types::{
-        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
-        UnixTime,
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
     server::{
         AlwaysResolvesServerRawPublicKeys,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -27,26 +23,20 @@ use rustls::{
 use super::{Key, VERSIONS, provider};
 
 /// Where a key of 32 bytes follows, this is an Ed25519 private key (RFC 8410, section 7).
-const PKCS8: [u8; 16] = [
-    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-];
+const PKCS8: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// Of both sides.
 pub(super) fn configs(key: &Key) -> (ClientConfig, ServerConfig) {
     let provider = provider();
     let own = Arc::new(certified(key, &provider));
-    let same = Arc::new(Same {
-        spki: own.cert[0].to_vec(),
-        provider: Arc::clone(&provider),
-    });
+    let same = Arc::new(Same { spki: own.cert[0].to_vec(), provider: Arc::clone(&provider) });
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(VERSIONS)
         .expect("the provider knows TLS 1.3")
         .dangerous()
         .with_custom_certificate_verifier(Arc::<Same>::clone(&same))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
-            Arc::clone(&own),
-        )));
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&own))));
     let server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(VERSIONS)
         .expect("the provider knows TLS 1.3")

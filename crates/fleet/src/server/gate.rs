@@ -87,10 +87,7 @@ impl Gate {
         trying.last += 1;
         let number = trying.last;
         trying.all.insert(number, (of, stream));
-        Some(Pass {
-            gate: Arc::clone(self),
-            number,
-        })
+        Some(Pass { gate: Arc::clone(self), number })
     }
 
     /// Counts who did not get as far as a hello.

@@ -15,7 +15,6 @@ use std::{
 };
 
 use gate::Gate;
-pub use gate::Refusals;
 use seats::Seats;
 
 use crate::{
@@ -23,6 +22,8 @@ use crate::{
     link::Link,
     wire::{AgentName, Batch, FrameError, FromAgent, FromCollector, MAX_FRAME_BYTES, Run},
 };
+
+pub use gate::Refusals;
 
 /// A hello is short; longer frames are taken of agents only.
 const MAX_HELLO_BYTES: usize = 1024;
@@ -93,11 +94,7 @@ impl Server {
     /// # Errors
     ///
     /// [`Error`], if it cannot.
-    pub fn start(
-        address: SocketAddr,
-        identity: Identity,
-        desk: Arc<impl Desk>,
-    ) -> Result<Server, Error> {
+    pub fn start(address: SocketAddr, identity: Identity, desk: Arc<impl Desk>) -> Result<Server, Error> {
         let listen = |io| Error::Listen { address, io };
         let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -112,11 +109,7 @@ impl Server {
             .name("agents".into())
             .spawn(move || accept(&listener, &for_thread, &desk))
             .map_err(Error::Thread)?;
-        Ok(Server {
-            address,
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Server { address, shared, thread: Some(thread) })
     }
 
     /// Where it listens: with port 0 asked for, the port that was given.
@@ -173,28 +166,19 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, desk: &Arc<impl Desk>) {
         };
         let (shared, desk) = (Arc::clone(shared), Arc::clone(desk));
         // Without a thread the connection is dropped, and the agent comes again.
-        let _ = thread::Builder::new()
-            .name("agent".into())
-            .spawn(move || serve(stream, address, &shared, pass, &*desk));
+        let _ =
+            thread::Builder::new().name("agent".into()).spawn(move || serve(stream, address, &shared, pass, &*desk));
     }
 }
 
 /// A connection, from its first byte to its last.
-fn serve(
-    stream: TcpStream,
-    address: SocketAddr,
-    shared: &Shared,
-    pass: gate::Pass,
-    desk: &impl Desk,
-) {
+fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, pass: gate::Pass, desk: &impl Desk) {
     let (Ok(copy), Ok(own)) = (stream.try_clone(), stream.local_addr()) else {
         return;
     };
-    let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| {
-        match link.receive(MAX_HELLO_BYTES)? {
-            FromAgent::Hello(hello) => Ok((link, hello)),
-            _ => Err(FrameError::Turn),
-        }
+    let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES)? {
+        FromAgent::Hello(hello) => Ok((link, hello)),
+        _ => Err(FrameError::Turn),
     });
     let (mut link, hello) = match greeted {
         Ok(greeted) => greeted,
@@ -239,12 +223,7 @@ fn refuse(link: &mut Link, why: String) {
 enum Never {}
 
 /// What an agent says, until it is gone.
-fn converse(
-    link: &mut Link,
-    agent: &Agent,
-    mut through: u64,
-    desk: &impl Desk,
-) -> Result<Never, FrameError> {
+fn converse(link: &mut Link, agent: &Agent, mut through: u64, desk: &impl Desk) -> Result<Never, FrameError> {
     // What was asked of others meanwhile may have taken long.
     link.give(SILENCE);
     link.send(&FromCollector::Welcome { through })?;

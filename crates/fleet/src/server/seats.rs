@@ -40,11 +40,7 @@ pub(super) struct Seat {
 impl Seats {
     /// A seat of this name, unless another agent has it. An agent that comes again has lost its
     /// former connection, which is ended.
-    pub(super) fn take(
-        self: &Arc<Seats>,
-        agent: &Agent,
-        stream: TcpStream,
-    ) -> Result<Seat, String> {
+    pub(super) fn take(self: &Arc<Seats>, agent: &Agent, stream: TcpStream) -> Result<Seat, String> {
         let mut taken = self.taken_seats();
         match taken.by_name.get(&agent.name) {
             Some(holder) if holder.run != agent.run => {
@@ -64,18 +60,9 @@ impl Seats {
         }
         taken.last += 1;
         let number = taken.last;
-        let holder = Holder {
-            number,
-            run: agent.run,
-            address: agent.address,
-            stream,
-        };
+        let holder = Holder { number, run: agent.run, address: agent.address, stream };
         taken.by_name.insert(agent.name.clone(), holder);
-        Ok(Seat {
-            seats: Arc::clone(self),
-            name: agent.name.clone(),
-            number,
-        })
+        Ok(Seat { seats: Arc::clone(self), name: agent.name.clone(), number })
     }
 
     /// How many there are.

@@ -8,14 +8,14 @@ mod frame;
 mod parts;
 mod passages;
 
-pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, write};
-pub use passages::Passages;
-
 use dwell_engine::{
     histogram::Histogram,
     layers::{Ends, Layer, Segment},
 };
 use serde::{Deserialize, Serialize};
+
+pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, write};
+pub use passages::Passages;
 
 /// Of the messages here. Another version is refused.
 pub const VERSION: u8 = 2;
@@ -87,11 +87,7 @@ pub struct Content {
 impl Content {
     /// True if there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        let Content {
-            intervals,
-            passages,
-            counters,
-        } = self;
+        let Content { intervals, passages, counters } = self;
         intervals.is_empty() && passages.0.is_empty() && counters.is_empty()
     }
 }

@@ -69,9 +69,7 @@ pub mod layer {
     pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Layer>, D::Error> {
         let number = Option::<u8>::deserialize(from)?;
         let layer = number.map(|number| Layer::ALL.get(usize::from(number)).copied());
-        layer
-            .map(|layer| layer.ok_or_else(|| D::Error::custom("layer")))
-            .transpose()
+        layer.map(|layer| layer.ok_or_else(|| D::Error::custom("layer"))).transpose()
     }
 }
 
@@ -106,9 +104,6 @@ pub mod ends {
     pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Ends, D::Error> {
         let end = |(address, port)| Endpoint { address, port };
         let (src, dst) = Plain::deserialize(from)?;
-        Ok(Ends {
-            src: end(src),
-            dst: end(dst),
-        })
+        Ok(Ends { src: end(src), dst: end(dst) })
     }
 }

@@ -65,17 +65,14 @@ impl<'a> Deserialize<'a> for Passages {
             passage.unpack(ends.0)
         });
         let each: Option<_> = each.collect();
-        each.map(Passages)
-            .ok_or_else(|| D::Error::custom("passage"))
+        each.map(Passages).ok_or_else(|| D::Error::custom("passage"))
     }
 }
 
 impl PackedPassage {
     fn of(passage: &Passage, flow: u32) -> PackedPassage {
         let stamps = passage.stamps.iter().zip(0..);
-        let layers = stamps.fold(0, |bits, (stamp, layer)| {
-            bits | u16::from(stamp.is_some()) << layer
-        });
+        let layers = stamps.fold(0, |bits, (stamp, layer)| bits | u16::from(stamp.is_some()) << layer);
         let mut stamps = passage.stamps.iter().flatten().map(|stamp| stamp.get());
         let first_ns = stamps.next().unwrap_or(0);
         PackedPassage {
@@ -86,9 +83,7 @@ impl PackedPassage {
             again: passage.again,
             layers,
             first_ns,
-            later_ns: stamps
-                .map(|stamp| stamp.wrapping_sub(first_ns).cast_signed())
-                .collect(),
+            later_ns: stamps.map(|stamp| stamp.wrapping_sub(first_ns).cast_signed()).collect(),
         }
     }
 
@@ -107,8 +102,8 @@ impl PackedPassage {
             stamps: [None; Layer::ALL.len()],
         };
         let later = self.later_ns.iter();
-        let mut times = std::iter::once(self.first_ns)
-            .chain(later.map(|later| self.first_ns.wrapping_add_signed(*later)));
+        let mut times =
+            std::iter::once(self.first_ns).chain(later.map(|later| self.first_ns.wrapping_add_signed(*later)));
         for layer in Layer::ALL {
             if self.layers & 1 << layer as u32 == 0 {
                 continue;

@@ -36,49 +36,26 @@ impl Authority {
 fn who_has_a_certificate_of_the_right_authority_is_let_in() {
     let folder = tempfile::tempdir().unwrap();
     let (folder, memory) = (folder.path(), Arc::new(Memory::default()));
-    let (ours, theirs) = (
-        Authority::new(folder, "ours"),
-        Authority::new(folder, "theirs"),
-    );
+    let (ours, theirs) = (Authority::new(folder, "ours"), Authority::new(folder, "theirs"));
     let server = collector(&ours.identity(folder, "ours", "localhost"), &memory);
     let at = |host: &str| format!("{host}:{}", server.address().port());
 
-    let friend = agent(
-        "a",
-        1,
-        &at("localhost"),
-        &ours.identity(folder, "ours", "a"),
-    );
+    let friend = agent("a", 1, &at("localhost"), &ours.identity(folder, "ours", "a"));
     friend.is_connected();
     friend.push(1);
     eventually("it is stored", || memory.numbers(friend.run) == [1]);
 
     // Trusts the collector, but has a certificate of somebody else.
-    let stranger = agent(
-        "b",
-        2,
-        &at("localhost"),
-        &theirs.identity(folder, "ours", "b"),
-    );
+    let stranger = agent("b", 2, &at("localhost"), &theirs.identity(folder, "ours", "b"));
     stranger.is_lost_as("takes us for a stranger");
     eventually("it is counted", || server.refusals().strangers > 0);
 
     // Trusts another authority.
-    let wary = agent(
-        "c",
-        3,
-        &at("localhost"),
-        &ours.identity(folder, "theirs", "c"),
-    );
+    let wary = agent("c", 3, &at("localhost"), &ours.identity(folder, "theirs", "c"));
     wary.is_lost_as("it is a stranger");
 
     // The collector's certificate is for another name.
-    let misled = agent(
-        "d",
-        4,
-        &at("127.0.0.1"),
-        &ours.identity(folder, "ours", "d"),
-    );
+    let misled = agent("d", 4, &at("127.0.0.1"), &ours.identity(folder, "ours", "d"));
     misled.is_lost_as("it is a stranger");
     assert_eq!(server.agents(), 1);
 }

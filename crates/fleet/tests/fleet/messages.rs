@@ -8,21 +8,15 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
-    AgentName, Batch, Content, Flow, FlowSegment, FrameError, FromAgent, FromCollector, Hello,
-    Interval, MAX_FRAME_BYTES, Passages, Row, Trip, VERSION, decode, encode, read, write,
+    AgentName, Batch, Content, Flow, FlowSegment, FrameError, FromAgent, FromCollector, Hello, Interval,
+    MAX_FRAME_BYTES, Passages, Row, Trip, VERSION, decode, encode, read, write,
 };
 use proptest::prelude::*;
 
 fn ends(sport: u16) -> Ends {
     Ends {
-        src: Endpoint {
-            address: [192, 0, 2, 1].into(),
-            port: sport,
-        },
-        dst: Endpoint {
-            address: "2001:db8::1".parse().unwrap(),
-            port: 443,
-        },
+        src: Endpoint { address: [192, 0, 2, 1].into(), port: sport },
+        dst: Endpoint { address: "2001:db8::1".parse().unwrap(), port: 443 },
     }
 }
 
@@ -35,9 +29,7 @@ fn passage(seq: u32, direction: Direction, stamps: &[u64]) -> Passage {
         again: seq.is_multiple_of(2),
         stamps: [None; Layer::ALL.len()],
     };
-    let layers = Layer::ALL
-        .into_iter()
-        .filter(|layer| layer.direction() == direction);
+    let layers = Layer::ALL.into_iter().filter(|layer| layer.direction() == direction);
     for (layer, ns) in layers.zip(stamps) {
         passage.stamps[layer as usize] = NonZeroU64::new(*ns);
     }
@@ -47,10 +39,7 @@ fn passage(seq: u32, direction: Direction, stamps: &[u64]) -> Passage {
 fn batch(passages: Vec<Passage>) -> Batch {
     let mut histogram = Histogram::default();
     histogram.record(1_000);
-    let segment = FlowSegment {
-        segment: Segment::Application,
-        histogram: histogram.clone(),
-    };
+    let segment = FlowSegment { segment: Segment::Application, histogram: histogram.clone() };
     let row = Row {
         segment: Segment::Queueing,
         histogram: histogram.clone(),
@@ -68,16 +57,8 @@ fn batch(passages: Vec<Passage>) -> Batch {
                 length_ns: 7,
                 sample_bytes: 1 << 16,
                 rows: vec![row],
-                flows: vec![Flow {
-                    ends: ends(1),
-                    segments: vec![segment],
-                }],
-                trips: vec![Trip {
-                    ends: ends(2),
-                    is_received: true,
-                    least_ns: 1,
-                    smoothed_ns: 2,
-                }],
+                flows: vec![Flow { ends: ends(1), segments: vec![segment] }],
+                trips: vec![Trip { ends: ends(2), is_received: true, least_ns: 1, smoothed_ns: 2 }],
             }],
             passages: Passages(passages),
             counters: vec![("a".into(), 1)],
@@ -99,11 +80,7 @@ fn messages_come_through_as_they_were() {
         boot: "a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1".into(),
         sync_port: Some(4790),
     };
-    for message in [
-        FromAgent::Hello(hello),
-        FromAgent::Batch(Box::new(batch(passages))),
-        FromAgent::Alive,
-    ] {
+    for message in [FromAgent::Hello(hello), FromAgent::Batch(Box::new(batch(passages))), FromAgent::Alive] {
         let mut bytes = Vec::new();
         write(&mut bytes, &encode(&message).unwrap()).unwrap();
         let content = read(&mut &bytes[..], MAX_FRAME_BYTES).unwrap();
@@ -121,16 +98,8 @@ fn messages_come_through_as_they_were() {
 
 #[test]
 fn a_passage_takes_some_forty_bytes() {
-    let stamps = [
-        1 << 55,
-        (1 << 55) + 90_000,
-        (1 << 55) + 92_000,
-        (1 << 55) + 95_000,
-        (1 << 55) + 99_000,
-    ];
-    let passages: Vec<_> = (0..1000)
-        .map(|number| passage(number << 16, Direction::Tx, &stamps))
-        .collect();
+    let stamps = [1 << 55, (1 << 55) + 90_000, (1 << 55) + 92_000, (1 << 55) + 95_000, (1 << 55) + 99_000];
+    let passages: Vec<_> = (0..1000).map(|number| passage(number << 16, Direction::Tx, &stamps)).collect();
     let bytes = encode(&Passages(passages)).unwrap().len();
     assert!(bytes < 40 * 1000, "{bytes}");
 }
@@ -164,29 +133,20 @@ fn more_passages_than_an_agent_sends_are_refused() {
         decode::<Passages>(&bytes)
     };
     assert_eq!(decoded(1 << 16).unwrap().0.len(), 1 << 16);
-    assert!(matches!(
-        decoded((1 << 16) + 1),
-        Err(FrameError::Content(_))
-    ));
+    assert!(matches!(decoded((1 << 16) + 1), Err(FrameError::Content(_))));
 }
 
 #[test]
 fn what_is_no_message_is_refused() {
     let good = encode(&FromAgent::Alive).unwrap();
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(
-        decode::<FromAgent>(&longer),
-        Err(FrameError::Length(_))
-    ));
+    assert!(matches!(decode::<FromAgent>(&longer), Err(FrameError::Length(_))));
     let other = [&[VERSION + 1], &good[1..]].concat();
     assert!(matches!(
         decode::<FromAgent>(&other),
         Err(FrameError::Version(other)) if other == VERSION + 1
     ));
-    assert!(matches!(
-        decode::<FromAgent>(&[VERSION, 77]),
-        Err(FrameError::Content(_))
-    ));
+    assert!(matches!(decode::<FromAgent>(&[VERSION, 77]), Err(FrameError::Content(_))));
     for name in ["", "a b", "ä", "a/b", &"x".repeat(65)] {
         assert!(AgentName::try_from(name.to_owned()).is_err(), "{name}");
     }

@@ -18,9 +18,7 @@ fn what_is_pushed_is_stored_in_order_and_the_backlog_empties() {
     let left = uplink.finish(PATIENCE);
     assert_eq!((left.batches, left.dropped), (0, 0));
     assert_eq!(memory.numbers(run), (1..=50).collect::<Vec<_>>());
-    eventually("the agent is gone", || {
-        *memory.gone.lock().unwrap() == ["a: it left"]
-    });
+    eventually("the agent is gone", || *memory.gone.lock().unwrap() == ["a: it left"]);
     assert_eq!(server.agents(), 0);
 }
 
@@ -52,10 +50,7 @@ fn without_a_collector_the_oldest_goes_and_is_counted() {
     agent.is_lost_as("refused");
     let big = "x".repeat(300_000);
     for _ in 0..10 {
-        agent.uplink.push(dwell_fleet::wire::Content {
-            counters: vec![(big.clone(), 1)],
-            ..Default::default()
-        });
+        agent.uplink.push(dwell_fleet::wire::Content { counters: vec![(big.clone(), 1)], ..Default::default() });
     }
     let backlog = agent.uplink.backlog();
     assert_eq!((backlog.batches, backlog.dropped), (3, 7));

@@ -58,9 +58,7 @@ fn many_that_say_nothing_do_not_keep_a_known_agent_from_its_work() {
     let server = collector(&key, &memory);
     let friend = agent("a", 1, &server.address().to_string(), &key);
     friend.is_connected();
-    let silent: Vec<_> = (0..40)
-        .map(|_| TcpStream::connect(server.address()).unwrap())
-        .collect();
+    let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     eventually("some are turned away", || server.refusals().crowd >= 20);
     (0..20).for_each(|count| friend.push(count));
     eventually("all are stored", || friend.uplink.backlog().batches == 0);

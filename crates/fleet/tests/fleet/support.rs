@@ -99,36 +99,17 @@ pub struct TestAgent {
 pub fn agent(name: &str, run: u8, collector: &str, identity: &Identity) -> TestAgent {
     let (told, events) = mpsc::channel();
     let run = [run; 16];
-    let hello = Hello {
-        name: name.to_owned().try_into().unwrap(),
-        run,
-        boot: "boot".into(),
-        sync_port: None,
-    };
+    let hello = Hello { name: name.to_owned().try_into().unwrap(), run, boot: "boot".into(), sync_port: None };
     let tell = move |event| {
         let _ = told.send(event);
     };
-    let uplink = Uplink::start(
-        collector.parse().unwrap(),
-        identity.clone(),
-        hello,
-        MB,
-        tell,
-    )
-    .unwrap();
-    TestAgent {
-        uplink,
-        events,
-        run,
-    }
+    let uplink = Uplink::start(collector.parse().unwrap(), identity.clone(), hello, MB, tell).unwrap();
+    TestAgent { uplink, events, run }
 }
 
 impl TestAgent {
     pub fn push(&self, count: u64) {
-        self.uplink.push(Content {
-            counters: vec![("count".into(), count)],
-            ..Content::default()
-        });
+        self.uplink.push(Content { counters: vec![("count".into(), count)], ..Content::default() });
     }
 
     /// The next event, which comes in a time in which a busy machine can do it.

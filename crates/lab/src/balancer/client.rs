@@ -1,22 +1,32 @@
 //! Clients that open connections whether or not answers come, and know how long these took.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
-use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddrV4, TcpStream},
+    os::fd::AsRawFd,
+    time::{Duration, Instant},
+};
 
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
-use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use nix::{
+    sched::{CloneFlags, unshare},
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+        socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket},
+        timerfd::{ClockId, TimerFd, TimerFlags},
+    },
+};
 
-use super::scenario::Work;
-use super::server::{REQUEST, RESPONSE, wake_at};
-use crate::emulator::become_realtime;
-use crate::workload::load::random::{exponential, generator};
-use crate::{Error, Result};
+use super::{
+    scenario::Work,
+    server::{REQUEST, RESPONSE, wake_at},
+};
+use crate::{
+    Error, Result,
+    emulator::become_realtime,
+    workload::load::random::{exponential, generator},
+};
 
 /// What a client is to do.
 #[derive(Debug, Clone)]
@@ -87,8 +97,7 @@ pub(super) fn run_client(plan: ClientPlan) -> Result<Seen> {
         unshare(CloneFlags::CLONE_FILES).map_err(failed("make a table of files"))?;
     }
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
-    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
-        .map_err(failed("make a timer"))?;
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK).map_err(failed("make a timer"))?;
     let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER);
     epoll.add(&timer, event).map_err(failed("poll a timer"))?;
     let client = Client {
@@ -116,11 +125,7 @@ impl Client {
                 let gap = exponential(&mut self.random, 1.0 / self.plan.rate);
                 self.next_open += Duration::from_secs_f64(gap);
             }
-            while self
-                .thinking
-                .peek()
-                .is_some_and(|Reverse((at, _))| *at <= now)
-            {
+            while self.thinking.peek().is_some_and(|Reverse((at, _))| *at <= now) {
                 if let Some(Reverse((_, number))) = self.thinking.pop() {
                     self.ask(number);
                 }
@@ -151,22 +156,18 @@ impl Client {
 
     fn open(&mut self) -> Result<()> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None)
-            .map_err(Error::os("make a client's socket"))?;
+        let socket =
+            socket(AddressFamily::Inet, SockType::Stream, flags, None).map_err(Error::os("make a client's socket"))?;
         self.seen.connections += 1;
         let number = self.seen.connections;
         let event = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
-        self.epoll
-            .add(&socket, EpollEvent::new(event, number))
-            .map_err(Error::os("poll a client's socket"))?;
+        self.epoll.add(&socket, EpollEvent::new(event, number)).map_err(Error::os("poll a client's socket"))?;
         match connect(socket.as_raw_fd(), &SockaddrIn::from(self.plan.to)) {
             Ok(()) | Err(nix::Error::EINPROGRESS) => {}
             Err(error) => return Err(Error::os(format!("connect to {}", self.plan.to))(error)),
         }
         let stream = TcpStream::from(socket);
-        stream
-            .set_nodelay(true)
-            .map_err(Error::io("set up a client's socket"))?;
+        stream.set_nodelay(true).map_err(Error::io("set up a client's socket"))?;
         let connection = Connection {
             stream,
             is_connected: false,
@@ -232,8 +233,7 @@ impl Client {
             self.connections.remove(&number);
         } else if let Some(work) = self.plan.think {
             let think = work.draw(&mut self.random);
-            self.thinking
-                .push(Reverse((Instant::now() + think, number)));
+            self.thinking.push(Reverse((Instant::now() + think, number)));
         } else {
             self.ask(number);
         }

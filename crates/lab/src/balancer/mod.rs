@@ -8,25 +8,26 @@ mod scenario;
 mod server;
 mod star;
 
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::{
+    net::TcpStream,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
+use client::{ClientPlan, run_client};
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use process::{Balancer, Places, configuration};
+use scenario::Event;
+use server::{Server, ServerPlan};
+
+use crate::{Error, Result, signals::Signals};
 
 pub use client::{PATIENCE, Seen};
 pub use picture::{Bar, by_load, over_time};
 pub use scenario::{Scenario, Speed, Work};
 pub use star::{CLIENTS, SERVERS, Star};
-
-use crate::signals::Signals;
-use crate::{Error, Result};
-use client::{ClientPlan, run_client};
-use process::{Balancer, Places, configuration};
-use scenario::Event;
-use server::{Server, ServerPlan};
 
 /// How the balancer weighs servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,10 +131,8 @@ const LEAD: Duration = Duration::from_millis(200);
 
 /// Ten thousand connections are open at once.
 fn allow_connections() -> Result<()> {
-    let (_, hard) =
-        getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::os("read the limit of open files"))?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-        .map_err(Error::os("raise the limit of open files"))
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::os("read the limit of open files"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(Error::os("raise the limit of open files"))
 }
 
 /// Runs clients and servers through a balancer of its own.
@@ -154,12 +153,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
         .zip(scenario.speeds(seed))
         .zip(0..)
         .map(|((namespace, speed), number)| {
-            let plan = ServerPlan {
-                work: options.work,
-                speed,
-                seed,
-                begin: Arc::clone(&begins),
-            };
+            let plan = ServerPlan { work: options.work, speed, seed, begin: Arc::clone(&begins) };
             Server::start(namespace, number, plan)
         })
         .collect();
@@ -207,9 +201,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     signals.pause((begin + options.time).saturating_duration_since(Instant::now()))?;
     let mut outcome = Outcome::default();
     for client in clients {
-        let seen = client
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        let seen = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
         outcome.seen.answers.extend(seen.answers);
         outcome.seen.broken.extend(seen.broken);
         outcome.seen.connections += seen.connections;

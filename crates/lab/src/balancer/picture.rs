@@ -41,11 +41,7 @@ pub fn by_load(heading: &str, bars: &[Bar]) -> String {
         let values: Vec<f64> = values.map(|bar| bar.latency_ms.max(0.001)).collect();
         Chart {
             title: format!("p{}", share * 100.0),
-            x: Axis {
-                label: "requests over what servers can do".to_owned(),
-                scale: Scale::Linear,
-                range: (0.0, 1.0),
-            },
+            x: Axis { label: "requests over what servers can do".to_owned(), scale: Scale::Linear, range: (0.0, 1.0) },
             y: Axis {
                 label: "response latency, ms".to_owned(),
                 scale: Scale::Log,
@@ -54,10 +50,7 @@ pub fn by_load(heading: &str, bars: &[Bar]) -> String {
                     values.iter().copied().fold(0.001, f64::max) * 1.25,
                 ),
             },
-            lines: vec![
-                of(Policy::Maglev, COLOURS[0]),
-                of(Policy::Latency, COLOURS[1]),
-            ],
+            lines: vec![of(Policy::Maglev, COLOURS[0]), of(Policy::Latency, COLOURS[1])],
         }
     });
     drawing(heading, &charts)
@@ -66,11 +59,7 @@ pub fn by_load(heading: &str, bars: &[Bar]) -> String {
 /// What part of new connections each server gets, and below it the p99 of each second.
 pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    let x = || Axis {
-        label: "time, s".to_owned(),
-        scale: Scale::Linear,
-        range: (0.0, seconds),
-    };
+    let x = || Axis { label: "time, s".to_owned(), scale: Scale::Linear, range: (0.0, seconds) };
     let line = |label: String, colour, points: Vec<(f64, f64)>| Line {
         label,
         colour,
@@ -82,11 +71,7 @@ pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
     let weights = Chart {
         title: "Part of new connections".to_owned(),
         x: x(),
-        y: Axis {
-            label: "part".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, 0.6),
-        },
+        y: Axis { label: "part".to_owned(), scale: Scale::Linear, range: (0.0, 0.6) },
         lines: (0..SERVERS)
             .map(|server| {
                 let name = format!("server{}", server + 1);
@@ -107,11 +92,7 @@ pub fn over_time(heading: &str, outcome: &Outcome, time: Duration) -> String {
     let tail = Chart {
         title: "p99 of each second".to_owned(),
         x: x(),
-        y: Axis {
-            label: "response latency, ms".to_owned(),
-            scale: Scale::Log,
-            range: (1.0, most * 1.25),
-        },
+        y: Axis { label: "response latency, ms".to_owned(), scale: Scale::Log, range: (1.0, most * 1.25) },
         lines: vec![line("p99".to_owned(), COLOURS[1], p99)],
     };
     drawing(heading, &[weights, tail])
@@ -140,25 +121,19 @@ fn steps(outcome: &Outcome, server: &str, end_s: f64) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Weighing, Weight};
-    use super::*;
+    use super::{
+        super::{Weighing, Weight},
+        *,
+    };
 
     #[test]
     fn shares_hold_until_the_next() {
         let weighing = |time_s, share| Weighing {
             time_s,
             disruption: 0.0,
-            weights: vec![Weight {
-                server: "server1".to_owned(),
-                share,
-                why: "slow".to_owned(),
-                latency_s: None,
-            }],
+            weights: vec![Weight { server: "server1".to_owned(), share, why: "slow".to_owned(), latency_s: None }],
         };
-        let outcome = Outcome {
-            weighings: vec![weighing(-1.0, 0.25), weighing(4.0, 0.1)],
-            ..Outcome::default()
-        };
+        let outcome = Outcome { weighings: vec![weighing(-1.0, 0.25), weighing(4.0, 0.1)], ..Outcome::default() };
         let expected = [(0.0, 0.25), (4.0, 0.25), (4.0, 0.1), (9.0, 0.1)];
         assert_eq!(steps(&outcome, "server1", 9.0), expected);
         let alike = [(0.0, 0.25), (9.0, 0.25)];
@@ -169,12 +144,7 @@ mod tests {
 
     #[test]
     fn a_chart_a_percentile_has_a_line_a_policy() {
-        let bar = |policy, share| Bar {
-            policy,
-            load: 0.5,
-            share,
-            latency_ms: 10.0,
-        };
+        let bar = |policy, share| Bar { policy, load: 0.5, share, latency_ms: 10.0 };
         let all = [0.5, 0.9, 0.99].map(|share| Policy::ALL.map(|policy| bar(policy, share)));
         let svg = by_load("a heading", &all.concat());
         for text in [">p50</text>", ">p90</text>", ">p99</text>"] {

@@ -1,21 +1,27 @@
 //! `dwell lb run`, as anybody runs it.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::star::{FRONT, PORT, Star};
-use super::{Policy, Weighing};
-use crate::error::{command_line, run};
-use crate::part::{PATIENCE, Part};
-use crate::registry::ProcessId;
-use crate::{Error, Result};
+use super::{
+    Policy, Weighing,
+    star::{FRONT, PORT, Star},
+};
+use crate::{
+    Error, Result,
+    error::{command_line, run},
+    part::{PATIENCE, Part},
+    registry::ProcessId,
+};
 
 /// A running balancer. Its programs and maps go when this is dropped.
 pub(crate) struct Balancer<'a> {
@@ -52,10 +58,7 @@ impl<'a> Balancer<'a> {
             star,
             exe,
             part: None,
-            places: Places {
-                pin: Path::new(PINS).join(name),
-                socket: folder.join("lb.sock"),
-            },
+            places: Places { pin: Path::new(PINS).join(name), socket: folder.join("lb.sock") },
             config: folder.join("lb.toml"),
         };
         balancer.configure(configuration)?;
@@ -91,10 +94,7 @@ impl<'a> Balancer<'a> {
         while !comes_through()? {
             if begun.elapsed() > PATIENCE {
                 let said = self.part.as_ref().map_or(Ok(String::new()), Part::said)?;
-                let what = format!(
-                    "a connection through the balancer, which says: {}",
-                    said.trim()
-                );
+                let what = format!("a connection through the balancer, which says: {}", said.trim());
                 return Err(Error::Timeout(what));
             }
             thread::sleep(Duration::from_millis(100));
@@ -117,13 +117,9 @@ impl<'a> Balancer<'a> {
     /// Takes it out of the kernel. Status 1 is that nothing of it is left there.
     fn detach(&self) -> Result<()> {
         let mut command = self.star.balancer.command(self.exe);
-        command
-            .args(["lb", "detach", "--pin"])
-            .arg(&self.places.pin);
+        command.args(["lb", "detach", "--pin"]).arg(&self.places.pin);
         let line = command_line(&command);
-        let output = command
-            .output()
-            .map_err(Error::io(format!("run `{line}`")))?;
+        let output = command.output().map_err(Error::io(format!("run `{line}`")))?;
         match output.status.code() {
             Some(0 | 1) => Ok(()),
             _ => Err(Error::Command {
@@ -158,10 +154,7 @@ fn remove_abandoned() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let mut parts = name.split('-');
         let process = parts.next().filter(|lab| *lab == "lab").and_then(|_| {
-            Some(ProcessId {
-                pid: parts.next()?.parse().ok()?,
-                start_ticks: parts.next()?.parse().ok()?,
-            })
+            Some(ProcessId { pid: parts.next()?.parse().ok()?, start_ticks: parts.next()?.parse().ok()? })
         });
         if process.is_some_and(|process| !process.is_alive()) {
             // What cannot be removed now is for the next lab.
@@ -183,10 +176,7 @@ pub(crate) fn head(places: &Places) -> String {
 }
 
 /// The servers, by their own addresses.
-pub(crate) fn backends(
-    servers: impl IntoIterator<Item = usize>,
-    more: impl Fn(usize) -> String,
-) -> String {
+pub(crate) fn backends(servers: impl IntoIterator<Item = usize>, more: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for server in servers {
         let _ = write!(
@@ -240,18 +230,14 @@ fn weighings(said: &str, since: Timestamp) -> Result<Vec<Weighing>> {
         if line.kind != "lb_weights" {
             continue;
         }
-        let backends: Vec<Backend> =
-            serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
+        let backends: Vec<Backend> = serde_json::from_value(line.backends).map_err(|why| wrong(why.to_string()))?;
         let share = |backend: Backend| super::Weight {
             server: backend.backend,
             share: backend.share,
             why: backend.why,
             latency_s: backend.latency_s,
         };
-        let time: Timestamp = line
-            .time
-            .parse()
-            .map_err(|why: jiff::Error| wrong(why.to_string()))?;
+        let time: Timestamp = line.time.parse().map_err(|why: jiff::Error| wrong(why.to_string()))?;
         all.push(Weighing {
             time_s: time.duration_since(since).as_secs_f64(),
             disruption: line.disruption,
@@ -281,10 +267,7 @@ mod tests {
 
     #[test]
     fn the_configuration_names_all_servers_and_the_policy() {
-        let places = Places {
-            pin: "/pin".into(),
-            socket: "/s".into(),
-        };
+        let places = Places { pin: "/pin".into(), socket: "/s".into() };
         let text = configuration(&places, Policy::Latency, 3);
         assert_eq!(text.matches("[[vip.backend]]").count(), 3);
         assert!(text.contains("policy = \"latency\"") && text.contains("pin = \"/pin\""));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use rand::RngExt;
-use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
 use super::star::SERVERS;
 use crate::workload::load::random::{exponential, generator};
@@ -20,9 +19,7 @@ pub enum Work {
 impl Work {
     pub(super) fn draw(self, random: &mut Xoshiro256PlusPlus) -> Duration {
         match self {
-            Work::Exponential(mean) => {
-                Duration::from_secs_f64(exponential(random, mean.as_secs_f64()))
-            }
+            Work::Exponential(mean) => Duration::from_secs_f64(exponential(random, mean.as_secs_f64())),
             Work::Fixed(time) => time,
         }
     }
@@ -86,14 +83,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl Scenario {
     /// All.
-    pub const ALL: [Scenario; 6] = [
-        Scenario::Tail,
-        Scenario::Slowed,
-        Scenario::Killed,
-        Scenario::Added,
-        Scenario::Think,
-        Scenario::Open,
-    ];
+    pub const ALL: [Scenario; 6] =
+        [Scenario::Tail, Scenario::Slowed, Scenario::Killed, Scenario::Added, Scenario::Think, Scenario::Open];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -115,9 +106,7 @@ impl Scenario {
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
-            Scenario::Open => {
-                "10,000 connections stay: a server comes and goes, a restart, 100 reloads"
-            }
+            Scenario::Open => "10,000 connections stay: a server comes and goes, a restart, 100 reloads",
         }
     }
 
@@ -240,9 +229,7 @@ mod tests {
             let speeds = Scenario::Tail.speeds(seed);
             let slow = |second: u64| -> Vec<usize> {
                 let at = Duration::from_millis(second * 1000 + 500);
-                (0..SERVERS)
-                    .filter(|n| speeds[*n].at(at) == Some(2.0))
-                    .collect()
+                (0..SERVERS).filter(|n| speeds[*n].at(at) == Some(2.0)).collect()
             };
             for second in 0..60 {
                 assert_eq!(slow(second).len(), 1, "{seed}: {second}: {speeds:?}");

@@ -1,23 +1,29 @@
 //! A server with one worker, whose work is a wait: requests queue, and take no processor.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{ErrorKind, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::sys::{
+    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+    time::TimeSpec,
+    timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
+};
 
-use super::scenario::{Speed, Work};
-use super::star::PORT;
-use crate::emulator::become_realtime;
-use crate::workload::load::random::generator;
-use crate::{Error, Namespace, Result};
+use super::{
+    scenario::{Speed, Work},
+    star::PORT,
+};
+use crate::{Error, Namespace, Result, emulator::become_realtime, workload::load::random::generator};
 
 /// Bytes of a request, and of a response.
 pub(super) const REQUEST: usize = 100;
@@ -46,10 +52,7 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = namespace.spawn_thread(move || Worker::new(plan, number)?.run(&seen));
-        Server {
-            stop,
-            thread: Some(thread),
-        }
+        Server { stop, thread: Some(thread) }
     }
 
     /// Ends it.
@@ -109,13 +112,9 @@ impl Worker {
     fn new(plan: ServerPlan, number: u64) -> Result<Worker> {
         let failed = |what: &str| Error::os(format!("{what} for a server"));
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)
-            .map_err(failed("make a timer"))?;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK).map_err(failed("make a timer"))?;
         epoll
-            .add(
-                &timer,
-                EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER),
-            )
+            .add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))
             .map_err(failed("poll a timer"))?;
         Ok(Worker {
             random: generator(plan.seed, 11, number),
@@ -154,9 +153,7 @@ impl Worker {
 
     fn since(&self, time: Instant) -> Duration {
         let begin = self.plan.begin.get();
-        begin.map_or(Duration::ZERO, |begin| {
-            time.saturating_duration_since(*begin)
-        })
+        begin.map_or(Duration::ZERO, |begin| time.saturating_duration_since(*begin))
     }
 
     /// A server that is killed loses its socket and all connections.
@@ -166,9 +163,7 @@ impl Worker {
             (true, None) => {
                 let at = (Ipv4Addr::UNSPECIFIED, PORT);
                 let listener = TcpListener::bind(at).map_err(Error::io("listen as a server"))?;
-                listener
-                    .set_nonblocking(true)
-                    .map_err(Error::io("listen without waiting"))?;
+                listener.set_nonblocking(true).map_err(Error::io("listen without waiting"))?;
                 self.epoll
                     .add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))
                     .map_err(Error::os("poll for connections"))?;
@@ -197,9 +192,7 @@ impl Worker {
             let ready = stream.set_nonblocking(true).and(stream.set_nodelay(true));
             ready.map_err(Error::io("set up a connection"))?;
             let event = EpollEvent::new(EpollFlags::EPOLLIN, self.next);
-            self.epoll
-                .add(stream.as_fd(), event)
-                .map_err(Error::os("poll a connection"))?;
+            self.epoll.add(stream.as_fd(), event).map_err(Error::os("poll a connection"))?;
             self.connections.insert(self.next, (stream, 0));
             self.next += 1;
         }
@@ -237,19 +230,12 @@ impl Worker {
         let times = self.plan.speed.at(self.since(start)).unwrap_or(1.0);
         let service = self.plan.work.draw(&mut self.random).mul_f64(times);
         self.free_at = start + service;
-        self.jobs.push_back(Job {
-            done: self.free_at,
-            connection,
-        });
+        self.jobs.push_back(Job { done: self.free_at, connection });
     }
 
     /// Answers what is done, and sets the timer to what will be next.
     fn answer(&mut self) -> Result<()> {
-        while self
-            .jobs
-            .front()
-            .is_some_and(|job| job.done <= Instant::now())
-        {
+        while self.jobs.front().is_some_and(|job| job.done <= Instant::now()) {
             let Some(job) = self.jobs.pop_front() else {
                 break;
             };
@@ -276,9 +262,6 @@ pub(super) fn wake_at(timer: &TimerFd, at: Instant) -> Result<()> {
     let left = at.saturating_duration_since(Instant::now());
     let left = left.max(Duration::from_nanos(1));
     timer
-        .set(
-            Expiration::OneShot(TimeSpec::from_duration(left)),
-            TimerSetTimeFlags::empty(),
-        )
+        .set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())
         .map_err(Error::os("set a timer"))
 }

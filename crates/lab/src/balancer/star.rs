@@ -1,12 +1,16 @@
 //! Clients, a balancer and servers on one switch; what servers answer does not pass the balancer.
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
 
-use crate::emulator::QueueConfig;
-use crate::error::{find_program, run};
-use crate::{EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, Result};
+use crate::{
+    EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, Result,
+    emulator::QueueConfig,
+    error::{find_program, run},
+};
 
 /// How many clients there are, and servers.
 pub const CLIENTS: usize = 2;
@@ -52,13 +56,9 @@ impl Star {
         let make = |name: String| Namespace::create(&format!("lb-{name}"));
         let star = Star {
             _switch: make("switch".to_owned())?,
-            clients: (1..=CLIENTS)
-                .map(|n| make(format!("client{n}")))
-                .collect::<Result<_>>()?,
+            clients: (1..=CLIENTS).map(|n| make(format!("client{n}"))).collect::<Result<_>>()?,
             balancer: make("balancer".to_owned())?,
-            servers: (1..=SERVERS)
-                .map(|n| make(format!("server{n}")))
-                .collect::<Result<_>>()?,
+            servers: (1..=SERVERS).map(|n| make(format!("server{n}"))).collect::<Result<_>>()?,
         };
         star.wire()?;
         Ok(star)
@@ -74,10 +74,7 @@ impl Star {
         for (number, client) in self.clients.iter().enumerate() {
             let network = format!("10.80.{number}.0/24");
             client.ip(&format!("route replace local {network} dev lo\n"))?;
-            let way = format!(
-                "route replace {network} via {}\n",
-                address(CLIENT_HOSTS + number as u8)
-            );
+            let way = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
             for server in &self.servers {
                 server.ip(&way)?;
             }
@@ -105,19 +102,14 @@ impl Star {
         }
         let mut config = EmulatorConfig::default();
         for (queue, client) in (0..).zip(&self.clients) {
-            let rules = format!(
-                "*mangle\n-A OUTPUT -p udp -j NFQUEUE --queue-num {queue} --queue-bypass\nCOMMIT\n"
-            );
+            let rules = format!("*mangle\n-A OUTPUT -p udp -j NFQUEUE --queue-num {queue} --queue-bypass\nCOMMIT\n");
             let mut restore = client.command("iptables-legacy-restore");
             run(restore.args(["--wait", "10"]), &rules)?;
             config.queues.push(QueueConfig {
                 name: format!("client{queue}"),
                 namespace: Some(client.name().to_owned()),
                 queue,
-                link: LinkSpec {
-                    delay_ns: Nanos::from(rtt),
-                    ..LinkSpec::default()
-                },
+                link: LinkSpec { delay_ns: Nanos::from(rtt), ..LinkSpec::default() },
             });
         }
         EmulatorHandle::spawn_thread(config).map(Some)
@@ -146,10 +138,7 @@ impl Star {
                 address(host),
                 neighbours(&servers.clone().map(|(host, _)| host).collect::<Vec<_>>())
             ))?;
-            client.ip(&format!(
-                "neigh replace {VIP} lladdr {} dev eth0 nud permanent\n",
-                mac(FRONT_HOST)
-            ))?;
+            client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(FRONT_HOST)))?;
             // Checksums that the device is to make are lost where a program sends packets on.
             offload(client, "eth0", "tx", "off")?;
         }
@@ -157,11 +146,7 @@ impl Star {
             set(server, "/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             set(server, "/proc/sys/net/ipv4/conf/all/arp_announce", "2")?;
             for of in ["all", "eth0"] {
-                set(
-                    server,
-                    &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"),
-                    "0",
-                )?;
+                set(server, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
             }
             let clients: Vec<u8> = clients.clone().map(|(host, _)| host).collect();
             server.ip(&format!(
@@ -193,10 +178,7 @@ impl Star {
     #[cfg(test)]
     fn without_balancer(&self) -> Result<()> {
         for client in &self.clients {
-            client.ip(&format!(
-                "neigh replace {VIP} lladdr {} dev eth0 nud permanent\n",
-                mac(SERVER_HOSTS)
-            ))?;
+            client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(SERVER_HOSTS)))?;
         }
         Ok(())
     }
@@ -212,13 +194,7 @@ fn mac(host: u8) -> String {
 
 /// That nobody has to ask for.
 fn neighbours(hosts: &[u8]) -> String {
-    let line = |host: &u8| {
-        format!(
-            "neigh replace {} lladdr {} dev eth0 nud permanent\n",
-            address(*host),
-            mac(*host)
-        )
-    };
+    let line = |host: &u8| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(*host), mac(*host));
     hosts.iter().map(line).collect()
 }
 
@@ -229,9 +205,7 @@ fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<
 
 /// `/proc/sys/net` is that of the thread's namespace.
 fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
-    namespace
-        .enter(|| fs::write(file, value))?
-        .map_err(Error::io(format!("write {value} to {file}")))
+    namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }
 
 #[cfg(test)]

@@ -1,13 +1,19 @@
 //! Clients, servers and wires, without a balancer.
 
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use super::*;
-use crate::balancer::client::{ClientPlan, run_client};
-use crate::balancer::scenario::{Speed, Work};
-use crate::balancer::server::{Server, ServerPlan};
-use crate::missing_requirement;
+use crate::{
+    balancer::{
+        client::{ClientPlan, run_client},
+        scenario::{Speed, Work},
+        server::{Server, ServerPlan},
+    },
+    missing_requirement,
+};
 
 fn star() -> Option<Star> {
     if let Some(reason) = missing_requirement() {
@@ -48,10 +54,7 @@ fn root_one_worker_makes_requests_wait_for_each_other() {
     let begin = Instant::now() + Duration::from_millis(300);
     let running = Server::start(&star.servers[0], 0, server(Speed::default(), begin));
     // 20 connections of 4 requests of 10 ms a second: 80 % of what it can do
-    let seen = star.clients[0]
-        .enter(|| run_client(client(20.0, begin)))
-        .unwrap()
-        .unwrap();
+    let seen = star.clients[0].enter(|| run_client(client(20.0, begin))).unwrap().unwrap();
     assert_eq!(seen.broken.len(), 0);
     assert_eq!(seen.answers.len() as u64, 4 * seen.connections);
     let served = running.stop().unwrap();
@@ -71,10 +74,7 @@ fn root_a_server_is_slow_when_it_is_to_be() {
     let half = Duration::from_secs(1);
     let speed = Speed(vec![(half, Some(4.0))]);
     let running = Server::start(&star.servers[0], 0, server(speed, begin));
-    let seen = star.clients[1]
-        .enter(|| run_client(client(2.0, begin)))
-        .unwrap()
-        .unwrap();
+    let seen = star.clients[1].enter(|| run_client(client(2.0, begin))).unwrap().unwrap();
     drop(running);
     let later = seen.answers.iter().filter(|(at, _)| *at > half);
     let least = later.map(|(_, latency)| *latency).min();
@@ -88,28 +88,13 @@ fn root_a_server_is_slow_when_it_is_to_be() {
 fn root_connections_of_a_killed_server_break_and_are_told() {
     let Some(star) = star() else { return };
     let begin = Instant::now() + Duration::from_millis(300);
-    let speed = Speed(vec![
-        (Duration::from_millis(800), None),
-        (Duration::from_millis(1400), Some(1.0)),
-    ]);
+    let speed = Speed(vec![(Duration::from_millis(800), None), (Duration::from_millis(1400), Some(1.0))]);
     let running = Server::start(&star.servers[0], 0, server(speed, begin));
-    let seen = star.clients[0]
-        .enter(|| run_client(client(20.0, begin)))
-        .unwrap()
-        .unwrap();
+    let seen = star.clients[0].enter(|| run_client(client(20.0, begin))).unwrap().unwrap();
     drop(running);
     let ms = |ms| Duration::from_millis(ms);
     assert!(!seen.broken.is_empty());
-    assert!(
-        seen.broken
-            .iter()
-            .all(|at| (ms(500)..ms(1600)).contains(at))
-    );
+    assert!(seen.broken.iter().all(|at| (ms(500)..ms(1600)).contains(at)));
     assert!(seen.answers.iter().any(|(at, _)| *at > ms(1600)));
-    assert!(
-        !seen
-            .answers
-            .iter()
-            .any(|(at, _)| (ms(950)..ms(1350)).contains(at))
-    );
+    assert!(!seen.answers.iter().any(|(at, _)| (ms(950)..ms(1350)).contains(at)));
 }

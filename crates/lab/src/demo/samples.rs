@@ -1,9 +1,11 @@
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::net::IpAddr;
-use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read},
+    net::IpAddr,
+    process::Child,
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+};
 
 use serde::Deserialize;
 
@@ -47,11 +49,7 @@ impl Collected {
         };
         match sample {
             Ok(Sample { rtt_ns: None, .. }) => {}
-            Ok(Sample {
-                dst,
-                method,
-                rtt_ns: Some(rtt),
-            }) => match scope(dst, &method) {
+            Ok(Sample { dst, method, rtt_ns: Some(rtt) }) => match scope(dst, &method) {
                 Some(scope) => self.values.entry((method, scope)).or_default().push(rtt),
                 None => self.elsewhere += 1,
             },
@@ -61,9 +59,7 @@ impl Collected {
 }
 
 fn scope(dst: IpAddr, method: &str) -> Option<Scope> {
-    let is = |role| {
-        dst == IpAddr::from(Lab::address_v4(role)) || dst == IpAddr::from(Lab::address_v6(role))
-    };
+    let is = |role| dst == IpAddr::from(Lab::address_v4(role)) || dst == IpAddr::from(Lab::address_v6(role));
     match (is(Role::Client), is(Role::Server)) {
         (false, false) => None,
         _ if method == "quic-spin-loop" => Some(Scope::EndToEnd),
@@ -110,21 +106,13 @@ impl Collector {
     pub(super) fn stderr(&self) -> String {
         // A program that has just ended may still be read.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        self.stderr
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .trim()
-            .to_owned()
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
     }
 
     /// Only after dwell has ended.
     pub(super) fn finish(self) -> Collected {
         self.lines
-            .map(|lines| {
-                lines
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+            .map(|lines| lines.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .unwrap_or_default()
     }
 }
@@ -147,18 +135,9 @@ mod tests {
             r#"{"type":"rtt","dst":"10.77.4.2","method":"quic-spin-loop","rtt_ns":25000000}"#,
         ]);
         let expected = [
-            (
-                ("icmpv6".to_owned(), Scope::Side(Side::Client)),
-                vec![Nanos::from_millis(20)],
-            ),
-            (
-                ("quic-spin-loop".to_owned(), Scope::EndToEnd),
-                vec![Nanos::from_millis(25)],
-            ),
-            (
-                ("tcp-seq".to_owned(), Scope::Side(Side::Server)),
-                vec![Nanos::from_millis(5)],
-            ),
+            (("icmpv6".to_owned(), Scope::Side(Side::Client)), vec![Nanos::from_millis(20)]),
+            (("quic-spin-loop".to_owned(), Scope::EndToEnd), vec![Nanos::from_millis(25)]),
+            (("tcp-seq".to_owned(), Scope::Side(Side::Server)), vec![Nanos::from_millis(5)]),
         ];
         assert_eq!(collected.values.into_iter().collect::<Vec<_>>(), expected);
     }

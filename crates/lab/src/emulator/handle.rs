@@ -1,20 +1,25 @@
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{EmulatorConfig, Report, emulate_until};
-use crate::registry::write_atomically;
-use crate::{Error, ProcessId, Result};
+use crate::{Error, ProcessId, Result, registry::write_atomically};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,10 +29,7 @@ pub struct EmulatorHandle(Option<Runner>);
 
 #[derive(Debug)]
 enum Runner {
-    Thread {
-        stop: Arc<AtomicBool>,
-        thread: JoinHandle<Result<Report>>,
-    },
+    Thread { stop: Arc<AtomicBool>, thread: JoinHandle<Result<Report>> },
     Process(Process),
 }
 
@@ -56,13 +58,11 @@ impl EmulatorHandle {
         let handle = Self(Some(Runner::Thread { stop, thread }));
         match is_ready.recv_timeout(PATIENCE) {
             Ok(()) => Ok(handle),
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                Err(Error::Timeout("the start of the link emulator".to_owned()))
-            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Timeout("the start of the link emulator".to_owned())),
             // The thread ended before it was ready, so it has an error to tell.
-            Err(mpsc::RecvTimeoutError::Disconnected) => handle.stop().and(Err(Error::Timeout(
-                "the start of the link emulator".to_owned(),
-            ))),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                handle.stop().and(Err(Error::Timeout("the start of the link emulator".to_owned())))
+            }
         }
     }
 
@@ -90,16 +90,10 @@ impl EmulatorHandle {
 
     /// Stops the emulator and gives its report.
     pub fn stop(mut self) -> Result<Report> {
-        match self
-            .0
-            .take()
-            .expect("the runner is taken only here and on drop")
-        {
+        match self.0.take().expect("the runner is taken only here and on drop") {
             Runner::Thread { stop, thread } => {
                 stop.store(true, Ordering::Relaxed);
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
             Runner::Process(mut process) => {
                 process.end();
@@ -134,9 +128,7 @@ impl Process {
     ) -> Result<Self> {
         let mut process = Self::spawn(exe, config, folder, goes_with_us)?;
         // Before the wait: should this process be killed in it, whoever clears up knows what to end.
-        let running = ProcessId::of(process.child.id())
-            .and_then(record)
-            .and_then(|()| process.wait_until_running());
+        let running = ProcessId::of(process.child.id()).and_then(record).and_then(|()| process.wait_until_running());
         match running {
             Ok(()) => Ok(process),
             Err(error) => {
@@ -146,38 +138,25 @@ impl Process {
         }
     }
 
-    fn spawn(
-        exe: &Path,
-        mut config: EmulatorConfig,
-        folder: &Path,
-        goes_with_us: bool,
-    ) -> Result<Self> {
+    fn spawn(exe: &Path, mut config: EmulatorConfig, folder: &Path, goes_with_us: bool) -> Result<Self> {
         config.status = Some(status_file(folder));
         config.stop_with_stdin = goes_with_us;
         let file = folder.join("emulator.json");
-        let json = serde_json::to_string(&config)
-            .map_err(|why| Error::invalid("emulator configuration", why))?;
+        let json = serde_json::to_string(&config).map_err(|why| Error::invalid("emulator configuration", why))?;
         write_atomically(&file, &json)?;
         let log = log_file(folder);
         let log = File::create(&log).map_err(Error::file("write", &log))?;
         let child = Command::new(exe)
             .args(["lab", "emulate", "--config"])
             .arg(format!("@{}", file.display()))
-            .stdin(if goes_with_us {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
+            .stdin(if goes_with_us { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())
             .stderr(log)
             // Ctrl-C in a terminal is for the process that prints the results, which then stops this one.
             .process_group(0)
             .spawn()
             .map_err(Error::io(format!("run {}", exe.display())))?;
-        Ok(Self {
-            child,
-            folder: folder.to_owned(),
-        })
+        Ok(Self { child, folder: folder.to_owned() })
     }
 
     fn wait_until_running(&mut self) -> Result<()> {
@@ -186,18 +165,11 @@ impl Process {
             if status_file(&self.folder).exists() {
                 return Ok(());
             }
-            if let Some(status) = self
-                .child
-                .try_wait()
-                .map_err(Error::io("wait for the link emulator"))?
-            {
+            if let Some(status) = self.child.try_wait().map_err(Error::io("wait for the link emulator"))? {
                 return Err(Error::Command {
                     command: "dwell lab emulate".to_owned(),
                     status: status.to_string(),
-                    stderr: fs::read_to_string(log_file(&self.folder))
-                        .unwrap_or_default()
-                        .trim()
-                        .to_owned(),
+                    stderr: fs::read_to_string(log_file(&self.folder)).unwrap_or_default().trim().to_owned(),
                 });
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -234,10 +206,7 @@ pub(super) enum Status {
 
 impl Status {
     pub(super) fn write(&self, file: &Path) -> Result<()> {
-        write_atomically(
-            file,
-            &serde_json::to_string(self).map_err(|why| Error::invalid("emulator status", why))?,
-        )
+        write_atomically(file, &serde_json::to_string(self).map_err(|why| Error::invalid("emulator status", why))?)
     }
 }
 
@@ -245,16 +214,11 @@ impl Status {
 pub(crate) fn read_report(folder: &Path) -> Result<Report> {
     let file = status_file(folder);
     let text = fs::read_to_string(&file).map_err(Error::file("read", &file))?;
-    match serde_json::from_str(&text)
-        .map_err(|why| Error::invalid(file.display().to_string(), why))?
-    {
+    match serde_json::from_str(&text).map_err(|why| Error::invalid(file.display().to_string(), why))? {
         Status::Done(report) => Ok(report),
         Status::Running => {
             let log = fs::read_to_string(log_file(folder)).unwrap_or_default();
-            Err(Error::invalid(
-                "link emulator",
-                format!("it was ended before it could report. {}", log.trim()),
-            ))
+            Err(Error::invalid("link emulator", format!("it was ended before it could report. {}", log.trim())))
         }
     }
 }

@@ -59,25 +59,21 @@ impl Report {
         for (_, tally, ..) in &directions {
             all.add(&tally.error);
         }
-        let directions = directions
-            .into_iter()
-            .map(
-                |(name, tally, dropped_kernel, unfinished)| DirectionReport {
-                    name,
-                    packets: tally.packets,
-                    bytes: tally.bytes,
-                    stamped: tally.stamped,
-                    delivered: tally.error.count,
-                    dropped_loss: tally.lost,
-                    dropped_queue_full: tally.queue_full,
-                    dropped_kernel,
-                    unfinished,
-                    refused: tally.refused,
-                    error_p50_ns: tally.error.quantile(0.5),
-                    error_p99_ns: tally.error.quantile(0.99),
-                    error_max_ns: tally.error.max(),
-                },
-            );
+        let directions = directions.into_iter().map(|(name, tally, dropped_kernel, unfinished)| DirectionReport {
+            name,
+            packets: tally.packets,
+            bytes: tally.bytes,
+            stamped: tally.stamped,
+            delivered: tally.error.count,
+            dropped_loss: tally.lost,
+            dropped_queue_full: tally.queue_full,
+            dropped_kernel,
+            unfinished,
+            refused: tally.refused,
+            error_p50_ns: tally.error.quantile(0.5),
+            error_p99_ns: tally.error.quantile(0.99),
+            error_max_ns: tally.error.max(),
+        });
         Self {
             schema: "dwell.emulator/1".to_owned(),
             realtime,
@@ -90,21 +86,14 @@ impl Report {
 
     /// The report of one direction.
     pub fn direction(&self, name: &str) -> Option<&DirectionReport> {
-        self.directions
-            .iter()
-            .find(|direction| direction.name == name)
+        self.directions.iter().find(|direction| direction.name == name)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show =
-            |error: Option<Nanos>| error.map_or("unknown".to_owned(), |error| error.to_string());
-        let scheduling = if self.realtime {
-            ""
-        } else {
-            ", without real-time scheduling"
-        };
+        let show = |error: Option<Nanos>| error.map_or("unknown".to_owned(), |error| error.to_string());
+        let scheduling = if self.realtime { "" } else { ", without real-time scheduling" };
         write!(
             f,
             "emulator error p50 {}, p99 {}, max {}{scheduling}",
@@ -120,9 +109,7 @@ impl fmt::Display for Report {
                 direction.packets,
                 direction.dropped_loss,
                 direction.dropped_queue_full,
-                direction
-                    .dropped_kernel
-                    .map_or("unknown".to_owned(), |count| count.to_string()),
+                direction.dropped_kernel.map_or("unknown".to_owned(), |count| count.to_string()),
                 show(direction.error_p50_ns),
             )?;
         }
@@ -164,11 +151,7 @@ struct ErrorHistogram {
 
 impl Default for ErrorHistogram {
     fn default() -> Self {
-        Self {
-            micros: vec![0; 10_000],
-            count: 0,
-            max: Nanos::ZERO,
-        }
+        Self { micros: vec![0; 10_000], count: 0, max: Nanos::ZERO }
     }
 }
 
@@ -176,10 +159,7 @@ impl ErrorHistogram {
     fn record(&mut self, error: Nanos) {
         self.count += 1;
         self.max = self.max.max(error);
-        if let Some(bucket) = usize::try_from(error.0 / 1_000)
-            .ok()
-            .and_then(|at| self.micros.get_mut(at))
-        {
+        if let Some(bucket) = usize::try_from(error.0 / 1_000).ok().and_then(|at| self.micros.get_mut(at)) {
             *bucket += 1;
         }
     }

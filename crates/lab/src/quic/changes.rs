@@ -1,22 +1,25 @@
 //! Servers that come and go, and keys that change, while clients are there.
 
-use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use dwell_quic::TICKETS;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
-use super::client::{Client, Early, Mode, PATIENCE, Request, Visit, begin_to_read};
-use super::stage::{FIRST_KEY, Key, Like, Stage, bind, everyone, id};
-use super::watch::Watch;
-use super::{Policy, Scene, config, failed};
-use crate::balancer::Star;
-use crate::signals::Signals;
-use crate::workload::quic::block_on;
-use crate::{Error, Result};
+use super::{
+    Policy, Scene,
+    client::{Client, Early, Mode, PATIENCE, Request, Visit, begin_to_read},
+    config, failed,
+    stage::{FIRST_KEY, Key, Like, Stage, bind, everyone, id},
+    watch::Watch,
+};
+use crate::{Error, Result, balancer::Star, signals::Signals, workload::quic::block_on};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -46,13 +49,7 @@ pub enum Change {
 
 impl Change {
     /// All, in their order.
-    pub const ALL: [Change; 5] = [
-        Change::Begin,
-        Change::Rotate,
-        Change::Forget,
-        Change::Remove,
-        Change::Add,
-    ];
+    pub const ALL: [Change; 5] = [Change::Begin, Change::Rotate, Change::Forget, Change::Remove, Change::Add];
 
     /// Short.
     pub fn name(self) -> &'static str {
@@ -100,10 +97,7 @@ impl Changed {
     }
 }
 
-const SECOND_KEY: Key = Key {
-    rotation: 1,
-    key: *b"the next lab key",
-};
+const SECOND_KEY: Key = Key { rotation: 1, key: *b"the next lab key" };
 /// Connections that last must have IDs by the second key before the first one goes. Shorter than it should be elsewhere
 /// (see [`dwell_quic::Cids::new`]), but longer than quinn takes to send anew what was lost three times at the beginning.
 const HEARTBEAT: Duration = Duration::from_secs(8);
@@ -122,10 +116,7 @@ const THINK: Duration = Duration::from_millis(100);
 pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change, Changed)>> {
     let signals = Signals::watch()?;
     let star = scene.star;
-    let like = Like {
-        heartbeat: HEARTBEAT,
-        ..Like::idle(TICKETS)
-    };
+    let like = Like { heartbeat: HEARTBEAT, ..Like::idle(TICKETS) };
     let stage = Stage::start(scene, Policy::ZeroRtt, like)?;
     let watch = Watch::default();
     let turns = Arc::new(Turns::new(options.lasting));
@@ -142,9 +133,7 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
                     Ok((Turn { turns, place }, client()?))
                 })
                 .collect::<Result<_>>()?,
-            returning: of(options.returning)
-                .map(|_| client())
-                .collect::<Result<_>>()?,
+            returning: of(options.returning).map(|_| client()).collect::<Result<_>>()?,
         };
         let (orders, ordered) = tokio::sync::mpsc::unbounded_channel();
         let (tell, told) = std::sync::mpsc::channel();
@@ -177,9 +166,7 @@ pub fn changes(scene: Scene<'_>, options: &ChangeOptions) -> Result<Vec<(Change,
         drop(orders);
         // What was still waited for.
         told.into_iter().for_each(|part| last.add(part));
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
     }
     stage.stop()?;
     Ok(all)
@@ -196,10 +183,7 @@ const ENDED: usize = usize::MAX;
 
 impl Turns {
     fn new(lasting: usize) -> Turns {
-        Turns {
-            change: AtomicUsize::new(0),
-            answered: (0..lasting).map(|_| AtomicUsize::new(0)).collect(),
-        }
+        Turns { change: AtomicUsize::new(0), answered: (0..lasting).map(|_| AtomicUsize::new(0)).collect() }
     }
 
     fn begin(&self) {
@@ -253,10 +237,7 @@ fn wait_for_renewal(watch: &Watch, signals: &Signals) -> Result<()> {
 
 impl Stage<'_> {
     fn change(&self, change: Change) -> Result<()> {
-        let others: Vec<usize> = everyone()
-            .into_iter()
-            .filter(|server| *server != GOES)
-            .collect();
+        let others: Vec<usize> = everyone().into_iter().filter(|server| *server != GOES).collect();
         match change {
             Change::Begin => Ok(()),
             Change::Rotate => {
@@ -295,24 +276,12 @@ impl Crowd {
         let mut tasks = JoinSet::new();
         for (host, (turn, client)) in (1..).zip(self.lasting) {
             let address = Star::client_address(self.number, host);
-            let way = Way {
-                address,
-                watch: self.watch.clone(),
-            };
-            tasks.spawn(last(
-                client,
-                way,
-                turn,
-                Arc::clone(&seen),
-                Arc::clone(&stop),
-            ));
+            let way = Way { address, watch: self.watch.clone() };
+            tasks.spawn(last(client, way, turn, Arc::clone(&seen), Arc::clone(&stop)));
         }
         for (host, client) in (1..=250).rev().zip(self.returning) {
             let address = Star::client_address(self.number, host);
-            let way = Way {
-                address,
-                watch: self.watch.clone(),
-            };
+            let way = Way { address, watch: self.watch.clone() };
             tasks.spawn(come_back(client, way, Arc::clone(&seen), Arc::clone(&stop)));
         }
         while ordered.recv().await.is_some() {
@@ -337,9 +306,7 @@ struct Way {
 impl Way {
     async fn visit(&self, client: &Client) -> Result<Visit> {
         let endpoint = self.watch.endpoint(bind(self.address)?)?;
-        client
-            .visit_from(endpoint, Stage::vip(), Request::short(0))
-            .await
+        client.visit_from(endpoint, Stage::vip(), Request::short(0)).await
     }
 }
 
@@ -348,13 +315,7 @@ fn lock(seen: &Seen) -> std::sync::MutexGuard<'_, Changed> {
 }
 
 /// Asks on one connection until it breaks, or is to stop.
-async fn last(
-    client: Client,
-    way: Way,
-    turn: Turn,
-    seen: Seen,
-    stop: Arc<AtomicBool>,
-) -> Result<()> {
+async fn last(client: Client, way: Way, turn: Turn, seen: Seen, stop: Arc<AtomicBool>) -> Result<()> {
     let visit = way.visit(&client).await?;
     while !stop.load(Ordering::Relaxed) {
         let since = turn.change();

@@ -1,25 +1,26 @@
 //! Clients that come back.
 
-use std::collections::VecDeque;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, VarInt};
-use rustls::client::{
-    ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+use std::{
+    collections::VecDeque,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{NamedGroup, RootCertStore};
-use tokio::sync::Notify;
-use tokio::time::timeout;
 
-use super::failed;
-use super::identity::{NAME, PROTOCOL};
-use super::server::REQUEST;
-use crate::workload::quic::endpoint;
-use crate::{Error, Result};
+use quinn::{ClientConfig, Connection, Endpoint, VarInt, crypto::rustls::QuicClientConfig};
+use rustls::{
+    NamedGroup, RootCertStore,
+    client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue},
+    pki_types::{CertificateDer, ServerName},
+};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{
+    failed,
+    identity::{NAME, PROTOCOL},
+    server::REQUEST,
+};
+use crate::{Error, Result, workload::quic::endpoint};
 
 /// What clients do about sessions that they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +68,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn short(number: u64) -> Request {
-        Request {
-            number,
-            bytes: 10,
-            is_slow: false,
-        }
+        Request { number, bytes: 10, is_slow: false }
     }
 }
 
@@ -102,10 +99,9 @@ impl Client {
         let wrong = |why: &dyn std::fmt::Display| Error::invalid("QUIC client", why.to_string());
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).map_err(|why| wrong(&why))?;
-        let mut tls =
-            rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
-                .with_root_certificates(roots)
-                .with_no_client_auth();
+        let mut tls = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         let tickets = Arc::new(Tickets::default());
         tls.alpn_protocols = vec![PROTOCOL.to_vec()];
         tls.enable_early_data = mode == Mode::ZeroRtt;
@@ -114,11 +110,7 @@ impl Client {
             _ => Resumption::store(Arc::clone(&tickets) as Arc<dyn ClientSessionStore>),
         };
         let crypto = QuicClientConfig::try_from(tls).map_err(|why| wrong(&why))?;
-        Ok(Client {
-            mode,
-            config: ClientConfig::new(Arc::new(crypto)),
-            tickets,
-        })
+        Ok(Client { mode, config: ClientConfig::new(Arc::new(crypto)), tickets })
     }
 
     /// Whether it could resume.
@@ -127,22 +119,12 @@ impl Client {
     }
 
     /// A new connection by a socket of its own, and a request.
-    pub(super) async fn visit(
-        &self,
-        socket: UdpSocket,
-        to: SocketAddr,
-        request: Request,
-    ) -> Result<Visit> {
+    pub(super) async fn visit(&self, socket: UdpSocket, to: SocketAddr, request: Request) -> Result<Visit> {
         self.visit_from(endpoint(socket, None)?, to, request).await
     }
 
     /// The same by an endpoint that is there.
-    pub(super) async fn visit_from(
-        &self,
-        endpoint: Endpoint,
-        to: SocketAddr,
-        request: Request,
-    ) -> Result<Visit> {
+    pub(super) async fn visit_from(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
         let visiting = self.begin(endpoint, to, request);
         match timeout(PATIENCE, visiting).await {
             Ok(visit) => visit,
@@ -152,9 +134,7 @@ impl Client {
 
     async fn begin(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
         let begun = Instant::now();
-        let connecting = endpoint
-            .connect_with(self.config.clone(), to, NAME)
-            .map_err(|why| failed(&why))?;
+        let connecting = endpoint.connect_with(self.config.clone(), to, NAME).map_err(|why| failed(&why))?;
         let (connection, early, server, first_byte) = match connecting.into_0rtt() {
             Ok((connection, accepted)) => {
                 let first = ask(&connection, request).await;
@@ -173,13 +153,7 @@ impl Client {
                 (connection, Early::None, server, begun.elapsed())
             }
         };
-        Ok(Visit {
-            endpoint,
-            connection,
-            server,
-            early,
-            first_byte,
-        })
+        Ok(Visit { endpoint, connection, server, early, first_byte })
     }
 
     /// Ends a visit, when there is a ticket for the next one; whether there is.
@@ -202,10 +176,7 @@ async fn ask(connection: &Connection, request: Request) -> Result<u16> {
 }
 
 /// Sends a request; who answers, and the stream of the answer.
-pub(super) async fn begin_to_read(
-    connection: &Connection,
-    request: Request,
-) -> Result<(u16, quinn::RecvStream)> {
+pub(super) async fn begin_to_read(connection: &Connection, request: Request) -> Result<(u16, quinn::RecvStream)> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(|why| failed(&why))?;
     let mut bytes = [0; REQUEST];
     bytes[..8].copy_from_slice(&request.number.to_be_bytes());
@@ -214,10 +185,7 @@ pub(super) async fn begin_to_read(
     send.write_all(&bytes).await.map_err(|why| failed(&why))?;
     send.finish().map_err(|why| failed(&why))?;
     let mut server = [0; 2];
-    receive
-        .read_exact(&mut server)
-        .await
-        .map_err(|why| failed(&why))?;
+    receive.read_exact(&mut server).await.map_err(|why| failed(&why))?;
     Ok((u16::from_be_bytes(server), receive))
 }
 

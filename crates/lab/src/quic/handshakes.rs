@@ -1,20 +1,24 @@
 //! One server, and what a connection's first answer takes: Figures 6 and 7 of the paper.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::task::JoinSet;
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
 
 use dwell_quic::HEARTBEAT;
+use tokio::task::JoinSet;
 
-use super::client::{Client, Early, Mode, Request};
-use super::identity::{Certificate, Identity};
-use super::server::{Server, ServerPlan};
-use super::{KEY, PORT, config};
-use crate::signals::Signals;
-use crate::workload::quic::block_on;
-use crate::{Emulation, Error, Lab, LabOptions, Nanos, Result, Role, Topology};
+use super::{
+    KEY, PORT,
+    client::{Client, Early, Mode, Request},
+    config,
+    identity::{Certificate, Identity},
+    server::{Server, ServerPlan},
+};
+use crate::{
+    Emulation, Error, Lab, LabOptions, Nanos, Result, Role, Topology, signals::Signals, workload::quic::block_on,
+};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -50,14 +54,7 @@ pub struct Handshakes {
 
 impl Handshakes {
     fn new(mode: Mode, simultaneous: usize) -> Handshakes {
-        Handshakes {
-            mode,
-            simultaneous,
-            first_byte: Vec::new(),
-            resumed: 0,
-            early: 0,
-            cpu: Duration::ZERO,
-        }
+        Handshakes { mode, simultaneous, first_byte: Vec::new(), resumed: 0, early: 0, cpu: Duration::ZERO }
     }
 
     /// Processor time of a connection at the server.
@@ -114,12 +111,8 @@ pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Ve
             for turn in 0..of.len() {
                 signals.pause(Duration::ZERO)?;
                 let handshakes = &mut of[(turn + round) % Mode::ALL.len()];
-                let clients = Clients {
-                    identity: &identity,
-                    to: address,
-                    simultaneous,
-                    each: share.div_ceil(simultaneous),
-                };
+                let clients =
+                    Clients { identity: &identity, to: address, simultaneous, each: share.div_ceil(simultaneous) };
                 clients.run(&lab, &server, handshakes)?;
             }
         }
@@ -148,17 +141,11 @@ impl Clients<'_> {
         // Each has been there before.
         lab.client().enter(|| block_on(self.visit(&clients, 1)))??;
         let (cpu, sessions) = (server.cpu()?, server.sessions());
-        let visits = lab
-            .client()
-            .enter(|| block_on(self.visit(&clients, self.each)))??;
+        let visits = lab.client().enter(|| block_on(self.visit(&clients, self.each)))??;
         into.cpu += server.cpu()?.saturating_sub(cpu);
         into.resumed += server.sessions().taken - sessions.taken;
-        into.early += visits
-            .iter()
-            .filter(|(early, _)| *early == Early::Accepted)
-            .count();
-        into.first_byte
-            .extend(visits.into_iter().map(|(_, first_byte)| first_byte));
+        into.early += visits.iter().filter(|(early, _)| *early == Early::Accepted).count();
+        into.first_byte.extend(visits.into_iter().map(|(_, first_byte)| first_byte));
         Ok(())
     }
 
@@ -169,8 +156,7 @@ impl Clients<'_> {
             tasks.spawn(async move {
                 let mut visits = Vec::with_capacity(times);
                 for _ in 0..times {
-                    let socket = UdpSocket::bind("0.0.0.0:0")
-                        .map_err(Error::io("make a client's socket"))?;
+                    let socket = UdpSocket::bind("0.0.0.0:0").map_err(Error::io("make a client's socket"))?;
                     let visit = client.visit(socket, to, Request::short(0)).await?;
                     visits.push((visit.early, visit.first_byte));
                     client.leave(visit).await;
@@ -180,8 +166,7 @@ impl Clients<'_> {
         }
         let mut all = Vec::new();
         while let Some(done) = tasks.join_next().await {
-            let visits: Result<_> =
-                done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            let visits: Result<_> = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
             all.extend(visits?);
         }
         Ok(all)
@@ -213,26 +198,14 @@ mod tests {
         let Some(runs) = run(Duration::ZERO) else {
             return;
         };
-        let seen: Vec<_> = runs
-            .iter()
-            .map(|run| (run.mode, run.first_byte.len(), run.resumed, run.early))
-            .collect();
+        let seen: Vec<_> = runs.iter().map(|run| (run.mode, run.first_byte.len(), run.resumed, run.early)).collect();
         // nine, in two rounds of so many visits a client
-        let expected = [
-            (Mode::Full, 0, 0),
-            (Mode::Resumed, 1, 0),
-            (Mode::ZeroRtt, 1, 1),
-        ];
+        let expected = [(Mode::Full, 0, 0), (Mode::Resumed, 1, 0), (Mode::ZeroRtt, 1, 1)];
         let of = |count: usize| {
-            expected.map(|(mode, resumed, early)| {
-                (mode, count, (resumed * count) as u64, early * count)
-            })
+            expected.map(|(mode, resumed, early)| (mode, count, (resumed * count) as u64, early * count))
         };
         assert_eq!(seen, [of(10), of(12)].concat());
-        assert!(
-            runs.iter()
-                .all(|run| run.cpu_each() > Some(Duration::from_micros(50)))
-        );
+        assert!(runs.iter().all(|run| run.cpu_each() > Some(Duration::from_micros(50))));
     }
 
     #[test]
@@ -249,12 +222,7 @@ mod tests {
         };
         let runs = handshakes(&options, Emulation::None).unwrap();
         for run in runs {
-            eprintln!(
-                "{:?} {:?} {:?}",
-                run.mode,
-                run.quantile(0.5),
-                run.cpu_each()
-            );
+            eprintln!("{:?} {:?} {:?}", run.mode, run.quantile(0.5), run.cpu_each());
             assert_eq!(run.first_byte.len(), 200);
         }
     }

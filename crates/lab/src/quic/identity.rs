@@ -1,13 +1,14 @@
 //! Who servers say that they are.
 
-use std::fmt;
-use std::process::Command;
+use std::{fmt, process::Command};
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::error::{command_line, find_program};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    error::{command_line, find_program},
+};
 
 pub(super) const NAME: &str = "server.test";
 
@@ -45,9 +46,7 @@ impl Identity {
         let wrong = |why: rcgen::Error| Error::invalid("certificate", why);
         let pair = match kind {
             Certificate::Ecdsa => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(wrong)?,
-            Certificate::Rsa => {
-                KeyPair::from_pem_and_sign_algo(&rsa()?, &PKCS_RSA_SHA256).map_err(wrong)?
-            }
+            Certificate::Rsa => KeyPair::from_pem_and_sign_algo(&rsa()?, &PKCS_RSA_SHA256).map_err(wrong)?,
         };
         let params = CertificateParams::new([NAME.to_owned()]).map_err(wrong)?;
         let certificate = params.self_signed(&pair).map_err(wrong)?;
@@ -65,11 +64,10 @@ impl Identity {
 
     pub(super) fn tls(&self) -> Result<rustls::ServerConfig> {
         let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
-        let mut tls =
-            rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
-                .with_no_client_auth()
-                .with_single_cert(vec![self.certificate.clone()], key)
-                .map_err(|why| Error::invalid("certificate", why))?;
+        let mut tls = rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate.clone()], key)
+            .map_err(|why| Error::invalid("certificate", why))?;
         tls.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(tls)
     }
@@ -94,18 +92,10 @@ fn rsa() -> Result<String> {
         });
     };
     let mut command = Command::new(openssl);
-    let arguments = [
-        "genpkey",
-        "-algorithm",
-        "RSA",
-        "-pkeyopt",
-        "rsa_keygen_bits:2048",
-    ];
+    let arguments = ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
     command.args(arguments);
     let line = command_line(&command);
-    let output = command
-        .output()
-        .map_err(Error::io(format!("run `{line}`")))?;
+    let output = command.output().map_err(Error::io(format!("run `{line}`")))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(Error::Command {

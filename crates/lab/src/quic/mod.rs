@@ -14,10 +14,11 @@ mod stage;
 mod theft;
 mod watch;
 
-use std::path::Path;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use dwell_engine::quic_lb::Config;
+
+use crate::{Error, Result, balancer::Star};
 
 pub use changes::{Change, ChangeOptions, Changed, changes};
 pub use client::{Early, Mode};
@@ -29,9 +30,6 @@ pub use picture::{by_clients, by_policy};
 pub use policies::{Balanced, PolicyOptions, policies};
 pub use replay::{ReplayOptions, Replayed, replay};
 pub use theft::Theft;
-
-use crate::balancer::Star;
-use crate::{Error, Result};
 
 /// Where all of this runs, but for handshakes.
 #[derive(Debug, Clone, Copy)]

@@ -3,19 +3,21 @@
 use std::time::{Duration, Instant};
 
 use quinn::RecvStream;
-use rand::RngExt;
-use rand::rngs::Xoshiro256PlusPlus;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
+use tokio::{task::JoinSet, time::timeout};
 
-use super::client::{Client, Mode, PATIENCE, Request, Visit, begin_to_read};
-use super::server::PIECE;
-use super::stage::{Like, Stage, bind};
-use super::{Policy, Scene, failed, quantile};
-use crate::balancer::Star;
-use crate::workload::load::random::generator;
-use crate::workload::quic::block_on;
-use crate::{Error, Result};
+use super::{
+    Policy, Scene,
+    client::{Client, Mode, PATIENCE, Request, Visit, begin_to_read},
+    failed, quantile,
+    server::PIECE,
+    stage::{Like, Stage, bind},
+};
+use crate::{
+    Error, Result,
+    balancer::Star,
+    workload::{load::random::generator, quic::block_on},
+};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -65,8 +67,7 @@ pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<
         .iter()
         .enumerate()
         .map(|(number, namespace)| {
-            let own =
-                (0..options.connections).filter(|client| client % star.clients.len() == number);
+            let own = (0..options.connections).filter(|client| client % star.clients.len() == number);
             let clients = own.map(|_| Client::new(certificate, Mode::Full));
             let clients = clients.collect::<Result<Vec<_>>>()?;
             let (times, seed) = (options.moves, options.seed);
@@ -75,9 +76,7 @@ pub fn moves(scene: Scene<'_>, policy: Policy, options: &MoveOptions) -> Result<
         .collect::<Result<_>>()?;
     let mut all = Moved::default();
     for crowd in crowds {
-        let moved = crowd
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        let moved = crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
         all.add(moved);
     }
     all.took.sort_unstable();
@@ -111,21 +110,10 @@ fn somewhere(number: usize, random: &mut Xoshiro256PlusPlus) -> Result<std::net:
     bind(Star::client_address(number, random.random_range(1..=250)))
 }
 
-async fn travel(
-    number: usize,
-    client: Client,
-    times: usize,
-    mut random: Xoshiro256PlusPlus,
-) -> Result<Moved> {
+async fn travel(number: usize, client: Client, times: usize, mut random: Xoshiro256PlusPlus) -> Result<Moved> {
     let socket = somewhere(number, &mut random)?;
-    let visit = client
-        .visit(socket, Stage::vip(), Request::short(0))
-        .await?;
-    let request = Request {
-        bytes: ENDLESS,
-        is_slow: true,
-        ..Request::short(0)
-    };
+    let visit = client.visit(socket, Stage::vip(), Request::short(0)).await?;
+    let request = Request { bytes: ENDLESS, is_slow: true, ..Request::short(0) };
     let (_, mut answer) = begin_to_read(&visit.connection, request).await?;
     read_on(&mut answer).await?;
     let mut moved = Moved::default();
@@ -147,10 +135,7 @@ async fn travel(
 
 async fn step(visit: &Visit, to: std::net::UdpSocket, answer: &mut RecvStream) -> Result<Duration> {
     let begun = Instant::now();
-    visit
-        .endpoint
-        .rebind(to)
-        .map_err(Error::io("move to another address"))?;
+    visit.endpoint.rebind(to).map_err(Error::io("move to another address"))?;
     read_on(answer).await?;
     Ok(begun.elapsed())
 }

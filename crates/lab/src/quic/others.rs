@@ -1,16 +1,18 @@
 //! Clients of others: a program in a client's place.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use dwell_quic::TICKETS;
 
-use super::identity::NAME;
-use super::stage::{Like, Stage};
-use super::{Policy, Scene};
-use crate::balancer::Star;
-use crate::signals::Signals;
-use crate::{Error, Result};
+use super::{
+    Policy, Scene,
+    identity::NAME,
+    stage::{Like, Stage},
+};
+use crate::{Error, Result, balancer::Star, signals::Signals};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -60,9 +62,7 @@ pub fn other(scene: Scene<'_>, options: &OtherOptions) -> Result<Other> {
     })?;
     let begun = Instant::now();
     let status = loop {
-        let waited = process
-            .try_wait()
-            .map_err(Error::io(format!("wait for {program}")))?;
+        let waited = process.try_wait().map_err(Error::io(format!("wait for {program}")))?;
         if let Some(status) = waited {
             break status;
         }
@@ -73,15 +73,10 @@ pub fn other(scene: Scene<'_>, options: &OtherOptions) -> Result<Other> {
     };
     let after = tickets(&stage);
     stage.stop()?;
-    Ok(Other {
-        is_well: status.success(),
-        tickets: (after.0 - before.0, after.1 - before.1, after.2 - before.2),
-    })
+    Ok(Other { is_well: status.success(), tickets: (after.0 - before.0, after.1 - before.1, after.2 - before.2) })
 }
 
 fn tickets(stage: &Stage<'_>) -> (u64, u64, u64) {
     let all = stage.servers.iter().map(|server| server.sessions());
-    all.fold((0, 0, 0), |sum, of| {
-        (sum.0 + of.stored, sum.1 + of.taken, sum.2 + of.missed)
-    })
+    all.fold((0, 0, 0), |sum, of| (sum.0 + of.stored, sum.1 + of.taken, sum.2 + of.missed))
 }

@@ -17,27 +17,15 @@ pub fn by_clients(heading: &str, all: &[Titled<'_>]) -> String {
         .iter()
         .flat_map(|(title, runs)| {
             [
-                chart(
-                    format!("Time to the first byte, p50: {title}"),
-                    runs,
-                    |run| run.quantile(0.5),
-                ),
-                chart(
-                    format!("Server's processor time a connection: {title}"),
-                    runs,
-                    Handshakes::cpu_each,
-                ),
+                chart(format!("Time to the first byte, p50: {title}"), runs, |run| run.quantile(0.5)),
+                chart(format!("Server's processor time a connection: {title}"), runs, Handshakes::cpu_each),
             ]
         })
         .collect();
     drawing(heading, &charts)
 }
 
-fn chart(
-    title: String,
-    runs: &[Handshakes],
-    value: impl Fn(&Handshakes) -> Option<Duration>,
-) -> Chart {
+fn chart(title: String, runs: &[Handshakes], value: impl Fn(&Handshakes) -> Option<Duration>) -> Chart {
     let of = |mode: Mode, colour| Line {
         label: mode.name().to_owned(),
         colour,
@@ -51,29 +39,12 @@ fn chart(
                 .collect(),
         ],
     };
-    let lines: Vec<Line> = Mode::ALL
-        .into_iter()
-        .zip(COLOURS)
-        .map(|(mode, colour)| of(mode, colour))
-        .collect();
-    let most = runs
-        .iter()
-        .map(|run| run.simultaneous)
-        .max()
-        .unwrap_or(1)
-        .max(2) as f64;
+    let lines: Vec<Line> = Mode::ALL.into_iter().zip(COLOURS).map(|(mode, colour)| of(mode, colour)).collect();
+    let most = runs.iter().map(|run| run.simultaneous).max().unwrap_or(1).max(2) as f64;
     Chart {
         title,
-        x: Axis {
-            label: "clients side by side".to_owned(),
-            scale: Scale::Log,
-            range: (1.0, most),
-        },
-        y: Axis {
-            label: "ms".to_owned(),
-            scale: Scale::Log,
-            range: range(&lines),
-        },
+        x: Axis { label: "clients side by side".to_owned(), scale: Scale::Log, range: (1.0, most) },
+        y: Axis { label: "ms".to_owned(), scale: Scale::Log, range: range(&lines) },
         lines,
     }
 }
@@ -89,19 +60,13 @@ pub fn by_policy(heading: &str, all: &[(Policy, Balanced)]) -> String {
             broad: false,
             dashed: false,
             dotted: false,
-            pieces: all
-                .iter()
-                .filter(|(of, _)| *of == policy)
-                .map(|(_, run)| distribution(run))
-                .collect(),
+            pieces: all.iter().filter(|(of, _)| *of == policy).map(|(_, run)| distribution(run)).collect(),
         })
         .collect();
     let (low, high) = lines
         .iter()
         .flat_map(|line| line.pieces.iter().flatten())
-        .fold((f64::INFINITY, 0.001), |(low, high), (x, _)| {
-            (x.min(low), x.max(high))
-        });
+        .fold((f64::INFINITY, 0.001), |(low, high), (x, _)| (x.min(low), x.max(high)));
     let chart = Chart {
         title: "Connections of clients that come back, answered by then".to_owned(),
         x: Axis {
@@ -109,11 +74,7 @@ pub fn by_policy(heading: &str, all: &[(Policy, Balanced)]) -> String {
             scale: Scale::Log,
             range: (low.min(high) * 0.8, high * 1.25),
         },
-        y: Axis {
-            label: "part".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, 1.0),
-        },
+        y: Axis { label: "part".to_owned(), scale: Scale::Linear, range: (0.0, 1.0) },
         lines,
     };
     drawing(heading, &[chart])
@@ -122,18 +83,11 @@ pub fn by_policy(heading: &str, all: &[(Policy, Balanced)]) -> String {
 fn distribution(run: &Balanced) -> Vec<(f64, f64)> {
     let count = run.first_byte.len() as f64;
     let points = run.first_byte.iter().enumerate();
-    points
-        .map(|(at, took)| (ms(*took), (at + 1) as f64 / count))
-        .collect()
+    points.map(|(at, took)| (ms(*took), (at + 1) as f64 / count)).collect()
 }
 
 fn range(lines: &[Line]) -> (f64, f64) {
-    let values = || {
-        lines
-            .iter()
-            .flat_map(|line| line.pieces.iter().flatten())
-            .map(|(_, y)| *y)
-    };
+    let values = || lines.iter().flat_map(|line| line.pieces.iter().flatten()).map(|(_, y)| *y);
     let low = values().fold(f64::INFINITY, f64::min);
     let high = values().fold(0.001, f64::max);
     (low.min(high) * 0.8, high * 1.25)
@@ -157,10 +111,7 @@ mod tests {
             early: 0,
             cpu: Duration::from_millis(1),
         };
-        let runs: Vec<Handshakes> = Mode::ALL
-            .iter()
-            .flat_map(|mode| [run(*mode, 1), run(*mode, 50)])
-            .collect();
+        let runs: Vec<Handshakes> = Mode::ALL.iter().flat_map(|mode| [run(*mode, 1), run(*mode, 50)]).collect();
         let svg = by_clients("a heading", &[("ecdsa".to_owned(), &runs)]);
         assert_eq!(svg.matches(">0rtt</text>").count(), 2);
         // in both charts, six dots and three in the legend
@@ -169,10 +120,7 @@ mod tests {
 
     #[test]
     fn a_distribution_ends_at_one() {
-        let run = Balanced {
-            first_byte: [1, 2, 4].map(Duration::from_millis).into(),
-            ..Balanced::default()
-        };
+        let run = Balanced { first_byte: [1, 2, 4].map(Duration::from_millis).into(), ..Balanced::default() };
         let points = distribution(&run);
         assert_eq!(points[0], (1.0, 1.0 / 3.0));
         assert_eq!(points[2], (4.0, 1.0));

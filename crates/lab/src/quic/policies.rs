@@ -1,19 +1,28 @@
 //! Clients that come back, over four servers: who is answered as 0-RTT data.
 
-use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use rand::rngs::Xoshiro256PlusPlus;
 use tokio::task::JoinSet;
 
-use super::client::{Client, Early, Mode, Request};
-use super::stage::{Like, Placing, Stage, bind, id};
-use super::{Policy, Scene, quantile};
-use crate::Result;
-use crate::balancer::Star;
-use crate::signals::Signals;
-use crate::workload::load::random::{exponential, generator};
-use crate::workload::quic::block_on;
+use super::{
+    Policy, Scene,
+    client::{Client, Early, Mode, Request},
+    quantile,
+    stage::{Like, Placing, Stage, bind, id},
+};
+use crate::{
+    Result,
+    balancer::Star,
+    signals::Signals,
+    workload::{
+        load::random::{exponential, generator},
+        quic::block_on,
+    },
+};
 
 /// What clients and servers do.
 #[derive(Debug, Clone)]
@@ -104,15 +113,8 @@ struct Told {
 pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Result<Balanced> {
     let signals = Signals::watch()?;
     let star = scene.star;
-    let placing = Placing {
-        policy,
-        margin: options.margin,
-    };
-    let like = Like {
-        work: options.work,
-        seed: options.seed,
-        ..Like::idle(options.tickets)
-    };
+    let placing = Placing { policy, margin: options.margin };
+    let like = Like { work: options.work, seed: options.seed, ..Like::idle(options.tickets) };
     let stage = Stage::start(scene, placing, like)?;
     let _delay = star.delay(options.rtt)?;
     let before = cpu(&stage)?;
@@ -124,14 +126,9 @@ pub fn policies(scene: Scene<'_>, policy: Policy, options: &PolicyOptions) -> Re
         })
         .collect::<Result<_>>()?;
     signals.pause(options.time)?;
-    let mut balanced = Balanced {
-        answered: vec![0; star.servers.len()],
-        ..Balanced::default()
-    };
+    let mut balanced = Balanced { answered: vec![0; star.servers.len()], ..Balanced::default() };
     for crowd in crowds {
-        let told = crowd
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
+        let told = crowd.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))??;
         told.into_iter().for_each(|told| balanced.add(told));
     }
     balanced.first_byte.sort_unstable();
@@ -181,22 +178,13 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(
-        number: usize,
-        crowds: usize,
-        begin: Instant,
-        stage: &Stage<'_>,
-        options: &PolicyOptions,
-    ) -> Result<Crowd> {
+    fn new(number: usize, crowds: usize, begin: Instant, stage: &Stage<'_>, options: &PolicyOptions) -> Result<Crowd> {
         let weight = |client: usize| (client as f64 + 1.0).powf(-options.skew);
         let total: f64 = (0..options.clients).map(weight).sum();
         let own = (0..options.clients).filter(|client| client % crowds == number);
         let clients = own.map(|client| {
             let rate = options.rate * weight(client) / total;
-            Ok((
-                Client::new(&stage.identity.certificate, Mode::ZeroRtt)?,
-                rate,
-            ))
+            Ok((Client::new(&stage.identity.certificate, Mode::ZeroRtt)?, rate))
         });
         Ok(Crowd {
             number,
@@ -214,14 +202,7 @@ impl Crowd {
             let address = Star::client_address(self.number, host);
             let random = generator(self.seed, 22, u64::from(u32::from(address)));
             let (begin, end, bytes) = (self.begin, self.end, self.bytes);
-            tasks.spawn(come_back(
-                client,
-                address,
-                rate,
-                (begin, end),
-                bytes,
-                random,
-            ));
+            tasks.spawn(come_back(client, address, rate, (begin, end), bytes, random));
         }
         let mut all = Vec::new();
         while let Some(told) = tasks.join_next().await {
@@ -251,10 +232,7 @@ async fn come_back(
         }
         tokio::time::sleep_until(next.into()).await;
         let had_ticket = client.has_ticket();
-        let request = Request {
-            bytes,
-            ..Request::short(0)
-        };
+        let request = Request { bytes, ..Request::short(0) };
         let came = match bind(address) {
             Ok(socket) => client.visit(socket, Stage::vip(), request).await,
             Err(error) => Err(error),
@@ -268,11 +246,7 @@ async fn come_back(
             Err(error) => Err(error),
         };
         let has_come = came.is_ok();
-        all.push(Told {
-            is_back,
-            had_ticket,
-            came,
-        });
+        all.push(Told { is_back, had_ticket, came });
         is_back |= has_come;
     }
 }

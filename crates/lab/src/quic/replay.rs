@@ -1,17 +1,21 @@
 //! Somebody who records what clients send first, and sends it again from elsewhere.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use super::client::{Client, Early, Mode, PATIENCE, Request};
-use super::stage::{Like, Stage, bind};
-use super::theft::{Theft, Thief};
-use super::{Policy, Scene};
-use crate::balancer::Star;
-use crate::workload::quic::block_on;
-use crate::{Error, Result};
+use super::{
+    Policy, Scene,
+    client::{Client, Early, Mode, PATIENCE, Request},
+    stage::{Like, Stage, bind},
+    theft::{Theft, Thief},
+};
+use crate::{Error, Result, balancer::Star, workload::quic::block_on};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -53,21 +57,11 @@ pub fn replay(scene: Scene<'_>, options: &ReplayOptions) -> Result<Replayed> {
     let requests = options.requests;
     let mut copyist = Thief::start(&star.clients[1], &stage.identity)?;
     let flights = record(&stage, &client, requests, &mut copyist)?;
-    let misses = || {
-        stage
-            .servers
-            .iter()
-            .map(|server| server.sessions().missed)
-            .sum::<u64>()
-    };
+    let misses = || stage.servers.iter().map(|server| server.sessions().missed).sum::<u64>();
     // Connections that a replay would be taken for a packet of have to be forgotten: three PTO.
     std::thread::sleep(Duration::from_secs(2));
     let before = misses();
-    let mut replayed = Replayed {
-        recorded: flights.len(),
-        copied: copyist.stop(),
-        ..Replayed::default()
-    };
+    let mut replayed = Replayed { recorded: flights.len(), copied: copyist.stop(), ..Replayed::default() };
     for round in 0..options.times {
         let address = Star::client_address(1, 1 + (round % 250) as u8);
         star.clients[1].enter(|| send(address, &flights))??;
@@ -76,17 +70,9 @@ pub fn replay(scene: Scene<'_>, options: &ReplayOptions) -> Result<Replayed> {
     wait_for_silence(misses);
     replayed.missed = misses() - before;
     for number in 1..=requests as u64 {
-        let done: Vec<u32> = stage
-            .servers
-            .iter()
-            .map(|server| server.done(number))
-            .collect();
+        let done: Vec<u32> = stage.servers.iter().map(|server| server.done(number)).collect();
         replayed.repeated += usize::from(done.iter().sum::<u32>() > 1);
-        replayed.elsewhere += done
-            .iter()
-            .filter(|done| **done > 0)
-            .count()
-            .saturating_sub(1);
+        replayed.elsewhere += done.iter().filter(|done| **done > 0).count().saturating_sub(1);
     }
     for server in &stage.servers {
         let mut thief = Thief::start(&star.clients[1], &stage.identity)?;
@@ -119,12 +105,7 @@ pub(super) type Flight = Vec<Vec<u8>>;
 
 /// Has requests 1 to so many done as 0-RTT data, and gives what was sent before each first answer. The copyist takes
 /// what servers remember before each, and reads it at once.
-fn record(
-    stage: &Stage<'_>,
-    client: &Client,
-    requests: usize,
-    copyist: &mut Thief<'_>,
-) -> Result<Vec<Flight>> {
+fn record(stage: &Stage<'_>, client: &Client, requests: usize, copyist: &mut Thief<'_>) -> Result<Vec<Flight>> {
     let home = &stage.star.clients[0];
     home.enter(|| visit(client, Stage::vip(), 0))??;
     let mut flights = Vec::new();
@@ -198,9 +179,7 @@ impl Wire {
         far.connect(Stage::vip()).map_err(failed("connect"))?;
         for socket in [&near, &far] {
             let look = Some(Duration::from_millis(50));
-            socket
-                .set_read_timeout(look)
-                .map_err(failed("set a time"))?;
+            socket.set_read_timeout(look).map_err(failed("set a time"))?;
         }
         let wire = Wire {
             address: near.local_addr().map_err(failed("look up a port"))?,
@@ -209,12 +188,8 @@ impl Wire {
         };
         let (near, far) = (Arc::new(near), Arc::new(far));
         let client = Arc::new(Mutex::new(None));
-        let out = Out {
-            stop: Arc::clone(&wire.stop),
-            flight: Arc::clone(&wire.flight),
-            has_answer: Arc::default(),
-            client,
-        };
+        let out =
+            Out { stop: Arc::clone(&wire.stop), flight: Arc::clone(&wire.flight), has_answer: Arc::default(), client };
         let back = out.clone();
         let (near2, far2) = (Arc::clone(&near), Arc::clone(&far));
         std::thread::spawn(move || out.forward(&near, &far));

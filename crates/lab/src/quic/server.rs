@@ -1,10 +1,12 @@
 //! A QUIC server on one thread, so that the thread's processor time is the server's.
 
-use std::collections::HashMap;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use dwell_engine::quic_lb::Config;
 use dwell_quic::{Cids, Counts, Limits, Secrets, Setup, SingleUseSessions, WaitingTimes};
@@ -13,11 +15,14 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream, TokioRuntime};
 use rustls::server::StoresServerSessions;
 use tokio::sync::{Mutex as Turn, mpsc, oneshot};
 
-use super::identity::Identity;
-use super::widen;
-use crate::workload::load::random::{exponential, generator};
-use crate::workload::quic::block_on;
-use crate::{Error, Namespace, Result};
+use super::{identity::Identity, widen};
+use crate::{
+    Error, Namespace, Result,
+    workload::{
+        load::random::{exponential, generator},
+        quic::block_on,
+    },
+};
 
 /// What a server is to do.
 #[derive(Debug, Clone)]
@@ -62,23 +67,16 @@ impl Server {
     /// Is there when it returns.
     pub(super) fn start(namespace: &Namespace, plan: ServerPlan) -> Result<Server> {
         let address = plan.address;
-        let socket = namespace
-            .enter(|| UdpSocket::bind(address))?
-            .map_err(Error::io(format!("listen at {address}")))?;
+        let socket =
+            namespace.enter(|| UdpSocket::bind(address))?.map_err(Error::io(format!("listen at {address}")))?;
         widen(&socket)?;
         let (control, orders) = mpsc::unbounded_channel();
         let sessions = SingleUseSessions::new(Limits::default());
         let held = Arc::clone(&sessions);
         let done = Done::default();
         let book = Arc::clone(&done);
-        let thread =
-            namespace.spawn_thread(move || block_on(serve(socket, plan, held, book, orders)));
-        Ok(Server {
-            control,
-            thread: Some(thread),
-            sessions,
-            done,
-        })
+        let thread = namespace.spawn_thread(move || block_on(serve(socket, plan, held, book, orders)));
+        Ok(Server { control, thread: Some(thread), sessions, done })
     }
 
     /// Processor time that it took so far.
@@ -141,12 +139,8 @@ async fn serve(
     let waiting = WaitingTimes::new(1);
     let asked = waiting.clone();
     let wait = move || asked.wait();
-    let cids =
-        Cids::new(plan.number, plan.cids.clone(), Some(plan.heartbeat), wait).map_err(wrong)?;
-    let setup = Setup {
-        tickets: plan.tickets,
-        ..Setup::new(cids.clone(), sessions)
-    };
+    let cids = Cids::new(plan.number, plan.cids.clone(), Some(plan.heartbeat), wait).map_err(wrong)?;
+    let setup = Setup { tickets: plan.tickets, ..Setup::new(cids.clone(), sessions) };
     let (server, endpoint) = setup.configs(plan.identity.tls()?).map_err(wrong)?;
     let endpoint = Endpoint::new(endpoint, Some(server), socket, Arc::new(TokioRuntime))
         .map_err(Error::io("open a QUIC endpoint"))?;
@@ -180,8 +174,7 @@ async fn serve(
 
 fn cpu() -> Result<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.map(Duration::from)
-        .map_err(Error::os("read a thread's processor time"))
+    time.map(Duration::from).map_err(Error::os("read a thread's processor time"))
 }
 
 struct Worker {
@@ -221,10 +214,7 @@ impl Worker {
         let mut left = u64::from_be_bytes(*length);
         while left > 0 {
             let piece = left.min(PIECE as u64);
-            response
-                .write_all(&[b'r'; PIECE][..piece as usize])
-                .await
-                .ok()?;
+            response.write_all(&[b'r'; PIECE][..piece as usize]).await.ok()?;
             left -= piece;
             if slow == [1] {
                 tokio::time::sleep(PACE).await;

@@ -1,21 +1,30 @@
 //! Servers behind a balancer, and clients with many addresses.
 
-use std::fmt::Write as _;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    fmt::Write as _,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
 
 use dwell_quic::HEARTBEAT;
 use jiff::Timestamp;
 
-use super::client::{Client, Mode, Request};
-use super::identity::{Certificate, Identity};
-use super::server::{Server, ServerPlan};
-use super::{KEY, PORT, Policy, Scene, config};
-use crate::balancer::process::{Balancer, Places, backends, head};
-use crate::balancer::{SERVERS, Star};
-use crate::workload::quic::block_on;
-use crate::{Error, Result};
+use super::{
+    KEY, PORT, Policy, Scene,
+    client::{Client, Mode, Request},
+    config,
+    identity::{Certificate, Identity},
+    server::{Server, ServerPlan},
+};
+use crate::{
+    Error, Result,
+    balancer::{
+        SERVERS, Star,
+        process::{Balancer, Places, backends, head},
+    },
+    workload::quic::block_on,
+};
 
 /// Four servers, and a balancer that has some of them.
 pub(super) struct Stage<'a> {
@@ -37,10 +46,7 @@ pub(super) struct Placing {
 impl From<Policy> for Placing {
     /// With the round trip that the balancer has by itself.
     fn from(policy: Policy) -> Placing {
-        Placing {
-            policy,
-            margin: Duration::from_millis(20),
-        }
+        Placing { policy, margin: Duration::from_millis(20) }
     }
 }
 
@@ -56,12 +62,7 @@ pub(super) struct Like {
 impl Like {
     /// They have nothing to do but to answer.
     pub(super) fn idle(tickets: usize) -> Like {
-        Like {
-            tickets,
-            work: Duration::ZERO,
-            seed: 0,
-            heartbeat: HEARTBEAT,
-        }
+        Like { tickets, work: Duration::ZERO, seed: 0, heartbeat: HEARTBEAT }
     }
 }
 
@@ -73,18 +74,11 @@ pub(super) struct Key {
 }
 
 /// With which all begins.
-pub(super) const FIRST_KEY: Key = Key {
-    rotation: 0,
-    key: KEY,
-};
+pub(super) const FIRST_KEY: Key = Key { rotation: 0, key: KEY };
 
 impl<'a> Stage<'a> {
     /// All servers run, and the balancer lets connections through.
-    pub(super) fn start(
-        scene: Scene<'a>,
-        placing: impl Into<Placing>,
-        like: Like,
-    ) -> Result<Stage<'a>> {
+    pub(super) fn start(scene: Scene<'a>, placing: impl Into<Placing>, like: Like) -> Result<Stage<'a>> {
         let Scene { star, exe, folder } = scene;
         let placing = placing.into();
         star.widen()?;
@@ -105,13 +99,7 @@ impl<'a> Stage<'a> {
         }
         let everyone = everyone();
         let all = configuration(placing, &everyone, &[FIRST_KEY]);
-        let stage = Stage {
-            star,
-            placing,
-            balancer: Balancer::start(star, exe, folder, all)?,
-            servers,
-            identity,
-        };
+        let stage = Stage { star, placing, balancer: Balancer::start(star, exe, folder, all)?, servers, identity };
         stage.balancer.wait_until(|| stage.comes_through())?;
         Ok(stage)
     }
@@ -123,8 +111,7 @@ impl<'a> Stage<'a> {
 
     /// Has the balancer go on with these servers and keys.
     pub(super) fn reload(&self, servers: &[usize], keys: &[Key]) -> Result<()> {
-        self.balancer
-            .reload(configuration(self.placing, servers, keys))
+        self.balancer.reload(configuration(self.placing, servers, keys))
     }
 
     /// Ends the balancer, then the servers.
@@ -155,11 +142,7 @@ pub(super) fn bind(address: std::net::Ipv4Addr) -> Result<UdpSocket> {
     UdpSocket::bind((address, 0)).map_err(Error::io(format!("make a socket at {address}")))
 }
 
-fn configuration(
-    placing: Placing,
-    servers: &[usize],
-    keys: &[Key],
-) -> impl FnOnce(&Places) -> String {
+fn configuration(placing: Placing, servers: &[usize], keys: &[Key]) -> impl FnOnce(&Places) -> String {
     let Placing { policy, margin } = placing;
     let is_steered = policy == Policy::ZeroRtt;
     let hash = match policy {
@@ -177,19 +160,11 @@ fn configuration(
         },
     );
     if is_steered {
-        let _ = write!(
-            vip,
-            "\n[vip.zero_rtt]\nrtt = \"{}us\"\n",
-            margin.as_micros()
-        );
+        let _ = write!(vip, "\n[vip.zero_rtt]\nrtt = \"{}us\"\n", margin.as_micros());
     }
     for key in keys.iter().filter(|_| is_steered) {
         let digits = key.key.map(|octet| format!("{octet:02x}")).concat();
-        let _ = write!(
-            vip,
-            "\n[[vip.zero_rtt.layout]]\nrotation = {}\nkey = \"{digits}\"\n",
-            key.rotation
-        );
+        let _ = write!(vip, "\n[[vip.zero_rtt.layout]]\nrotation = {}\nkey = \"{digits}\"\n", key.rotation);
     }
     vip += &backends(servers.iter().copied(), |server| match is_steered {
         true => format!("server_id = {}\n", id(server)),

@@ -1,17 +1,22 @@
 //! Somebody who has recorded what clients sent, and takes what servers remember.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dwell_quic::{HEARTBEAT, Secrets};
 
-use super::client::PATIENCE;
-use super::identity::Identity;
-use super::replay::Flight;
-use super::server::{Server, ServerPlan};
-use super::stage::bind;
-use super::{KEY, PORT, config};
+use super::{
+    KEY, PORT,
+    client::PATIENCE,
+    config,
+    identity::Identity,
+    replay::Flight,
+    server::{Server, ServerPlan},
+    stage::bind,
+};
 use crate::{Error, Namespace, Result};
 
 /// What a thief came to.
@@ -50,12 +55,7 @@ impl<'a> Thief<'a> {
             seed: 0,
             heartbeat: HEARTBEAT,
         };
-        Ok(Thief {
-            namespace,
-            server: Server::start(namespace, plan)?,
-            tries: 0,
-            read: 0,
-        })
+        Ok(Thief { namespace, server: Server::start(namespace, plan)?, tries: 0, read: 0 })
     }
 
     /// With these, too.
@@ -92,12 +92,7 @@ impl<'a> Thief<'a> {
 
     pub(super) fn stop(self) -> Theft {
         let counts = self.server.sessions();
-        Theft {
-            sessions: counts.held + counts.taken as usize,
-            tries: self.tries,
-            found: counts.taken,
-            read: self.read,
-        }
+        Theft { sessions: counts.held + counts.taken as usize, tries: self.tries, found: counts.taken, read: self.read }
     }
 }
 

@@ -1,14 +1,20 @@
 //! By which keys the connection IDs are that clients send to.
 
-use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll};
+use std::{
+    io::{self, IoSliceMut},
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+};
 
-use quinn::udp::{RecvMeta, Transmit};
-use quinn::{AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, TokioRuntime, UdpPoller};
+use quinn::{
+    AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, TokioRuntime, UdpPoller,
+    udp::{RecvMeta, Transmit},
+};
 
 use crate::{Error, Result};
 
@@ -28,17 +34,13 @@ impl Watch {
         sockets.retain(|socket| socket.strong_count() > 0);
         sockets.push(Arc::downgrade(&socket));
         let runtime = Arc::new(TokioRuntime);
-        Endpoint::new_with_abstract_socket(EndpointConfig::default(), None, socket, runtime)
-            .map_err(failed())
+        Endpoint::new_with_abstract_socket(EndpointConfig::default(), None, socket, runtime).map_err(failed())
     }
 
     /// How many of them sent last to a connection ID of another rotation.
     pub(super) fn of_others_than(&self, rotation: u8) -> usize {
         let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = sockets
-            .iter()
-            .filter_map(Weak::upgrade)
-            .map(|socket| socket.rotation.load(Ordering::Relaxed));
+        let last = sockets.iter().filter_map(Weak::upgrade).map(|socket| socket.rotation.load(Ordering::Relaxed));
         last.filter(|last| ![rotation, NONE].contains(last)).count()
     }
 }

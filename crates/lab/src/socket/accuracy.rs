@@ -45,9 +45,7 @@ impl Accuracy {
             let error = estimate_ns as f64 - truth_ns;
             truth_sum += truth_ns;
             estimate_sum += estimate_ns as f64;
-            error_sum += Some(error.abs())
-                .filter(|&error| error >= NEAR_NS)
-                .unwrap_or(0.0);
+            error_sum += Some(error.abs()).filter(|&error| error >= NEAR_NS).unwrap_or(0.0);
             errors.push(error);
         }
         errors.sort_by(f64::total_cmp);
@@ -109,10 +107,7 @@ impl Series {
 
     /// Of the bytes that went on in a time. `None` if none did.
     pub fn delays(&self, (from_ns, to_ns): Span) -> Option<Delays> {
-        let within = self
-            .0
-            .iter()
-            .filter(|(at_ns, _)| (from_ns..=to_ns).contains(at_ns));
+        let within = self.0.iter().filter(|(at_ns, _)| (from_ns..=to_ns).contains(at_ns));
         let mut delays: Vec<f64> = within.map(|(_, delay_ns)| *delay_ns as f64).collect();
         delays.sort_by(f64::total_cmp);
         Some(Delays {
@@ -193,12 +188,7 @@ mod tests {
 
     #[test]
     fn looks_outside_of_the_time_or_of_the_truth_do_not_count() {
-        let estimates = [
-            (5 * MS, MS),
-            (10 * MS, 100 * MS),
-            (20 * MS, 0),
-            (2000 * MS, 0),
-        ];
+        let estimates = [(5 * MS, MS), (10 * MS, 100 * MS), (20 * MS, 0), (2000 * MS, 0)];
         let accuracy = Accuracy::of(&rising(), &estimates, (0, 10 * MS)).unwrap();
         assert_eq!((accuracy.looks, accuracy.share()), (1, 1.0));
         assert_eq!(Accuracy::of(&rising(), &estimates[..1], ALL), None);

@@ -1,15 +1,20 @@
 //! The applications: programs of their own, so that `dwell run` can run them.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::str::FromStr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    str::FromStr,
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::{libc, setsockopt_impl, sockopt_impl};
+use nix::{
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    setsockopt_impl, sockopt_impl,
+    sys::socket::{setsockopt, sockopt},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -75,10 +80,7 @@ pub struct Reads {
 
 impl Reads {
     /// What is there, as soon as it is there.
-    pub const AT_ONCE: Reads = Reads {
-        bytes: 128 << 10,
-        every: Duration::ZERO,
-    };
+    pub const AT_ONCE: Reads = Reads { bytes: 128 << 10, every: Duration::ZERO };
 
     /// It reads what is there as soon as it is there.
     pub fn are_at_once(&self) -> bool {
@@ -112,13 +114,7 @@ impl FromStr for End {
 /// If it cannot connect or listen, an option cannot be set, or the connection breaks.
 pub fn run_end(end: &End) -> Result<()> {
     match end {
-        End::Send {
-            to,
-            after,
-            time,
-            writes,
-            options,
-        } => {
+        End::Send { to, after, time, writes, options } => {
             thread::sleep(*after);
             let socket = TcpStream::connect(to).map_err(Error::io(format!("connect to {to}")))?;
             options.set(&socket)?;
@@ -130,12 +126,8 @@ pub fn run_end(end: &End) -> Result<()> {
         }
         End::Receive { at, reads } => {
             let listener = TcpListener::bind(at).map_err(Error::io(format!("listen at {at}")))?;
-            let (socket, _) = listener
-                .accept()
-                .map_err(Error::io(format!("accept at {at}")))?;
-            reads
-                .read(socket)
-                .map_err(Error::io(format!("read at {at}")))
+            let (socket, _) = listener.accept().map_err(Error::io(format!("accept at {at}")))?;
+            reads.read(socket).map_err(Error::io(format!("read at {at}")))
         }
     }
 }
@@ -144,8 +136,7 @@ impl SocketOptions {
     fn set(&self, socket: &TcpStream) -> Result<()> {
         let os = |what: &str| Error::os(format!("set the {what} of a socket"));
         if let Some(name) = &self.congestion {
-            setsockopt(socket, sockopt::TcpCongestion, &name.into())
-                .map_err(os("congestion control"))?;
+            setsockopt(socket, sockopt::TcpCongestion, &name.into()).map_err(os("congestion control"))?;
         }
         if let Some(bytes) = self.notsent_lowat {
             setsockopt(socket, NotsentLowat, &bytes).map_err(os("unsent bytes"))?;
@@ -157,13 +148,7 @@ impl SocketOptions {
     }
 }
 
-sockopt_impl!(
-    NotsentLowat,
-    SetOnly,
-    libc::IPPROTO_TCP,
-    libc::TCP_NOTSENT_LOWAT,
-    u32
-);
+sockopt_impl!(NotsentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
 
 impl Writes {
     fn write(self, mut socket: &TcpStream, until: Instant) -> std::io::Result<()> {
@@ -198,12 +183,8 @@ fn write_when_ready(mut socket: &TcpStream, bytes: u32, until: Instant) -> std::
     socket.set_nonblocking(true)?;
     while Instant::now() < until {
         let left = until.saturating_duration_since(Instant::now());
-        let patience =
-            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-        poll(
-            &mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)],
-            patience,
-        )?;
+        let patience = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+        poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], patience)?;
         match socket.write(&data) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -242,20 +223,14 @@ mod tests {
                 to: "10.0.0.1:5".parse().unwrap(),
                 after: Duration::from_millis(3),
                 time: Duration::from_secs(1),
-                writes: Writes::Frames {
-                    bytes: 7,
-                    a_second: 30,
-                },
+                writes: Writes::Frames { bytes: 7, a_second: 30 },
                 options: SocketOptions {
                     congestion: Some("reno".to_owned()),
                     notsent_lowat: Some(16384),
                     send_buffer: None,
                 },
             },
-            End::Receive {
-                at: "[::1]:6".parse().unwrap(),
-                reads: Reads::AT_ONCE,
-            },
+            End::Receive { at: "[::1]:6".parse().unwrap(), reads: Reads::AT_ONCE },
         ];
         for end in ends {
             let json = serde_json::to_string(&end).unwrap();
@@ -269,10 +244,7 @@ mod tests {
         let all = [
             Writes::Waiting { bytes: 1 << 17 },
             Writes::Ready { bytes: 1 << 13 },
-            Writes::Frames {
-                bytes: 1000,
-                a_second: 100,
-            },
+            Writes::Frames { bytes: 1000, a_second: 100 },
         ];
         for writes in all {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -286,11 +258,7 @@ mod tests {
                 after: Duration::ZERO,
                 time: Duration::from_millis(30),
                 writes,
-                options: SocketOptions {
-                    notsent_lowat: Some(4096),
-                    send_buffer: Some(65536),
-                    congestion: None,
-                },
+                options: SocketOptions { notsent_lowat: Some(4096), send_buffer: Some(65536), congestion: None },
             };
             run_end(&end).unwrap();
             reader.join().unwrap().unwrap();

@@ -1,12 +1,13 @@
 //! What `dwell run` said of a flow.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use serde::Deserialize;
 
-use super::accuracy::Estimate;
-use super::truth::{Ends, for_each_line, from_json};
+use super::{
+    accuracy::Estimate,
+    truth::{Ends, for_each_line, from_json},
+};
 use crate::Result;
 
 /// One look at a socket. What is unknown, or did not happen since the look before, is `None`.
@@ -77,17 +78,13 @@ pub fn read(file: &Path) -> Result<Vec<Look>> {
 /// What they say of the send buffer.
 pub fn sender(looks: &[Look]) -> Vec<Estimate> {
     let known = looks.iter();
-    known
-        .filter_map(|look| Some((look.at_ns, look.sender_ns?)))
-        .collect()
+    known.filter_map(|look| Some((look.at_ns, look.sender_ns?))).collect()
 }
 
 /// What they say of the receive buffer.
 pub fn receiver(looks: &[Look]) -> Vec<Estimate> {
     let known = looks.iter();
-    known
-        .filter_map(|look| Some((look.at_ns, look.receiver_ns?)))
-        .collect()
+    known.filter_map(|look| Some((look.at_ns, look.receiver_ns?))).collect()
 }
 
 #[cfg(test)]

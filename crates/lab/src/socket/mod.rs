@@ -11,20 +11,25 @@ pub mod tools;
 mod truth;
 pub mod video;
 
-use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use crate::error::find_program;
-use crate::part::{PATIENCE, Part};
-use crate::signals::Signals;
-use crate::{Error, Report, Result, Statistics};
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use accuracy::{Accuracy, Series, Span};
+use net::Net;
+
+use crate::{
+    Error, Report, Result, Statistics,
+    error::find_program,
+    part::{PATIENCE, Part},
+    signals::Signals,
+};
+
 pub use application::{End, Reads, SocketOptions, Writes, run_end};
 pub use looks::Look;
-use net::Net;
 pub use picture::over_time;
 pub use scenario::{Application, Bottleneck, Other, Scenario};
 pub use truth::{Flow, Read, Sent, Truth};
@@ -122,10 +127,7 @@ impl Setting {
     }
 
     fn options(self, congestion: &str) -> SocketOptions {
-        let mut options = SocketOptions {
-            congestion: Some(congestion.to_owned()),
-            ..SocketOptions::default()
-        };
+        let mut options = SocketOptions { congestion: Some(congestion.to_owned()), ..SocketOptions::default() };
         match self {
             Setting::NotsentLowat(kib) => options.notsent_lowat = Some(kib << 10),
             Setting::SendBuffer(kib) => options.send_buffer = Some(kib << 10),
@@ -191,9 +193,7 @@ impl Outcome {
         let (from, to) = self.span;
         let looks = self.sender.iter();
         let within = looks.filter(|look| (from..=to).contains(&look.at_ns));
-        let rtts: Vec<f64> = within
-            .filter_map(|look| Some(look.rtt_ns? as f64))
-            .collect();
+        let rtts: Vec<f64> = within.filter_map(|look| Some(look.rtt_ns? as f64)).collect();
         (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64)
     }
 
@@ -222,10 +222,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     if scenario.reads.are_at_once() {
         net.widen_window()?;
     }
-    let stamps = [
-        stamp("stack-sender", &net, options)?,
-        stamp("stack-receiver", &net, options)?,
-    ];
+    let stamps = [stamp("stack-sender", &net, options)?, stamp("stack-receiver", &net, options)?];
     let [sender_stamps, receiver_stamps] = stamps.each_ref().map(|part| part.out().to_owned());
     let files = Files::of(&options.folder);
     let mut said = exchange(&net, options, &files, &signals)?;
@@ -236,9 +233,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let emulator = net.stop()?;
     let truth = Truth::read(&sender_stamps, &receiver_stamps)?;
     let Some((&(from, to), flow)) = truth.to_port(PORT) else {
-        return Err(Error::Timeout(
-            "a stamped byte of the first flow".to_owned(),
-        ));
+        return Err(Error::Timeout("a stamped byte of the first flow".to_owned()));
     };
     let begin = flow.begin_ns().unwrap_or(0);
     let time = options.time.as_nanos() as u64;
@@ -270,10 +265,7 @@ struct Files {
 
 impl Files {
     fn of(folder: &Path) -> Files {
-        Files {
-            sender: folder.join("sender.jsonl"),
-            receiver: folder.join("receiver.jsonl"),
-        }
+        Files { sender: folder.join("sender.jsonl"), receiver: folder.join("receiver.jsonl") }
     }
 }
 
@@ -315,10 +307,7 @@ fn exchange(net: &Net, options: &Options, files: &Files, signals: &Signals) -> R
     for flow in flows.clone() {
         let port = net::port(flow);
         let deadline = Instant::now() + PATIENCE;
-        while !net
-            .receiver()
-            .enter(|| crate::workload::is_bound("tcp", port))?
-        {
+        while !net.receiver().enter(|| crate::workload::is_bound("tcp", port))? {
             let ended = parts[flow].has_ended()?;
             if ended || Instant::now() > deadline {
                 return Err(Error::Timeout(format!("the start of receiver-{flow}")));
@@ -339,10 +328,7 @@ fn exchange(net: &Net, options: &Options, files: &Files, signals: &Signals) -> R
             parts.pop();
         } else if Instant::now() > deadline {
             let says = part.said()?;
-            return Err(Error::Timeout(format!(
-                "the end of a flow, which says: {}",
-                says.trim()
-            )));
+            return Err(Error::Timeout(format!("the end of a flow, which says: {}", says.trim())));
         } else {
             signals.pause(Duration::from_millis(20))?;
         }
@@ -358,10 +344,7 @@ struct Command {
 
 impl Command {
     fn new(program: &Path, arguments: &[&str]) -> Command {
-        Command {
-            program: program.to_owned(),
-            arguments: arguments.iter().map(OsString::from).collect(),
-        }
+        Command { program: program.to_owned(), arguments: arguments.iter().map(OsString::from).collect() }
     }
 
     /// The same, run by `dwell run` if it is to be watched.
@@ -370,20 +353,9 @@ impl Command {
             return self;
         };
         let interval = format!("{}ms", watch.interval_ms);
-        let mut run = Command::new(
-            &options.exe,
-            &[
-                "run",
-                "--format",
-                "jsonl",
-                "--poll",
-                "10ms",
-                "--interval",
-                &interval,
-            ],
-        );
-        run.arguments
-            .extend(["--estimator".into(), watch.estimator.into()]);
+        let mut run =
+            Command::new(&options.exe, &["run", "--format", "jsonl", "--poll", "10ms", "--interval", &interval]);
+        run.arguments.extend(["--estimator".into(), watch.estimator.into()]);
         if watch.outside {
             run.arguments.push("--outside".into());
         }
@@ -402,10 +374,7 @@ impl Command {
 fn receiver(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<Command> {
     let scenario = &options.scenario;
     let at = net.address(flow);
-    let end = End::Receive {
-        at,
-        reads: scenario.reads,
-    };
+    let end = End::Receive { at, reads: scenario.reads };
     if flow > 0 {
         return own(&options.exe, &end);
     }
@@ -422,13 +391,7 @@ fn receiver(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<
 fn sender(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<Command> {
     let scenario = &options.scenario;
     let to = net.address(flow);
-    let end = |after, time, writes, options| End::Send {
-        to,
-        after,
-        time,
-        writes,
-        options,
-    };
+    let end = |after, time, writes, options| End::Send { to, after, time, writes, options };
     if let Some(other) = flow.checked_sub(1).map(|other| scenario.others[other]) {
         let writes = Writes::Waiting { bytes: 128 << 10 };
         return own(
@@ -443,10 +406,7 @@ fn sender(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<Co
     }
     let socket = options.setting.options(scenario.congestion);
     let command = match scenario.application {
-        Application::Own(writes) => own(
-            &options.exe,
-            &end(Duration::ZERO, options.time, writes, socket),
-        )?,
+        Application::Own(writes) => own(&options.exe, &end(Duration::ZERO, options.time, writes, socket))?,
         Application::Iperf3 => {
             let (address, port) = (to.ip().to_string(), to.port().to_string());
             let seconds = options.time.as_secs_f64().ceil().to_string();

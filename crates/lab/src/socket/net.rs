@@ -1,12 +1,9 @@
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{fs, net::SocketAddr, path::Path};
 
-use super::PORT;
-use super::scenario::Bottleneck;
+use super::{PORT, scenario::Bottleneck};
 use crate::{
-    BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, Leg, LinkBox, LinkSpec, Namespace, Nanos,
-    Report, Result, Role, Shaper, Statistics, Topology,
+    BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, Leg, LinkBox, LinkSpec, Namespace, Nanos, Report, Result,
+    Role, Shaper, Statistics, Topology,
 };
 
 /// A sender, a bottleneck and a receiver, in a line.
@@ -38,10 +35,7 @@ impl Net {
                 let lab = Lab::start(&LabOptions {
                     name: "socket".to_owned(),
                     topology: Topology::Line {
-                        client: Leg {
-                            to_vantage: link.clone(),
-                            from_vantage: LinkSpec::delay(back),
-                        },
+                        client: Leg { to_vantage: link.clone(), from_vantage: LinkSpec::delay(back) },
                         server: Leg::default(),
                     },
                     emulation: Emulation::Process(exe.to_owned()),
@@ -51,13 +45,7 @@ impl Net {
                 Ok(Net::Emulated(Box::new(lab)))
             }
             Bottleneck::Box(link) => {
-                let spec = BoxSpec {
-                    to_right: *link,
-                    to_left: BoxLink {
-                        delay: back,
-                        ..BoxLink::default()
-                    },
-                };
+                let spec = BoxSpec { to_right: *link, to_left: BoxLink { delay: back, ..BoxLink::default() } };
                 Ok(Net::Boxed(Box::new(LinkBox::start("socket", &spec)?)))
             }
         }
@@ -109,9 +97,7 @@ impl Net {
 
 /// `/proc/sys/net` is that of the thread's namespace.
 fn write(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
-    namespace
-        .enter(|| fs::write(file, value))?
-        .map_err(Error::io(format!("write {value} to {file}")))
+    namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }
 
 pub(super) fn port(flow: usize) -> u16 {

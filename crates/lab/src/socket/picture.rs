@@ -1,13 +1,10 @@
 //! What bytes waited, over time.
 
-use super::MS;
-use super::accuracy::Series;
+use super::{MS, accuracy::Series};
 use crate::chart::{Axis, Chart, Line, Scale, drawing, round_step};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
-const COLOURS: [&str; 6] = [
-    "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
-];
+const COLOURS: [&str; 6] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 /// More are no more to see.
 const POINTS: usize = 2000;
 
@@ -34,16 +31,8 @@ pub fn over_time(heading: &str, runs: &[(String, u64, Series)]) -> String {
     let (last_s, most_ms) = (most(|(s, _)| *s), most(|(_, ms)| *ms));
     let chart = Chart {
         title: "What bytes waited in the send buffer".to_owned(),
-        x: Axis {
-            label: "time, s".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, last_s),
-        },
-        y: Axis {
-            label: "delay, ms".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, most_ms),
-        },
+        x: Axis { label: "time, s".to_owned(), scale: Scale::Linear, range: (0.0, last_s) },
+        y: Axis { label: "delay, ms".to_owned(), scale: Scale::Linear, range: (0.0, most_ms) },
         lines,
     };
     drawing(heading, &[chart])
@@ -67,10 +56,7 @@ mod tests {
     #[test]
     fn a_line_a_run_begins_with_it() {
         let series = Series::new((0..10).map(|n| (5_000_000_000 + n * 100 * MS, n * 10 * MS)));
-        let runs = [
-            ("plain".to_owned(), 5_000_000_000, series),
-            ("nothing".to_owned(), 0, Series::default()),
-        ];
+        let runs = [("plain".to_owned(), 5_000_000_000, series), ("nothing".to_owned(), 0, Series::default())];
         let svg = over_time("a heading", &runs);
         assert!(svg.contains(">plain</text>") && svg.contains(">nothing</text>"));
         // From the lower left corner.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{Reads, Writes};
 use crate::{
-    BitsPerSecond, BoxLink, Discipline, LinkBox, LinkSpec, Nanos, Phase, Phases, Probability,
-    QueueLimit, Trace,
+    BitsPerSecond, BoxLink, Discipline, LinkBox, LinkSpec, Nanos, Phase, Phases, Probability, QueueLimit, Trace,
 };
 
 /// A network and the flows through it. The first flow is the one that is looked at.
@@ -72,10 +71,7 @@ const TRACE_MBIT: u64 = 10;
 
 /// The names and what they are, in the order in which they are run.
 const ALL: [(&str, &str); 25] = [
-    (
-        "10m-50ms",
-        "10 Mbit/s, round trips of 50 ms, writes of 128 KB that wait",
-    ),
+    ("10m-50ms", "10 Mbit/s, round trips of 50 ms, writes of 128 KB that wait"),
     ("30m-50ms", "the same at 30 Mbit/s"),
     ("50m-50ms", "the same at 50 Mbit/s"),
     ("100m-50ms", "the same at 100 Mbit/s"),
@@ -83,44 +79,23 @@ const ALL: [(&str, &str); 25] = [
     ("10m-10ms", "10 Mbit/s, round trips of 10 ms"),
     ("10m-100ms", "10 Mbit/s, round trips of 100 ms"),
     ("10m-200ms", "10 Mbit/s, round trips of 200 ms"),
-    (
-        "alternating",
-        "10 and 50 Mbit/s, each for 5 s in turn, round trips of 50 ms",
-    ),
-    (
-        "background",
-        "10 Mbit/s, 50 ms; two other flows come and go",
-    ),
+    ("alternating", "10 and 50 Mbit/s, each for 5 s in turn, round trips of 50 ms"),
+    ("background", "10 Mbit/s, 50 ms; two other flows come and go"),
     ("lte", "the trace of --trace FILE, round trips of 50 ms"),
     ("reno", "10 Mbit/s, 50 ms, reno in place of cubic"),
     ("bbr", "10 Mbit/s, 50 ms, bbr in place of cubic"),
     ("loss-0.1", "10 Mbit/s, 50 ms, of 1000 packets one is lost"),
     ("loss-1", "10 Mbit/s, 50 ms, of 100 packets one is lost"),
-    (
-        "varying-rtt",
-        "10 Mbit/s, round trips of 50 and of 100 ms, each for 5 s in turn",
-    ),
-    (
-        "slow-reader",
-        "10 Mbit/s, 50 ms, a receiver that reads 16 KB each 50 ms",
-    ),
+    ("varying-rtt", "10 Mbit/s, round trips of 50 and of 100 ms, each for 5 s in turn"),
+    ("slow-reader", "10 Mbit/s, 50 ms, a receiver that reads 16 KB each 50 ms"),
     ("three-flows", "10 Mbit/s, 50 ms, three flows alike"),
     ("iperf3", "10 Mbit/s, 50 ms, iperf3"),
-    (
-        "small-writes",
-        "10 Mbit/s, 50 ms, writes of 8 KB that do not wait, each when the socket takes more",
-    ),
+    ("small-writes", "10 Mbit/s, 50 ms, writes of 8 KB that do not wait, each when the socket takes more"),
     ("frames", "10 Mbit/s, 50 ms, 30 frames of 36 KB each second"),
-    (
-        "codel",
-        "10 Mbit/s, 50 ms, a bottleneck with the kernel's CoDel in place of a FIFO",
-    ),
+    ("codel", "10 Mbit/s, 50 ms, a bottleneck with the kernel's CoDel in place of a FIFO"),
     ("fq-codel", "the same with FQ-CoDel"),
     ("pie", "the same with PIE"),
-    (
-        "codel-ecn",
-        "the same with CoDel that marks packets (ECN) in place of dropping them",
-    ),
+    ("codel-ecn", "the same with CoDel that marks packets (ECN) in place of dropping them"),
 ];
 
 impl Scenario {
@@ -132,11 +107,7 @@ impl Scenario {
     /// The one of this name; `trace` is that of `lte`. `None` if there is none, or it lacks its trace.
     pub fn find(name: &str, trace: Option<&Trace>) -> Option<Scenario> {
         let (name, about) = ALL.into_iter().find(|(known, _)| *known == name)?;
-        let plain = Scenario {
-            name,
-            about,
-            ..Scenario::plain(10, 50)
-        };
+        let plain = Scenario { name, about, ..Scenario::plain(10, 50) };
         Some(match name {
             "30m-50ms" => plain.with(Scenario::plain(30, 50)),
             "50m-50ms" => plain.with(Scenario::plain(50, 50)),
@@ -146,19 +117,9 @@ impl Scenario {
             "10m-100ms" => plain.with(Scenario::plain(10, 100)),
             "10m-200ms" => plain.with(Scenario::plain(10, 200)),
             "alternating" => plain.changed(|link| link.phases = Some(alternating())),
-            "background" => Scenario {
-                others: vec![
-                    Other {
-                        from: 0.25,
-                        until: 0.6,
-                    },
-                    Other {
-                        from: 0.45,
-                        until: 0.8,
-                    },
-                ],
-                ..plain
-            },
+            "background" => {
+                Scenario { others: vec![Other { from: 0.25, until: 0.6 }, Other { from: 0.45, until: 0.8 }], ..plain }
+            }
             "lte" => {
                 let trace = trace?.clone();
                 plain.changed(|link| {
@@ -167,43 +128,18 @@ impl Scenario {
                     link.queue = Some(queue(TRACE_MBIT));
                 })
             }
-            "reno" => Scenario {
-                congestion: "reno",
-                ..plain
-            },
-            "bbr" => Scenario {
-                congestion: "bbr",
-                ..plain
-            },
+            "reno" => Scenario { congestion: "reno", ..plain },
+            "bbr" => Scenario { congestion: "bbr", ..plain },
             "loss-0.1" => plain.changed(|link| link.loss = share(0.001)),
             "loss-1" => plain.changed(|link| link.loss = share(0.01)),
             "varying-rtt" => plain.changed(|link| link.phases = Some(varying())),
-            "slow-reader" => Scenario {
-                reads: Reads {
-                    bytes: 16 << 10,
-                    every: Duration::from_millis(50),
-                },
-                ..plain
-            },
-            "three-flows" => Scenario {
-                others: vec![Other::ALWAYS; 2],
-                ..plain
-            },
-            "iperf3" => Scenario {
-                application: Application::Iperf3,
-                ..plain
-            },
-            "small-writes" => Scenario {
-                application: Application::Own(Writes::Ready { bytes: SMALL }),
-                ..plain
-            },
-            "frames" => Scenario {
-                application: Application::Own(Writes::Frames {
-                    bytes: 36_000,
-                    a_second: 30,
-                }),
-                ..plain
-            },
+            "slow-reader" => Scenario { reads: Reads { bytes: 16 << 10, every: Duration::from_millis(50) }, ..plain },
+            "three-flows" => Scenario { others: vec![Other::ALWAYS; 2], ..plain },
+            "iperf3" => Scenario { application: Application::Iperf3, ..plain },
+            "small-writes" => Scenario { application: Application::Own(Writes::Ready { bytes: SMALL }), ..plain },
+            "frames" => {
+                Scenario { application: Application::Own(Writes::Frames { bytes: 36_000, a_second: 30 }), ..plain }
+            }
             "codel" => plain.queued(Discipline::Codel, false),
             "fq-codel" => plain.queued(Discipline::FqCodel, false),
             "pie" => plain.queued(Discipline::Pie, false),
@@ -255,22 +191,14 @@ impl Scenario {
 
     /// The network of another.
     fn with(self, other: Scenario) -> Scenario {
-        Scenario {
-            bottleneck: other.bottleneck,
-            back_ns: other.back_ns,
-            ..self
-        }
+        Scenario { bottleneck: other.bottleneck, back_ns: other.back_ns, ..self }
     }
 
     /// The same rate and delay in a link box.
     fn queued(mut self, discipline: Discipline, ecn: bool) -> Scenario {
         if let Bottleneck::Fifo(link) = &self.bottleneck {
-            self.bottleneck = Bottleneck::Box(BoxLink {
-                rate: link.rate_bits_per_second,
-                delay: link.delay_ns,
-                discipline,
-                ecn,
-            });
+            self.bottleneck =
+                Bottleneck::Box(BoxLink { rate: link.rate_bits_per_second, delay: link.delay_ns, discipline, ecn });
         }
         self
     }
@@ -294,10 +222,7 @@ impl Bottleneck {
 }
 
 impl Other {
-    const ALWAYS: Other = Other {
-        from: 0.0,
-        until: 1.0,
-    };
+    const ALWAYS: Other = Other { from: 0.0, until: 1.0 };
 }
 
 fn queue(mbit: u64) -> QueueLimit {
@@ -341,14 +266,7 @@ mod tests {
         for (name, _) in Scenario::names() {
             let scenario = Scenario::find(name, Some(&trace)).unwrap();
             assert_eq!(scenario.name, name);
-            let rest = format!(
-                "{:?}",
-                Scenario {
-                    name: "",
-                    about: "",
-                    ..scenario
-                }
-            );
+            let rest = format!("{:?}", Scenario { name: "", about: "", ..scenario });
             assert!(!seen.contains(&rest), "{name} is another's twin");
             seen.push(rest);
         }

@@ -1,28 +1,36 @@
 //! What tools of today say of a path while an application fills its send buffer there, beside what its bytes take.
 
-use std::ffi::OsStr;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use dwell_socket::Socket;
 use nix::sys::socket::{setsockopt, sockopt};
 use tempfile::TempDir;
 
-use super::accuracy::Span;
-use super::looks;
-use super::net::Net;
-use super::scenario::Bottleneck;
-use super::video::figures::{figures, now_ns};
-use super::video::{libdwell, watch_sockets};
-use crate::part::{PATIENCE, Part};
-use crate::signals::Signals;
-use crate::workload::{Bulk, Ends, Ping, output, require};
-use crate::{BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result};
+use super::{
+    accuracy::Span,
+    looks,
+    net::Net,
+    scenario::Bottleneck,
+    video::{
+        figures::{figures, now_ns},
+        libdwell, watch_sockets,
+    },
+};
+use crate::{
+    BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result,
+    part::{PATIENCE, Part},
+    signals::Signals,
+    workload::{Bulk, Ends, Ping, output, require},
+};
 
 /// One tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,27 +99,16 @@ pub fn compare(time: Duration, exe: &Path) -> Result<Vec<ToolRow>> {
 fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Result<Vec<ToolRow>> {
     let (to, web, silent) = (net.address(0), net.address(1), net.address(2));
     let io = |what: &str, address: SocketAddr| Error::io(format!("{what} {address}"));
-    let listen = |address| {
-        net.receiver()
-            .enter(|| TcpListener::bind(address))?
-            .map_err(io("listen at", address))
-    };
+    let listen = |address| net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at", address));
     let (listener, web_listener) = (listen(to)?, listen(web)?);
     // hping3 takes all that comes from its port for an answer, so it has one that nobody else talks to.
     let _silent_listener = listen(silent)?;
-    let sender = net
-        .sender()
-        .enter(|| TcpStream::connect(to))?
-        .map_err(io("connect to", to))?;
+    let sender = net.sender().enter(|| TcpStream::connect(to))?.map_err(io("connect to", to))?;
     let (receiver, _) = listener.accept().map_err(io("accept at", to))?;
     setsockopt(&sender, sockopt::TcpCongestion, &CONGESTION.into())
         .map_err(Error::os("set the congestion control of a socket"))?;
-    receiver
-        .set_read_timeout(Some(PATIENCE))
-        .map_err(io("read at", to))?;
-    web_listener
-        .set_nonblocking(true)
-        .map_err(io("listen at", web))?;
+    receiver.set_read_timeout(Some(PATIENCE)).map_err(io("read at", to))?;
+    web_listener.set_nonblocking(true).map_err(io("listen at", web))?;
     let session = watch_sockets()?;
     let watched = session.watch(&sender).map_err(libdwell)?;
     let (over, blocks_end) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -128,13 +125,9 @@ fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Re
         over.store(true, Ordering::Relaxed);
         let ended = now_ns();
         blocks_end.store(true, Ordering::Relaxed);
-        let blocks = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            .map_err(io("read at", to))?;
-        let watched = watcher
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let blocks =
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(io("read at", to))?;
+        let watched = watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let meanwhile = blocks.iter().filter(|(at, _)| (begun..=ended).contains(at));
         let truth = mean(&meanwhile.map(|(_, delay)| *delay).collect::<Vec<_>>());
         let mut rows = tools?;
@@ -190,49 +183,23 @@ impl Run {
             command.arg("infinity").stdin(OwnedFd::from(socket));
         })?;
         let (output, pid) = (folder.path().join(LOOKS), holder.id().to_string());
-        let arguments = [
-            "run",
-            "--attach",
-            &pid,
-            "--format",
-            "jsonl",
-            "--interval",
-            "100ms",
-            "--output",
-        ];
-        let arguments: Vec<&OsStr> = arguments
-            .iter()
-            .map(OsStr::new)
-            .chain([output.as_os_str()])
-            .collect();
+        let arguments = ["run", "--attach", &pid, "--format", "jsonl", "--interval", "100ms", "--output"];
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([output.as_os_str()]).collect();
         let part = Part::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
-        Ok(Run {
-            part,
-            folder,
-            _holder: holder,
-        })
+        Ok(Run { part, folder, _holder: holder })
     }
 
     /// What it said meanwhile of the connection to there.
     fn end(self, to: SocketAddr, (from, until): Span) -> Result<Vec<Nanos>> {
         self.part.end()?;
         let looks = looks::read(&self.folder.path().join(LOOKS))?;
-        let looks = looks
-            .iter()
-            .filter(|look| look.ends.1 == to && (from..=until).contains(&look.at_ns));
-        Ok(looks
-            .filter_map(|look| way_there(look.sender_ns, look.rtt_ns, look.min_rtt_ns))
-            .collect())
+        let looks = looks.iter().filter(|look| look.ends.1 == to && (from..=until).contains(&look.at_ns));
+        Ok(looks.filter_map(|look| way_there(look.sender_ns, look.rtt_ns, look.min_rtt_ns)).collect())
     }
 }
 
 /// All tools at once, each of a few small packets a second.
-fn ask(
-    net: &Net,
-    [to, web, silent]: [SocketAddr; 3],
-    time: Duration,
-    stop: &AtomicBool,
-) -> Result<Vec<ToolRow>> {
+fn ask(net: &Net, [to, web, silent]: [SocketAddr; 3], time: Duration, stop: &AtomicBool) -> Result<Vec<ToolRow>> {
     let count = (time.as_secs_f64() / EVERY.as_secs_f64()).ceil() as u32;
     let run = |program, arguments: &[&str]| {
         let arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
@@ -249,23 +216,14 @@ fn ask(
     let times = count.to_string();
     thread::scope(|scope| {
         let ping = scope.spawn(|| {
-            let ends = Ends {
-                client: net.sender(),
-                server: net.receiver(),
-                address: to.ip(),
-            };
-            let ping = Ping {
-                count,
-                interval: EVERY,
-            };
+            let ends = Ends { client: net.sender(), server: net.receiver(), address: to.ip() };
+            let ping = Ping { count, interval: EVERY };
             let trips = ping.run(ends, stop)?.round_trips.0;
             Ok(row("ping", "round trip of an ICMP echo", trips))
         });
         let hping3 = scope.spawn(|| {
             let (every, port) = (format!("u{}", EVERY.as_micros()), silent.port().to_string());
-            let words = [
-                "-n", "-S", "-p", &port, "-c", &times, "-i", &every, &address,
-            ];
+            let words = ["-n", "-S", "-p", &port, "-c", &times, "-i", &every, &address];
             let trips = parse_hping3(&run("hping3", &words)?);
             Ok(row("hping3", "round trip of a TCP SYN", trips))
         });
@@ -289,26 +247,16 @@ fn ask(
             }
             Ok(row("ss -ti", "the connection's smoothed round trip", trips))
         });
-        let rows = [ping, hping3, httping, ss].map(|tool| {
-            tool.join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let rows = [ping, hping3, httping, ss]
+            .map(|tool| tool.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         rows.into_iter().collect()
     })
 }
 
 fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>, stop: &AtomicBool) -> Result<ToolRow> {
-    let ends = Ends {
-        client: net.sender(),
-        server: net.receiver(),
-        address: net.address(0).ip(),
-    };
-    let bulk = Bulk {
-        seconds: (FILLING + time).as_secs() as u32,
-        rate: None,
-        download: false,
-        congestion: Some(CONGESTION),
-    };
+    let ends = Ends { client: net.sender(), server: net.receiver(), address: net.address(0).ip() };
+    let bulk =
+        Bulk { seconds: (FILLING + time).as_secs() as u32, rate: None, download: false, congestion: Some(CONGESTION) };
     let report = bulk.run(ends, stop)?;
     Ok(ToolRow {
         tool: "iperf3",
@@ -365,11 +313,7 @@ fn watch(socket: &Socket<'_>, over: &AtomicBool) -> Vec<Nanos> {
     let mut all = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let figures = figures(&socket.info());
-        all.extend(way_there(
-            figures.sender_delay_ns,
-            figures.rtt_ns,
-            figures.min_rtt_ns,
-        ));
+        all.extend(way_there(figures.sender_delay_ns, figures.rtt_ns, figures.min_rtt_ns));
         thread::sleep(LOOK);
     }
     all
@@ -391,24 +335,18 @@ fn mean(times: &[Nanos]) -> Option<Nanos> {
 fn parse_hping3(text: &str) -> Vec<Nanos> {
     let lines = text.lines();
     let answers = lines.filter(|line| line.contains("flags=SA") && !line.starts_with("DUP!"));
-    answers
-        .filter_map(|line| millis(line.split_once("rtt=")?.1))
-        .collect()
+    answers.filter_map(|line| millis(line.split_once("rtt=")?.1)).collect()
 }
 
 /// The times of `httping`.
 fn parse_httping(text: &str) -> Vec<Nanos> {
     let answers = text.lines().filter(|line| line.starts_with("connected to"));
-    answers
-        .filter_map(|line| millis(line.split_once("time=")?.1))
-        .collect()
+    answers.filter_map(|line| millis(line.split_once("time=")?.1)).collect()
 }
 
 /// The smoothed round trips of `ss -ti`, one a connection.
 fn parse_ss(text: &str) -> Vec<Nanos> {
-    text.split_ascii_whitespace()
-        .filter_map(|word| millis(word.strip_prefix("rtt:")?.split('/').next()?))
-        .collect()
+    text.split_ascii_whitespace().filter_map(|word| millis(word.strip_prefix("rtt:")?.split('/').next()?)).collect()
 }
 
 /// The first word as milliseconds.
@@ -453,18 +391,9 @@ mod tests {
 
     #[test]
     fn a_tool_without_an_answer_has_no_share() {
-        let row = ToolRow {
-            tool: "ping",
-            tells: "",
-            samples: Some(0),
-            says: mean(&[]),
-            truth: Some(Nanos(5)),
-        };
+        let row = ToolRow { tool: "ping", tells: "", samples: Some(0), says: mean(&[]), truth: Some(Nanos(5)) };
         assert_eq!((row.says, row.share()), (None, None));
-        let row = ToolRow {
-            says: mean(&[Nanos(1), Nanos(3)]),
-            ..row
-        };
+        let row = ToolRow { says: mean(&[Nanos(1), Nanos(3)]), ..row };
         assert_eq!(row.share(), Some(0.4));
     }
 }

@@ -1,10 +1,12 @@
 //! What bytes really waited: the stamps of `dwell stack` in both hosts.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::{BufRead, BufReader},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
 
 use serde::Deserialize;
 
@@ -90,21 +92,13 @@ impl Truth {
         let flow = self.flows.entry(flow.addresses()).or_default();
         if line.direction == "rx" {
             if let (Some(ready_ns), Some(read_ns)) = (stamps.ready, stamps.read) {
-                flow.read.push(Read {
-                    seq,
-                    ready_ns,
-                    read_ns,
-                });
+                flow.read.push(Read { seq, ready_ns, read_ns });
             }
         } else if !line.again
             && line.sent == Some(1)
             && let (Some(written_ns), Some(left_ns)) = (stamps.written, stamps.left)
         {
-            flow.sent.push(Sent {
-                seq,
-                written_ns,
-                left_ns,
-            });
+            flow.sent.push(Sent { seq, written_ns, left_ns });
         }
     }
 }
@@ -124,11 +118,7 @@ impl Flow {
 
     /// From socket to socket, by when bytes were read.
     pub fn end_to_end(&self) -> Series {
-        let written: HashMap<u32, u64> = self
-            .sent
-            .iter()
-            .map(|byte| (byte.seq, byte.written_ns))
-            .collect();
+        let written: HashMap<u32, u64> = self.sent.iter().map(|byte| (byte.seq, byte.written_ns)).collect();
         let read = self.read.iter();
         Series::new(read.filter_map(|byte| {
             let written_ns = *written.get(&byte.seq)?;
@@ -143,17 +133,11 @@ impl Flow {
 
     /// Bytes that were read from one time to another, in bits a second. `None` if that is too short to tell.
     pub fn goodput_bps(&self, (from_ns, to_ns): (u64, u64)) -> Option<f64> {
-        let mut within = self
-            .read
-            .iter()
-            .filter(|byte| (from_ns..=to_ns).contains(&byte.read_ns));
+        let mut within = self.read.iter().filter(|byte| (from_ns..=to_ns).contains(&byte.read_ns));
         let first = within.next()?;
         let last = within.next_back()?;
         let bytes = last.seq.wrapping_sub(first.seq);
-        let ns = last
-            .read_ns
-            .checked_sub(first.read_ns)
-            .filter(|&ns| ns > 0)?;
+        let ns = last.read_ns.checked_sub(first.read_ns).filter(|&ns| ns > 0)?;
         Some(f64::from(bytes) * 8e9 / ns as f64)
     }
 
@@ -166,11 +150,9 @@ impl Flow {
         };
         // What is there is less than half of all numbers.
         let place = |seq: u32| seq.wrapping_sub(base).cast_signed();
-        self.sent
-            .sort_by_key(|byte| (place(byte.seq), byte.left_ns));
+        self.sent.sort_by_key(|byte| (place(byte.seq), byte.left_ns));
         self.sent.dedup_by_key(|byte| byte.seq);
-        self.read
-            .sort_by_key(|byte| (place(byte.seq), byte.read_ns));
+        self.read.sort_by_key(|byte| (place(byte.seq), byte.read_ns));
         self.read.dedup_by_key(|byte| byte.seq);
     }
 }
@@ -200,10 +182,7 @@ pub(super) struct Ends {
 
 impl Ends {
     pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        (
-            SocketAddr::new(self.src, self.sport),
-            SocketAddr::new(self.dst, self.dport),
-        )
+        (SocketAddr::new(self.src, self.sport), SocketAddr::new(self.dst, self.dport))
     }
 }
 
@@ -233,9 +212,7 @@ pub(super) fn for_each_line(file: &Path, mut each: impl FnMut(&str) -> Result<()
     let mut line = String::new();
     loop {
         line.clear();
-        lines
-            .read_line(&mut line)
-            .map_err(Error::file("read", file))?;
+        lines.read_line(&mut line).map_err(Error::file("read", file))?;
         let Some(whole) = line.strip_suffix('\n') else {
             return Ok(());
         };
@@ -244,8 +221,7 @@ pub(super) fn for_each_line(file: &Path, mut each: impl FnMut(&str) -> Result<()
 }
 
 pub(super) fn from_json<'a, T: Deserialize<'a>>(line: &'a str, file: &Path) -> Result<T> {
-    serde_json::from_str(line)
-        .map_err(|why| Error::invalid(format!("{}: {line}", file.display()), why))
+    serde_json::from_str(line).map_err(|why| Error::invalid(format!("{}: {line}", file.display()), why))
 }
 
 #[cfg(test)]
@@ -290,10 +266,7 @@ mod tests {
         assert_eq!(ends.0.to_string(), "10.0.0.1:9");
         let sent: Vec<_> = flow.sent.iter().map(|byte| byte.seq).collect();
         assert_eq!(sent, [u32::MAX - 999, 24, 1024]);
-        assert_eq!(
-            flow.sending(),
-            Series::new([(1500, 500), (4000, 2000), (5000, 2000)])
-        );
+        assert_eq!(flow.sending(), Series::new([(1500, 500), (4000, 2000), (5000, 2000)]));
         assert_eq!(flow.reading(), Series::new([(6050, 50), (7100, 100)]));
         assert_eq!(flow.end_to_end(), Series::new([(6050, 5050), (7100, 4100)]));
         assert_eq!(flow.begin_ns(), Some(1000));

@@ -1,13 +1,14 @@
-use std::fs;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
+use std::{fs, path::Path, thread, time::Duration};
 
-use super::machine::{self, Machine};
-use super::{Net, Options, PORT, Scenario};
-use crate::error::run;
-use crate::part::{PATIENCE, Part};
-use crate::{Error, Namespace, Result};
+use super::{
+    Net, Options, PORT, Scenario,
+    machine::{self, Machine},
+};
+use crate::{
+    Error, Namespace, Result,
+    error::run,
+    part::{PATIENCE, Part},
+};
 
 /// Ports of agents and collector.
 const COLLECTOR_PORT: u16 = 4790;
@@ -32,21 +33,12 @@ impl Fleet {
             let mut make = std::process::Command::new(exe);
             run(make.args(["collect", "--new-key"]).arg(&key), "")?;
         }
-        let start = |name, namespace: &Namespace, arguments: &[&str]| {
-            Part::start(name, namespace, exe, folder, arguments)
-        };
+        let start =
+            |name, namespace: &Namespace, arguments: &[&str]| Part::start(name, namespace, exe, folder, arguments);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (key, store) = (text(&key), text(&options.store));
         let listen = format!("0.0.0.0:{COLLECTOR_PORT}");
-        let collect = [
-            "collect",
-            "--listen",
-            &listen,
-            "--store",
-            &store,
-            "--key-file",
-            &key,
-        ];
+        let collect = ["collect", "--listen", &listen, "--store", &store, "--key-file", &key];
         let mut parts = vec![start("collector", net.collector(), &collect)?];
         parts[0].wait_for("agents are awaited", 1, PATIENCE)?;
         let sample_bytes = options.sample_bytes.to_string();
@@ -71,29 +63,14 @@ impl Fleet {
         parts[0].wait_for(" is here", 2, patience)?;
         let devices = match options.scenario {
             Scenario::Container => {
-                let stack = [
-                    "stack",
-                    "--devices",
-                    "--interval",
-                    "1h",
-                    "--filter",
-                    &filter,
-                ];
+                let stack = ["stack", "--devices", "--interval", "1h", "--filter", &filter];
                 let more = ["--sample-bytes", &sample_bytes];
-                Some(start(
-                    "devices",
-                    net.sender(),
-                    &[&stack[..], &more].concat(),
-                )?)
+                Some(start("devices", net.sender(), &[&stack[..], &more].concat())?)
             }
             _ => None,
         };
         thread::sleep(SETTLE);
-        Ok(Fleet {
-            parts,
-            devices,
-            machine,
-        })
+        Ok(Fleet { parts, devices, machine })
     }
 
     /// The virtual machine that the sender is in.

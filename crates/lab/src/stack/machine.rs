@@ -1,12 +1,16 @@
-use std::fs;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::net::{INSIDE, OUTSIDE};
-use super::{Net, Options, PORT};
+use super::{
+    Net, Options, PORT,
+    net::{INSIDE, OUTSIDE},
+};
 use crate::{Error, Guest, GuestOptions, Result};
 
 /// A sender that is a virtual machine on the sender's host: it runs its agent, sends what `nc` finds in `/dev/zero`
@@ -23,12 +27,7 @@ const ENDED: &str = "AGENT ";
 
 impl Machine {
     /// Starts it. `agent` is what follows `dwell` there, but for the key.
-    pub(super) fn start(
-        net: &Net,
-        options: &Options,
-        key: &Path,
-        agent: &[&str],
-    ) -> Result<Machine> {
+    pub(super) fn start(net: &Net, options: &Options, key: &Path, agent: &[&str]) -> Result<Machine> {
         let Some(kernel) = &options.kernel else {
             return Err(Error::Host {
                 wanted: "start a virtual machine",
@@ -44,8 +43,7 @@ impl Machine {
             ..GuestOptions::new(kernel, script)
         };
         let guest = Guest::start(&guest, net.sender())?;
-        net.sender()
-            .ip(&format!("addr add {OUTSIDE}/24 dev {TAP}\n"))?;
+        net.sender().ip(&format!("addr add {OUTSIDE}/24 dev {TAP}\n"))?;
         Ok(Machine(guest))
     }
 
@@ -58,9 +56,7 @@ impl Machine {
             match listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).map_err(io("read from"))?;
-                    stream
-                        .set_read_timeout(Some(PATIENCE))
-                        .map_err(io("read from"))?;
+                    stream.set_read_timeout(Some(PATIENCE)).map_err(io("read from"))?;
                     return Ok(stream);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

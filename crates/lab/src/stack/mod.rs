@@ -7,8 +7,7 @@ mod net;
 mod scenario;
 mod traffic;
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{Report, Result};
 
@@ -67,10 +66,5 @@ pub fn run(options: &Options) -> Result<Outcome> {
     };
     let (said, devices) = fleet.end()?;
     let emulator = net.stop()?;
-    Ok(Outcome {
-        flows: flows.into_iter().zip(clocked?).collect(),
-        emulator,
-        said,
-        devices,
-    })
+    Ok(Outcome { flows: flows.into_iter().zip(clocked?).collect(), emulator, said, devices })
 }

@@ -1,12 +1,8 @@
-use std::fs;
-use std::net::Ipv4Addr;
-use std::path::Path;
+use std::{fs, net::Ipv4Addr, path::Path};
 
 use super::Scenario;
-use crate::error::run;
 use crate::{
-    Emulation, Error, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Report, Result, Role,
-    Topology,
+    Emulation, Error, Lab, LabOptions, Leg, LinkSpec, Namespace, Nanos, Report, Result, Role, Topology, error::run,
 };
 
 /// Where the sender's application is: in the client's namespace of a line, or in a container of it. The receiver is
@@ -33,10 +29,7 @@ impl Net {
         let lab = Lab::start(&LabOptions {
             name: format!("stack-{}", scenario.name()),
             topology: Topology::Line {
-                client: Leg {
-                    to_vantage: scenario.link(),
-                    from_vantage: LinkSpec::delay(Nanos::from_millis(10)),
-                },
+                client: Leg { to_vantage: scenario.link(), from_vantage: LinkSpec::delay(Nanos::from_millis(10)) },
                 server: Leg::default(),
             },
             emulation: Emulation::Process(exe.to_owned()),
@@ -46,11 +39,7 @@ impl Net {
             true => Some(contain(&lab, scenario)?),
             false => None,
         };
-        let net = Net {
-            lab,
-            container,
-            collector,
-        };
+        let net = Net { lab, container, collector };
         for (host, prefix) in [net.sender(), net.receiver()].into_iter().zip(MANAGEMENT) {
             let name = &prefix[prefix.len() - 1..];
             net.collector.ip(&format!(
@@ -58,23 +47,15 @@ impl Net {
                  addr add {prefix}.1/24 dev to{name}\nlink set to{name} up\n",
                 host.name()
             ))?;
-            host.ip(&format!(
-                "addr add {prefix}.2/24 dev collector0\nlink set collector0 up\n"
-            ))?;
+            host.ip(&format!("addr add {prefix}.2/24 dev collector0\nlink set collector0 up\n"))?;
         }
         if scenario.is_emulated() {
             lead_to_inside(&net.lab)?;
-            net.collector
-                .ip(&format!("route add {INSIDES} via {}.2\n", MANAGEMENT[0]))?;
+            net.collector.ip(&format!("route add {INSIDES} via {}.2\n", MANAGEMENT[0]))?;
         }
         // A bottleneck counts packets, so let none be longer than the link's.
-        let device = if scenario.is_contained() {
-            "eth0"
-        } else {
-            "vantage0"
-        };
-        net.sender()
-            .ip(&format!("link set {device} gso_max_segs 1\n"))?;
+        let device = if scenario.is_contained() { "eth0" } else { "vantage0" };
+        net.sender().ip(&format!("link set {device} gso_max_segs 1\n"))?;
         for line in scenario.shape().lines() {
             let arguments = line.split(' ');
             run(net.lab.client().command("tc").args(arguments), "")?;
@@ -122,22 +103,16 @@ fn contain(lab: &Lab, scenario: Scenario) -> Result<Namespace> {
          link set port0 master bridge0\nlink set port0 up\n",
         container.name()
     ))?;
-    container.ip(&format!(
-        "addr add {INSIDE}/24 dev eth0\nlink set eth0 up\nroute add default via {OUTSIDE}\n"
-    ))?;
+    container.ip(&format!("addr add {INSIDE}/24 dev eth0\nlink set eth0 up\nroute add default via {OUTSIDE}\n"))?;
     lead_to_inside(lab)?;
     Ok(container)
 }
 
 /// The client forwards to what is inside it, and others know the way.
 fn lead_to_inside(lab: &Lab) -> Result<()> {
-    lab.client()
-        .enter(|| fs::write(FORWARDING, "1"))?
-        .map_err(Error::io(format!("write {FORWARDING}")))?;
+    lab.client().enter(|| fs::write(FORWARDING, "1"))?.map_err(Error::io(format!("write {FORWARDING}")))?;
     let client = Lab::address_v4(Role::Client);
-    lab.namespace(Role::ClientRouter)
-        .ip(&format!("route add {INSIDES} via {client}\n"))?;
+    lab.namespace(Role::ClientRouter).ip(&format!("route add {INSIDES} via {client}\n"))?;
     let router = Lab::client_router_at_vantage();
-    lab.vantage()
-        .ip(&format!("route add {INSIDES} via {router}\n"))
+    lab.vantage().ip(&format!("route add {INSIDES} via {router}\n"))
 }

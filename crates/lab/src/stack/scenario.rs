@@ -61,24 +61,14 @@ impl Scenario {
         match self {
             Scenario::Bulk => "a bulk flow through a bottleneck of 10 Mbit/s, 20 ms away",
             Scenario::Competing => "the same beside 20 other flows",
-            Scenario::Download => {
-                "a file of 1 MB over HTTP, again and again, at 100 Mbit/s, 20 ms away"
-            }
-            Scenario::Video => {
-                "a video over HTTP, a segment of 500 KB each two seconds, at 10 Mbit/s, 20 ms away"
-            }
-            Scenario::Buffers => {
-                "two flows through 10 Mbit/s, with send buffers of 16 and of 512 KB"
-            }
+            Scenario::Download => "a file of 1 MB over HTTP, again and again, at 100 Mbit/s, 20 ms away",
+            Scenario::Video => "a video over HTTP, a segment of 500 KB each two seconds, at 10 Mbit/s, 20 ms away",
+            Scenario::Buffers => "two flows through 10 Mbit/s, with send buffers of 16 and of 512 KB",
             Scenario::Priorities => {
                 "two flows that share the sender's own queue of 20 Mbit/s, the first goes before the second"
             }
-            Scenario::Container => {
-                "a bulk flow of a container, through veth, a bridge's host and 10 Mbit/s"
-            }
-            Scenario::Vm => {
-                "a bulk flow of a virtual machine, whose clock is another one, through 10 Mbit/s"
-            }
+            Scenario::Container => "a bulk flow of a container, through veth, a bridge's host and 10 Mbit/s",
+            Scenario::Vm => "a bulk flow of a virtual machine, whose clock is another one, through 10 Mbit/s",
         }
     }
 
@@ -88,26 +78,12 @@ impl Scenario {
         match self {
             Scenario::Bulk | Scenario::Container | Scenario::Vm => vec![bulk],
             Scenario::Competing => vec![bulk; OTHERS + 1],
-            Scenario::Download => vec![Flow::new(Pattern::Requests {
-                bytes: 1_000_000,
-                every: Duration::ZERO,
-            })],
-            Scenario::Video => vec![Flow::new(Pattern::Requests {
-                bytes: 500_000,
-                every: Duration::from_secs(2),
-            })],
-            Scenario::Buffers => [SMALL_BUFFER, LARGE_BUFFER]
-                .map(|bytes| Flow {
-                    send_buffer: Some(bytes),
-                    ..bulk
-                })
-                .to_vec(),
-            Scenario::Priorities => [0x1_0010, 0x1_0020]
-                .map(|class| Flow {
-                    priority: Some(class),
-                    ..bulk
-                })
-                .to_vec(),
+            Scenario::Download => vec![Flow::new(Pattern::Requests { bytes: 1_000_000, every: Duration::ZERO })],
+            Scenario::Video => vec![Flow::new(Pattern::Requests { bytes: 500_000, every: Duration::from_secs(2) })],
+            Scenario::Buffers => {
+                [SMALL_BUFFER, LARGE_BUFFER].map(|bytes| Flow { send_buffer: Some(bytes), ..bulk }).to_vec()
+            }
+            Scenario::Priorities => [0x1_0010, 0x1_0020].map(|class| Flow { priority: Some(class), ..bulk }).to_vec(),
         }
     }
 

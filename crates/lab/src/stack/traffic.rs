@@ -1,12 +1,13 @@
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::machine::Machine;
-use super::{Net, PORT};
+use super::{Net, PORT, machine::Machine};
 use crate::{Error, Nanos, Result};
 
 /// Bytes of a write.
@@ -48,11 +49,7 @@ impl Flow {
     }
 
     pub(super) fn new(pattern: Pattern) -> Flow {
-        Flow {
-            pattern,
-            send_buffer: None,
-            priority: None,
-        }
+        Flow { pattern, send_buffer: None, priority: None }
     }
 }
 
@@ -90,9 +87,7 @@ pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<Clock
         })
         .collect();
     let join = |thread: thread::JoinHandle<Result<Clocked>>| {
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     };
     // All are waited for, also if one failed.
     let clocked: Vec<_> = threads.into_iter().map(join).collect();
@@ -103,35 +98,20 @@ pub(super) fn run(net: &Net, flows: &[Flow], time: Duration) -> Result<Vec<Clock
 pub(super) fn run_in_machine(net: &Net, machine: &Machine) -> Result<Clocked> {
     let address = SocketAddr::from((net.server(), PORT));
     let io = |what: &str| Error::io(format!("{what} {address}"));
-    let listener = net
-        .receiver()
-        .enter(|| TcpListener::bind(address))?
-        .map_err(io("listen at"))?;
+    let listener = net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
     let read = receive(machine.accept(&listener)?).map_err(io("read at"))?;
-    Ok(Clocked {
-        port: PORT,
-        bytes: read.last().map_or(0, |call| call.until),
-        least_ns: None,
-        most_ns: None,
-    })
+    Ok(Clocked { port: PORT, bytes: read.last().map_or(0, |call| call.until), least_ns: None, most_ns: None })
 }
 
 /// The sender's end and the receiver's.
 fn connect(net: &Net, flow: Flow, port: u16) -> Result<(TcpStream, TcpStream)> {
     let address = SocketAddr::from((net.server(), port));
     let io = |what: &str| Error::io(format!("{what} {address}"));
-    let listener = net
-        .receiver()
-        .enter(|| TcpListener::bind(address))?
-        .map_err(io("listen at"))?;
-    let sender = net
-        .sender()
-        .enter(|| TcpStream::connect(address))?
-        .map_err(io("connect to"))?;
+    let listener = net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
+    let sender = net.sender().enter(|| TcpStream::connect(address))?.map_err(io("connect to"))?;
     let (receiver, _) = listener.accept().map_err(io("accept at"))?;
     let os = |what: &str| Error::os(format!("set the {what} of a socket"));
-    setsockopt(&sender, sockopt::TcpCongestion, &"cubic".into())
-        .map_err(os("congestion control"))?;
+    setsockopt(&sender, sockopt::TcpCongestion, &"cubic".into()).map_err(os("congestion control"))?;
     if let Some(bytes) = flow.send_buffer {
         setsockopt(&sender, sockopt::SndBuf, &bytes).map_err(os("send buffer"))?;
     }
@@ -142,12 +122,7 @@ fn connect(net: &Net, flow: Flow, port: u16) -> Result<(TcpStream, TcpStream)> {
     Ok((sender, receiver))
 }
 
-fn exchange(
-    flow: Flow,
-    port: u16,
-    (sender, receiver): (TcpStream, TcpStream),
-    time: Duration,
-) -> Result<Clocked> {
+fn exchange(flow: Flow, port: u16, (sender, receiver): (TcpStream, TcpStream), time: Duration) -> Result<Clocked> {
     let end = Instant::now() + time;
     let answers = match flow.pattern {
         Pattern::Bulk => None,
@@ -163,15 +138,9 @@ fn exchange(
     };
     // The receiver reads what is left, and then the end.
     drop(sender);
-    let read = client
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let read = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let io = |what: &str| Error::io(format!("{what} on port {port}"));
-    Ok(clocked(
-        port,
-        &wrote.map_err(io("write"))?,
-        &read.map_err(io("read"))?,
-    ))
+    Ok(clocked(port, &wrote.map_err(io("write"))?, &read.map_err(io("read"))?))
 }
 
 fn send(mut sender: &TcpStream, end: Instant) -> std::io::Result<Vec<Call>> {
@@ -198,12 +167,7 @@ fn answer(mut sender: &TcpStream, bytes: usize) -> std::io::Result<Vec<Call>> {
     Ok(calls.0)
 }
 
-fn request(
-    mut socket: TcpStream,
-    bytes: usize,
-    every: Duration,
-    end: Instant,
-) -> std::io::Result<Vec<Call>> {
+fn request(mut socket: TcpStream, bytes: usize, every: Duration, end: Instant) -> std::io::Result<Vec<Call>> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").len();
     let mut calls = Calls::default();
     while Instant::now() < end {
@@ -218,11 +182,7 @@ fn request(
             }
             left -= got;
         }
-        thread::sleep(
-            every
-                .saturating_sub(begun.elapsed())
-                .min(end.saturating_duration_since(Instant::now())),
-        );
+        thread::sleep(every.saturating_sub(begun.elapsed()).min(end.saturating_duration_since(Instant::now())));
     }
     socket.shutdown(std::net::Shutdown::Write)?;
     Ok(calls.0)
@@ -244,11 +204,7 @@ impl Calls {
         let bytes = call()?;
         let before = self.0.last().map_or(0, |call| call.until);
         if bytes > 0 {
-            self.0.push(Call {
-                until: before + bytes as u64,
-                begun,
-                ended: Instant::now(),
-            });
+            self.0.push(Call { until: before + bytes as u64, begun, ended: Instant::now() });
         }
         Ok(bytes)
     }
@@ -276,12 +232,7 @@ fn clocked(port: u16, wrote: &[Call], read: &[Call]) -> Clocked {
         let mean = sum.checked_div(u128::from(bytes))?;
         u64::try_from(mean).ok().map(Nanos)
     };
-    Clocked {
-        port,
-        bytes,
-        least_ns: mean(least),
-        most_ns: mean(most),
-    }
+    Clocked { port, bytes, least_ns: mean(least), most_ns: mean(most) }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What a topology is made of: wires, addresses, routes and queues, as input for `ip` and `iptables`.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use super::{Role, Topology};
 use crate::{Error, LinkSpec, Namespace, Result};
@@ -26,16 +28,7 @@ impl Address {
     }
 
     pub(super) fn v6(self) -> Ipv6Addr {
-        Ipv6Addr::new(
-            0xfd00,
-            0x77,
-            self.subnet.into(),
-            0,
-            0,
-            0,
-            0,
-            self.host.into(),
-        )
+        Ipv6Addr::new(0xfd00, 0x77, self.subnet.into(), 0, 0, 0, 0, self.host.into())
     }
 
     fn both(self) -> [IpAddr; 2] {
@@ -104,143 +97,42 @@ impl Plan {
         let mut plan = Self {
             roles: vec![Client, ClientRouter, Vantage, ServerRouter, Server],
             wires: vec![
-                Wire {
-                    subnet: CLIENT,
-                    ends: [(Client, "vantage0"), (ClientRouter, "client0")],
-                },
-                Wire {
-                    subnet: CLIENT_SIDE,
-                    ends: [(ClientRouter, "vantage0"), (Vantage, "client0")],
-                },
-                Wire {
-                    subnet: SERVER_SIDE,
-                    ends: [(Vantage, "server0"), (ServerRouter, "vantage0")],
-                },
-                Wire {
-                    subnet: SERVER,
-                    ends: [(ServerRouter, "server0"), (Server, "vantage0")],
-                },
+                Wire { subnet: CLIENT, ends: [(Client, "vantage0"), (ClientRouter, "client0")] },
+                Wire { subnet: CLIENT_SIDE, ends: [(ClientRouter, "vantage0"), (Vantage, "client0")] },
+                Wire { subnet: SERVER_SIDE, ends: [(Vantage, "server0"), (ServerRouter, "vantage0")] },
+                Wire { subnet: SERVER, ends: [(ServerRouter, "server0"), (Server, "vantage0")] },
             ],
             routes: vec![
-                Route {
-                    role: Client,
-                    subnet: None,
-                    over: address(CLIENT, 2),
-                },
-                Route {
-                    role: ClientRouter,
-                    subnet: None,
-                    over: address(CLIENT_SIDE, 2),
-                },
-                Route {
-                    role: Vantage,
-                    subnet: Some(CLIENT),
-                    over: address(CLIENT_SIDE, 1),
-                },
-                Route {
-                    role: Vantage,
-                    subnet: Some(SERVER),
-                    over: address(SERVER_SIDE, 2),
-                },
-                Route {
-                    role: ServerRouter,
-                    subnet: None,
-                    over: address(SERVER_SIDE, 1),
-                },
-                Route {
-                    role: Server,
-                    subnet: None,
-                    over: address(SERVER, 1),
-                },
+                Route { role: Client, subnet: None, over: address(CLIENT, 2) },
+                Route { role: ClientRouter, subnet: None, over: address(CLIENT_SIDE, 2) },
+                Route { role: Vantage, subnet: Some(CLIENT), over: address(CLIENT_SIDE, 1) },
+                Route { role: Vantage, subnet: Some(SERVER), over: address(SERVER_SIDE, 2) },
+                Route { role: ServerRouter, subnet: None, over: address(SERVER_SIDE, 1) },
+                Route { role: Server, subnet: None, over: address(SERVER, 1) },
             ],
             queues: Vec::new(),
         };
-        let queue = |name, role, input, number, link: &LinkSpec| QueuePlan {
-            name,
-            role,
-            input,
-            number,
-            link: link.clone(),
-        };
+        let queue =
+            |name, role, input, number, link: &LinkSpec| QueuePlan { name, role, input, number, link: link.clone() };
         match topology {
             Topology::Line { client, server } => {
                 plan.queues = vec![
-                    queue(
-                        "client to vantage",
-                        ClientRouter,
-                        "client0",
-                        0,
-                        &client.to_vantage,
-                    ),
-                    queue(
-                        "vantage to client",
-                        ClientRouter,
-                        "vantage0",
-                        1,
-                        &client.from_vantage,
-                    ),
-                    queue(
-                        "server to vantage",
-                        ServerRouter,
-                        "server0",
-                        0,
-                        &server.to_vantage,
-                    ),
-                    queue(
-                        "vantage to server",
-                        ServerRouter,
-                        "vantage0",
-                        1,
-                        &server.from_vantage,
-                    ),
+                    queue("client to vantage", ClientRouter, "client0", 0, &client.to_vantage),
+                    queue("vantage to client", ClientRouter, "vantage0", 1, &client.from_vantage),
+                    queue("server to vantage", ServerRouter, "server0", 0, &server.to_vantage),
+                    queue("vantage to server", ServerRouter, "vantage0", 1, &server.from_vantage),
                 ];
             }
-            Topology::Triangle {
-                client_to_vantage,
-                vantage_to_server,
-                server_to_client,
-            } => {
+            Topology::Triangle { client_to_vantage, vantage_to_server, server_to_client } => {
                 plan.roles.push(DirectRouter);
-                plan.wires.push(Wire {
-                    subnet: DIRECT_SERVER,
-                    ends: [(Server, "client0"), (DirectRouter, "server0")],
-                });
-                plan.wires.push(Wire {
-                    subnet: DIRECT_CLIENT,
-                    ends: [(DirectRouter, "client0"), (Client, "server0")],
-                });
-                plan.routes.push(Route {
-                    role: Server,
-                    subnet: Some(CLIENT),
-                    over: address(DIRECT_SERVER, 2),
-                });
-                plan.routes.push(Route {
-                    role: DirectRouter,
-                    subnet: Some(CLIENT),
-                    over: address(DIRECT_CLIENT, 2),
-                });
+                plan.wires.push(Wire { subnet: DIRECT_SERVER, ends: [(Server, "client0"), (DirectRouter, "server0")] });
+                plan.wires.push(Wire { subnet: DIRECT_CLIENT, ends: [(DirectRouter, "client0"), (Client, "server0")] });
+                plan.routes.push(Route { role: Server, subnet: Some(CLIENT), over: address(DIRECT_SERVER, 2) });
+                plan.routes.push(Route { role: DirectRouter, subnet: Some(CLIENT), over: address(DIRECT_CLIENT, 2) });
                 plan.queues = vec![
-                    queue(
-                        "client to vantage",
-                        ClientRouter,
-                        "client0",
-                        0,
-                        client_to_vantage,
-                    ),
-                    queue(
-                        "vantage to server",
-                        ServerRouter,
-                        "vantage0",
-                        0,
-                        vantage_to_server,
-                    ),
-                    queue(
-                        "server to client",
-                        DirectRouter,
-                        "server0",
-                        0,
-                        server_to_client,
-                    ),
+                    queue("client to vantage", ClientRouter, "client0", 0, client_to_vantage),
+                    queue("vantage to server", ServerRouter, "vantage0", 0, vantage_to_server),
+                    queue("server to client", DirectRouter, "server0", 0, server_to_client),
                 ];
             }
         }
@@ -262,11 +154,7 @@ impl Plan {
     /// Both ends of every wire, made where they belong.
     pub(super) fn links(&self, namespaces: &BTreeMap<Role, Namespace>) -> String {
         let mut batch = String::new();
-        for Wire {
-            subnet,
-            ends: [(a, a_interface), (b, b_interface)],
-        } in &self.wires
-        {
+        for Wire { subnet, ends: [(a, a_interface), (b, b_interface)] } in &self.wires {
             let (a, b) = (namespaces[a].name(), namespaces[b].name());
             let (a_mac, b_mac) = (address(*subnet, 1).mac(), address(*subnet, 2).mac());
             let _ = writeln!(
@@ -292,20 +180,14 @@ impl Plan {
                 let _ = writeln!(batch, "address add {}/64 dev {interface} nodad", own.v6());
                 for peer_address in peer.both() {
                     let mac = peer.mac();
-                    let _ = writeln!(
-                        batch,
-                        "neighbour add {peer_address} lladdr {mac} dev {interface} nud permanent"
-                    );
+                    let _ = writeln!(batch, "neighbour add {peer_address} lladdr {mac} dev {interface} nud permanent");
                 }
             }
         }
         for route in self.routes.iter().filter(|route| route.role == role) {
             let [v4, v6] = route.over.both();
             let (to_v4, to_v6) = match route.subnet {
-                Some(subnet) => (
-                    format!("{}/24", address(subnet, 0).v4()),
-                    format!("{}/64", address(subnet, 0).v6()),
-                ),
+                Some(subnet) => (format!("{}/24", address(subnet, 0).v4()), format!("{}/64", address(subnet, 0).v6())),
                 None => ("default".to_owned(), "default".to_owned()),
             };
             let _ = writeln!(batch, "route add {to_v4} via {v4}");
@@ -332,8 +214,7 @@ impl Plan {
             for (option, value) in options {
                 // `/proc/sys/net` is that of the thread's namespace.
                 let file = format!("/proc/sys/net/{option}");
-                std::fs::write(&file, value)
-                    .map_err(Error::io(format!("write {value} to {file}")))?;
+                std::fs::write(&file, value).map_err(Error::io(format!("write {value} to {file}")))?;
             }
             Ok(())
         })?
@@ -343,17 +224,9 @@ impl Plan {
     pub(super) fn queue_rules(&self, role: Role) -> String {
         let mut rules = String::new();
         for queue in self.queues.iter().filter(|queue| queue.role == role) {
-            let _ = writeln!(
-                rules,
-                "-A FORWARD -i {} -j NFQUEUE --queue-num {}",
-                queue.input, queue.number
-            );
+            let _ = writeln!(rules, "-A FORWARD -i {} -j NFQUEUE --queue-num {}", queue.input, queue.number);
         }
-        if rules.is_empty() {
-            rules
-        } else {
-            format!("*mangle\n{rules}COMMIT\n")
-        }
+        if rules.is_empty() { rules } else { format!("*mangle\n{rules}COMMIT\n") }
     }
 }
 
@@ -367,21 +240,14 @@ mod tests {
         let triangle = Plan::of(&Topology::triangle(Nanos(1), Nanos(2), Nanos(3)));
         for &role in triangle.roles() {
             let line = format!("address add {}/24 ", main_address(role).v4());
-            assert!(
-                triangle.addresses_and_routes(role).contains(&line),
-                "{role:?}"
-            );
+            assert!(triangle.addresses_and_routes(role).contains(&line), "{role:?}");
         }
     }
 
     #[test]
     fn a_server_of_a_triangle_answers_directly() {
         let triangle = Plan::of(&Topology::triangle(Nanos(1), Nanos(2), Nanos(3)));
-        assert!(
-            triangle
-                .addresses_and_routes(Role::Server)
-                .contains("route add 10.77.1.0/24 via 10.77.5.2\n")
-        );
+        assert!(triangle.addresses_and_routes(Role::Server).contains("route add 10.77.1.0/24 via 10.77.5.2\n"));
         let line = Plan::of(&Topology::line(Nanos(2), Nanos(4)));
         assert!(!line.addresses_and_routes(Role::Server).contains("10.77.5"));
         assert!(line.queue_rules(Role::Vantage).is_empty());

@@ -1,7 +1,6 @@
 use std::sync::atomic::AtomicBool;
 
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{Ends, RoundTrips, output, serve};
 use crate::{Nanos, Result};
@@ -23,18 +22,8 @@ impl Dns {
             ends.server,
             "dnsmasq",
             |command| {
-                command.args([
-                    "--keep-in-foreground",
-                    "--conf-file=/dev/null",
-                    "--no-resolv",
-                    "--no-hosts",
-                ]);
-                command.args([
-                    "--bind-interfaces",
-                    "--except-interface=lo",
-                    "--user=root",
-                    "--pid-file=",
-                ]);
+                command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts"]);
+                command.args(["--bind-interfaces", "--except-interface=lo", "--user=root", "--pid-file="]);
                 command.args(["--log-facility=/dev/null", "--address=/test/192.0.2.1"]);
                 command.arg(format!("--listen-address={address}"));
             },
@@ -42,9 +31,7 @@ impl Dns {
             53,
         )?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut arguments: Vec<String> = ["-u", "+noall", "+stats", "+tries=1", "+time=2"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut arguments: Vec<String> = ["-u", "+noall", "+stats", "+tries=1", "+time=2"].map(str::to_owned).to_vec();
         arguments.push(format!("@{address}"));
         arguments.extend((0..self.queries).map(|_| format!("{:016x}.test", random.next_u64())));
         Ok(parse(&output(ends.client, "dig", &arguments, stop)?))
@@ -53,9 +40,7 @@ impl Dns {
 
 fn parse(text: &str) -> RoundTrips {
     let times = text.lines().filter_map(|line| {
-        let micros = line
-            .strip_prefix(";; Query time: ")?
-            .strip_suffix(" usec")?;
+        let micros = line.strip_prefix(";; Query time: ")?.strip_suffix(" usec")?;
         micros.parse().ok().map(Nanos::from_micros)
     });
     RoundTrips(times.collect())

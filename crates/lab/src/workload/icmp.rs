@@ -1,5 +1,4 @@
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use super::{Ends, RoundTrips, output};
 use crate::{Nanos, Result};
@@ -38,10 +37,7 @@ impl Ping {
             "1".to_owned(),
             ends.address.to_string(),
         ];
-        Ok(parse(
-            &output(ends.client, "ping", &arguments, stop)?,
-            self.count,
-        ))
+        Ok(parse(&output(ends.client, "ping", &arguments, stop)?, self.count))
     }
 }
 
@@ -49,22 +45,13 @@ fn parse(text: &str, count: u32) -> PingReport {
     let answer = |line: &str| -> Option<(u32, Nanos)> {
         let value = |key: &str| line.split_once(key)?.1.split_ascii_whitespace().next();
         let millis: f64 = value("time=")?.parse().ok()?;
-        Some((
-            value("icmp_seq=")?.parse().ok()?,
-            Nanos((millis * 1e6).round() as u64),
-        ))
+        Some((value("icmp_seq=")?.parse().ok()?, Nanos((millis * 1e6).round() as u64)))
     };
     let answers: Vec<_> = text.lines().filter_map(answer).collect();
-    let last = answers
-        .iter()
-        .map(|&(sequence, _)| sequence)
-        .max()
-        .unwrap_or_default();
+    let last = answers.iter().map(|&(sequence, _)| sequence).max().unwrap_or_default();
     PingReport {
         round_trips: RoundTrips(answers.iter().map(|&(_, time)| time).collect()),
-        lost: (1..last)
-            .filter(|sequence| !answers.iter().any(|(answered, _)| answered == sequence))
-            .collect(),
+        lost: (1..last).filter(|sequence| !answers.iter().any(|(answered, _)| answered == sequence)).collect(),
         unknown: count.saturating_sub(last),
     }
 }

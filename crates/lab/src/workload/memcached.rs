@@ -1,14 +1,13 @@
 //! A client of memcached: as many reads as writes.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::process::Command;
+use std::{collections::VecDeque, net::SocketAddr, process::Command};
 
-use rand::RngExt;
-use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
-use super::load::{Dialect, Mode, Task, generator};
-use super::serve;
+use super::{
+    load::{Dialect, Mode, Task, generator},
+    serve,
+};
 use crate::{Error, Guarded, Namespace, Result};
 
 /// Sizes of values in bytes.
@@ -64,11 +63,7 @@ impl Memcached {
             ("get", self.random.random_range(0..self.written.len()))
         };
         self.keys.push_back(key);
-        Task {
-            class,
-            bytes: self.written[key],
-            parent: None,
-        }
+        Task { class, bytes: self.written[key], parent: None }
     }
 
     fn write(&mut self) -> usize {
@@ -92,10 +87,7 @@ impl Dialect for Memcached {
     }
 
     fn request(&mut self, task: &Task, _id: u64, out: &mut Vec<u8>) {
-        let key = self
-            .keys
-            .pop_front()
-            .expect("each task was drawn with a key");
+        let key = self.keys.pop_front().expect("each task was drawn with a key");
         let key = format!("lab-{:04}-{key:02}", self.connection);
         match task.class {
             "get" => out.extend_from_slice(format!("get {key}\r\n").as_bytes()),
@@ -219,17 +211,9 @@ mod tests {
 
     #[test]
     fn an_error_or_a_missing_value_is_no_answer() {
-        for text in [
-            "ERROR\r\n",
-            "END\r\n",
-            "SERVER_ERROR out of memory\r\n",
-            "VALUE k 0\r\n",
-        ] {
+        for text in ["ERROR\r\n", "END\r\n", "SERVER_ERROR out of memory\r\n", "VALUE k 0\r\n"] {
             let mut done = Vec::new();
-            assert!(
-                Answers::default().feed(text.as_bytes(), &mut done).is_err(),
-                "{text}"
-            );
+            assert!(Answers::default().feed(text.as_bytes(), &mut done).is_err(), "{text}");
         }
     }
 }

@@ -1,18 +1,19 @@
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, VarInt,
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
-use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+
+use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, VarInt};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
+use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
 use super::{Ends, PATIENCE, RoundTrips};
 use crate::{Bytes, Error, Namespace, Result};
@@ -49,9 +50,8 @@ impl Quic {
         let identity = Identity::new()?;
         let certificate = identity.certificate.clone();
         let server_socket = bind(ends.server, ends.address)?;
-        let client_sockets = (0..self.connections)
-            .map(|_| bind(ends.client, unspecified(ends.address)))
-            .collect::<Result<Vec<_>>>()?;
+        let client_sockets =
+            (0..self.connections).map(|_| bind(ends.client, unspecified(ends.address))).collect::<Result<Vec<_>>>()?;
         let address = server_socket.local_addr().map_err(Error::io("listen"))?;
         let (finish, finished) = oneshot::channel();
         std::thread::scope(|scope| {
@@ -59,9 +59,7 @@ impl Quic {
             let client = block_on(self.ask(client_sockets, address, certificate, stop));
             // A server that has failed waits for nothing.
             let _ = finish.send(());
-            let server = server
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let server = server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             client.and_then(|report| server.map(|()| report))
         })
     }
@@ -74,11 +72,9 @@ impl Quic {
         stop: &AtomicBool,
     ) -> Result<QuicReport> {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(certificate)
-            .map_err(|why| Error::invalid("certificate", why))?;
-        let config = ClientConfig::with_root_certificates(Arc::new(roots))
-            .map_err(|why| Error::invalid("QUIC client", why))?;
+        roots.add(certificate).map_err(|why| Error::invalid("certificate", why))?;
+        let config =
+            ClientConfig::with_root_certificates(Arc::new(roots)).map_err(|why| Error::invalid("QUIC client", why))?;
         let mut report = QuicReport::default();
         let mut conversations = JoinSet::new();
         let mut endpoints = Vec::new();
@@ -86,9 +82,8 @@ impl Quic {
             let mut endpoint = endpoint(socket, None)?;
             endpoint.set_default_client_config(config.clone());
             let begun = Instant::now();
-            let connecting = endpoint
-                .connect(address, SERVER_NAME)
-                .map_err(|why| Error::invalid("QUIC client", why))?;
+            let connecting =
+                endpoint.connect(address, SERVER_NAME).map_err(|why| Error::invalid("QUIC client", why))?;
             let connection = in_time(connecting, "a QUIC connection").await?;
             report.handshakes.0.push(begun.elapsed().into());
             conversations.spawn(self.converse(connection, self.seed.wrapping_add(number)));
@@ -126,12 +121,9 @@ impl Quic {
         while begun.elapsed() < self.duration {
             let message = vec![0x5a; random.random_range(1..=longest)];
             let sent = Instant::now();
-            let (mut request, mut response) =
-                in_time(connection.open_bi(), "a QUIC stream").await?;
+            let (mut request, mut response) = in_time(connection.open_bi(), "a QUIC stream").await?;
             in_time(request.write_all(&message), "a QUIC request").await?;
-            request
-                .finish()
-                .map_err(|why| Error::invalid("QUIC request", why))?;
+            request.finish().map_err(|why| Error::invalid("QUIC request", why))?;
             in_time(response.read_to_end(longest), "a QUIC response").await?;
             trips.push(sent.elapsed().into());
         }
@@ -161,19 +153,12 @@ impl Identity {
             .map_err(|why| Error::invalid("certificate", why))?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
             .map_err(|why| Error::invalid("certificate", why))?;
-        Ok(Self {
-            certificate: made.cert.der().clone(),
-            key,
-        })
+        Ok(Self { certificate: made.cert.der().clone(), key })
     }
 }
 
 /// Sends every request back on its stream, until told to finish.
-async fn serve(
-    socket: std::net::UdpSocket,
-    identity: Identity,
-    mut finished: oneshot::Receiver<()>,
-) -> Result<()> {
+async fn serve(socket: std::net::UdpSocket, identity: Identity, mut finished: oneshot::Receiver<()>) -> Result<()> {
     let config = ServerConfig::with_single_cert(vec![identity.certificate], identity.key)
         .map_err(|why| Error::invalid("QUIC server", why))?;
     let endpoint = endpoint(socket, Some(config))?;
@@ -196,24 +181,14 @@ async fn serve(
     }
 }
 
-pub(crate) fn endpoint(
-    socket: std::net::UdpSocket,
-    server: Option<ServerConfig>,
-) -> Result<Endpoint> {
-    Endpoint::new(
-        EndpointConfig::default(),
-        server,
-        socket,
-        Arc::new(TokioRuntime),
-    )
-    .map_err(Error::io("open a QUIC endpoint"))
+pub(crate) fn endpoint(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> Result<Endpoint> {
+    Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))
+        .map_err(Error::io("open a QUIC endpoint"))
 }
 
 /// The socket keeps its namespace wherever it is used.
 fn bind(namespace: &Namespace, address: IpAddr) -> Result<std::net::UdpSocket> {
-    namespace
-        .enter(|| std::net::UdpSocket::bind((address, 0)))?
-        .map_err(Error::io(format!("bind to {address}")))
+    namespace.enter(|| std::net::UdpSocket::bind((address, 0)))?.map_err(Error::io(format!("bind to {address}")))
 }
 
 fn unspecified(like: IpAddr) -> IpAddr {

@@ -1,14 +1,15 @@
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 use serde_json::Value;
 
 use super::{Ends, PATIENCE, RoundTrips, output, serve};
@@ -29,17 +30,12 @@ impl PingPong {
     /// Talks to the server from the client. The round trips are from before a request is written until its response
     /// is read; the connection's set-up is not among them.
     pub fn run(&self, ends: Ends<'_>, stop: &AtomicBool) -> Result<RoundTrips> {
-        let listener = ends
-            .server
-            .enter(|| TcpListener::bind((ends.address, 0)))?
-            .map_err(Error::io("listen"))?;
+        let listener = ends.server.enter(|| TcpListener::bind((ends.address, 0)))?.map_err(Error::io("listen"))?;
         let address = listener.local_addr().map_err(Error::io("listen"))?;
         thread::scope(|scope| {
             let server = scope.spawn(|| echo_one(&listener));
             let client = ends.client.enter(|| self.ask(address, stop))?;
-            let server = server
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let server = server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // The client's error is the cause where both have one.
             client.and_then(|trips| server.map(|()| trips))
         })
@@ -60,9 +56,7 @@ impl PingPong {
             let length = random.random_range(1..=message.len());
             let sent = Instant::now();
             stream.write_all(&message[..length]).map_err(failed())?;
-            stream
-                .read_exact(&mut message[..length])
-                .map_err(failed())?;
+            stream.read_exact(&mut message[..length]).map_err(failed())?;
             trips.push(sent.elapsed().into());
         }
         Ok(RoundTrips(trips))
@@ -131,10 +125,7 @@ impl Bulk {
         let _server = serve(ends.server, "iperf3", listen, "tcp", PORT)?;
         let mut arguments = vec!["-J".to_owned(), "-c".to_owned(), address.clone()];
         arguments.extend(["-t".to_owned(), self.seconds.to_string()]);
-        arguments.extend([
-            "--connect-timeout".to_owned(),
-            PATIENCE.as_millis().to_string(),
-        ]);
+        arguments.extend(["--connect-timeout".to_owned(), PATIENCE.as_millis().to_string()]);
         if let Some(rate) = self.rate {
             arguments.extend(["-b".to_owned(), u64::from(rate).to_string()]);
         }
@@ -150,17 +141,9 @@ impl Bulk {
 }
 
 fn parse(text: &str) -> Option<BulkReport> {
-    let end = serde_json::from_str::<Value>(text)
-        .ok()?
-        .get("end")?
-        .clone();
+    let end = serde_json::from_str::<Value>(text).ok()?.get("end")?.clone();
     let sender = &end["streams"][0]["sender"];
-    let micros = |key: &str| {
-        sender[key]
-            .as_u64()
-            .filter(|&micros| micros > 0)
-            .map(Nanos::from_micros)
-    };
+    let micros = |key: &str| sender[key].as_u64().filter(|&micros| micros > 0).map(Nanos::from_micros);
     Some(BulkReport {
         received: Bytes(end["sum_received"]["bytes"].as_u64()?),
         rtt_min: micros("min_rtt"),

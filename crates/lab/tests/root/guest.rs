@@ -1,7 +1,6 @@
 //! Virtual machines. Those that boot need a kernel, which `make vm` fetches.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use dwell_lab::{Guest, GuestOptions, Namespace, ProcessId};
 
@@ -30,10 +29,7 @@ fn root_a_machine_does_what_its_script_says_and_ends() {
     let namespace = Namespace::create("guest").unwrap();
     let mut options = GuestOptions::new(kernel, "setpriv --version; echo MEMORY $(free -m)\n");
     options.programs = vec!["/usr/bin/setpriv".into()];
-    let console = Guest::start(&options, &namespace)
-        .unwrap()
-        .wait(PATIENCE)
-        .unwrap();
+    let console = Guest::start(&options, &namespace).unwrap().wait(PATIENCE).unwrap();
     assert!(console.contains("setpriv from util-linux"), "{console}");
     assert!(console.contains("MEMORY total used"), "{console}");
 }

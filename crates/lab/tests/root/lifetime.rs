@@ -1,30 +1,29 @@
 //! What goes, when, and what stays.
 
-use std::io::{BufRead, BufReader};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Stdio;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::{
+    io::{BufRead, BufReader},
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::Stdio,
+    sync::{Mutex, atomic::AtomicBool},
+    time::Duration,
+};
 
-use dwell_lab::demo::{DemoOptions, demo};
-use dwell_lab::workload::{Ends, Ping};
 use dwell_lab::{
     Emulation, Error, Lab, LabOptions, Namespace, Nanos, ProcessId, State, Topology, UpOptions,
+    demo::{DemoOptions, demo},
     down, list, up,
+    workload::{Ends, Ping},
 };
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::support::{Script, eventually, exists, other_process, skipped, start_and_read};
 
 fn options(name: &str, emulation: Emulation) -> LabOptions {
     let topology = Topology::line(Nanos::from_millis(2), Nanos::from_millis(2));
-    LabOptions {
-        name: name.to_owned(),
-        topology,
-        emulation,
-    }
+    LabOptions { name: name.to_owned(), topology, emulation }
 }
 
 fn state_file(name: &str) -> std::path::PathBuf {
@@ -64,14 +63,8 @@ fn root_a_namespace_on_its_own_goes_with_its_guard() {
     let namespace = Namespace::create("alone").unwrap();
     let name = namespace.name().to_owned();
     assert!(exists(&name));
-    let interfaces = namespace
-        .enter(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap())
-        .unwrap();
-    assert_eq!(
-        interfaces.lines().count(),
-        3,
-        "only loopback and two lines of head: {interfaces}"
-    );
+    let interfaces = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+    assert_eq!(interfaces.lines().count(), 3, "only loopback and two lines of head: {interfaces}");
     drop(namespace);
     assert!(!exists(&name));
 }
@@ -83,21 +76,13 @@ fn owner_to_be_killed() {
     let exe = std::env::var_os("EXE").expect("started by another test");
     let lab = Lab::start(&options("killed", Emulation::Process(exe.into()))).unwrap();
     let quiet = |command: &mut std::process::Command| {
-        command
-            .arg("1000")
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null());
+        command.arg("1000").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     };
     let helper = lab.client().spawn("sleep", quiet).unwrap();
     let comm = format!("/proc/{}/comm", helper.id());
-    eventually("the start of the helper", || {
-        std::fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n")
-    });
+    eventually("the start of the helper", || std::fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
     let helper_id = ProcessId::of(helper.id()).unwrap();
-    println!(
-        "made {}",
-        serde_json::to_string(&(lab.state(), helper_id)).unwrap()
-    );
+    println!("made {}", serde_json::to_string(&(lab.state(), helper_id)).unwrap());
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -116,23 +101,15 @@ fn root_what_a_killed_owner_left_is_reaped() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     // Its processes end by themselves, before anybody clears up.
-    eventually("the end of the emulator", || {
-        !state.emulator.unwrap().is_alive()
-    });
+    eventually("the end of the emulator", || !state.emulator.unwrap().is_alive());
     eventually("the end of the helper", || !helper.is_alive());
 
     // Another test's lab may have been quicker.
     let next = Lab::start(&options("next", Emulation::None)).unwrap();
     assert!(is_gone(&state), "{state}");
-    assert!(
-        !is_gone(next.state()),
-        "a lab whose owner lives is left alone"
-    );
+    assert!(!is_gone(next.state()), "a lab whose owner lives is left alone");
     list().unwrap();
-    assert!(
-        !is_gone(next.state()),
-        "a lab whose owner lives is left alone"
-    );
+    assert!(!is_gone(next.state()), "a lab whose owner lives is left alone");
 }
 
 /// Not a test: makes a lab that stays, and ends.
@@ -158,9 +135,7 @@ fn root_an_emulator_whose_maker_was_killed_before_it_was_ready_is_reaped() {
         let text = std::fs::read_to_string(state_file(&name)).ok()?;
         serde_json::from_str(&text).ok()
     };
-    eventually("the record of the emulator", || {
-        state().is_some_and(|state| state.emulator.is_some())
-    });
+    eventually("the record of the emulator", || state().is_some_and(|state| state.emulator.is_some()));
     maker.kill().unwrap();
     maker.wait().unwrap();
     let state = state().unwrap();
@@ -175,19 +150,14 @@ fn root_what_a_guarded_process_started_goes_with_it() {
         return;
     }
     let namespace = Namespace::create("family").unwrap();
-    for (script, leader_ends) in [
-        ("sleep 1000 & echo $!; wait", false),
-        ("sleep 1000 & echo $!", true),
-    ] {
+    for (script, leader_ends) in [("sleep 1000 & echo $!; wait", false), ("sleep 1000 & echo $!", true)] {
         let mut shell = namespace
             .spawn("sh", |command| {
                 command.args(["-c", script]).stdout(Stdio::piped());
             })
             .unwrap();
         let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let sleep = ProcessId::of(line.trim().parse().unwrap()).unwrap();
         if leader_ends {
             assert!(shell.wait().unwrap().success());
@@ -210,26 +180,15 @@ fn root_a_lab_that_is_up_stays_until_it_is_down() {
     let (mut process, made) = start_and_read(command, "made ");
     let state: State = serde_json::from_str(&made).unwrap();
     assert!(process.wait().unwrap().success());
-    assert!(
-        matches!(up(&UpOptions::new(&name, emulator.path())), Err(Error::Exists(of)) if of == name)
-    );
+    assert!(matches!(up(&UpOptions::new(&name, emulator.path())), Err(Error::Exists(of)) if of == name));
     assert!(list().unwrap().states.contains(&state));
     assert!(!is_gone(&state));
 
     let server = Lab::address_v4(dwell_lab::Role::Server).to_string();
     let client = &state.namespaces["client"];
-    let ping = [
-        "netns", "exec", client, "ping", "-c", "3", "-i", "0.1", "-W", "2", &server,
-    ];
-    let ping = std::process::Command::new("ip")
-        .args(ping)
-        .output()
-        .unwrap();
-    assert!(
-        ping.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ping.stdout)
-    );
+    let ping = ["netns", "exec", client, "ping", "-c", "3", "-i", "0.1", "-W", "2", &server];
+    let ping = std::process::Command::new("ip").args(ping).output().unwrap();
+    assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stdout));
 
     let report = down(&name).unwrap().expect("the emulator reports");
     assert_eq!(report.direction("client to vantage").unwrap().packets, 3);
@@ -244,17 +203,9 @@ fn root_an_emulator_that_cannot_start_leaves_nothing() {
     }
     let broken = Script::new("broken", "echo no such verb >&2; exit 2");
     let name = format!("broken-{}", std::process::id());
-    let error = up(&UpOptions::new(&name, broken.path()))
-        .unwrap_err()
-        .to_string();
+    let error = up(&UpOptions::new(&name, broken.path())).unwrap_err().to_string();
     assert!(error.contains("no such verb"), "{error}");
-    assert!(
-        list()
-            .unwrap()
-            .states
-            .iter()
-            .all(|state| state.name != name)
-    );
+    assert!(list().unwrap().states.iter().all(|state| state.name != name));
     assert!(!exists(&format!("dwell-{name}-client")));
 }
 
@@ -265,21 +216,13 @@ fn root_an_emulator_process_reports_when_it_is_stopped() {
     }
     let emulator = Script::emulator("process");
     let lab = Lab::start(&options("process", Emulation::Process(emulator.path()))).unwrap();
-    let ping = Ping {
-        count: 5,
-        interval: Duration::from_millis(20),
-    };
+    let ping = Ping { count: 5, interval: Duration::from_millis(20) };
     let report = ping.run(Ends::v4(&lab), &AtomicBool::new(false)).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     let state = lab.state().clone();
     let report = lab.stop().unwrap().unwrap();
     assert_eq!(report.direction("client to vantage").unwrap().delivered, 5);
-    assert!(
-        report
-            .directions
-            .iter()
-            .all(|direction| direction.stamped == direction.packets)
-    );
+    assert!(report.directions.iter().all(|direction| direction.stamped == direction.packets));
     assert!(is_gone(&state), "{state}");
 }
 
@@ -288,11 +231,7 @@ fn root_an_emulator_process_reports_when_it_is_stopped() {
 #[ignore = "started by other tests"]
 fn demo_to_be_interrupted() {
     let exe = std::env::var_os("EXE").expect("started by another test");
-    let outcome = demo(
-        &DemoOptions::new(exe),
-        &mut std::io::sink(),
-        &mut std::io::stdout(),
-    );
+    let outcome = demo(&DemoOptions::new(exe), &mut std::io::sink(), &mut std::io::stdout());
     assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
 }
 
@@ -306,16 +245,8 @@ fn root_an_interrupted_demonstration_leaves_nothing() {
     command.env("EXE", watcher.path());
     let (mut demo, _) = start_and_read(command, "traffic: ");
     let own = format!("demo-{}-", demo.id());
-    let state = list()
-        .unwrap()
-        .states
-        .into_iter()
-        .find(|state| state.name.starts_with(&own))
-        .unwrap();
+    let state = list().unwrap().states.into_iter().find(|state| state.name.starts_with(&own)).unwrap();
     kill(Pid::from_raw(demo.id().try_into().unwrap()), Signal::SIGINT).unwrap();
-    assert!(
-        demo.wait().unwrap().success(),
-        "it tells that it was interrupted"
-    );
+    assert!(demo.wait().unwrap().success(), "it tells that it was interrupted");
     assert!(is_gone(&state), "{state}");
 }

@@ -1,15 +1,16 @@
 //! Links with the kernel's own queueing disciplines.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
-use dwell_lab::workload::{Ends, Ping};
 use dwell_lab::{
-    BitsPerSecond, BoxLink, BoxSpec, Discipline, LinkBox, Namespace, Nanos, ProcessId, Shaper,
-    Statistics, Towards,
+    BitsPerSecond, BoxLink, BoxSpec, Discipline, LinkBox, Namespace, Nanos, ProcessId, Shaper, Statistics, Towards,
+    workload::{Ends, Ping},
 };
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -24,25 +25,13 @@ fn cannot() -> bool {
 }
 
 fn bottleneck(discipline: Discipline, ecn: bool) -> BoxSpec {
-    BoxSpec::one_way(BoxLink {
-        rate: BitsPerSecond::new(10_000_000),
-        delay: Nanos::from_millis(10),
-        discipline,
-        ecn,
-    })
+    BoxSpec::one_way(BoxLink { rate: BitsPerSecond::new(10_000_000), delay: Nanos::from_millis(10), discipline, ecn })
 }
 
 /// The lowest of some round trips from left to right.
 fn ping(link: &LinkBox) -> Nanos {
-    let ends = Ends {
-        client: &link.left,
-        server: &link.right,
-        address: Shaper::RIGHT.into(),
-    };
-    let ping = Ping {
-        count: 10,
-        interval: Duration::from_millis(20),
-    };
+    let ends = Ends { client: &link.left, server: &link.right, address: Shaper::RIGHT.into() };
+    let ping = Ping { count: 10, interval: Duration::from_millis(20) };
     let report = ping.run(ends, &AtomicBool::new(false)).unwrap();
     report.round_trips.quantile(0.0).unwrap()
 }
@@ -51,16 +40,8 @@ fn ping(link: &LinkBox) -> Nanos {
 /// round trips meanwhile: their median.
 fn fill(link: &LinkBox, until: impl Fn(&Statistics) -> bool) -> (Statistics, Nanos) {
     let address = SocketAddr::from((Shaper::RIGHT, 5001));
-    let listener = link
-        .right
-        .enter(|| TcpListener::bind(address))
-        .unwrap()
-        .unwrap();
-    let mut sender = link
-        .left
-        .enter(|| TcpStream::connect(address))
-        .unwrap()
-        .unwrap();
+    let listener = link.right.enter(|| TcpListener::bind(address)).unwrap().unwrap();
+    let mut sender = link.left.enter(|| TcpStream::connect(address)).unwrap().unwrap();
     setsockopt(&sender, sockopt::TcpCongestion, &"cubic".into()).unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
     let over = AtomicBool::new(false);
@@ -78,15 +59,8 @@ fn fill(link: &LinkBox, until: impl Fn(&Statistics) -> bool) -> (Statistics, Nan
             thread::sleep(Duration::from_millis(100));
             statistics = link.statistics().unwrap();
         }
-        let ends = Ends {
-            client: &link.left,
-            server: &link.right,
-            address: Shaper::RIGHT.into(),
-        };
-        let ping = Ping {
-            count: 30,
-            interval: Duration::from_millis(100),
-        };
+        let ends = Ends { client: &link.left, server: &link.right, address: Shaper::RIGHT.into() };
+        let ping = Ping { count: 30, interval: Duration::from_millis(100) };
         let report = ping.run(ends, &AtomicBool::new(false)).unwrap();
         over.store(true, Ordering::Relaxed);
         assert!(until(&statistics), "{statistics:?}");
@@ -99,11 +73,7 @@ fn root_codel_keeps_the_queue_short_where_a_fifo_fills_it() {
     if cannot() {
         return;
     }
-    let fifo = LinkBox::start(
-        "box-fifo",
-        &bottleneck(Discipline::Fifo { packets: 200 }, false),
-    )
-    .unwrap();
+    let fifo = LinkBox::start("box-fifo", &bottleneck(Discipline::Fifo { packets: 200 }, false)).unwrap();
     let (statistics, with_fifo) = fill(&fifo, |seen| seen.to_right.unwrap().dropped > 0);
     assert_eq!(statistics.to_right.unwrap().marked, None);
     assert_eq!((statistics.to_left, statistics.lost_elsewhere), (None, 0));
@@ -139,32 +109,18 @@ fn root_each_discipline_is_in_force_and_a_delay_can_change() {
     }
     let link = LinkBox::start("box-each", &bottleneck(Discipline::Pie, true)).unwrap();
     let round_trip = ping(&link);
-    assert!(
-        (20..60).contains(&(round_trip.0 / 1_000_000)),
-        "{round_trip}"
-    );
-    for discipline in [
-        Discipline::Pie,
-        Discipline::FqCodel,
-        Discipline::Codel,
-        Discipline::Fifo { packets: 10 },
-    ] {
+    assert!((20..60).contains(&(round_trip.0 / 1_000_000)), "{round_trip}");
+    for discipline in [Discipline::Pie, Discipline::FqCodel, Discipline::Codel, Discipline::Fifo { packets: 10 }] {
         let to_right = bottleneck(discipline, true).to_right;
         link.change(Towards::Right, &to_right).unwrap();
         let queue = link.statistics().unwrap().to_right.unwrap();
         let marks = !matches!(discipline, Discipline::Fifo { .. });
         assert_eq!(queue.marked.is_some(), marks, "{discipline:?}");
     }
-    let slower = BoxLink {
-        delay: Nanos::from_millis(90),
-        ..bottleneck(Discipline::Codel, false).to_right
-    };
+    let slower = BoxLink { delay: Nanos::from_millis(90), ..bottleneck(Discipline::Codel, false).to_right };
     link.change(Towards::Right, &slower).unwrap();
     let round_trip = ping(&link);
-    assert!(
-        (100..160).contains(&(round_trip.0 / 1_000_000)),
-        "{round_trip}"
-    );
+    assert!((100..160).contains(&(round_trip.0 / 1_000_000)), "{round_trip}");
 }
 
 #[test]
@@ -172,10 +128,7 @@ fn root_nothing_of_a_link_box_stays() {
     if cannot() {
         return;
     }
-    let (left, right) = (
-        Namespace::create("box-own").unwrap(),
-        Namespace::create("box-own").unwrap(),
-    );
+    let (left, right) = (Namespace::create("box-own").unwrap(), Namespace::create("box-own").unwrap());
     let shaper = Shaper::join("box-ends", &BoxSpec::default(), &left, &right).unwrap();
     let process = ProcessId::of(shaper.process()).unwrap();
     let tree = children(shaper.process());
@@ -196,10 +149,7 @@ fn root_nothing_of_a_link_box_stays() {
 fn children(of: u32) -> Vec<ProcessId> {
     let file = format!("/proc/{of}/task/{of}/children");
     let direct = std::fs::read_to_string(file).unwrap_or_default();
-    let direct: Vec<u32> = direct
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
+    let direct: Vec<u32> = direct.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     let below = direct.iter().flat_map(|&child| children(child));
     let direct = direct.iter().filter_map(|&child| ProcessId::of(child).ok());
     direct.chain(below).collect()
@@ -225,10 +175,7 @@ fn root_a_machine_ends_with_a_process_that_is_killed() {
 #[test]
 #[ignore = "started by other tests"]
 fn owner_to_be_killed() {
-    let (left, right) = (
-        Namespace::create("box-killed").unwrap(),
-        Namespace::create("box-killed").unwrap(),
-    );
+    let (left, right) = (Namespace::create("box-killed").unwrap(), Namespace::create("box-killed").unwrap());
     let shaper = Shaper::join("box-killed", &BoxSpec::default(), &left, &right).unwrap();
     println!("made {}", shaper.process());
     thread::sleep(Duration::from_secs(1000));

@@ -14,9 +14,6 @@ mod video;
 #[test]
 #[ignore = "started by other tests"]
 fn emulator_process() {
-    let config = std::env::var("EMULATE")
-        .expect("started by another test")
-        .parse()
-        .unwrap();
+    let config = std::env::var("EMULATE").expect("started by another test").parse().unwrap();
     dwell_lab::emulate(&config).unwrap();
 }

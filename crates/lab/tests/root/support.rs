@@ -1,18 +1,17 @@
 //! What the root tests share.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
 
 /// Tells why labs cannot be made here, and that the test is skipped; false where they can.
 pub fn skipped() -> bool {
     let reason = dwell_lab::missing_requirement().or_else(|| {
-        let may = Command::new("unshare")
-            .args(["--net", "true"])
-            .status()
-            .is_ok_and(|status| status.success());
+        let may = Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
         (!may).then(|| "no network namespace can be made here".to_owned())
     });
     if let Some(reason) = &reason {
@@ -25,10 +24,7 @@ pub fn skipped() -> bool {
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{what} did not come true"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come true");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -48,9 +44,7 @@ pub fn other_process(test: &str) -> Command {
 /// Starts the process and gives the rest of its first line with that beginning. What follows is read and forgotten.
 pub fn start_and_read(mut command: Command, beginning: &str) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let found = lines.find_map(|line| line.split_once(beginning).map(|(_, rest)| rest.to_owned()));
     std::thread::spawn(move || lines.for_each(drop));
     (child, found.expect("the process told its line"))

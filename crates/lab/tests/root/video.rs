@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use dwell_lab::Nanos;
-use dwell_lab::socket::video::{Options, Outcome, Queue, Server, run};
+use dwell_lab::{
+    Nanos,
+    socket::video::{Options, Outcome, Queue, Server, run},
+};
 
 use crate::support::{Script, skipped};
 

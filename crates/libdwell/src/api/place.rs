@@ -26,10 +26,7 @@ pub struct Place {
 impl Place {
     /// Without one.
     pub const fn empty() -> Place {
-        Place {
-            session: AtomicPtr::new(null_mut()),
-            holder: AtomicU32::new(0),
-        }
+        Place { session: AtomicPtr::new(null_mut()), holder: AtomicU32::new(0) }
     }
 
     /// The session.
@@ -73,11 +70,7 @@ impl Place {
         loop {
             let holder = self.holder.load(Relaxed);
             // A holder of another process was a thread of the parent: whatever it did, the pointer is whole.
-            let is_taken = holder != me
-                && self
-                    .holder
-                    .compare_exchange(holder, me, Acquire, Relaxed)
-                    .is_ok();
+            let is_taken = holder != me && self.holder.compare_exchange(holder, me, Acquire, Relaxed).is_ok();
             if is_taken {
                 break;
             }

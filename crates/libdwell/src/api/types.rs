@@ -129,11 +129,7 @@ impl Info {
         let length = size.min(size_of::<Info>());
         // SAFETY: both have so many bytes; they are apart.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                std::ptr::from_ref(&known).cast::<u8>(),
-                to.cast::<u8>(),
-                length,
-            );
+            std::ptr::copy_nonoverlapping(std::ptr::from_ref(&known).cast::<u8>(), to.cast::<u8>(), length);
         }
     }
 

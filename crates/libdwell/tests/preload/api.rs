@@ -40,12 +40,7 @@ fn command(name: &str) -> Command {
 
 fn must_do_well(mut command: Command) {
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{} {}",
-        output.status,
-        text(&output.stdout)
-    );
+    assert!(output.status.success(), "{} {}", output.status, text(&output.stdout));
 }
 
 #[test]

@@ -12,10 +12,7 @@ fn run(name: &str, arguments: &[&str], config: &Config) -> Told {
 
 #[test]
 fn the_papers_estimator_knows_of_each_write() {
-    let config = Config {
-        estimator: Estimator::Paper,
-        ..Config::default()
-    };
+    let config = Config { estimator: Estimator::Paper, ..Config::default() };
     let told = run("waits", &["500"], &config);
     let sender = told.socket("sender");
     assert_eq!(sender.estimator, Estimator::Paper);
@@ -28,11 +25,7 @@ fn the_papers_estimator_knows_of_each_write() {
 fn what_calls_return_is_what_they_return_without_the_library() {
     for controller in [None, Some(ControllerKind::Element)] {
         for estimator in [Estimator::Exact, Estimator::Paper] {
-            let config = Config {
-                controller,
-                estimator,
-                ..Config::default()
-            };
+            let config = Config { controller, estimator, ..Config::default() };
             for name in ["ways", "events", "errors", "reset"] {
                 run(name, &[], &config);
             }
@@ -42,10 +35,7 @@ fn what_calls_return_is_what_they_return_without_the_library() {
 
 #[test]
 fn element_sets_how_calls_are_held_back() {
-    let config = Config {
-        controller: Some(ControllerKind::Element),
-        ..Config::default()
-    };
+    let config = Config { controller: Some(ControllerKind::Element), ..Config::default() };
     let told = run("waits", &["300"], &config);
     let hold = told.socket("sender").setting.hold_above;
     assert!(hold.is_some_and(|hold| hold.times == 8));

@@ -16,24 +16,15 @@ fn least(preload: Option<&str>, config: &Config) -> [u64; 2] {
         let told = run_with(&program("cost"), &[], config, &library).well();
         [told.numbers("connection")[0], told.numbers("write")[0]]
     };
-    (0..RUNS)
-        .map(|_| run())
-        .reduce(|least, now| [least[0].min(now[0]), least[1].min(now[1])])
-        .unwrap()
+    (0..RUNS).map(|_| run()).reduce(|least, now| [least[0].min(now[0]), least[1].min(now[1])]).unwrap()
 }
 
 #[test]
 #[ignore = "a figure"]
 fn hooks() {
     let config = Config::default();
-    let paper = Config {
-        estimator: Estimator::Paper,
-        ..Config::default()
-    };
-    let lowat = Config {
-        controller: Some(ControllerKind::Lowat),
-        ..Config::default()
-    };
+    let paper = Config { estimator: Estimator::Paper, ..Config::default() };
+    let lowat = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
     for (name, library, config) in [
         ("no library", None, &config),
         ("libdwell", Some("libdwell.so"), &config),
@@ -49,17 +40,8 @@ fn hooks() {
 #[test]
 #[ignore = "a figure"]
 fn poller() {
-    for (sockets, budget) in [
-        (2, 0.02),
-        (100, 0.02),
-        (1000, 0.02),
-        (10_000, 0.02),
-        (10_000, 1.0),
-    ] {
-        let config = Config {
-            budget,
-            ..Config::default()
-        };
+    for (sockets, budget) in [(2, 0.02), (100, 0.02), (1000, 0.02), (10_000, 0.02), (10_000, 1.0)] {
+        let config = Config { budget, ..Config::default() };
         let count = (sockets / 2).to_string();
         let told = run("many", &[&count, "5000"], &config).well();
         let permille = told.numbers("cpu_permille")[0];

@@ -15,10 +15,7 @@ fn bytes_wait_as_long_as_the_receiver_does_not_read() {
     assert_eq!(left, total);
     assert_eq!(sender.totals.written_bytes, total);
     assert_eq!(receiver.totals.received_bytes, total);
-    for (peaks, socket, name) in [
-        (&told.sender_peaks, sender, "waited"),
-        (&told.receiver_peaks, receiver, "unread"),
-    ] {
+    for (peaks, socket, name) in [(&told.sender_peaks, sender, "waited"), (&told.receiver_peaks, receiver, "unread")] {
         let peak = peaks[&socket.cookie];
         // What is idle is looked at less often; some bytes were written before the buffer was full.
         let most = told.numbers(name)[0] + 300_000_000;

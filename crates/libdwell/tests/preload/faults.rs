@@ -33,10 +33,7 @@ fn two_preloaded_libraries_both_see_the_calls() {
         let preload = format!("{}:{}", first.display(), second.display());
         let told = run_with(&program("ways"), &[], &Config::default(), &preload).well();
         assert_eq!(told.numbers("others"), [1]);
-        assert_eq!(
-            told.socket("sender").totals.written_bytes,
-            told.numbers("total")[0]
-        );
+        assert_eq!(told.socket("sender").totals.written_bytes, told.numbers("total")[0]);
     }
 }
 
@@ -92,10 +89,9 @@ fn a_program_that_outlives_dwell_is_left_alone() {
 
 #[test]
 fn programs_of_the_system_run_unchanged() {
-    for (program, arguments, expected) in [
-        ("/bin/echo", vec!["a b"], "a b\n"),
-        ("/bin/sh", vec!["-c", "echo x | cat; exec echo y"], "x\ny\n"),
-    ] {
+    for (program, arguments, expected) in
+        [("/bin/echo", vec!["a b"], "a b\n"), ("/bin/sh", vec!["-c", "echo x | cat; exec echo y"], "x\ny\n")]
+    {
         let library = library("libdwell.so").display().to_string();
         let told = run_with(Path::new(program), &arguments, &Config::default(), &library);
         assert_eq!(told.output, expected);

@@ -40,26 +40,17 @@ pub struct Told {
 impl Told {
     /// The numbers of the line that begins with `name`.
     pub fn numbers(&self, name: &str) -> Vec<u64> {
-        let line = self
-            .output
-            .lines()
-            .find(|line| line.split_whitespace().next() == Some(name));
+        let line = self.output.lines().find(|line| line.split_whitespace().next() == Some(name));
         let line = line.unwrap_or_else(|| panic!("no `{name}` in:\n{}", self.output));
-        line.split_whitespace()
-            .skip(1)
-            .map(|number| number.parse().unwrap())
-            .collect()
+        line.split_whitespace().skip(1).map(|number| number.parse().unwrap()).collect()
     }
 
     /// The socket that the program called so.
     pub fn socket(&self, name: &str) -> &Account {
         let cookie = self.numbers(name)[0];
-        self.accounts.get(&cookie).unwrap_or_else(|| {
-            panic!(
-                "`{name}` ({cookie}) is not among {:?}",
-                self.accounts.keys()
-            )
-        })
+        self.accounts
+            .get(&cookie)
+            .unwrap_or_else(|| panic!("`{name}` ({cookie}) is not among {:?}", self.accounts.keys()))
     }
 
     /// It, if the program ended well.
@@ -73,12 +64,7 @@ impl Told {
 /// Runs a program of `tests/programs` under libdwell.so.
 pub fn run(name: &str, arguments: &[&str], config: &Config) -> Told {
     let library = library("libdwell.so");
-    run_with(
-        &program(name),
-        arguments,
-        config,
-        &library.display().to_string(),
-    )
+    run_with(&program(name), arguments, config, &library.display().to_string())
 }
 
 /// Runs any program with these libraries.
@@ -106,10 +92,9 @@ pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &s
         let Ok(()) = table.visit(&mut |account| {
             accounts.insert(account.cookie, *account);
             pids.entry(account.cookie).or_default().extend(account.pid);
-            for (peaks, peak) in [
-                (&mut sender_peaks, account.peaks.sender_ns),
-                (&mut receiver_peaks, account.peaks.receiver_ns),
-            ] {
+            for (peaks, peak) in
+                [(&mut sender_peaks, account.peaks.sender_ns), (&mut receiver_peaks, account.peaks.receiver_ns)]
+            {
                 let longest = peaks.entry(account.cookie).or_default();
                 *longest = (*longest).max(peak.unwrap_or(0));
             }
@@ -144,11 +129,7 @@ pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &s
 
 /// Compiles a program of `tests/programs`, once.
 pub fn program(name: &str) -> PathBuf {
-    compile(
-        name,
-        &format!("{name}-{}", std::process::id()),
-        &["-O1", "-pthread"],
-    )
+    compile(name, &format!("{name}-{}", std::process::id()), &["-O1", "-pthread"])
 }
 
 /// Compiles a file of `tests/programs`.
@@ -189,11 +170,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// Runs a tool, and gives what it printed.
 pub fn tool(name: &str, arguments: &[&str]) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(name).args(arguments).output().unwrap();
+    let Output { status, stdout, stderr } = Command::new(name).args(arguments).output().unwrap();
     assert!(status.success(), "{name}: {}", text(&stderr));
     text(&stdout)
 }

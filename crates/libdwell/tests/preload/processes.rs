@@ -26,14 +26,8 @@ fn a_daemon_goes_on_with_what_its_parent_had() {
     let daemon = told.numbers("daemon")[0] as u32;
     let account = told.socket("sender");
     assert_eq!(account.pid, Some(daemon));
-    assert_eq!(
-        account.reading.info.bytes_sent,
-        Some(told.numbers("total")[0])
-    );
-    assert!(
-        pids(&told, "sender").len() >= 2,
-        "first it was the parent's"
-    );
+    assert_eq!(account.reading.info.bytes_sent, Some(told.numbers("total")[0]));
+    assert!(pids(&told, "sender").len() >= 2, "first it was the parent's");
 }
 
 #[test]
@@ -50,10 +44,7 @@ fn the_next_program_goes_on_with_what_it_inherits() {
 fn a_storm_of_children_leaves_no_slot_behind() {
     let mut told = run("storm", &[], &Config::default()).well();
     let account = told.socket("sender");
-    assert_eq!(
-        account.reading.info.bytes_sent,
-        Some(told.numbers("total")[0])
-    );
+    assert_eq!(account.reading.info.bytes_sent, Some(told.numbers("total")[0]));
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
         let mut sockets = 0;

@@ -5,14 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::harness::{library, tool};
 
 /// All that a thread may call that libc knows nothing of; the last divides.
-const ALLOWED: [&str; 6] = [
-    "memcpy",
-    "memmove",
-    "memset",
-    "memcmp",
-    "clock_gettime",
-    "__udivti3",
-];
+const ALLOWED: [&str; 6] = ["memcpy", "memmove", "memset", "memcmp", "clock_gettime", "__udivti3"];
 
 #[test]
 fn the_poller_can_neither_panic_nor_allocate() {
@@ -44,12 +37,8 @@ fn check(part: &str) {
 
 /// Code of dwell, and what of `core` has nothing to fail in.
 fn is_own(name: &str) -> bool {
-    let is_harmless = !["panic", "unwrap", "expect", "fail", "alloc", "3std"]
-        .iter()
-        .any(|word| name.contains(word));
-    ["dwell_socket", "dwell_engine"]
-        .iter()
-        .any(|part| name.contains(part))
+    let is_harmless = !["panic", "unwrap", "expect", "fail", "alloc", "3std"].iter().any(|word| name.contains(word));
+    ["dwell_socket", "dwell_engine"].iter().any(|part| name.contains(part))
         || is_harmless && (name.contains("4core") || name.starts_with("dwell_"))
 }
 
@@ -73,10 +62,7 @@ fn calls(library: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut calls: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut function = String::new();
     for line in tool("objdump", &["-d", "--no-show-raw-insn", library]).lines() {
-        if let Some(name) = line
-            .strip_suffix(">:")
-            .and_then(|line| line.split_once(" <"))
-        {
+        if let Some(name) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
             function = name.1.to_owned();
             calls.entry(function.clone()).or_default();
         } else if let Some(callee) = callee(line, &slots).filter(|callee| *callee != function) {
@@ -91,18 +77,9 @@ fn callee(line: &str, slots: &BTreeMap<u64, String>) -> Option<String> {
     let instruction = line.split('\t').nth(1)?.trim();
     let is_jump = instruction.starts_with("call") || instruction.starts_with('j');
     if let Some((_, slot)) = instruction.split_once("(%rip)").filter(|_| is_jump) {
-        let address = slot
-            .trim()
-            .trim_start_matches('#')
-            .split_whitespace()
-            .next()?;
+        let address = slot.trim().trim_start_matches('#').split_whitespace().next()?;
         let address = u64::from_str_radix(address, 16).ok()?;
-        return Some(
-            slots
-                .get(&address)
-                .cloned()
-                .unwrap_or_else(|| format!("slot {address:x}")),
-        );
+        return Some(slots.get(&address).cloned().unwrap_or_else(|| format!("slot {address:x}")));
     }
     let (_, name) = instruction.split_once('<').filter(|_| is_jump)?;
     Some(name.trim_end_matches('>').split('+').next()?.to_owned())
@@ -129,9 +106,7 @@ fn slots(library: &str, names: &BTreeMap<u64, String>) -> BTreeMap<u64, String> 
                 let target = u64::from_str_radix(words.get(3)?, 16).ok()?;
                 names.get(&target)?.clone()
             }
-            "R_X86_64_GLOB_DAT" | "R_X86_64_JUMP_SLOT" => {
-                words.get(4)?.split('@').next()?.to_owned()
-            }
+            "R_X86_64_GLOB_DAT" | "R_X86_64_JUMP_SLOT" => words.get(4)?.split('@').next()?.to_owned(),
             _ => return None,
         };
         Some((address, name))

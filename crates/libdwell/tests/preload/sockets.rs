@@ -20,10 +20,7 @@ fn bytes_count_whatever_call_wrote_them() {
 
 #[test]
 fn what_is_written_before_the_first_look_counts() {
-    let config = Config {
-        poll: std::time::Duration::from_millis(100),
-        ..Config::default()
-    };
+    let config = Config { poll: std::time::Duration::from_millis(100), ..Config::default() };
     let told = run("at_once", &[], &config).well();
     let (sender, silent) = (told.socket("sender"), told.socket("silent"));
     assert_eq!(sender.totals.written_bytes, 40_000);
@@ -104,19 +101,14 @@ fn ten_thousand_connections_fit() {
     let whole = told
         .accounts
         .values()
-        .filter(|account| {
-            left(account) == 1000 || account.reading.info.bytes_received == Some(1000)
-        })
+        .filter(|account| left(account) == 1000 || account.reading.info.bytes_received == Some(1000))
         .count();
     assert!(whole >= 9_900, "{whole} of {}", told.accounts.len());
 }
 
 #[test]
 fn what_a_program_sets_itself_is_left_alone() {
-    let config = Config {
-        controller: Some(ControllerKind::Lowat),
-        ..Config::default()
-    };
+    let config = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
     let told = run("lowat", &[], &config).well();
     assert_eq!(told.numbers("before"), [77_777]);
     assert_eq!(told.numbers("after"), [88_888]);
@@ -135,10 +127,7 @@ fn without_a_controller_nothing_is_set() {
 
 #[test]
 fn a_congestion_control_that_there_is_not_is_told() {
-    let config = Config {
-        congestion: Some("no_such_control".to_owned()),
-        ..Config::default()
-    };
+    let config = Config { congestion: Some("no_such_control".to_owned()), ..Config::default() };
     let told = run("ways", &[], &config).well();
     let refused = told.counts.refused.first().expect("it was refused");
     assert!([libc::ENOENT, libc::EPERM].contains(&refused.errno));

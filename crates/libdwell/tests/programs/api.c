@@ -82,9 +82,7 @@ int main(void)
 	must(dwell_wait(client, 200000000, 5000) == 1);
 	must(dwell_get(client, &info) == 0);
 	must((info.valid & DWELL_SENDER_WAITING) && info.sender_waiting_ns > 200000000);
-	for (int i = 0;
-	     i < 500 && (!(info.valid & DWELL_SENDER_DELAY) || info.sender_delay_ns < 300000000);
-	     i++) {
+	for (int i = 0; i < 500 && (!(info.valid & DWELL_SENDER_DELAY) || info.sender_delay_ns < 300000000); i++) {
 		pause_ms(10);
 		must(dwell_get(client, &info) == 0);
 	}

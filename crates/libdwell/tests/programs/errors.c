@@ -37,8 +37,7 @@ int main(void)
 			pause_ms(12);
 	}
 	fd = socket(AF_INET, SOCK_STREAM, 0);
-	must(connect(fd, (struct sockaddr *)&nobody, sizeof(nobody)) == -1 &&
-	     errno == ECONNREFUSED);
+	must(connect(fd, (struct sockaddr *)&nobody, sizeof(nobody)) == -1 && errno == ECONNREFUSED);
 	must(connect(-1, (struct sockaddr *)&at, sizeof(at)) == -1 && errno == EBADF);
 	must(connect(fd, NULL, 16) == -1 && errno == EFAULT);
 	must(accept(0, NULL, NULL) == -1 && (errno == ENOTSOCK || errno == EBADF));

@@ -32,14 +32,13 @@
 #define SO_COOKIE 57
 #endif
 
-#define must(what)                                                                                 \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			printf("FAILED %s:%d %s: %s\n", __FILE__, __LINE__, #what,                 \
-			       strerror(errno));                                                   \
-			fflush(stdout);                                                            \
-			_exit(9);                                                                  \
-		}                                                                                  \
+#define must(what)                                                                                                     \
+	do {                                                                                                           \
+		if (!(what)) {                                                                                         \
+			printf("FAILED %s:%d %s: %s\n", __FILE__, __LINE__, #what, strerror(errno));                   \
+			fflush(stdout);                                                                                \
+			_exit(9);                                                                                      \
+		}                                                                                                      \
 	} while (0)
 
 static inline void pause_ms(int ms)

@@ -19,10 +19,10 @@ int main(void)
 		printf("unavailable %d\n", errno);
 		return 0;
 	}
-	queue = mmap(NULL, params.sq_off.array + params.sq_entries * 4, PROT_READ | PROT_WRITE,
-		     MAP_SHARED, ring, IORING_OFF_SQ_RING);
-	entries = mmap(NULL, params.sq_entries * sizeof(*entries), PROT_READ | PROT_WRITE,
-		       MAP_SHARED, ring, IORING_OFF_SQES);
+	queue = mmap(NULL, params.sq_off.array + params.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring,
+		     IORING_OFF_SQ_RING);
+	entries = mmap(NULL, params.sq_entries * sizeof(*entries), PROT_READ | PROT_WRITE, MAP_SHARED, ring,
+		       IORING_OFF_SQES);
 	must(queue != MAP_FAILED && entries != MAP_FAILED);
 	tail = (uint32_t *)(queue + params.sq_off.tail);
 	array = (uint32_t *)(queue + params.sq_off.array);

@@ -147,8 +147,7 @@ static __always_inline const struct dwell_balance_config *dwell_balance_config_o
 	return &balance;
 }
 
-static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder,
-							    const struct dwell_vip_key *key)
+static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key)
 {
 	return bpf_map_lookup_elem(&vips, key);
 }
@@ -353,28 +352,24 @@ __noinline __u64 zero_vip(const struct dwell_packet *packet)
 	return packet ? dwell_zero_vip_at_port(0, packet) : 0;
 }
 
-static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder,
-							   const struct dwell_packet *packet)
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet)
 {
 	return zero_vip(packet);
 }
 
-__noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset,
-			    int asks)
+__noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset, int asks)
 {
 	return packet ? dwell_zero_route(context, 0, packet, l4_offset, asks) : DWELL_WHY_FLOW;
 }
 
 __noinline __u32 zero_block(__u32 rotation, struct dwell_cid_entry *entry)
 {
-	return entry ? dwell_zero_open_block(0, rotation, entry)
-		     : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
+	return entry ? dwell_zero_open_block(0, rotation, entry) : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 }
 
 __noinline __u32 zero_other(dwell_context *context, __u32 slot, __u32 rotation, __u32 at)
 {
-	return dwell_zero_open_other(dwell_frame_data(context), dwell_frame_end(context), 0, slot,
-				     rotation, at);
+	return dwell_zero_open_other(dwell_frame_data(context), dwell_frame_end(context), 0, slot, rotation, at);
 }
 
 __noinline int zero_attempt(dwell_context *context, struct dwell_packet *packet, __u32 at)
@@ -384,8 +379,8 @@ __noinline int zero_attempt(dwell_context *context, struct dwell_packet *packet,
 	return 0;
 }
 
-__noinline int heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *client,
-			   __u16 port, const struct dwell_heavy_config *config)
+__noinline int heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *client, __u16 port,
+			   const struct dwell_heavy_config *config)
 {
 	if (heavy && client && config)
 		dwell_heavy_admit(heavy, client, port, bpf_get_prandom_u32(), config);
@@ -441,27 +436,23 @@ __noinline int zero_anywhere(const struct dwell_packet *packet)
 	return asked.found;
 }
 
-static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder,
-						struct dwell_packet *packet, __u32 l4_offset,
-						int asks)
+static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						__u32 l4_offset, int asks)
 {
 	return zero_route(frame, packet, l4_offset, asks);
 }
 
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation,
-					      struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	return zero_block(rotation, entry);
 }
 
-static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot,
-					      __u32 rotation, __u32 at)
+static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation, __u32 at)
 {
 	return zero_other(frame, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet,
-					       __u32 at)
+static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)
 {
 	zero_attempt(frame, packet, at);
 }
@@ -477,8 +468,7 @@ static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dw
 	return zero_divert(packet);
 }
 
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder,
-						     const struct dwell_packet *packet)
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
 	return zero_anywhere(packet);
 }
@@ -498,15 +488,14 @@ static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_
 	return read_odd(frame, packet);
 }
 
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table,
-							struct dwell_packet *packet, int asks)
+static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
+							int asks)
 {
 	return choose_first(packet, asks);
 }
 
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table,
-							struct dwell_packet *packet, __u32 place,
-							int asks)
+static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
+							__u32 place, int asks)
 {
 	return choose_again(packet, place, asks);
 }

@@ -81,8 +81,7 @@ where
         for number in 1..=most.min(from.max_entries() - 1) {
             let key = number.to_ne_bytes();
             let real: Option<abi::dwell_real> = maps::read(&from, "reals", &key)?;
-            let Some(real) = real.filter(|real| u32::from(real.forward) != abi::DWELL_FORWARD_NONE)
-            else {
+            let Some(real) = real.filter(|real| u32::from(real.forward) != abi::DWELL_FORWARD_NONE) else {
                 continue;
             };
             maps::write(&to, "reals", &key, &real)?;
@@ -141,9 +140,7 @@ where
         }
         let found = from.lookup(&index.to_ne_bytes(), MapFlags::ANY);
         match found.map_err(failed("read", name))? {
-            Some(value) => to
-                .update(&becomes.to_ne_bytes(), &value, MapFlags::ANY)
-                .map_err(failed("write", name)),
+            Some(value) => to.update(&becomes.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed("write", name)),
             None => Ok(()),
         }
     }
@@ -151,7 +148,6 @@ where
     fn counts(&self, name: &'static str, number: u32) -> Result<(), Error> {
         let (from, to) = self.both(name)?;
         let cpus = read_percpu(&from, name, number)?;
-        to.update_percpu(&number.to_ne_bytes(), &cpus, MapFlags::ANY)
-            .map_err(failed("write", name))
+        to.update_percpu(&number.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
     }
 }

@@ -48,20 +48,15 @@ impl Decap {
     ///
     /// If this host cannot load it.
     pub fn load(addresses: &[IpAddr], gue_port: u16) -> Result<Decap, Error> {
-        let program = abi::dwell_decap_program {
-            gue_port,
-            reserved: [0; 6],
-        };
+        let program = abi::dwell_decap_program { gue_port, reserved: [0; 6] };
         let mut object = load::open("the end of the tunnel", OBJECT)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name == "own" {
-                map.set_max_entries(addresses.len().max(1) as u32)
-                    .map_err(failed("size", "own"))?;
+                map.set_max_entries(addresses.len().max(1) as u32).map_err(failed("size", "own"))?;
             }
             if name.ends_with(".rodata.program") {
-                map.set_initial_value(program.as_bytes())
-                    .map_err(failed("write", "configuration"))?;
+                map.set_initial_value(program.as_bytes()).map_err(failed("write", "configuration"))?;
             }
         }
         let mut object = load::load("the end of the tunnel", object)?;
@@ -70,10 +65,7 @@ impl Decap {
             let key = balance::to_core(*address);
             maps::write(&own, "own", key.as_bytes(), &1u32)?;
         }
-        Ok(Decap {
-            attachment: None,
-            object,
-        })
+        Ok(Decap { attachment: None, object })
     }
 
     /// Attaches it to an interface, until it is dropped.

@@ -21,9 +21,7 @@ pub(super) fn read<V: FromBytes + KnownLayout + Immutable>(
     name: &'static str,
     key: &[u8],
 ) -> Result<Option<V>, Error> {
-    let found = map
-        .lookup(key, MapFlags::ANY)
-        .map_err(failed("read", name))?;
+    let found = map.lookup(key, MapFlags::ANY).map_err(failed("read", name))?;
     Ok(found.and_then(|bytes| V::read_from_bytes(&bytes).ok()))
 }
 
@@ -34,8 +32,7 @@ pub(super) fn write<V: IntoBytes + Immutable>(
     key: &[u8],
     value: &V,
 ) -> Result<(), Error> {
-    map.update(key, value.as_bytes(), MapFlags::ANY)
-        .map_err(failed("write", name))
+    map.update(key, value.as_bytes(), MapFlags::ANY).map_err(failed("write", name))
 }
 
 /// Has nothing under a key, if there was something.
@@ -51,8 +48,7 @@ pub(super) fn forget(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Resul
 pub(super) fn zero_cpus(map: &dyn MapCore, name: &'static str, index: u32) -> Result<(), Error> {
     let mut cpus = read_percpu(map, name, index)?;
     cpus.iter_mut().for_each(|cpu| cpu.fill(0));
-    map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY)
-        .map_err(failed("write", name))
+    map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
 }
 
 /// What all CPUs have under an index.
@@ -62,11 +58,7 @@ pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
     index: u32,
 ) -> Result<Vec<V>, Error> {
     let cpus = read_percpu(map, name, index)?;
-    Ok(cpus
-        .iter()
-        .filter_map(|bytes| V::read_from_prefix(bytes).ok())
-        .map(|(value, _)| value)
-        .collect())
+    Ok(cpus.iter().filter_map(|bytes| V::read_from_prefix(bytes).ok()).map(|(value, _)| value).collect())
 }
 
 /// Keys and values of the map of VIPs, those for ICMP too.
@@ -91,26 +83,14 @@ pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
         map_flags: libbpf_sys::BPF_F_INNER_MAP,
         ..Default::default()
     };
-    let map = MapHandle::create(
-        MapType::Array,
-        Some("maglev"),
-        4,
-        size_of::<abi::dwell_chunk>() as u32,
-        chunks,
-        &options,
-    )
-    .map_err(failed("make", "maglev"))?;
+    let map =
+        MapHandle::create(MapType::Array, Some("maglev"), 4, size_of::<abi::dwell_chunk>() as u32, chunks, &options)
+            .map_err(failed("make", "maglev"))?;
     let keys: Vec<u8> = (0..chunks).flat_map(u32::to_ne_bytes).collect();
     let mut values: Vec<u32> = entries.to_vec();
     values.resize((chunks * abi::DWELL_CHUNK) as usize, 0);
-    map.update_batch(
-        &keys,
-        values.as_bytes(),
-        chunks,
-        MapFlags::ANY,
-        MapFlags::ANY,
-    )
-    .map_err(failed("write", "maglev"))?;
+    map.update_batch(&keys, values.as_bytes(), chunks, MapFlags::ANY, MapFlags::ANY)
+        .map_err(failed("write", "maglev"))?;
     Ok(map)
 }
 
@@ -133,9 +113,7 @@ pub(super) fn swap(tables: &dyn MapCore, made: &[(u32, MapHandle)]) -> Result<()
     }
     // kernels before 5.19 know no batch of tables
     made.iter().try_for_each(|(vip, table)| {
-        tables
-            .update(&vip.to_ne_bytes(), &fd(table), MapFlags::ANY)
-            .map_err(failed("write", "tables"))
+        tables.update(&vip.to_ne_bytes(), &fd(table), MapFlags::ANY).map_err(failed("write", "tables"))
     })
 }
 
@@ -149,11 +127,7 @@ const GROWTH: usize = 256;
 pub(super) fn run_xdp(program: &ProgramMut<'_>, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
     let mut out = vec![0; frame.len() + GROWTH];
     let ran = program
-        .test_run(ProgramInput {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            ..Default::default()
-        })
+        .test_run(ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() })
         .map_err(|error| Error::Run(io_error(&error)))?;
     let frame = ran.data.map_or_else(Vec::new, |data| data.to_vec());
     Ok((ran.return_value, frame))

@@ -12,8 +12,8 @@ mod zero_rtt;
 
 pub use decap::{Decap, DecapCounters};
 pub use dwell_engine::balance::{
-    Counters, Decision, Forward, Load, Mac, NextHop, Proto, Real, Seen, ServerId, Verdict, Vip,
-    VipKey, Why, ZeroServer, ZeroVip,
+    Counters, Decision, Forward, Load, Mac, NextHop, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
+    ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
 pub use pins::Taken;

@@ -86,10 +86,7 @@ impl PlaneOptions {
             0 => drawn,
             seed => seed,
         };
-        PlaneOptions {
-            table_seed,
-            ..self.clone()
-        }
+        PlaneOptions { table_seed, ..self.clone() }
     }
 
     pub(super) fn program(&self) -> abi::dwell_response_program {
@@ -113,12 +110,7 @@ impl PlaneOptions {
     pub(super) fn config(&self) -> abi::dwell_balance_config {
         abi::dwell_balance_config {
             cid_mask: self.cached_cids() - 1,
-            ..balance::config(
-                self.hash_seed,
-                self.outer_v4,
-                self.outer_v6,
-                self.active_timeout,
-            )
+            ..balance::config(self.hash_seed, self.outer_v4, self.outer_v6, self.active_timeout)
         }
     }
 
@@ -134,10 +126,7 @@ impl PlaneOptions {
     /// read. Connections and this of a million take less than 400 MB.
     pub(super) fn ring_bytes(&self) -> u32 {
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
-        (self.max_connections / 4)
-            .saturating_mul(event_bytes)
-            .clamp(1 << 22, 1 << 24)
-            .next_power_of_two()
+        (self.max_connections / 4).saturating_mul(event_bytes).clamp(1 << 22, 1 << 24).next_power_of_two()
     }
 
     /// What pinned maps must be like to be gone on with, but for the seed.
@@ -192,10 +181,7 @@ mod tests {
         let drawn = || PlaneOptions::default().seeded().table_seed;
         assert_ne!(drawn(), 0);
         assert_ne!(drawn(), drawn());
-        let given = PlaneOptions {
-            table_seed: 7,
-            ..PlaneOptions::default()
-        };
+        let given = PlaneOptions { table_seed: 7, ..PlaneOptions::default() };
         assert_eq!(given.seeded().table_seed, 7);
     }
 }

@@ -9,9 +9,7 @@ use std::{
 };
 
 use dwell_engine::abi;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, OpenMapMut, Program, query::LinkTypeInfo,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, OpenMapMut, Program, query::LinkTypeInfo};
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{BPF_FS_MAGIC, statfs},
@@ -88,11 +86,7 @@ impl Plane {
     ///
     /// If the folder is not in bpffs, another process runs what is there, or the
     /// interface has another XDP program.
-    pub fn run_at(
-        options: &PlaneOptions,
-        interface: &Interface,
-        folder: &Path,
-    ) -> Result<(Plane, Taken), Error> {
+    pub fn run_at(options: &PlaneOptions, interface: &Interface, folder: &Path) -> Result<(Plane, Taken), Error> {
         let folder = Folder::take(folder)?;
         let found = folder.find(options, interface)?;
         let mut options = options.seeded();
@@ -172,18 +166,13 @@ impl Folder {
             });
         }
         let file = File::open(path).map_err(|io| pin_error("open", path, io))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
-            Error::Pin {
-                operation: "take over",
-                path: path.into(),
-                io: errno.into(),
-                remedy: "another process runs the balancer that is pinned there: end it first",
-            }
-        })?;
-        Ok(Folder {
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| Error::Pin {
+            operation: "take over",
             path: path.into(),
-            _lock: lock,
-        })
+            io: errno.into(),
+            remedy: "another process runs the balancer that is pinned there: end it first",
+        })?;
+        Ok(Folder { path: path.into(), _lock: lock })
     }
 
     fn pin(&self, name: &str) -> PathBuf {
@@ -243,9 +232,7 @@ impl Folder {
                 return changed(format!("it has room for another number of {what}"));
             }
         }
-        Ok(Found::Usable {
-            table_seed: layout.table_seed,
-        })
+        Ok(Found::Usable { table_seed: layout.table_seed })
     }
 
     fn layout(&self) -> Result<abi::dwell_balance_layout, Error> {
@@ -287,8 +274,7 @@ impl Folder {
         if !PINNED.contains(&name) {
             return Ok(());
         }
-        map.reuse_fd(self.map(name)?.as_fd())
-            .map_err(|error| pin_error("share", &self.pin(name), io_error(&error)))
+        map.reuse_fd(self.map(name)?.as_fd()).map_err(|error| pin_error("share", &self.pin(name), io_error(&error)))
     }
 
     /// Puts our program in the place of the one that runs.
@@ -325,8 +311,7 @@ impl Folder {
 
     /// Has what is pinned as the next be what is pinned.
     fn rename(&self, name: &str) -> Result<(), Error> {
-        fs::rename(self.next(name), self.pin(name))
-            .map_err(|io| pin_error("replace", &self.pin(name), io))
+        fs::rename(self.next(name), self.pin(name)).map_err(|io| pin_error("replace", &self.pin(name), io))
     }
 
     /// Fills the maps of an object with what the pinned ones hold.
@@ -336,11 +321,7 @@ impl Folder {
             let map = map.unwrap_or_else(|| panic!("the object has the map {name}"));
             MapHandle::try_from(&map).map_err(failed("read", "maps"))
         };
-        Carry {
-            from: |name: &str| self.map(name),
-            to: ours,
-        }
-        .all(options)
+        Carry { from: |name: &str| self.map(name), to: ours }.all(options)
     }
 
     /// Has a program run that knows all already, and pins its maps in the place of
@@ -358,12 +339,7 @@ impl Folder {
     }
 
     /// Removes what there may be, attaches the program and pins it.
-    fn begin(
-        &self,
-        plane: &mut Plane,
-        options: &PlaneOptions,
-        interface: &Interface,
-    ) -> Result<(), Error> {
+    fn begin(&self, plane: &mut Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
         self.remove()?;
         if let Some(chain) = &options.chain {
             // pinned first, so that the slot is known to be ours whatever happens
@@ -382,12 +358,9 @@ impl Folder {
         self.pin_maps(plane)?;
         let program = load::program(&plane.object, PROGRAM);
         let attached = program.attach_xdp(interface.index as i32);
-        let pinned = attached
-            .map_err(|error| busy(interface, io_error(&error)))
-            .and_then(|mut link| {
-                link.pin(self.pin(LINK))
-                    .map_err(|error| pin_error("pin", &self.pin(LINK), io_error(&error)))
-            });
+        let pinned = attached.map_err(|error| busy(interface, io_error(&error))).and_then(|mut link| {
+            link.pin(self.pin(LINK)).map_err(|error| pin_error("pin", &self.pin(LINK), io_error(&error)))
+        });
         if pinned.is_err() {
             self.remove()?;
         }
@@ -404,9 +377,7 @@ impl Folder {
     }
 
     fn pin_maps(&self, plane: &mut Plane) -> Result<(), Error> {
-        PINNED
-            .into_iter()
-            .try_for_each(|name| pin_map(plane, name, &self.pin(name)))
+        PINNED.into_iter().try_for_each(|name| pin_map(plane, name, &self.pin(name)))
     }
 
     /// The number of the program in our slot of the chain.
@@ -417,9 +388,7 @@ impl Folder {
         let Some(slot) = self.layout()?.chain_slot.checked_sub(1) else {
             return Ok(None);
         };
-        let found = self
-            .map(CHAIN_PIN)?
-            .lookup(&slot.to_ne_bytes(), MapFlags::ANY);
+        let found = self.map(CHAIN_PIN)?.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
         let id = found.ok().flatten().and_then(|id| id.try_into().ok());
         Ok(id.map(u32::from_ne_bytes))
     }
@@ -497,10 +466,5 @@ fn unpin(path: &Path) -> Result<bool, Error> {
 }
 
 fn pin_error(operation: &'static str, path: &Path, io: io::Error) -> Error {
-    Error::Pin {
-        operation,
-        path: path.into(),
-        io,
-        remedy: "it needs root, and a bpffs: mount -t bpf bpf /sys/fs/bpf",
-    }
+    Error::Pin { operation, path: path.into(), io, remedy: "it needs root, and a bpffs: mount -t bpf bpf /sys/fs/bpf" }
 }

@@ -121,10 +121,7 @@ impl Plane {
                 // where a process was ended between two keys, the smaller fits
                 let size = plane.sizes.entry(vip.number).or_insert(vip.size);
                 *size = vip.size.min(*size);
-                let told = Told {
-                    vip: Vip::from_core(&vip),
-                    size: vip.size,
-                };
+                let told = Told { vip: Vip::from_core(&vip), size: vip.size };
                 plane.vips.insert(key, told);
             }
         }
@@ -241,10 +238,7 @@ impl Plane {
             return Ok(());
         };
         let number = told.vip.number;
-        let is_last = !self
-            .vips
-            .keys()
-            .any(|other| other != key && other.address == key.address);
+        let is_last = !self.vips.keys().any(|other| other != key && other.address == key.address);
         let map = self.map("vips");
         let mut keys = vec![key.to_core()];
         if is_last {
@@ -292,19 +286,14 @@ impl Plane {
                 self.check("backend", real, self.options.max_reals)?;
             }
         }
-        tables
-            .chunks(maps::SWAPPED_AT_ONCE)
-            .try_for_each(|some| self.swap(some))
+        tables.chunks(maps::SWAPPED_AT_ONCE).try_for_each(|some| self.swap(some))
     }
 
     fn swap(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
         let with_entries = tables.iter().filter(|(_, entries)| !entries.is_empty());
-        let made = with_entries
-            .map(|(vip, entries)| Ok((*vip, maps::maglev(entries)?)))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let sizes = tables
-            .iter()
-            .map(|(vip, entries)| (*vip, entries.len() as u32));
+        let made =
+            with_entries.map(|(vip, entries)| Ok((*vip, maps::maglev(entries)?))).collect::<Result<Vec<_>, Error>>()?;
+        let sizes = tables.iter().map(|(vip, entries)| (*vip, entries.len() as u32));
         let sizes: BTreeMap<u32, u32> = sizes.collect();
         // Whatever is looked at in between, no size goes beyond its table.
         let shrunk = self.resize(&sizes, |old, new| new < old);
@@ -330,11 +319,7 @@ impl Plane {
     }
 
     /// Tells the keys of these numbers the sizes of their tables, where that `is_due`.
-    fn resize(
-        &mut self,
-        sizes: &BTreeMap<u32, u32>,
-        is_due: impl Fn(u32, u32) -> bool,
-    ) -> Result<(), Error> {
+    fn resize(&mut self, sizes: &BTreeMap<u32, u32>, is_due: impl Fn(u32, u32) -> bool) -> Result<(), Error> {
         let map = load::map(&mut self.object, "vips");
         for (key, told) in &mut self.vips {
             let Some(size) = sizes.get(&told.vip.number).copied() else {
@@ -407,8 +392,7 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let cpus: Vec<abi::dwell_balance_counters> =
-            maps::read_cpus(&self.map("counters"), "counters", 0)?;
+        let cpus: Vec<abi::dwell_balance_counters> = maps::read_cpus(&self.map("counters"), "counters", 0)?;
         Ok(Counters::sum(&cpus))
     }
 
@@ -438,9 +422,7 @@ impl Plane {
 
     fn loads(&mut self, name: &'static str, numbers: u32) -> Result<Vec<Load>, Error> {
         let map = self.map(name);
-        (0..=numbers)
-            .map(|number| Ok(Load::sum(maps::read_cpus(&map, name, number)?)))
-            .collect()
+        (0..=numbers).map(|number| Ok(Load::sum(maps::read_cpus(&map, name, number)?))).collect()
     }
 
     /// What would become of a frame that comes in now: the same code tells, run by
@@ -450,17 +432,13 @@ impl Plane {
     ///
     /// If the kernel does not run it: frames have 14 bytes to about 3,500.
     pub fn ask(&mut self, frame: &[u8]) -> Result<Answer, Error> {
-        let question = abi::dwell_decision {
-            interface: self.ingress,
-            ..Default::default()
-        };
+        let question = abi::dwell_decision { interface: self.ingress, ..Default::default() };
         maps::write(&self.map("answer"), "answer", &[0; 4], &question)?;
         let (_, frame) = maps::run_xdp(&load::program(&self.object, "ask"), frame)?;
-        let decision: Option<abi::dwell_decision> =
-            maps::read(&self.map("answer"), "answer", &[0; 4])?;
+        let decision: Option<abi::dwell_decision> = maps::read(&self.map("answer"), "answer", &[0; 4])?;
         let decision = decision.unwrap_or_default();
-        let decision = Decision::from_core(&decision)
-            .unwrap_or_else(|| unreachable!("program and user space are of one build"));
+        let decision =
+            Decision::from_core(&decision).unwrap_or_else(|| unreachable!("program and user space are of one build"));
         Ok(Answer { decision, frame })
     }
 
@@ -513,22 +491,12 @@ pub(super) fn busy(interface: &Interface, io: std::io::Error) -> Error {
         }
         _ => "its driver takes no XDP program, or none with an MTU this large",
     };
-    Error::Attach {
-        hook: Hook::Xdp.name(),
-        interface: interface.name.clone(),
-        io,
-        remedy,
-    }
+    Error::Attach { hook: Hook::Xdp.name(), interface: interface.name.clone(), io, remedy }
 }
 
 /// One of the programs. The name is one of our own.
-pub(super) fn opened<'a>(
-    mut programs: impl Iterator<Item = Program<'a>>,
-    name: &str,
-) -> Program<'a> {
-    programs
-        .find(|program| program.name() == name)
-        .unwrap_or_else(|| panic!("the object has the program {name}"))
+pub(super) fn opened<'a>(mut programs: impl Iterator<Item = Program<'a>>, name: &str) -> Program<'a> {
+    programs.find(|program| program.name() == name).unwrap_or_else(|| panic!("the object has the program {name}"))
 }
 
 /// As it was built.
@@ -547,21 +515,15 @@ pub(super) fn load_object(
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some(entries) = options.entries(&name) {
-            map.set_max_entries(entries)
-                .map_err(failed("size", "balancer"))?;
+            map.set_max_entries(entries).map_err(failed("size", "balancer"))?;
         }
-        for (section, bytes) in [
-            (".rodata.program", program.as_bytes()),
-            (".rodata.balance", balance.as_bytes()),
-        ] {
+        for (section, bytes) in [(".rodata.program", program.as_bytes()), (".rodata.balance", balance.as_bytes())] {
             if name.ends_with(section) {
-                map.set_initial_value(bytes)
-                    .map_err(failed("write", "configuration"))?;
+                map.set_initial_value(bytes).map_err(failed("write", "configuration"))?;
             }
         }
         if let (Some(chain), "chain") = (&options.chain, name.as_str()) {
-            map.reuse_fd(chain.open()?.as_fd())
-                .map_err(failed("share", "chain"))?;
+            map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
         }
         share(&name, &mut map)?;
     }

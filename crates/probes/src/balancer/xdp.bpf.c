@@ -12,8 +12,7 @@ struct {
 	__uint(max_entries, 1);
 } answer SEC(".maps");
 
-static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int asks,
-				    struct dwell_decision *decision)
+static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int asks, struct dwell_decision *decision)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};

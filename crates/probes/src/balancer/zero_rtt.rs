@@ -9,8 +9,10 @@ use dwell_engine::{
     },
 };
 use libbpf_rs::MapCore;
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    sys::time::TimeValLike,
+    time::{ClockId, clock_gettime},
+};
 use zerocopy::{FromBytes, IntoBytes};
 use zeroize::Zeroize;
 
@@ -104,8 +106,7 @@ impl Plane {
     pub fn remove_zero_but(&mut self, kept: &[u16]) -> Result<(), Error> {
         for slot in (1..=self.options().max_zero_vips).filter(|slot| !kept.contains(slot)) {
             let at = u32::from(slot).to_ne_bytes();
-            let found: Option<abi::dwell_zero_vip> =
-                maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
+            let found: Option<abi::dwell_zero_vip> = maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
             if found.is_some_and(|vip| vip.as_bytes().iter().any(|byte| *byte != 0)) {
                 self.remove_zero(slot)?;
             }
@@ -134,8 +135,7 @@ impl Plane {
     /// If the map cannot be read.
     pub fn seating(&mut self, slot: u16) -> Result<Seating, Error> {
         let at = u32::from(slot).to_ne_bytes();
-        let found: Option<abi::dwell_zero_vip> =
-            maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
+        let found: Option<abi::dwell_zero_vip> = maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
         Ok(found.map_or_else(Seating::default, |vip| Seating::from_core(&vip)))
     }
 
@@ -157,14 +157,8 @@ impl Plane {
             .collect();
         for (name, place) in self.names(slot)? {
             let octets = &name.id[..name.id.len().min(name.bytes.into())];
-            let id = octets
-                .iter()
-                .fold(0, |id, octet| id << 8 | u128::from(*octet));
-            let (real, _) = seating
-                .places
-                .get(place as usize)
-                .copied()
-                .unwrap_or_default();
+            let id = octets.iter().fold(0, |id, octet| id << 8 | u128::from(*octet));
+            let (real, _) = seating.places.get(place as usize).copied().unwrap_or_default();
             ids.push((real, ServerId(id)));
         }
         ids.retain(|(real, _)| *real != 0);
@@ -206,8 +200,7 @@ impl Plane {
             return Ok(Vec::new());
         };
         let number = seating.places[place].1;
-        let found: Option<abi::dwell_heavy> =
-            maps::read(&self.map("heavies"), "heavies", &number.to_ne_bytes())?;
+        let found: Option<abi::dwell_heavy> = maps::read(&self.map("heavies"), "heavies", &number.to_ne_bytes())?;
         Ok(found.as_ref().map(heavy_of).unwrap_or_default())
     }
 
@@ -216,11 +209,7 @@ impl Plane {
     /// # Errors
     ///
     /// If the map cannot be read.
-    pub fn heavy_windows(
-        &mut self,
-        slot: u16,
-        config: HeavyConfig,
-    ) -> Result<Vec<HeavyWindow>, Error> {
+    pub fn heavy_windows(&mut self, slot: u16, config: HeavyConfig) -> Result<Vec<HeavyWindow>, Error> {
         let seating = self.seating(slot)?;
         let map = self.map("heavies");
         let mut windows = Vec::new();
@@ -228,8 +217,7 @@ impl Plane {
             if real == 0 {
                 continue;
             }
-            let found: Option<abi::dwell_heavy> =
-                maps::read(&map, "heavies", &number.to_ne_bytes())?;
+            let found: Option<abi::dwell_heavy> = maps::read(&map, "heavies", &number.to_ne_bytes())?;
             windows.extend(found.map(|table| HeavyWindow::of(&table, config)));
         }
         Ok(windows)
@@ -246,19 +234,12 @@ impl Plane {
 
     fn read_loads(&mut self, slot: u16) -> Result<Box<abi::dwell_zero_loads>, Error> {
         let at = u32::from(slot).to_ne_bytes();
-        let found: Option<abi::dwell_zero_loads> =
-            maps::read(&self.map("zero_loads"), "zero_loads", &at)?;
+        let found: Option<abi::dwell_zero_loads> = maps::read(&self.map("zero_loads"), "zero_loads", &at)?;
         Ok(Box::new(found.unwrap_or_default()))
     }
 
     /// A stamp that comes in while this writes may be lost: the next one is as good.
-    fn write_loads(
-        &mut self,
-        slot: u16,
-        wanted: &ZeroVip,
-        seating: &Seating,
-        new: &[usize],
-    ) -> Result<(), Error> {
+    fn write_loads(&mut self, slot: u16, wanted: &ZeroVip, seating: &Seating, new: &[usize]) -> Result<(), Error> {
         let mut loads = self.read_loads(slot)?;
         for place in new {
             loads.server[*place] = abi::dwell_server_load::default();
@@ -272,23 +253,16 @@ impl Plane {
         maps::write(&self.map("zero_loads"), "zero_loads", &at, &*loads)
     }
 
-    fn write_names(
-        &mut self,
-        slot: u16,
-        names: &[(abi::dwell_zero_name, u32)],
-    ) -> Result<(), Error> {
+    fn write_names(&mut self, slot: u16, names: &[(abi::dwell_zero_name, u32)]) -> Result<(), Error> {
         // Who goes makes room for who comes.
         for (name, _) in self.names(slot)? {
-            let is =
-                |(wanted, _): &(abi::dwell_zero_name, u32)| wanted.as_bytes() == name.as_bytes();
+            let is = |(wanted, _): &(abi::dwell_zero_name, u32)| wanted.as_bytes() == name.as_bytes();
             if !names.iter().any(is) {
                 maps::forget(&self.map("zero_names"), "zero_names", name.as_bytes())?;
             }
         }
         let map = self.map("zero_names");
-        names
-            .iter()
-            .try_for_each(|(name, place)| maps::write(&map, "zero_names", name.as_bytes(), place))
+        names.iter().try_for_each(|(name, place)| maps::write(&map, "zero_names", name.as_bytes(), place))
     }
 
     /// Server IDs of other layouts than our own, and the places of whom they name.
@@ -312,12 +286,7 @@ impl Plane {
     }
 
     fn write_state(&mut self, state: &ZeroState) -> Result<(), Error> {
-        maps::write(
-            &self.map("zero_state"),
-            "zero_state",
-            &[0; 4],
-            &state.to_core(),
-        )
+        maps::write(&self.map("zero_state"), "zero_state", &[0; 4], &state.to_core())
     }
 }
 

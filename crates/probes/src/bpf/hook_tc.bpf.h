@@ -13,6 +13,5 @@ typedef struct __sk_buff dwell_context;
 /* Headers may lie beyond the linear part. Pulling them in copies bytes about,
  * and changes none.
  */
-#define DWELL_LINEARIZE(skb)                                                                       \
-	((skb)->len > (skb)->data_end - (skb)->data &&                                             \
-	 !bpf_skb_pull_data(skb, (skb)->len < 256 ? (skb)->len : 256))
+#define DWELL_LINEARIZE(skb)                                                                                           \
+	((skb)->len > (skb)->data_end - (skb)->data && !bpf_skb_pull_data(skb, (skb)->len < 256 ? (skb)->len : 256))

@@ -84,8 +84,7 @@ static __always_inline struct dwell_response_event *dwell_seat_record(struct dwe
 }
 
 /* Readers come by on a timer, as for rtt. */
-static __always_inline void dwell_seat_emit(struct dwell_table *table,
-					    struct dwell_response_event *record)
+static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dwell_response_event *record)
 {
 	/* only pirate has modes: more than half of the record */
 	__u32 bytes = program.response.estimator == DWELL_ESTIMATE_PIRATE
@@ -96,8 +95,7 @@ static __always_inline void dwell_seat_emit(struct dwell_table *table,
 		dwell_table_count(table, DWELL_EVENTS_LOST);
 }
 
-static __always_inline const struct dwell_response_program *dwell_seat_program(
-	struct dwell_table *table)
+static __always_inline const struct dwell_response_program *dwell_seat_program(struct dwell_table *table)
 {
 	return &program;
 }
@@ -131,8 +129,7 @@ __noinline int response_step(struct dwell_seat *seat, const struct dwell_arrival
 	return dwell_response_step(&seat->state, &program.response, arrival, &record->epoch);
 }
 
-__noinline int response_end(struct dwell_seat *seat, __u64 now_ns,
-			    struct dwell_response_event *record)
+__noinline int response_end(struct dwell_seat *seat, __u64 now_ns, struct dwell_response_event *record)
 {
 	if (!seat || !record)
 		return 0;
@@ -140,14 +137,13 @@ __noinline int response_end(struct dwell_seat *seat, __u64 now_ns,
 }
 
 static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
-					      const struct dwell_arrival *arrival,
-					      struct dwell_response_event *record)
+					      const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
 	return response_step(seat, arrival, record);
 }
 
-static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat,
-					    __u64 now_ns, struct dwell_response_event *record)
+static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat, __u64 now_ns,
+					    struct dwell_response_event *record)
 {
 	return response_end(seat, now_ns, record);
 }

@@ -105,12 +105,10 @@ __noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
 
 __noinline __u32 dwell_vacancy_choose(__u32 first, __u32 second, __u64 tag, __u32 now_coarse)
 {
-	return dwell_vacancy_of(0, first, second, tag, now_coarse,
-				DWELL_TABLE.idle_timeout_ns >> 20);
+	return dwell_vacancy_of(0, first, second, tag, now_coarse, DWELL_TABLE.idle_timeout_ns >> 20);
 }
 
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second,
-					       __u64 tag)
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
 {
 	return dwell_vacancy_choose(first, second, tag, dwell_now_coarse(table->clock));
 }

@@ -79,8 +79,7 @@ static void look(struct bpf_sock_ops *ops)
 	if (look.rtt_us > ops->rtt_min)
 		look.queue_us = look.rtt_us - ops->rtt_min;
 	if (ops->rate_interval_us)
-		look.rate = (__u64)ops->rate_delivered * ops->mss_cache * 1000000 /
-			    ops->rate_interval_us;
+		look.rate = (__u64)ops->rate_delivered * ops->mss_cache * 1000000 / ops->rate_interval_us;
 	bytes = dwell_lowat_step(&connection->lowat, &look);
 	if (bytes)
 		set(ops, bytes);
@@ -95,14 +94,12 @@ static void begin(struct bpf_sock_ops *ops)
 	count(DWELL_LOWAT_CONNECTIONS);
 	for (int n = 0; n < (int)sizeof(congestion); n++)
 		congestion[n] = program.congestion[n];
-	if (congestion[0] &&
-	    bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, congestion, sizeof(congestion)))
+	if (congestion[0] && bpf_setsockopt(ops, SOL_TCP, TCP_CONGESTION, congestion, sizeof(congestion)))
 		count(DWELL_LOWAT_CONGESTION);
 	if (!program.lowat || !sk)
 		return;
 	connection = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!connection ||
-	    bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG))
+	if (!connection || bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG))
 		count(DWELL_LOWAT_REFUSED);
 	look(ops);
 }

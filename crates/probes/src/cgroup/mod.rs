@@ -55,20 +55,16 @@ impl Keeper {
     ///
     /// [`Error::Cgroup`] if that is no cgroup, [`Error::Load`] for want of privilege.
     pub fn attach(options: &Options) -> Result<Keeper, Error> {
-        let unusable = |io: io::Error| Error::Cgroup {
-            path: options.cgroup.clone(),
-            io,
-        };
+        let unusable = |io: io::Error| Error::Cgroup { path: options.cgroup.clone(), io };
         let directory = File::open(&options.cgroup).map_err(unusable)?;
         let mut opened = open("the send buffer program", OBJECT)?;
         for mut part in opened.maps_mut() {
             if part.name().to_string_lossy().ends_with(".rodata.program") {
-                part.set_initial_value(configured(options).as_bytes())
-                    .map_err(|error| Error::Map {
-                        operation: "write",
-                        map: "configuration",
-                        io: io_error(&error),
-                    })?;
+                part.set_initial_value(configured(options).as_bytes()).map_err(|error| Error::Map {
+                    operation: "write",
+                    map: "configuration",
+                    io: io_error(&error),
+                })?;
             }
         }
         let object = load("the send buffer program", opened)?;
@@ -85,13 +81,11 @@ impl Keeper {
     /// [`Error::Map`] if the kernel does not tell.
     pub fn counts(&mut self) -> Result<Counts, Error> {
         let counters = map(&mut self.object, "counters");
-        let cpus = counters
-            .lookup_percpu(&[0; 4], MapFlags::ANY)
-            .map_err(|error| Error::Map {
-                operation: "read",
-                map: "counters",
-                io: io_error(&error),
-            })?;
+        let cpus = counters.lookup_percpu(&[0; 4], MapFlags::ANY).map_err(|error| Error::Map {
+            operation: "read",
+            map: "counters",
+            io: io_error(&error),
+        })?;
         let mut counts = Counts::default();
         for cpu in cpus.into_iter().flatten() {
             let Ok((cpu, _)) = abi::dwell_lowat_counters::read_from_prefix(&cpu) else {

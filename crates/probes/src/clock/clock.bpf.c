@@ -62,8 +62,7 @@ static __always_inline void dwell_sync_count(void *embedder, __u32 counter)
 		here->value[counter]++;
 }
 
-static __always_inline struct dwell_sync_exchange *exchange_of(const struct dwell_sync_probe *probe,
-							       __u64 sequence)
+static __always_inline struct dwell_sync_exchange *exchange_of(const struct dwell_sync_probe *probe, __u64 sequence)
 {
 	__u32 index = probe->first + (sequence & (DWELL_SYNC_EXCHANGES - 1));
 
@@ -130,8 +129,7 @@ int depart(struct xdp_md *xdp)
 	struct dwell_sync_frame frame;
 	__u64 session;
 
-	if (!dwell_sync_locate(data, end, DWELL_SYNC_REQUEST, &frame) ||
-	    frame.udp->src_port != frame.udp->dst_port)
+	if (!dwell_sync_locate(data, end, DWELL_SYNC_REQUEST, &frame) || frame.udp->src_port != frame.udp->dst_port)
 		return XDP_PASS;
 	session = frame.sync->session;
 	probe = bpf_map_lookup_elem(&probes, &session);

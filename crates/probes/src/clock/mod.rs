@@ -16,10 +16,9 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
+use dwell_engine::{abi, clock::Experiment};
 use libbpf_rs::{MapHandle, Object};
 use zerocopy::IntoBytes;
-
-use dwell_engine::{abi, clock::Experiment};
 
 use crate::{Error, error::io_error, load, vantage::failed};
 
@@ -33,11 +32,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.bpf.o"));
 const WHAT: &str = "the programs that compare clocks";
 
 /// Loads some of the programs, with so many entries in some of the maps.
-fn load_programs(
-    wanted: &[&str],
-    sizes: &[(&str, u32)],
-    program: &abi::dwell_sync_program,
-) -> Result<Object, Error> {
+fn load_programs(wanted: &[&str], sizes: &[(&str, u32)], program: &abi::dwell_sync_program) -> Result<Object, Error> {
     let mut object = load::open(WHAT, OBJECT)?;
     for mut program in object.progs_mut() {
         let is_wanted = wanted.iter().any(|name| program.name() == *name);
@@ -46,12 +41,10 @@ fn load_programs(
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
-            map.set_max_entries(*entries)
-                .map_err(failed("size", "sessions"))?;
+            map.set_max_entries(*entries).map_err(failed("size", "sessions"))?;
         }
         if name.ends_with(".rodata.program") {
-            map.set_initial_value(program.as_bytes())
-                .map_err(failed("write", "configuration"))?;
+            map.set_initial_value(program.as_bytes()).map_err(failed("write", "configuration"))?;
         }
     }
     load::load(WHAT, object)
@@ -66,10 +59,7 @@ pub(crate) fn try_programs() -> Result<(), Error> {
 /// A program by itself, that lives on without its object.
 fn descriptor(object: &Object, name: &str) -> Result<OwnedFd, Error> {
     let program = load::program(object, name);
-    program
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(cannot("keep a program"))
+    program.as_fd().try_clone_to_owned().map_err(cannot("keep a program"))
 }
 
 /// A map by itself.

@@ -64,10 +64,7 @@ pub(super) struct Place {
 
 impl Places {
     pub fn new(program: OwnedFd) -> Arc<Places> {
-        Arc::new(Places {
-            program,
-            held: Mutex::default(),
-        })
+        Arc::new(Places { program, held: Mutex::default() })
     }
 
     /// Attaches the program unless it is there; in the stack where the driver
@@ -80,21 +77,13 @@ impl Places {
         };
         place.users += 1;
         let mode = place.mode;
-        Ok(Place {
-            places: Arc::clone(self),
-            interface,
-            mode,
-        })
+        Ok(Place { places: Arc::clone(self), interface, mode })
     }
 
     fn attach(&self, interface: u32, mode: Mode) -> io::Result<Held> {
         let attach = |mode| {
             let link = link(&self.program, interface, mode)?;
-            Ok(Held {
-                mode,
-                users: 0,
-                _link: link,
-            })
+            Ok(Held { mode, users: 0, _link: link })
         };
         match attach(mode) {
             Err(error) if mode == Mode::Native && !is_taken(&error) => attach(Mode::Generic),
@@ -136,10 +125,7 @@ pub(super) fn refusal(interface: u32, error: &io::Error) -> String {
 }
 
 fn is_taken(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists
-    )
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
 }
 
 fn link(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
@@ -153,12 +139,7 @@ fn link(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
     };
     // SAFETY: the program's descriptor is open, and the options outlive the call.
     let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            interface as i32,
-            libbpf_sys::BPF_XDP,
-            &raw const options,
-        )
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, libbpf_sys::BPF_XDP, &raw const options)
     };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));

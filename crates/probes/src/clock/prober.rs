@@ -105,28 +105,12 @@ impl Station {
     /// Asks the agent at an address, in the network namespace of this thread. Where this
     /// host has several, `from` is the one that the agent admits; `None` for what the
     /// route says.
-    pub fn prober(
-        &self,
-        session: Session,
-        from: Option<IpAddr>,
-        mut agent: SocketAddr,
-    ) -> Result<Prober, Error> {
+    pub fn prober(&self, session: Session, from: Option<IpAddr>, mut agent: SocketAddr) -> Result<Prober, Error> {
         agent.set_ip(agent.ip().to_canonical());
         let from = from.map(|from| from.to_canonical());
-        let socket = StampedSocket::connected(from, agent)
-            .map_err(cannot(format!("make a socket to {agent}")))?;
-        let looped = looped(agent.is_ipv4())
-            .map(Arc::new)
-            .map_err(|error| format!("no loopback: {error}"));
-        Ok(Prober {
-            number: self.take_number()?,
-            station: self.clone(),
-            session,
-            agent,
-            socket,
-            looped,
-            sequence: 0,
-        })
+        let socket = StampedSocket::connected(from, agent).map_err(cannot(format!("make a socket to {agent}")))?;
+        let looped = looped(agent.is_ipv4()).map(Arc::new).map_err(|error| format!("no loopback: {error}"));
+        Ok(Prober { number: self.take_number()?, station: self.clone(), session, agent, socket, looped, sequence: 0 })
     }
 
     fn programs(&self) -> Result<&Programs, String> {
@@ -151,10 +135,7 @@ impl Programs {
     fn load(most: u32) -> Result<Programs, Error> {
         let mut object = load_programs(
             &["depart", "arrive"],
-            &[
-                ("probes", most),
-                ("exchanges", most.saturating_mul(abi::DWELL_SYNC_EXCHANGES)),
-            ],
+            &[("probes", most), ("exchanges", most.saturating_mul(abi::DWELL_SYNC_EXCHANGES))],
             &Experiment::default().to_core(0),
         )?;
         Ok(Programs {
@@ -203,12 +184,7 @@ impl Prober {
 
     /// As [`Prober::round`], by sockets at both ends or this one: for comparison.
     pub fn round_by_socket(&mut self, exchanges: u32) -> Result<Round, Error> {
-        let mut round = Round {
-            exchanges: Vec::new(),
-            method: Method::Socket,
-            reason: None,
-            lost: 0,
-        };
+        let mut round = Round { exchanges: Vec::new(), method: Method::Socket, reason: None, lost: 0 };
         for number in 0..exchanges.max(1) {
             match self.ask_by_socket()? {
                 Some(exchange) => round.exchanges.push(exchange),
@@ -243,21 +219,8 @@ impl Prober {
             };
             let reply = read_reply(&self.session, &buffer[..arrival.bytes]);
             let reply = reply.filter(|reply| reply.sequence == self.sequence);
-            if let (
-                Some(Reply {
-                    arrival_ns,
-                    departure_ns,
-                    ..
-                }),
-                Some((_, latest)),
-            ) = (reply, arrival.between_ns)
-            {
-                return Ok(Some(Exchange {
-                    t1_ns,
-                    t2_ns: arrival_ns,
-                    t3_ns: departure_ns,
-                    t4_ns: latest,
-                }));
+            if let (Some(Reply { arrival_ns, departure_ns, .. }), Some((_, latest))) = (reply, arrival.between_ns) {
+                return Ok(Some(Exchange { t1_ns, t2_ns: arrival_ns, t3_ns: departure_ns, t4_ns: latest }));
             }
         }
         Ok(None)
@@ -271,8 +234,8 @@ impl Prober {
         let own = self.socket.inner().local_addr();
         let own = own.map_err(|error| format!("no address to reach {agent} from: {error}"))?;
         let loop_port = looped.local_addr().map_or(0, |address| address.port());
-        let route = next_hop::route(agent, Some(own.ip()))
-            .map_err(|error| format!("no way out to {agent}: {error}"))?;
+        let route =
+            next_hop::route(agent, Some(own.ip())).map_err(|error| format!("no way out to {agent}: {error}"))?;
         let device = next_hop::device(route.interface).map_err(|error| error.to_string())?;
         let dst_mac = self.resolve(&route)?;
         let probe = abi::dwell_sync_probe {
@@ -288,11 +251,7 @@ impl Prober {
         let programs = self.station.programs()?;
         programs
             .probes
-            .update(
-                &self.session.id.to_ne_bytes(),
-                probe.as_bytes(),
-                MapFlags::ANY,
-            )
+            .update(&self.session.id.to_ne_bytes(), probe.as_bytes(), MapFlags::ANY)
             .map_err(|error| format!("the map of probers is full: {error}"))?;
         let hold = |places: &Arc<Places>, interface, mode| {
             let place = places.hold(interface, mode);
@@ -301,10 +260,7 @@ impl Prober {
         let mode = mode_for(route.interface, &device);
         let arrive = hold(&programs.arrive, route.interface, mode)?;
         let depart = hold(&programs.depart, LOOPBACK, Mode::Generic)?;
-        Ok(Held {
-            looped,
-            _places: [arrive, depart],
-        })
+        Ok(Held { looped, _places: [arrive, depart] })
     }
 
     /// The next hop's Ethernet address, which the kernel finds out when it has to
@@ -313,8 +269,7 @@ impl Prober {
         let begun = Instant::now();
         let mut asked = false;
         loop {
-            let known = next_hop::neighbour(route)
-                .map_err(|error| format!("no neighbour {}: {error}", route.next))?;
+            let known = next_hop::neighbour(route).map_err(|error| format!("no neighbour {}: {error}", route.next))?;
             if let Some(mac) = known {
                 return Ok(mac);
             }
@@ -332,11 +287,7 @@ impl Prober {
     }
 
     /// Exchanges from XDP; or why there were none.
-    fn round_by_xdp(
-        &mut self,
-        held: &Held,
-        exchanges: u32,
-    ) -> Result<Result<Round, String>, Error> {
+    fn round_by_xdp(&mut self, held: &Held, exchanges: u32) -> Result<Result<Round, String>, Error> {
         let awake = match self.wake(held)? {
             Ok(awake) => awake,
             Err(reason) => return Ok(Err(reason)),
@@ -364,9 +315,7 @@ impl Prober {
             true => Method::Xdp,
             false => Method::Socket,
         };
-        let of_method = done
-            .iter()
-            .filter(|it| by_xdp(it) == (method == Method::Xdp));
+        let of_method = done.iter().filter(|it| by_xdp(it) == (method == Method::Xdp));
         Ok(Ok(Round {
             exchanges: of_method.map(|(exchange, _)| *exchange).collect(),
             method,
@@ -393,13 +342,9 @@ impl Prober {
             }
             thread::sleep(LOOK);
             let done = self.completed(&asked)?;
-            let took =
-                |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
+            let took = |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
             longest = done.iter().map(took).max().map(Duration::from_nanos);
-            if done
-                .iter()
-                .any(|(_, stamper)| *stamper != Stamper::SocketYet)
-            {
+            if done.iter().any(|(_, stamper)| *stamper != Stamper::SocketYet) {
                 break;
             }
         }
@@ -423,22 +368,16 @@ impl Prober {
         let mut completed = Vec::new();
         for sequence in asked {
             let index = first + (*sequence % u64::from(abi::DWELL_SYNC_EXCHANGES)) as u32;
-            let bytes = programs
-                .exchanges
-                .lookup(&index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(failed("read", "exchanges"))?;
+            let bytes =
+                programs.exchanges.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(failed("read", "exchanges"))?;
             let found = bytes
                 .and_then(|bytes| abi::dwell_sync_exchange::read_from_bytes(&bytes).ok())
                 .filter(|found| found.sequence == *sequence && found.t4_ns != 0);
             if let Some(found) = found
                 && let Some(stamper) = Stamper::from_core(found.stamper)
             {
-                let exchange = Exchange {
-                    t1_ns: found.t1_ns,
-                    t2_ns: found.t2_ns,
-                    t3_ns: found.t3_ns,
-                    t4_ns: found.t4_ns,
-                };
+                let exchange =
+                    Exchange { t1_ns: found.t1_ns, t2_ns: found.t2_ns, t3_ns: found.t3_ns, t4_ns: found.t4_ns };
                 completed.push((exchange, stamper));
             }
         }
@@ -454,8 +393,6 @@ impl Drop for Prober {
             let _ = programs.probes.delete(&self.session.id.to_ne_bytes());
         }
         let free = shared.free.lock();
-        free.unwrap_or_else(PoisonError::into_inner)
-            .0
-            .push(self.number);
+        free.unwrap_or_else(PoisonError::into_inner).0.push(self.number);
     }
 }

@@ -55,12 +55,7 @@ pub struct ReflectorOptions {
 
 impl Default for ReflectorOptions {
     fn default() -> ReflectorOptions {
-        ReflectorOptions {
-            port: 0,
-            interfaces: Vec::new(),
-            sessions: 256,
-            experiment: Experiment::default(),
-        }
+        ReflectorOptions { port: 0, interfaces: Vec::new(), sessions: 256, experiment: Experiment::default() }
     }
 }
 
@@ -96,19 +91,14 @@ impl Reflector {
     /// drivers are attached now, where interfaces were named; others with the first
     /// request.
     pub fn attach(options: &ReflectorOptions) -> Result<Reflector, Error> {
-        let socket = StampedSocket::listening(options.port)
-            .map_err(cannot(format!("listen on UDP port {}", options.port)))?;
+        let socket =
+            StampedSocket::listening(options.port).map_err(cannot(format!("listen on UDP port {}", options.port)))?;
         let bound = socket.inner().local_addr();
         let port = bound.map_err(cannot("tell the UDP port"))?.port();
-        let mut object = load_programs(
-            &["reflect", "admit"],
-            &[("sessions", options.sessions)],
-            &options.experiment.to_core(port),
-        )?;
+        let mut object =
+            load_programs(&["reflect", "admit"], &[("sessions", options.sessions)], &options.experiment.to_core(port))?;
         let filter = descriptor(&object, "admit")?;
-        socket
-            .filter(&filter)
-            .map_err(cannot("filter the socket's packets"))?;
+        socket.filter(&filter).map_err(cannot("filter the socket's packets"))?;
         let shared = Arc::new(Shared::default());
         let counters = handle(&mut object, "counters")?;
         let mut responder = Responder {
@@ -127,13 +117,7 @@ impl Reflector {
             .name("dwell-clock".into())
             .spawn(move || responder.run())
             .map_err(cannot("start a thread"))?;
-        Ok(Reflector {
-            port,
-            sessions: handle(&mut object, "sessions")?,
-            counters,
-            shared,
-            responder: Some(responder),
-        })
+        Ok(Reflector { port, sessions: handle(&mut object, "sessions")?, counters, shared, responder: Some(responder) })
     }
 
     /// Where requests are answered.
@@ -147,11 +131,7 @@ impl Reflector {
     pub fn admit(&self, session: &Session, collector: IpAddr) -> Result<(), Error> {
         let value = session.to_core(collector);
         self.sessions
-            .update(
-                &session.id.to_ne_bytes(),
-                value.as_bytes(),
-                MapFlags::NO_EXIST,
-            )
+            .update(&session.id.to_ne_bytes(), value.as_bytes(), MapFlags::NO_EXIST)
             .map_err(|error| match io_error(&error).raw_os_error() {
                 Some(nix::libc::EEXIST) => io::Error::other("it was admitted before"),
                 Some(nix::libc::E2BIG) => io::Error::other("there are too many"),
@@ -179,13 +159,8 @@ impl Reflector {
     pub fn places(&self) -> Vec<Place> {
         let places = self.shared.places.lock();
         let places = places.unwrap_or_else(PoisonError::into_inner);
-        let mut places: Vec<_> = places
-            .iter()
-            .map(|(interface, mode)| Place {
-                interface: *interface,
-                mode: mode.clone(),
-            })
-            .collect();
+        let mut places: Vec<_> =
+            places.iter().map(|(interface, mode)| Place { interface: *interface, mode: mode.clone() }).collect();
         places.sort_by_key(|place| place.interface);
         places
     }
@@ -261,13 +236,7 @@ impl Responder {
         }
     }
 
-    fn answer(
-        &self,
-        request: &[u8; MESSAGE_BYTES],
-        arrival: &Arrival,
-        stamper: Stamper,
-        earliest_ns: u64,
-    ) {
+    fn answer(&self, request: &[u8; MESSAGE_BYTES], arrival: &Arrival, stamper: Stamper, earliest_ns: u64) {
         let id = abi::dwell_sync::read_from_bytes(request).map(|request| request.session);
         let session = {
             let keys = self.shared.keys.lock();
@@ -315,10 +284,7 @@ impl Responder {
             }
             Err(error) => {
                 self.told(interface, Err(place::refusal(interface, &error)));
-                Lease {
-                    place: None,
-                    until: Instant::now() + REFUSED,
-                }
+                Lease { place: None, until: Instant::now() + REFUSED }
             }
         };
         self.leases.insert(interface, lease);

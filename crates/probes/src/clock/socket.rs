@@ -17,8 +17,8 @@ use nix::{
     libc, setsockopt_impl, sockopt_impl,
     sys::{
         socket::{
-            AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
-            SockaddrStorage, bind, recvmsg, sendmsg, setsockopt, socket, sockopt,
+            AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind,
+            recvmsg, sendmsg, setsockopt, socket, sockopt,
         },
         time::TimeSpec,
     },
@@ -114,10 +114,7 @@ impl StampedSocket {
 
     fn new(socket: UdpSocket) -> io::Result<StampedSocket> {
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        Ok(StampedSocket {
-            socket,
-            apart_ns: apart_ns().0,
-        })
+        Ok(StampedSocket { socket, apart_ns: apart_ns().0 })
     }
 
     pub fn inner(&self) -> &UdpSocket {
@@ -126,34 +123,23 @@ impl StampedSocket {
 
     /// Only packets that a program lets pass are kept.
     pub fn filter(&self, program: &impl AsRawFd) -> io::Result<()> {
-        Ok(setsockopt(
-            &self.socket,
-            AttachProgram,
-            &program.as_raw_fd(),
-        )?)
+        Ok(setsockopt(&self.socket, AttachProgram, &program.as_raw_fd())?)
     }
 
     /// Waits for a packet; none where there was none in time.
-    pub fn receive(
-        &mut self,
-        buffer: &mut [u8],
-        patience: Duration,
-    ) -> io::Result<Option<Arrival>> {
+    pub fn receive(&mut self, buffer: &mut [u8], patience: Duration) -> io::Result<Option<Arrival>> {
         // 0 would be for ever.
         let patience = patience.max(Duration::from_micros(1));
         self.socket.set_read_timeout(Some(patience))?;
         let mut space = nix::cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::in_pktinfo);
         let mut slices = [IoSliceMut::new(buffer)];
-        let message = match recvmsg::<SockaddrStorage>(
-            self.socket.as_raw_fd(),
-            &mut slices,
-            Some(&mut space),
-            MsgFlags::empty(),
-        ) {
-            Ok(message) => message,
-            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let message =
+            match recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::empty())
+            {
+                Ok(message) => message,
+                Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
         let (mut to, mut stamp) = (None, None);
         for control in message.cmsgs()? {
             match control {
@@ -171,12 +157,7 @@ impl StampedSocket {
         }
         let (bytes, from) = (message.bytes, message.address.and_then(address_of));
         let between_ns = stamp.and_then(|stamp| self.monotonic(stamp));
-        Ok(from.map(|from| Arrival {
-            bytes,
-            from,
-            to,
-            between_ns,
-        }))
+        Ok(from.map(|from| Arrival { bytes, from, to, between_ns }))
     }
 
     /// Sends from the address that a packet had come to.
@@ -188,36 +169,22 @@ impl StampedSocket {
             Some((IpAddr::V4(address), _)) => {
                 v4 = libc::in_pktinfo {
                     ipi_ifindex: 0,
-                    ipi_spec_dst: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(address.octets()),
-                    },
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
                 vec![ControlMessage::Ipv4PacketInfo(&v4)]
             }
             Some((IpAddr::V6(address), interface)) => {
                 v6 = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr {
-                        s6_addr: address.octets(),
-                    },
+                    ipi6_addr: libc::in6_addr { s6_addr: address.octets() },
                     // Only link-local addresses need it.
-                    ipi6_ifindex: if address.is_unicast_link_local() {
-                        interface
-                    } else {
-                        0
-                    },
+                    ipi6_ifindex: if address.is_unicast_link_local() { interface } else { 0 },
                 };
                 vec![ControlMessage::Ipv6PacketInfo(&v6)]
             }
             None => Vec::new(),
         };
-        sendmsg(
-            self.socket.as_raw_fd(),
-            &slices,
-            &control,
-            MsgFlags::empty(),
-            Some(&to),
-        )?;
+        sendmsg(self.socket.as_raw_fd(), &slices, &control, MsgFlags::empty(), Some(&to))?;
         Ok(())
     }
 
@@ -229,10 +196,7 @@ impl StampedSocket {
             return None;
         }
         let latest = i128::from(nanoseconds(stamp)) - apart;
-        Some((
-            u64::try_from(latest - width).ok()?,
-            u64::try_from(latest).ok()?,
-        ))
+        Some((u64::try_from(latest - width).ok()?, u64::try_from(latest).ok()?))
     }
 }
 
@@ -257,12 +221,7 @@ pub fn monotonic_ns() -> u64 {
 }
 
 fn dual_stack(port: u16) -> io::Result<UdpSocket> {
-    let fd = socket(
-        AddressFamily::Inet6,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
+    let fd = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, sockopt::Ipv6V6Only, &false)?;
     let any = SockaddrStorage::from(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     bind(fd.as_raw_fd(), &any)?;
@@ -279,10 +238,7 @@ fn apart_ns() -> (i128, i128) {
         (i128::from(real - before), i128::from(after - before))
     };
     let tries = [once(), once(), once()];
-    let (most, width) = tries
-        .into_iter()
-        .min_by_key(|(_, width)| *width)
-        .unwrap_or_else(once);
+    let (most, width) = tries.into_iter().min_by_key(|(_, width)| *width).unwrap_or_else(once);
     (most - width, width)
 }
 

@@ -18,8 +18,7 @@ pub(crate) enum Capability {
 
 impl Capability {
     /// What programs at a network hook need to be loaded.
-    pub(crate) const TO_LOAD: [Capability; 3] =
-        [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
+    pub(crate) const TO_LOAD: [Capability; 3] = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -52,8 +51,6 @@ impl Capability {
 
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
-    let hexadecimal = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let hexadecimal = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(hexadecimal.trim(), 16).ok()
 }

@@ -54,18 +54,10 @@ fn parse(json: &[u8], interface: &str, hook: &str) -> Option<Vec<Filter>> {
         let bpf = shown.kind.as_deref() == Some("bpf");
         let options = shown.options.filter(|_| bpf)?;
         let (priority, handle, name) = (shown.pref?, options.handle?, options.bpf_name);
-        let own = name
-            .as_deref()
-            .is_some_and(|name| name.starts_with("observe_tc"));
-        let remove = own.then(|| {
-            format!("sudo tc filter del dev {interface} {hook} pref {priority} handle {handle} bpf")
-        });
-        Some(Filter {
-            priority,
-            handle,
-            name,
-            remove,
-        })
+        let own = name.as_deref().is_some_and(|name| name.starts_with("observe_tc"));
+        let remove =
+            own.then(|| format!("sudo tc filter del dev {interface} {hook} pref {priority} handle {handle} bpf"));
+        Some(Filter { priority, handle, name, remove })
     });
     Some(filters.collect())
 }
@@ -84,24 +76,10 @@ mod tests {
             {"protocol":"all","pref":5,"kind":"u32","chain":0,"options":
                 {"fh":"800:","ht_divisor":1,"handle":"0x1"}}]"#;
         let filters = parse(json, "eth0", "egress").unwrap();
-        let told: Vec<_> = filters
-            .iter()
-            .map(|filter| {
-                (
-                    filter.priority,
-                    filter.name.as_deref(),
-                    filter.remove.as_deref(),
-                )
-            })
-            .collect();
+        let told: Vec<_> =
+            filters.iter().map(|filter| (filter.priority, filter.name.as_deref(), filter.remove.as_deref())).collect();
         let remove = "sudo tc filter del dev eth0 egress pref 1 handle 0x2 bpf";
-        assert_eq!(
-            told,
-            [
-                (1, Some("observe_tc_raw:[9]"), Some(remove)),
-                (3, Some("cil_from_netdev"), None),
-            ]
-        );
+        assert_eq!(told, [(1, Some("observe_tc_raw:[9]"), Some(remove)), (3, Some("cil_from_netdev"), None),]);
         assert_eq!(parse(b"", "eth0", "egress"), None);
     }
 }

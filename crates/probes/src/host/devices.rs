@@ -74,20 +74,15 @@ fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
     /// linux/netdev.h
     const NETDEV_XDP_ACT_BASIC: u64 = 1;
 
-    let mut options = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
-        ..Default::default()
-    };
+    let mut options =
+        libbpf_sys::bpf_xdp_query_opts { sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64, ..Default::default() };
     // SAFETY: the options live through the call and know their size.
     let result = unsafe { libbpf_sys::bpf_xdp_query(index as i32, 0, &mut options) };
     if result < 0 {
         return (None, None);
     }
-    let mut by_mode = [
-        ("native", options.drv_prog_id),
-        ("generic", options.skb_prog_id),
-        ("offloaded", options.hw_prog_id),
-    ];
+    let mut by_mode =
+        [("native", options.drv_prog_id), ("generic", options.skb_prog_id), ("offloaded", options.hw_prog_id)];
     // With a single program, kernels tell its number and its mode apart.
     match u32::from(options.attach_mode) {
         libbpf_sys::XDP_ATTACHED_DRV => by_mode[0].1 = options.prog_id,
@@ -98,16 +93,11 @@ fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
     let attached = by_mode
         .into_iter()
         .filter(|(_, id)| *id != 0)
-        .map(|(mode, id)| Attached {
-            id,
-            name: program_name(id),
-            mode: Some(mode),
-        })
+        .map(|(mode, id)| Attached { id, name: program_name(id), mode: Some(mode) })
         .collect();
     // No features at all: of a kernel that does not tell, or of a driver
     // without XDP.
-    let native =
-        (options.feature_flags != 0).then_some(options.feature_flags & NETDEV_XDP_ACT_BASIC != 0);
+    let native = (options.feature_flags != 0).then_some(options.feature_flags & NETDEV_XDP_ACT_BASIC != 0);
     (Some(attached), native)
 }
 
@@ -130,11 +120,7 @@ fn tcx(index: u32, place: libbpf_sys::bpf_attach_type) -> Option<Vec<Attached>> 
         libc::ENOENT | libc::EINVAL => return Some(Vec::new()),
         _ => return None,
     }
-    let attached = ids.iter().take(count).map(|id| Attached {
-        id: *id,
-        name: program_name(*id),
-        mode: None,
-    });
+    let attached = ids.iter().take(count).map(|id| Attached { id: *id, name: program_name(*id), mode: None });
     Some(attached.collect())
 }
 
@@ -158,8 +144,7 @@ pub(super) fn program_info(program: &impl AsRawFd) -> io::Result<libbpf_sys::bpf
     let mut size = size_of_val(&info) as u32;
     // SAFETY: `info` has the size told and lives through the call; all its
     // pointers are null with lengths of 0, so that the kernel follows none.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
+    let result = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
     match result {
         0 => Ok(info),
         error => Err(io::Error::from_raw_os_error(-error)),

@@ -54,9 +54,7 @@ pub fn explain(facts: &Facts, plan: &Plan) -> Report {
     Report {
         kind: "doctor",
         schema: "dwell.doctor/1",
-        time: jiff::Timestamp::try_from(facts.time)
-            .unwrap_or_default()
-            .to_string(),
+        time: jiff::Timestamp::try_from(facts.time).unwrap_or_default().to_string(),
         kernel: facts.kernel.clone(),
         rtt_live_possible: plan.rtt_live_possible(),
         verbs: plan.verbs.clone(),
@@ -86,10 +84,7 @@ fn row(fact: Fact, facts: &Facts) -> Row {
             };
             if !text.is_empty() {
                 told.push(need);
-                means.push(Meaning {
-                    verb: verb.name,
-                    text,
-                });
+                means.push(Meaning { verb: verb.name, text });
             }
         }
     }
@@ -117,11 +112,7 @@ impl Display for Report {
             let lead = format!("{:VERB$}{:STATE$}", verdict.verb, state(verdict.state));
             let reasons: Vec<_> = verdict.reasons.iter().map(|r| r.text.as_str()).collect();
             write_cells(to, &lead, &reasons)?;
-            let mut remedies: Vec<_> = verdict
-                .reasons
-                .iter()
-                .filter_map(|reason| reason.remedy.as_deref())
-                .collect();
+            let mut remedies: Vec<_> = verdict.reasons.iter().filter_map(|reason| reason.remedy.as_deref()).collect();
             remedies.dedup();
             write_remedies(to, &remedies)?;
         }
@@ -134,11 +125,7 @@ impl Display for Report {
             };
             let lead = format!("{:FACT$}{value:VALUE$}", row.name);
             let mut cells: Vec<String> = row.detail.iter().cloned().collect();
-            cells.extend(
-                row.means
-                    .iter()
-                    .map(|meaning| format!("{}: {}", meaning.verb, meaning.text)),
-            );
+            cells.extend(row.means.iter().map(|meaning| format!("{}: {}", meaning.verb, meaning.text)));
             if !needed(row.fact) {
                 cells.push("no verb needs it".into());
             }
@@ -165,16 +152,10 @@ impl Display for Report {
             let cells = hooks(device);
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &format!("{:FACT$}", device.name), &cells)?;
-            let own: Vec<_> = filters(device)
-                .filter_map(|(_, filter)| filter.remove.as_deref())
-                .collect();
+            let own: Vec<_> = filters(device).filter_map(|(_, filter)| filter.remove.as_deref()).collect();
             if !own.is_empty() {
                 let lead = " ".repeat(FACT);
-                write_cells(
-                    to,
-                    &lead,
-                    &["if no dwell runs here, a killed one left its filters:"],
-                )?;
+                write_cells(to, &lead, &["if no dwell runs here, a killed one left its filters:"])?;
             }
             write_remedies(to, &own)?;
         }
@@ -193,11 +174,9 @@ fn state(state: State) -> &'static str {
 
 fn hooks(device: &Device) -> Vec<String> {
     let mut cells = Vec::new();
-    for (hook, programs) in [
-        ("XDP", &device.xdp),
-        ("tcx ingress", &device.tcx_ingress),
-        ("tcx egress", &device.tcx_egress),
-    ] {
+    for (hook, programs) in
+        [("XDP", &device.xdp), ("tcx ingress", &device.tcx_ingress), ("tcx egress", &device.tcx_egress)]
+    {
         let Some(programs) = programs else {
             cells.push(format!("{hook}: could not tell"));
             continue;
@@ -205,11 +184,7 @@ fn hooks(device: &Device) -> Vec<String> {
         cells.extend(programs.iter().map(|program| {
             let name = program.name.as_deref().unwrap_or("name could not be told");
             let mode = program.mode.map(|mode| format!("{mode}, "));
-            format!(
-                "{hook}: {name} ({}id {})",
-                mode.unwrap_or_default(),
-                program.id
-            )
+            format!("{hook}: {name} ({}id {})", mode.unwrap_or_default(), program.id)
         }));
     }
     for (hook, filters) in clsact(device) {
@@ -219,10 +194,7 @@ fn hooks(device: &Device) -> Vec<String> {
     }
     cells.extend(filters(device).map(|(hook, filter)| {
         let name = filter.name.as_deref().unwrap_or("without a name");
-        format!(
-            "{hook}: {name} (pref {}, handle {})",
-            filter.priority, filter.handle
-        )
+        format!("{hook}: {name} (pref {}, handle {})", filter.priority, filter.handle)
     }));
     if cells.is_empty() {
         cells.push("none".into());
@@ -236,10 +208,7 @@ fn hooks(device: &Device) -> Vec<String> {
 }
 
 fn clsact(device: &Device) -> [(&'static str, &Option<Vec<Filter>>); 2] {
-    [
-        ("clsact ingress", &device.clsact_ingress),
-        ("clsact egress", &device.clsact_egress),
-    ]
+    [("clsact ingress", &device.clsact_ingress), ("clsact egress", &device.clsact_egress)]
 }
 
 fn filters(device: &Device) -> impl Iterator<Item = (&'static str, &Filter)> {
@@ -288,25 +257,12 @@ mod tests {
     use super::*;
     use crate::host::{Answer, Attached, plan};
 
-    fn hook(
-        family: &'static str,
-        layer: &'static str,
-        hook: &'static str,
-        lack: Option<Lack>,
-    ) -> LayerHook {
-        LayerHook {
-            family,
-            layer,
-            hook,
-            used: false,
-            lack,
-            about: "before it happens",
-        }
+    fn hook(family: &'static str, layer: &'static str, hook: &'static str, lack: Option<Lack>) -> LayerHook {
+        LayerHook { family, layer, hook, used: false, lack, about: "before it happens" }
     }
 
     fn host() -> Facts {
-        let mut answers: std::collections::BTreeMap<_, _> =
-            Fact::all().map(|fact| (fact, Answer::yes(""))).collect();
+        let mut answers: std::collections::BTreeMap<_, _> = Fact::all().map(|fact| (fact, Answer::yes(""))).collect();
         answers.insert(Fact::Tcx, Answer::no("refused: EINVAL"));
         answers.insert(Fact::Fentry, Answer::unknown("trying needs CAP_BPF"));
         Facts {
@@ -314,32 +270,15 @@ mod tests {
             kernel: "6.1.0".into(),
             answers,
             layers: vec![
-                hook(
-                    "tracepoint",
-                    "tx-socket",
-                    "tp_btf/tcp_sendmsg_locked",
-                    Some(Lack::Hook),
-                ),
-                hook(
-                    "fentry",
-                    "tx-socket",
-                    "fentry/tcp_sendmsg_locked",
-                    Some(Lack::Permission),
-                ),
-                LayerHook {
-                    used: true,
-                    ..hook("tracepoint", "tx-queue", "tp_btf/net_dev_queue", None)
-                },
+                hook("tracepoint", "tx-socket", "tp_btf/tcp_sendmsg_locked", Some(Lack::Hook)),
+                hook("fentry", "tx-socket", "fentry/tcp_sendmsg_locked", Some(Lack::Permission)),
+                LayerHook { used: true, ..hook("tracepoint", "tx-queue", "tp_btf/net_dev_queue", None) },
                 hook("fentry", "tx-queue", "fentry/x", None),
             ],
             devices: vec![Device {
                 name: "eth0".into(),
                 index: 2,
-                xdp: Some(vec![Attached {
-                    id: 7,
-                    name: Some("katran".into()),
-                    mode: Some("native"),
-                }]),
+                xdp: Some(vec![Attached { id: 7, name: Some("katran".into()), mode: Some("native") }]),
                 native_xdp: Some(true),
                 tcx_ingress: None,
                 tcx_egress: Some(Vec::new()),
@@ -385,26 +324,19 @@ mod tests {
         assert!(row.contains("no              refused: EINVAL"), "{row}");
         assert!(row.contains("rtt -i: falls back to clsact"), "{row}");
         assert!(text.contains("fentry                      could not tell  trying needs CAP_BPF"));
-        assert!(text.contains(
-            "tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"
-        ));
-        assert!(text.contains(
-            "tx-socket                   fentry/tcp_sendmsg_locked: this kernel lets no program in there\n"
-        ));
+        assert!(text.contains("tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"));
         assert!(
             text.contains(
-                "tx-queue                    tp_btf/net_dev_queue: before it happens\n\n"
+                "tx-socket                   fentry/tcp_sendmsg_locked: this kernel lets no program in there\n"
             )
         );
+        assert!(text.contains("tx-queue                    tp_btf/net_dev_queue: before it happens\n\n"));
         assert!(text.contains("XDP: katran (native, id 7)"));
         assert!(text.contains("tcx ingress: could not tell"));
         assert!(!text.contains("tcx egress"));
         assert!(text.contains("clsact ingress: observe_tc:[12] (pref 1, handle 0x1)"));
         assert!(text.contains("clsact egress: could not tell"));
-        assert!(
-            text.contains("left its filters:\n    -> sudo tc filter del\n"),
-            "{text}"
-        );
+        assert!(text.contains("left its filters:\n    -> sudo tc filter del\n"), "{text}");
     }
 
     #[test]
@@ -416,11 +348,7 @@ mod tests {
         assert_eq!(json["rtt_live_possible"], true);
         let fact = |key: &str| {
             let facts = json["facts"].as_array().unwrap();
-            facts
-                .iter()
-                .find(|fact| fact["fact"] == key)
-                .unwrap()
-                .clone()
+            facts.iter().find(|fact| fact["fact"] == key).unwrap().clone()
         };
         assert_eq!(fact("tcx")["value"], false);
         assert_eq!(fact("jit")["value"], true);

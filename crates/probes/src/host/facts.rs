@@ -255,18 +255,11 @@ impl Answer {
 
     /// It could not be told for want of something that root has.
     pub(super) fn untried(wanted: &str) -> Answer {
-        Answer {
-            remedy: Some("sudo dwell doctor".into()),
-            ..Answer::unknown(format!("trying needs {wanted}"))
-        }
+        Answer { remedy: Some("sudo dwell doctor".into()), ..Answer::unknown(format!("trying needs {wanted}")) }
     }
 
     pub(super) fn new(holds: Option<bool>, detail: impl Into<String>) -> Answer {
-        Answer {
-            holds,
-            detail: detail.into(),
-            remedy: None,
-        }
+        Answer { holds, detail: detail.into(), remedy: None }
     }
 
     /// What came of a trial by a thread that lacks `missing`: a refusal for

@@ -10,14 +10,15 @@ mod plan;
 mod probe;
 mod trials;
 
-pub(crate) use capabilities::{Capability, GRANT};
 pub use clsact::Filter;
-pub(crate) use devices::native_xdp;
 pub use devices::{Attached, Device};
 pub use explain::{Report, explain};
 pub use facts::{Answer, Fact, Facts, LayerHook};
 pub use plan::{Plan, Reason, State, Verdict, plan};
 pub use probe::probe;
+
+pub(crate) use capabilities::{Capability, GRANT};
+pub(crate) use devices::native_xdp;
 pub(crate) use trials::{attaches, has_loop};
 
 #[cfg(test)]

@@ -174,10 +174,7 @@ const LOAD_NEEDS: &[Need] = &[
 fn holds_xdp(device: &Device) -> Option<String> {
     let holder = device.xdp.as_ref()?.first()?;
     let name = holder.name.as_deref().unwrap_or("unnamed");
-    Some(format!(
-        "{}: the XDP program {name} (id {}) holds the device, which takes one",
-        device.name, holder.id
-    ))
+    Some(format!("{}: the XDP program {name} (id {}) holds the device, which takes one", device.name, holder.id))
 }
 
 /// How well a verb works here.
@@ -207,12 +204,7 @@ pub struct Reason {
 
 impl Reason {
     fn is_refused_program(&self) -> bool {
-        matches!(
-            self.fact,
-            Some(
-                Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram | Fact::StackProgram
-            )
-        )
+        matches!(self.fact, Some(Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram | Fact::StackProgram))
     }
 }
 
@@ -238,17 +230,13 @@ pub struct Plan {
 impl Plan {
     /// False if a live measurement is known to fail.
     pub fn rtt_live_possible(&self) -> bool {
-        self.verbs
-            .iter()
-            .any(|verdict| verdict.verb == RTT && verdict.state != State::Impossible)
+        self.verbs.iter().any(|verdict| verdict.verb == RTT && verdict.state != State::Impossible)
     }
 }
 
 /// Judges what the facts mean for each verb.
 pub fn plan(facts: &Facts) -> Plan {
-    Plan {
-        verbs: VERBS.iter().map(|verb| judge(verb, facts)).collect(),
-    }
+    Plan { verbs: VERBS.iter().map(|verb| judge(verb, facts)).collect() }
 }
 
 fn judge(verb: &Verb, facts: &Facts) -> Verdict {
@@ -280,33 +268,14 @@ fn judge(verb: &Verb, facts: &Facts) -> Verdict {
         ));
     }
     let in_the_way: Vec<String> = facts.devices.iter().filter_map(verb.unfit).collect();
-    let state = if in_the_way.len() == facts.devices.len() {
-        State::Impossible
-    } else {
-        State::Degraded
-    };
+    let state = if in_the_way.len() == facts.devices.len() { State::Impossible } else { State::Degraded };
     found.extend(in_the_way.into_iter().map(|text| {
-        (
-            state,
-            Reason {
-                fact: None,
-                text,
-                remedy: Some("leave --ingress-hook at tc, which runs beside it".into()),
-            },
-        )
+        (state, Reason { fact: None, text, remedy: Some("leave --ingress-hook at tc, which runs beside it".into()) })
     }));
-    let state = found
-        .iter()
-        .map(|(state, _)| *state)
-        .max()
-        .unwrap_or(State::Works);
+    let state = found.iter().map(|(state, _)| *state).max().unwrap_or(State::Works);
     // That a program was refused says no more than what it was refused for.
     found.retain(|(of, reason)| *of == state && !(explained && reason.is_refused_program()));
-    Verdict {
-        verb: verb.name,
-        state,
-        reasons: found.into_iter().map(|(_, reason)| reason).collect(),
-    }
+    Verdict { verb: verb.name, state, reasons: found.into_iter().map(|(_, reason)| reason).collect() }
 }
 
 /// Whether one of the facts holds; `None` if one of them might.
@@ -325,11 +294,7 @@ fn missing(fact: Fact, answer: &Answer, consequence: &str) -> String {
         None => "could not tell",
         _ => "no",
     };
-    let detail = if answer.detail.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", answer.detail)
-    };
+    let detail = if answer.detail.is_empty() { String::new() } else { format!(" ({})", answer.detail) };
     format!("{}: {what}{detail}: {consequence}", fact.name())
 }
 
@@ -387,10 +352,7 @@ mod tests {
     }
 
     fn verdict<'a>(plan: &'a Plan, verb: &str) -> &'a Verdict {
-        plan.verbs
-            .iter()
-            .find(|verdict| verdict.verb == verb)
-            .unwrap()
+        plan.verbs.iter().find(|verdict| verdict.verb == verb).unwrap()
     }
 
     #[test]
@@ -410,12 +372,7 @@ mod tests {
     #[test]
     fn stack_is_impossible_for_the_reason_behind_and_worse_without_a_layer() {
         let plan_of = |facts: &[Fact]| verdict(&plan(&without(facts)), "stack").clone();
-        let refused = plan_of(&[
-            Fact::StackProgram,
-            Fact::Netfilter,
-            Fact::Fentry,
-            Fact::Kprobe,
-        ]);
+        let refused = plan_of(&[Fact::StackProgram, Fact::Netfilter, Fact::Fentry, Fact::Kprobe]);
         assert_eq!(refused.state, State::Impossible);
         let reasons: Vec<_> = refused.reasons.iter().map(|reason| reason.fact).collect();
         assert_eq!(reasons, [Some(Fact::Netfilter)]);
@@ -435,11 +392,7 @@ mod tests {
         worse(Fact::ClockPrograms, "agent", "between hosts is not told");
         worse(Fact::XdpAttach, "agent", "by sockets, within a wider bound");
         worse(Fact::XdpAttach, "collect", "by sockets");
-        worse(
-            Fact::ClockPrograms,
-            "lab stack",
-            "between hosts is not told",
-        );
+        worse(Fact::ClockPrograms, "lab stack", "between hosts is not told");
         let plan = plan(&without(&[Fact::ClockPrograms, Fact::XdpAttach]));
         assert_eq!(verdict(&plan, "stack").state, State::Works);
         assert_eq!(verdict(&plan, "report").state, State::Works);
@@ -475,35 +428,22 @@ mod tests {
             Fact::StackProgram,
             Fact::ClockPrograms,
         ]);
-        for fact in [
-            Fact::Tcx,
-            Fact::Clsact,
-            Fact::XdpAttach,
-            Fact::TcProgram,
-            Fact::RingBuffer,
-            Fact::NetworkNamespaces,
-        ] {
-            facts
-                .answers
-                .insert(fact, Answer::unknown("trying needs CAP_BPF"));
+        for fact in
+            [Fact::Tcx, Fact::Clsact, Fact::XdpAttach, Fact::TcProgram, Fact::RingBuffer, Fact::NetworkNamespaces]
+        {
+            facts.answers.insert(fact, Answer::unknown("trying needs CAP_BPF"));
         }
         let plan = plan(&facts);
         for Verdict { verb, state, .. } in &plan.verbs {
             let wanted = match *verb {
-                "rtt -r" | "response -r" | "report" | "run" | "run --congestion bbr" => {
-                    State::Works
-                }
+                "rtt -r" | "response -r" | "report" | "run" | "run --congestion bbr" => State::Works,
                 "collect" => State::Degraded,
                 _ => State::Impossible,
             };
             assert_eq!(*state, wanted, "{verb}");
         }
         assert!(!plan.rtt_live_possible());
-        let missed: Vec<_> = verdict(&plan, "rtt -i")
-            .reasons
-            .iter()
-            .filter_map(|reason| reason.fact)
-            .collect();
+        let missed: Vec<_> = verdict(&plan, "rtt -i").reasons.iter().filter_map(|reason| reason.fact).collect();
         for fact in [Fact::CapBpf, Fact::CapNetAdmin, Fact::CapPerfmon] {
             assert!(missed.contains(&fact), "{missed:?}");
         }
@@ -512,11 +452,7 @@ mod tests {
         // What could not be tried is no reason beside what is known to fail.
         assert!(!missed.contains(&Fact::Tcx), "{missed:?}");
         assert!(
-            verdict(&plan, "rtt -i").reasons.iter().any(|reason| reason
-                .remedy
-                .as_deref()
-                .unwrap()
-                .contains("setcap"))
+            verdict(&plan, "rtt -i").reasons.iter().any(|reason| reason.remedy.as_deref().unwrap().contains("setcap"))
         );
     }
 
@@ -525,10 +461,7 @@ mod tests {
         let mut facts = everything();
         facts.answers.insert(
             Fact::RttProgram,
-            Answer {
-                remedy: Some("please report this".into()),
-                ..Answer::no("Invalid argument (os error 22)")
-            },
+            Answer { remedy: Some("please report this".into()), ..Answer::no("Invalid argument (os error 22)") },
         );
         let plan = plan(&facts);
         let rtt = verdict(&plan, "rtt -i");
@@ -565,9 +498,7 @@ mod tests {
     #[test]
     fn what_could_not_be_tried_is_not_called_impossible() {
         let mut facts = without(&[Fact::Tcx]);
-        facts
-            .answers
-            .insert(Fact::Clsact, Answer::unknown("trying needs a namespace"));
+        facts.answers.insert(Fact::Clsact, Answer::unknown("trying needs a namespace"));
         let plan = plan(&facts);
         assert_eq!(verdict(&plan, "rtt -i").state, State::Unknown);
         assert!(plan.rtt_live_possible());
@@ -579,20 +510,13 @@ mod tests {
         let rtt = verdict(&plan, "rtt -i");
         assert_eq!(rtt.state, State::Degraded);
         assert!(rtt.reasons[0].text.contains("44 ns"));
-        assert_eq!(
-            rtt.reasons[0].remedy.as_deref(),
-            Some("sudo sysctl -w kernel.bpf_stats_enabled=0")
-        );
+        assert_eq!(rtt.reasons[0].remedy.as_deref(), Some("sudo sysctl -w kernel.bpf_stats_enabled=0"));
     }
 
     #[test]
     fn an_occupied_device_stops_xdp_on_it_only() {
         let mut facts = everything();
-        facts.devices[1].xdp = Some(vec![Attached {
-            id: 7,
-            name: Some("katran".into()),
-            mode: Some("native"),
-        }]);
+        facts.devices[1].xdp = Some(vec![Attached { id: 7, name: Some("katran".into()), mode: Some("native") }]);
         let both = plan(&facts);
         let xdp = verdict(&both, "rtt -i --ingress-hook xdp");
         assert_eq!(xdp.state, State::Degraded);
@@ -602,10 +526,7 @@ mod tests {
 
         facts.devices.remove(0);
         let alone = plan(&facts);
-        assert_eq!(
-            verdict(&alone, "rtt -i --ingress-hook xdp").state,
-            State::Impossible
-        );
+        assert_eq!(verdict(&alone, "rtt -i --ingress-hook xdp").state, State::Impossible);
         assert!(alone.rtt_live_possible());
     }
 
@@ -614,13 +535,7 @@ mod tests {
         let plan = plan(&without(&[Fact::Program("dig")]));
         let demo = verdict(&plan, "lab demo");
         assert_eq!(demo.state, State::Degraded);
-        assert!(
-            demo.reasons[0]
-                .remedy
-                .as_deref()
-                .unwrap()
-                .contains("bind9-dnsutils")
-        );
+        assert!(demo.reasons[0].remedy.as_deref().unwrap().contains("bind9-dnsutils"));
         assert_eq!(verdict(&plan, "lab").state, State::Works);
     }
 
@@ -632,10 +547,7 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), before);
         let all: Vec<_> = Fact::all().collect();
-        for need in VERBS
-            .iter()
-            .flat_map(|verb| verb.needs.iter().copied().flatten())
-        {
+        for need in VERBS.iter().flat_map(|verb| verb.needs.iter().copied().flatten()) {
             assert!(!need.any_of.is_empty());
             assert!(need.any_of.iter().all(|fact| all.contains(fact)));
         }

@@ -66,11 +66,7 @@ fn layers() -> Vec<LayerHook> {
 /// Whether each layer has a hook.
 fn each_layer(hooks: &[LayerHook]) -> Answer {
     let is_stamped = |layer| hooks.iter().any(|hook| hook.layer == layer && hook.used);
-    let mut missing: Vec<_> = hooks
-        .iter()
-        .map(|hook| hook.layer)
-        .filter(|layer| !is_stamped(*layer))
-        .collect();
+    let mut missing: Vec<_> = hooks.iter().map(|hook| hook.layer).filter(|layer| !is_stamped(*layer)).collect();
     missing.dedup();
     match missing[..] {
         [] => Answer::yes(""),
@@ -82,9 +78,7 @@ fn all_interfaces() -> Vec<Interface> {
     let Ok(list) = if_nameindex() else {
         return Vec::new();
     };
-    list.iter()
-        .filter_map(|entry| Interface::find(&entry.name().to_string_lossy()).ok())
-        .collect()
+    list.iter().filter_map(|entry| Interface::find(&entry.name().to_string_lossy()).ok()).collect()
 }
 
 fn capabilities() -> Vec<(Fact, Answer)> {
@@ -97,10 +91,7 @@ fn capabilities() -> Vec<(Fact, Answer)> {
     ]
     .map(|(fact, capability)| (fact, Answer::new(capability.held(), "")))
     .to_vec();
-    answers.push((
-        Fact::Root,
-        Answer::new(Some(Uid::effective().is_root()), ""),
-    ));
+    answers.push((Fact::Root, Answer::new(Some(Uid::effective().is_root()), "")));
     answers
 }
 
@@ -120,11 +111,7 @@ fn sockets() -> [(Fact, Answer); 3] {
             (Answer::no(error.to_string()), untold)
         }
     };
-    [
-        (Fact::SockDiag, answers),
-        (Fact::TcpCounts, counts),
-        (Fact::Bbr, bbr()),
-    ]
+    [(Fact::SockDiag, answers), (Fact::TcpCounts, counts), (Fact::Bbr, bbr())]
 }
 
 fn bbr() -> Answer {
@@ -134,9 +121,7 @@ fn bbr() -> Answer {
     };
     match (has("allowed"), has("available")) {
         (Some(false), Some(true)) => Answer {
-            remedy: Some(
-                "sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'".into(),
-            ),
+            remedy: Some("sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'".into()),
             ..Answer::no("for root only")
         },
         (allowed, _) => Answer::new(allowed, ""),
@@ -148,18 +133,12 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
     let whole_range = |map: &str| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
     let mounted = |kind| match mounts {
         None => Answer::unknown(""),
-        Some(mounts) => mount_point(mounts, kind).map_or(Answer::no("not mounted"), |path| {
-            Answer::yes(path.display().to_string())
-        }),
+        Some(mounts) => {
+            mount_point(mounts, kind).map_or(Answer::no("not mounted"), |path| Answer::yes(path.display().to_string()))
+        }
     };
     BTreeMap::from([
-        (
-            Fact::InitialUserNamespace,
-            Answer::new(
-                read("/proc/thread-self/uid_map").map(|map| whole_range(&map)),
-                "",
-            ),
-        ),
+        (Fact::InitialUserNamespace, Answer::new(read("/proc/thread-self/uid_map").map(|map| whole_range(&map)), "")),
         (
             Fact::Btf,
             match fs::File::open("/sys/kernel/btf/vmlinux") {
@@ -169,27 +148,12 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
             },
         ),
         // The next two are what is set; a trial overrules them.
-        (
-            Fact::Jit,
-            Answer::new(
-                read("/proc/sys/net/core/bpf_jit_enable").map(|value| value != "0"),
-                "",
-            ),
-        ),
-        (
-            Fact::StatisticsOff,
-            Answer::new(
-                read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"),
-                "",
-            ),
-        ),
+        (Fact::Jit, Answer::new(read("/proc/sys/net/core/bpf_jit_enable").map(|value| value != "0"), "")),
+        (Fact::StatisticsOff, Answer::new(read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"), "")),
         (Fact::LockdownOff, lockdown()),
         (
             Fact::UnprivilegedOff,
-            Answer::new(
-                read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"),
-                "",
-            ),
+            Answer::new(read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"), ""),
         ),
         (Fact::BpfFilesystem, mounted("bpf")),
         (Fact::Cgroup2, mounted("cgroup2")),
@@ -203,9 +167,7 @@ fn lockdown() -> Answer {
     let Some(modes) = read(path) else {
         return Answer::unknown(format!("cannot read {path}"));
     };
-    let mode = modes
-        .split_ascii_whitespace()
-        .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+    let mode = modes.split_ascii_whitespace().find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
     match mode {
         Some("confidentiality") => Answer::no("confidentiality"),
         Some(mode) => Answer::yes(mode),
@@ -244,14 +206,8 @@ mod tests {
 
     #[test]
     fn a_layer_without_a_hook_is_named_once() {
-        let hook = |layer, used| LayerHook {
-            family: "tracepoint",
-            layer,
-            hook: "tp_btf/x",
-            used,
-            lack: None,
-            about: "",
-        };
+        let hook =
+            |layer, used| LayerHook { family: "tracepoint", layer, hook: "tp_btf/x", used, lack: None, about: "" };
         let one_of_two = [hook("rx-driver", false), hook("rx-driver", true)];
         assert_eq!(each_layer(&one_of_two).holds, Some(true));
         let none = [hook("rx-driver", false), hook("rx-driver", false)];
@@ -263,10 +219,7 @@ mod tests {
         let mounts = "24 30 0:22 / /proc rw,relatime shared:5 - proc proc rw\n\
                       25 30 0:23 / /sys/fs/cgroup/unified rw,relatime shared:6 master:1 - cgroup2 cgroup2 rw\n\
                       26 30 0:24 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n";
-        assert_eq!(
-            mount_point(mounts, "cgroup2"),
-            Some("/sys/fs/cgroup/unified".into())
-        );
+        assert_eq!(mount_point(mounts, "cgroup2"), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(mount_point(mounts, "tracefs"), None);
     }
 }

@@ -35,8 +35,7 @@ fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         unshare(CloneFlags::CLONE_NEWNET).expect("root may make namespaces");
         body()
     };
-    thread::scope(|scope| scope.spawn(enter).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs one of these tests again, in a process with other privileges.
@@ -92,8 +91,7 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     if !is_root("root_tc_program_loads_and_nothing_stays_attached") {
         return;
     }
-    let (before, facts, after) =
-        in_a_namespace(|| (holders_of_loopback(), probe(None), holders_of_loopback()));
+    let (before, facts, after) = in_a_namespace(|| (holders_of_loopback(), probe(None), holders_of_loopback()));
     assert_eq!(after, before);
     let plan = plan(&facts);
     eprintln!("{}", explain(&facts, &plan));
@@ -105,11 +103,7 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     ] {
         assert_eq!(facts.answer(fact).holds, Some(true), "{fact:?}");
     }
-    assert_eq!(
-        plan.rtt_live_possible(),
-        load_rtt().is_ok(),
-        "what the plan says of rtt is what comes of it"
-    );
+    assert_eq!(plan.rtt_live_possible(), load_rtt().is_ok(), "what the plan says of rtt is what comes of it");
     for fact in Fact::all() {
         assert!(facts.answers.contains_key(&fact), "{fact:?} was not asked");
     }
@@ -147,10 +141,7 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
         return;
     }
     let error = refusal_of_rtt();
-    assert!(
-        error.contains("this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"),
-        "{error}"
-    );
+    assert!(error.contains("this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"), "{error}");
     assert!(error.contains("setcap"), "{error}");
 
     let facts = probe(None);
@@ -162,12 +153,7 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
     assert_eq!(facts.answer(Fact::Tcx).holds, None);
     let rtt = &plan.verbs[0];
     for capability in ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"] {
-        assert!(
-            rtt.reasons
-                .iter()
-                .any(|reason| reason.text.starts_with(capability)),
-            "{rtt:?}"
-        );
+        assert!(rtt.reasons.iter().any(|reason| reason.text.starts_with(capability)), "{rtt:?}");
     }
     let replay = plan.verbs.iter().find(|verdict| verdict.verb == "rtt -r");
     assert_eq!(replay.unwrap().state, State::Works);
@@ -178,21 +164,12 @@ fn root_one_missing_capability_is_named_alone() {
     let test = "root_one_missing_capability_is_named_alone";
     if env::var_os(AGAIN).is_none() {
         if is_root(test) {
-            again(
-                test,
-                &[
-                    "--bounding-set=-sys_admin,-net_admin",
-                    "--inh-caps=-sys_admin,-net_admin",
-                ],
-            );
+            again(test, &["--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin"]);
         }
         return;
     }
     let error = refusal_of_rtt();
-    assert!(
-        error.contains("lacks CAP_NET_ADMIN;") || error.contains("lacks CAP_NET_ADMIN)"),
-        "{error}"
-    );
+    assert!(error.contains("lacks CAP_NET_ADMIN;") || error.contains("lacks CAP_NET_ADMIN)"), "{error}");
 }
 
 #[test]
@@ -202,11 +179,7 @@ fn root_programs_at_hooks_are_listed_with_their_names() {
     }
     let (held, free) = in_a_namespace(|| {
         let loopback = Interface::find("lo").unwrap();
-        let mut probe = Probe::load(&Options {
-            ingress: Hook::Xdp,
-            ..options()
-        })
-        .unwrap();
+        let mut probe = Probe::load(&Options { ingress: Hook::Xdp, ..options() }).unwrap();
         probe.attach(&loopback).unwrap();
         let held = holders_of_loopback();
         drop(probe);

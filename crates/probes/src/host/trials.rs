@@ -78,9 +78,7 @@ pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
             answers.insert(Fact::NetworkNamespaces, answer);
             answers
         });
-        apart
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -108,10 +106,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
         };
         answers.insert(fact, answer);
     }
-    for (fact, ingress) in [
-        (Fact::RttProgram, Hook::TcIngress),
-        (Fact::RttXdpProgram, Hook::Xdp),
-    ] {
+    for (fact, ingress) in [(Fact::RttProgram, Hook::TcIngress), (Fact::RttXdpProgram, Hook::Xdp)] {
         answers.insert(fact, rtt(ingress));
     }
     answers.insert(Fact::ResponseProgram, response());
@@ -141,16 +136,12 @@ pub(crate) fn has_loop() -> bool {
 
 /// Whether a program of the trials attaches where its section says.
 pub(crate) fn attaches(name: &str) -> bool {
-    let attached = loaded(name)
-        .and_then(|object| attach_and_detach(&load::program(&object, name), Place::Section, None));
+    let attached =
+        loaded(name).and_then(|object| attach_and_detach(&load::program(&object, name), Place::Section, None));
     attached.is_ok()
 }
 
-fn attach_and_detach(
-    program: &ProgramMut<'_>,
-    place: Place,
-    cgroup: Option<&Path>,
-) -> io::Result<()> {
+fn attach_and_detach(program: &ProgramMut<'_>, place: Place, cgroup: Option<&Path>) -> io::Result<()> {
     let link = match place {
         Place::Nowhere => return Ok(()),
         Place::Section => program.attach(),
@@ -185,30 +176,21 @@ fn behaviour(program: &ProgramMut<'_>) -> Vec<(Fact, Answer)> {
 
     let mut answers = Vec::new();
     let packet = [0; 64];
-    let ran = program.test_run(ProgramInput {
-        data_in: Some(&packet),
-        ..Default::default()
-    });
+    let ran = program.test_run(ProgramInput { data_in: Some(&packet), ..Default::default() });
     let Ok(info) = program_info(&program.as_fd()) else {
         return answers;
     };
     answers.push((Fact::Jit, Answer::new(Some(info.jited_prog_len > 0), "")));
     if ran.is_ok() {
-        answers.push((
-            Fact::StatisticsOff,
-            Answer::new(Some(info.run_cnt == 0), ""),
-        ));
+        answers.push((Fact::StatisticsOff, Answer::new(Some(info.run_cnt == 0), "")));
     }
     answers
 }
 
 /// In the namespace of the trial, where nobody's packets pass its netfilter hooks.
 fn stack() -> Answer {
-    let config = dwell_engine::layers::Config {
-        namespace: stack::own_namespace().ok(),
-        rows: 64,
-        ..Default::default()
-    };
+    let config =
+        dwell_engine::layers::Config { namespace: stack::own_namespace().ok(), rows: 64, ..Default::default() };
     let probe = stack::Probe::load(&stack::Options::new(config, &stack::PROFILES[0]));
     of_loading(probe.and_then(|mut probe| probe.attach()))
 }
@@ -237,16 +219,12 @@ fn response() -> Answer {
 fn of_loading<T>(probe: Result<T, Error>) -> Answer {
     match probe {
         Ok(_) => Answer::yes(""),
-        Err(Error::Load {
-            io, detail, remedy, ..
-        }) => Answer {
-            remedy: Some(remedy.into()),
-            ..Answer::no(format!("{io}{detail}"))
-        },
-        Err(other @ Error::NoLoop { .. }) => Answer {
-            remedy: Fact::BpfLoop.remedy().map(str::to_owned),
-            ..Answer::no(other.to_string())
-        },
+        Err(Error::Load { io, detail, remedy, .. }) => {
+            Answer { remedy: Some(remedy.into()), ..Answer::no(format!("{io}{detail}")) }
+        }
+        Err(other @ Error::NoLoop { .. }) => {
+            Answer { remedy: Fact::BpfLoop.remedy().map(str::to_owned), ..Answer::no(other.to_string()) }
+        }
         Err(other) => Answer::no(other.to_string()),
     }
 }
@@ -267,9 +245,7 @@ fn maps() -> Vec<(Fact, Answer)> {
             .map(drop)
             .map_err(|error| io_error(&error))
     };
-    let limit = getrlimit(Resource::RLIMIT_MEMLOCK)
-        .ok()
-        .map(|limit| limit.0);
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|limit| limit.0);
     let large = make(MapType::Array, 8, LARGE / 8, 0);
     let memory = match limit {
         Some(RLIM_INFINITY) => Answer::yes("unlimited"),
@@ -297,21 +273,12 @@ fn maps() -> Vec<(Fact, Answer)> {
 fn in_namespace(namespace: &Answer) -> Vec<(Fact, Answer)> {
     if namespace.holds != Some(true) {
         let untried = Answer::untried("a network namespace");
-        return [
-            Fact::Clsact,
-            Fact::Veth,
-            Fact::Forwarding,
-            Fact::PacketQueue,
-        ]
-        .map(|fact| (fact, untried.clone()))
-        .to_vec();
+        return [Fact::Clsact, Fact::Veth, Fact::Forwarding, Fact::PacketQueue]
+            .map(|fact| (fact, untried.clone()))
+            .to_vec();
     }
     let clsact = loaded("try_tc").and_then(|object| {
-        attach_and_detach(
-            &load::program(&object, "try_tc"),
-            Place::Loopback(Hook::TcIngress, TcHookKind::Clsact),
-            None,
-        )
+        attach_and_detach(&load::program(&object, "try_tc"), Place::Loopback(Hook::TcIngress, TcHookKind::Clsact), None)
     });
     let forwarding = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     let queue = "*mangle\n-A FORWARD -j NFQUEUE --queue-num 1\nCOMMIT\n";
@@ -322,10 +289,7 @@ fn in_namespace(namespace: &Answer) -> Vec<(Fact, Answer)> {
     };
     let pair = ["link", "add", "one", "type", "veth", "peer", "name", "two"];
     vec![
-        (
-            Fact::Clsact,
-            Answer::of_trial(&clsact, &Capability::missing(&Capability::TO_LOAD)),
-        ),
+        (Fact::Clsact, Answer::of_trial(&clsact, &Capability::missing(&Capability::TO_LOAD))),
         (Fact::Veth, command("ip", &pair, "")),
         (Fact::Forwarding, Answer::of_trial(&forwarding, &[])),
         (Fact::PacketQueue, queues),
@@ -354,10 +318,7 @@ fn command(program: &str, arguments: &[&str], input: &str) -> Answer {
         Ok(output) if output.status.success() => Answer::yes(""),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Answer::no(format!(
-                "{program}: {}",
-                said.lines().next().unwrap_or_default()
-            ))
+            Answer::no(format!("{program}: {}", said.lines().next().unwrap_or_default()))
         }
         Err(error) => Answer::unknown(format!("{program}: {error}")),
     }

@@ -34,10 +34,7 @@ pub struct Options {
 /// they have no modes, before somebody reads. At least 4 MiB, at most 64.
 fn ring_bytes(max_flows: u32) -> u32 {
     let event_bytes = size_of::<abi::dwell_response_event>() as u32;
-    (max_flows / 4)
-        .saturating_mul(event_bytes)
-        .clamp(1 << 22, 1 << 26)
-        .next_power_of_two()
+    (max_flows / 4).saturating_mul(event_bytes).clamp(1 << 22, 1 << 26).next_power_of_two()
 }
 
 /// The loaded program. Dropping it detaches and unloads everything.
@@ -52,11 +49,7 @@ impl Probe {
             jiffy_ns: jiffy_ns(),
             replay: options.replay.into(),
             stores_in_order: cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into(),
-            chain_next: options
-                .chain
-                .as_ref()
-                .and_then(|chain| chain.next)
-                .map_or(0, |next| next.saturating_add(1)),
+            chain_next: options.chain.as_ref().and_then(|chain| chain.next).map_or(0, |next| next.saturating_add(1)),
             ..options.watch.to_core()
         };
         let buckets = options.watch.buckets();
@@ -74,15 +67,10 @@ impl Probe {
             buckets,
             ring_bytes: ring_bytes(options.watch.max_flows),
             event_bytes: size_of::<abi::dwell_response_event>() as u32,
-            sizes: &[
-                ("seats", program.places),
-                ("aliases", program.alias_mask + 1),
-            ],
+            sizes: &[("seats", program.places), ("aliases", program.alias_mask + 1)],
             shared: &["seats", "pool", "aliases"],
         };
-        Ok(Probe {
-            vantage: Vantage::load(&spec, Record::from_kernel)?,
-        })
+        Ok(Probe { vantage: Vantage::load(&spec, Record::from_kernel)? })
     }
 
     /// Watches what comes in and goes out at an interface; of loopback one, as

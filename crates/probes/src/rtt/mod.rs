@@ -19,15 +19,7 @@ use crate::{
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
 /// Maps that the programs at both hooks use.
-const SHARED_MAPS: [&str; 7] = [
-    "flows",
-    "memories",
-    "stamps",
-    "groups",
-    "histograms",
-    GENERATION,
-    GROUPS_USED,
-];
+const SHARED_MAPS: [&str; 7] = ["flows", "memories", "stamps", "groups", "histograms", GENERATION, GROUPS_USED];
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
 
@@ -50,11 +42,7 @@ pub struct Options {
 
 impl Options {
     fn to_program(&self) -> abi::dwell_rtt_program {
-        let aggregate = self.aggregate.unwrap_or(Aggregate {
-            prefix4: 0,
-            prefix6: 0,
-            max_groups: 1,
-        });
+        let aggregate = self.aggregate.unwrap_or(Aggregate { prefix4: 0, prefix6: 0, max_groups: 1 });
         let mask4 = Prefix::of(Ipv4Addr::BROADCAST.into(), aggregate.prefix4).address;
         let mask6 = Prefix::of(Ipv6Addr::from(u128::MAX).into(), aggregate.prefix6).address;
         abi::dwell_rtt_program {
@@ -112,11 +100,7 @@ impl Probe {
             ],
             shared: &SHARED_MAPS,
         };
-        Ok(Probe {
-            vantage: Vantage::load(&spec, Event::from_kernel)?,
-            aggregate: options.aggregate,
-            generation: 0,
-        })
+        Ok(Probe { vantage: Vantage::load(&spec, Event::from_kernel)?, aggregate: options.aggregate, generation: 0 })
     }
 
     /// Watches both directions of an interface; of loopback one, as its
@@ -224,22 +208,13 @@ impl Probe {
 
 fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
     let raw = abi::dwell_group_key::read_from_bytes(bytes).ok()?;
-    let address = Ipv6Addr::from(
-        <[u8; 16]>::try_from(raw.prefix.as_bytes()).expect("an address is 16 bytes"),
-    )
-    .to_canonical();
-    let length = if address.is_ipv4() {
-        aggregate.prefix4
-    } else {
-        aggregate.prefix6
-    };
+    let address =
+        Ipv6Addr::from(<[u8; 16]>::try_from(raw.prefix.as_bytes()).expect("an address is 16 bytes")).to_canonical();
+    let length = if address.is_ipv4() { aggregate.prefix4 } else { aggregate.prefix6 };
     Some(GroupKey {
         interface: raw.interface,
         method: *Method::ALL.get(usize::from(raw.method))?,
-        prefix: Prefix {
-            address,
-            bits: length,
-        },
+        prefix: Prefix { address, bits: length },
     })
 }
 

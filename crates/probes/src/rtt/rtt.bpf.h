@@ -82,9 +82,8 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 /* Readers come by on a timer: waking them for each record would cost ten
  * times the record.
  */
-static __noinline int emit_flow(const struct dwell_flow *flow,
-				const struct dwell_memories *memories, __u32 what, __u64 rtt_ns,
-				__u64 now_ns)
+static __noinline int emit_flow(const struct dwell_flow *flow, const struct dwell_memories *memories, __u32 what,
+				__u64 rtt_ns, __u64 now_ns)
 {
 	struct dwell_flow_event *event;
 
@@ -93,16 +92,14 @@ static __noinline int emit_flow(const struct dwell_flow *flow,
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return -1;
-	dwell_fill_flow_event(event, flow, memories->first_ns, what & 0xff, what >> 8, rtt_ns,
-			      now_ns);
+	dwell_fill_flow_event(event, flow, memories->first_ns, what & 0xff, what >> 8, rtt_ns, now_ns);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-static __always_inline void dwell_emit_flow(struct dwell_table *table,
-					    const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change,
-					    __u32 detail, __u64 rtt_ns)
+static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
+					    const struct dwell_memories *memories, __u32 change, __u32 detail,
+					    __u64 rtt_ns)
 {
 	if (!program.config.flow_events)
 		return;
@@ -180,14 +177,12 @@ static __always_inline void deliver(struct dwell_step *step, const struct dwell_
  */
 __noinline __u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop)
 {
-	return dwell_tcp_option_in((void *)(long)context->data, (void *)(long)context->data_end, at,
-				   stop);
+	return dwell_tcp_option_in((void *)(long)context->data, (void *)(long)context->data_end, at, stop);
 }
 
 __noinline __u32 dwell_dns_question(dwell_context *context, __u32 offset)
 {
-	return dwell_dns_question_in((void *)(long)context->data, (void *)(long)context->data_end,
-				     offset);
+	return dwell_dns_question_in((void *)(long)context->data, (void *)(long)context->data_end, offset);
 }
 
 /* Global: what comes back is one state to the verifier, not one for each way

@@ -70,8 +70,7 @@ static __always_inline struct dwell_stack_hop_time *hop_time(const struct dwell_
 }
 
 /* The embedder is the generation. */
-static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop,
-					  __u64 took_ns, __u64 since_ns)
+static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns)
 {
 	struct dwell_stack_hop_time *time;
 	__u32 zero = 0;
@@ -103,8 +102,7 @@ static long cross(__u32 index, void *context)
 	return 0;
 }
 
-static __always_inline void note_name(const struct net_device *device,
-				      const struct dwell_stack_place *place)
+static __always_inline void note_name(const struct net_device *device, const struct dwell_stack_place *place)
 {
 	const struct device_name *known = bpf_map_lookup_elem(&names, place);
 	struct device_name name = {};

@@ -47,33 +47,19 @@ impl Devices {
     /// Loads the programs for the flows of a configuration, of all network namespaces.
     /// Nothing is attached yet.
     pub fn load(config: &Config) -> Result<Devices, Error> {
-        let config = Config {
-            namespace: None,
-            rows: config.rows.min(1 << 15),
-            ..config.clone()
-        };
-        let bytes = if Kernel::of_this_host().has_typed_reads() {
-            TYPED_OBJECT
-        } else {
-            PROBED_OBJECT
-        };
+        let config = Config { namespace: None, rows: config.rows.min(1 << 15), ..config.clone() };
+        let bytes = if Kernel::of_this_host().has_typed_reads() { TYPED_OBJECT } else { PROBED_OBJECT };
         let mut object = load::open(WHAT, bytes)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name == ROWS {
-                map.set_max_entries(config.rows())
-                    .map_err(failed("size", ROWS))?;
+                map.set_max_entries(config.rows()).map_err(failed("size", ROWS))?;
             }
             if name.ends_with(".rodata.program") {
-                map.set_initial_value(config.to_core().as_bytes())
-                    .map_err(failed("write", "configuration"))?;
+                map.set_initial_value(config.to_core().as_bytes()).map_err(failed("write", "configuration"))?;
             }
         }
-        Ok(Devices {
-            links: Vec::new(),
-            object: kernel::load(WHAT, object)?,
-            generation: 0,
-        })
+        Ok(Devices { links: Vec::new(), object: kernel::load(WHAT, object)?, generation: 0 })
     }
 
     /// Begins to watch.
@@ -81,8 +67,7 @@ impl Devices {
         for (hook, program) in PROGRAMS {
             let program = load::program(&self.object, program);
             let link = program.attach();
-            self.links
-                .push(link.map_err(|error| refused(hook, "devices", &error))?);
+            self.links.push(link.map_err(|error| refused(hook, "devices", &error))?);
         }
         Ok(())
     }
@@ -101,9 +86,7 @@ impl Devices {
         let keys: Vec<_> = hops.keys().collect();
         let mut taken = Vec::new();
         for key in keys {
-            let value = hops
-                .lookup(&key, MapFlags::ANY)
-                .map_err(failed("read", HOPS))?;
+            let value = hops.lookup(&key, MapFlags::ANY).map_err(failed("read", HOPS))?;
             let time = value.and_then(|value| HopTime::from_kernel(&key, &value));
             let Some(time) = time.filter(|time| time.generation == u64::from(past)) else {
                 continue;
@@ -126,9 +109,8 @@ impl Devices {
     /// The name of the device at a place, if a packet was there.
     pub fn name(&mut self, place: Place) -> Result<Option<String>, Error> {
         let key = place.to_core();
-        let name = load::map(&mut self.object, NAMES)
-            .lookup(key.as_bytes(), MapFlags::ANY)
-            .map_err(failed("read", NAMES))?;
+        let name =
+            load::map(&mut self.object, NAMES).lookup(key.as_bytes(), MapFlags::ANY).map_err(failed("read", NAMES))?;
         Ok(name.map(|name| {
             let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()
@@ -138,11 +120,7 @@ impl Devices {
     /// Hops that there was no room for.
     pub fn untold(&mut self) -> Result<u64, Error> {
         let cpus = read_percpu(&load::map(&mut self.object, UNTOLD), UNTOLD, 0)?;
-        let count = |bytes: &Vec<u8>| {
-            bytes
-                .first_chunk()
-                .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        };
+        let count = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         Ok(cpus.iter().map(count).sum())
     }
 }

@@ -4,36 +4,34 @@
  * The functions are called by pointer or from other files, so that none is inlined.
  */
 
-#define FENTRY(function, does, ...)                                                                \
-	SEC("fentry/" #function)                                                                   \
-	int BPF_PROG(fentry_##function, __VA_ARGS__)                                               \
-	{                                                                                          \
-		return does;                                                                       \
+#define FENTRY(function, does, ...)                                                                                    \
+	SEC("fentry/" #function)                                                                                       \
+	int BPF_PROG(fentry_##function, __VA_ARGS__)                                                                   \
+	{                                                                                                              \
+		return does;                                                                                           \
 	}
 
-#define KPROBE(function, does, ...)                                                                \
-	SEC("kprobe/" #function)                                                                   \
-	int BPF_KPROBE(kprobe_##function, __VA_ARGS__)                                             \
-	{                                                                                          \
-		return does;                                                                       \
+#define KPROBE(function, does, ...)                                                                                    \
+	SEC("kprobe/" #function)                                                                                       \
+	int BPF_KPROBE(kprobe_##function, __VA_ARGS__)                                                                 \
+	{                                                                                                              \
+		return does;                                                                                           \
 	}
 
 /* What a kprobe is given has no type to be read by. */
 #ifdef DWELL_PROBED
-#define AT_ENTRY(function, does, ...)                                                              \
-	FENTRY(function, does, __VA_ARGS__)                                                        \
+#define AT_ENTRY(function, does, ...)                                                                                  \
+	FENTRY(function, does, __VA_ARGS__)                                                                            \
 	KPROBE(function, does, __VA_ARGS__)
 #else
 #define AT_ENTRY FENTRY
 #endif
 
 /* Once a write, before it waits for room. */
-AT_ENTRY(tcp_sendmsg_locked, to_be_written(sk, size), const struct sock *sk,
-	 const struct msghdr *msg, __u64 size)
+AT_ENTRY(tcp_sendmsg_locked, to_be_written(sk, size), const struct sock *sk, const struct msghdr *msg, __u64 size)
 
 /* Of sendfile(2), as long as it had a way of its own. */
-AT_ENTRY(do_tcp_sendpages, to_be_written(sk, size), const struct sock *sk, const void *page,
-	 int offset, __u64 size)
+AT_ENTRY(do_tcp_sendpages, to_be_written(sk, size), const struct sock *sk, const void *page, int offset, __u64 size)
 
 /* After IP's own netfilter hook. What has no socket is forwarded. */
 static __always_inline int sent_by_ip(const struct sk_buff *skb)
@@ -57,7 +55,6 @@ static __always_inline int taken_by_ip(const struct sk_buff *skb)
 AT_ENTRY(ip_local_deliver, taken_by_ip(skb), const struct sk_buff *skb)
 AT_ENTRY(ip6_input, taken_by_ip(skb), const struct sk_buff *skb)
 
-AT_ENTRY(tcp_rcv_established, taken_by_tcp(sk, skb), const struct sock *sk,
-	 const struct sk_buff *skb)
+AT_ENTRY(tcp_rcv_established, taken_by_tcp(sk, skb), const struct sock *sk, const struct sk_buff *skb)
 AT_ENTRY(sock_def_readable, to_be_read(sk), const struct sock *sk)
 AT_ENTRY(tcp_rcv_space_adjust, was_read(sk), const struct sock *sk)

@@ -146,10 +146,7 @@ impl Profile {
         // What was asked for by name is not quietly replaced.
         if let Some(first) = self.families.first()
             && first.name == self.name
-            && !first
-                .hooks
-                .iter()
-                .any(|hook| kernel.lack(hook.place).is_none())
+            && !first.hooks.iter().any(|hook| kernel.lack(hook.place).is_none())
         {
             return Err(Error::Family { family: first.name });
         }
@@ -162,17 +159,11 @@ impl Profile {
         let of_layer = |layer| {
             let mut families = self.families.iter().map(|family| -> Vec<_> {
                 let hooks = family.hooks.iter();
-                hooks
-                    .filter(|hook| hook.layer == layer && is_there(hook))
-                    .collect()
+                hooks.filter(|hook| hook.layer == layer && is_there(hook)).collect()
             });
             families.find(|hooks| !hooks.is_empty())
         };
-        let mut hooks: Vec<_> = Layer::ALL
-            .into_iter()
-            .filter_map(of_layer)
-            .flatten()
-            .collect();
+        let mut hooks: Vec<_> = Layer::ALL.into_iter().filter_map(of_layer).flatten().collect();
         // What packets bring to the program of IP goes without it.
         if !hooks.iter().any(|hook| hook.layer == Layer::TxIp) {
             hooks.retain(|hook| hook.place != Place::Carried);
@@ -203,11 +194,7 @@ pub fn candidates() -> Vec<Candidate> {
 
 /// The names of a layer's hooks, or `None` where it has none here.
 pub fn names(present: &[&'static Hook], layer: Layer) -> Option<String> {
-    let names: Vec<_> = present
-        .iter()
-        .filter(|hook| hook.layer == layer)
-        .map(|hook| hook.name)
-        .collect();
+    let names: Vec<_> = present.iter().filter(|hook| hook.layer == layer).map(|hook| hook.name).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
@@ -215,10 +202,7 @@ pub fn names(present: &[&'static Hook], layer: Layer) -> Option<String> {
 /// side that there is a hook for.
 pub fn ends(present: &[&'static Hook], segment: Segment) -> (Layer, Layer) {
     let (from, to) = segment.ends();
-    let first = present
-        .iter()
-        .map(|hook| hook.layer)
-        .find(|layer| layer.direction() == segment.direction());
+    let first = present.iter().map(|hook| hook.layer).find(|layer| layer.direction() == segment.direction());
     match first {
         Some(first) if segment.is_whole() => (first, to),
         _ => (from, to),
@@ -233,10 +217,7 @@ pub fn missing(present: &[&'static Hook]) -> Vec<(Segment, Layer)> {
         .filter(|segment| !segment.is_whole())
         .filter_map(|segment| {
             let (from, to) = segment.ends();
-            [from, to]
-                .into_iter()
-                .find(|layer| !hooked(*layer))
-                .map(|layer| (segment, layer))
+            [from, to].into_iter().find(|layer| !hooked(*layer)).map(|layer| (segment, layer))
         })
         .collect()
 }
@@ -257,17 +238,12 @@ mod tests {
     #[test]
     fn a_layer_is_stamped_by_the_first_family_that_has_a_hook_here_and_by_no_other() {
         let absent = ["tp_btf/tcp_sendmsg_locked", "netfilter/LOCAL_OUT"];
-        let hooks = PROFILES[0]
-            .used(|hook| !absent.contains(&hook.name) && hook.name != "fentry/ip_output");
+        let hooks = PROFILES[0].used(|hook| !absent.contains(&hook.name) && hook.name != "fentry/ip_output");
         let names = |layer| names(&hooks, layer).unwrap();
-        assert_eq!(
-            names(Layer::TxSocket),
-            "fentry/tcp_sendmsg_locked,fentry/do_tcp_sendpages"
-        );
+        assert_eq!(names(Layer::TxSocket), "fentry/tcp_sendmsg_locked,fentry/do_tcp_sendpages");
         assert_eq!(names(Layer::TxIp), "fentry/ip6_output");
         assert_eq!(names(Layer::RxIp), "netfilter/PRE_ROUTING");
-        let hooks = PROFILES[0]
-            .used(|hook| !absent.contains(&hook.name) && !matches!(hook.place, Place::Fentry(_)));
+        let hooks = PROFILES[0].used(|hook| !absent.contains(&hook.name) && !matches!(hook.place, Place::Fentry(_)));
         assert_eq!(hooks[0].name, "kprobe/tcp_sendmsg_locked");
         let hooks = PROFILES[2].used(|_| true);
         assert_eq!(hooks[0].name, "fentry/tcp_sendmsg_locked");
@@ -280,27 +256,14 @@ mod tests {
     fn a_layer_without_a_hook_is_missed_by_the_segments_at_its_sides() {
         let all: Vec<_> = PROFILES[0].families[0].hooks.iter().collect();
         assert_eq!(missing(&all), []);
-        let without: Vec<_> = all
-            .into_iter()
-            .filter(|hook| hook.layer != Layer::RxTcp)
-            .collect();
+        let without: Vec<_> = all.into_iter().filter(|hook| hook.layer != Layer::RxTcp).collect();
         assert_eq!(
             missing(&without),
-            [
-                (Segment::IpTcp, Layer::RxTcp),
-                (Segment::TcpSocket, Layer::RxTcp),
-                (Segment::Reordering, Layer::RxTcp)
-            ]
+            [(Segment::IpTcp, Layer::RxTcp), (Segment::TcpSocket, Layer::RxTcp), (Segment::Reordering, Layer::RxTcp)]
         );
         assert_eq!(names(&without, Layer::RxTcp), None);
-        assert_eq!(
-            ends(&without[1..], Segment::TxTotal),
-            (Layer::TxTcp, Layer::TxDriver)
-        );
-        assert_eq!(
-            ends(&without[1..], Segment::SocketTcp),
-            (Layer::TxSocket, Layer::TxTcp)
-        );
+        assert_eq!(ends(&without[1..], Segment::TxTotal), (Layer::TxTcp, Layer::TxDriver));
+        assert_eq!(ends(&without[1..], Segment::SocketTcp), (Layer::TxSocket, Layer::TxTcp));
         assert_eq!(
             names(&without, Layer::RxDriver).unwrap(),
             "tp_btf/napi_gro_receive_entry,tp_btf/netif_rx,tp_btf/netif_receive_skb_entry"

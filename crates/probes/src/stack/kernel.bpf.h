@@ -120,9 +120,9 @@ struct tcphdr {
 #define READ(object, field) BPF_CORE_READ(object, field)
 #define READ2(object, pointer, field) BPF_CORE_READ(object, pointer, field)
 #define CAST(type, object) ((const type *)(object))
-#define WIRE(type, name, at)                                                                       \
-	type name##_read __attribute__((aligned(8))) = {};                                         \
-	const type *name = &name##_read;                                                           \
+#define WIRE(type, name, at)                                                                                           \
+	type name##_read __attribute__((aligned(8))) = {};                                                             \
+	const type *name = &name##_read;                                                                               \
 	bpf_probe_read_kernel(&name##_read, sizeof(name##_read), at)
 #else
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;

@@ -21,13 +21,7 @@ use crate::{
 
 /// Loads programs that loop.
 pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
-    load::load(what, object).map_err(|error| {
-        if host::has_loop() {
-            error
-        } else {
-            Error::NoLoop { what }
-        }
-    })
+    load::load(what, object).map_err(|error| if host::has_loop() { error } else { Error::NoLoop { what } })
 }
 
 /// Why a hook cannot be used.
@@ -63,12 +57,10 @@ impl Kernel {
         let has = |is_there: bool| (!is_there).then_some(Lack::Hook);
         match place {
             Place::Carried => None,
-            Place::Tracepoint(name) => {
-                has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}")))
+            Place::Tracepoint(name) => has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}"))),
+            Place::Netfilter(_) => {
+                has(tried(&self.netfilter, || ProgramType::Netfilter.is_supported().unwrap_or(false)))
             }
-            Place::Netfilter(_) => has(tried(&self.netfilter, || {
-                ProgramType::Netfilter.is_supported().unwrap_or(false)
-            })),
             Place::Fentry(function) => self.at_entry(function, &self.fentry, "try_fentry"),
             Place::Kprobe(function) => self.at_entry(function, &self.kprobe, "try_kprobe"),
         }

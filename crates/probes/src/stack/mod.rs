@@ -24,16 +24,13 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, next_grid},
 };
+use hooks::Place;
+use kernel::Kernel;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object,
-    ProgramMut, RingBuffer, RingBufferBuilder,
+    Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object, ProgramMut,
+    RingBuffer, RingBufferBuilder,
 };
 use zerocopy::{FromBytes, IntoBytes};
-
-pub use devices::Devices;
-pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, missing, names};
-pub use kernel::Lack;
-pub use trips::{Trip, trips};
 
 use crate::{
     Error,
@@ -41,8 +38,11 @@ use crate::{
     load,
     vantage::{failed, read_percpu},
 };
-use hooks::Place;
-use kernel::Kernel;
+
+pub use devices::Devices;
+pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, missing, names};
+pub use kernel::Lack;
+pub use trips::{Trip, trips};
 
 /// Reads the kernel's memory by its types.
 static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o"));
@@ -79,13 +79,7 @@ pub struct Options {
 impl Options {
     /// Everything that the configuration says, of all processes, flows not kept apart.
     pub fn new(config: Config, profile: &'static Profile) -> Options {
-        Options {
-            config,
-            max_flows: None,
-            processes: Vec::new(),
-            cgroup: None,
-            profile,
-        }
+        Options { config, max_flows: None, processes: Vec::new(), cgroup: None, profile }
     }
 }
 
@@ -123,21 +117,14 @@ impl Probe {
         let kernel = Kernel::of_this_host();
         let hooks = options.profile.choose(&kernel)?;
         let at_kprobe = |hook: &&Hook| matches!(hook.place, Place::Kprobe(_));
-        let bytes = if kernel.has_typed_reads() && !hooks.iter().any(at_kprobe) {
-            TYPED_OBJECT
-        } else {
-            PROBED_OBJECT
-        };
+        let bytes = if kernel.has_typed_reads() && !hooks.iter().any(at_kprobe) { TYPED_OBJECT } else { PROBED_OBJECT };
         let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
         layers.dedup();
         let of_processes = !options.processes.is_empty();
         let config = Config {
             layers,
             flows: options.max_flows.is_some(),
-            processes: of_processes
-                .then(own_pid_namespace)
-                .transpose()
-                .map_err(Error::Namespace)?,
+            processes: of_processes.then(own_pid_namespace).transpose().map_err(Error::Namespace)?,
             cgroup: options.cgroup.is_some(),
             ..options.config.clone()
         };
@@ -159,12 +146,10 @@ impl Probe {
                 _ => None,
             };
             if let Some(entries) = entries {
-                map.set_max_entries(entries)
-                    .map_err(failed("size", "flow table"))?;
+                map.set_max_entries(entries).map_err(failed("size", "flow table"))?;
             }
             if name.ends_with(".rodata.program") {
-                map.set_initial_value(config.to_core().as_bytes())
-                    .map_err(failed("write", "configuration"))?;
+                map.set_initial_value(config.to_core().as_bytes()).map_err(failed("write", "configuration"))?;
             }
         }
         let mut object = kernel::load("the stack programs", object)?;
@@ -184,14 +169,7 @@ impl Probe {
                 .update(&[0; 4], &fd.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| no_cgroup(path, io_error(&error)))?;
         }
-        Ok(Probe {
-            links: Vec::new(),
-            object,
-            hooks,
-            generation: 0,
-            grid: 0,
-            passages,
-        })
+        Ok(Probe { links: Vec::new(), object, hooks, generation: 0, grid: 0, passages })
     }
 
     /// Begins to stamp: the last layer first, so that no byte is on its way to a
@@ -206,9 +184,7 @@ impl Probe {
             }
             let program = load::program(&self.object, hook.program);
             let attached = match hook.place {
-                Place::Netfilter(number) => {
-                    netfilter(&program, number).map(|links| self.links.extend(links))
-                }
+                Place::Netfilter(number) => netfilter(&program, number).map(|links| self.links.extend(links)),
                 _ => program.attach().map(|link| self.links.push(link)),
             };
             attached.map_err(|error| refused(hook.name, hook.layer.name(), &error))?;
@@ -291,9 +267,7 @@ impl Probe {
         let keys: Vec<_> = flows.keys().filter(is_past).collect();
         let mut sides = BTreeMap::<Ends, Vec<Taken>>::new();
         for key in keys {
-            let value = flows
-                .lookup_and_delete(&key)
-                .map_err(failed("read", FLOWS))?;
+            let value = flows.lookup_and_delete(&key).map_err(failed("read", FLOWS))?;
             let Some(side) = value.and_then(|value| FlowSide::from_kernel(&key, &value)) else {
                 continue;
             };
@@ -305,9 +279,7 @@ impl Probe {
             sides.entry(side.ends).or_default().extend(segments);
         }
         let bytes = |segments: &[Taken]| -> u64 {
-            let totals = segments
-                .iter()
-                .filter(|taken| taken.segment == taken.segment.total());
+            let totals = segments.iter().filter(|taken| taken.segment == taken.segment.total());
             totals.map(|taken| taken.histogram.count()).sum()
         };
         let mut taken: Vec<_> = sides.into_iter().collect();
@@ -369,17 +341,11 @@ pub fn own_namespace() -> io::Result<u32> {
 
 fn own_pid_namespace() -> io::Result<PidNamespace> {
     let namespace = Path::new("/proc/self/ns/pid").metadata()?;
-    Ok(PidNamespace {
-        device: namespace.st_dev(),
-        inode: namespace.st_ino(),
-    })
+    Ok(PidNamespace { device: namespace.st_dev(), inode: namespace.st_ino() })
 }
 
 fn no_cgroup(path: &Path, io: io::Error) -> Error {
-    Error::Cgroup {
-        path: path.to_owned(),
-        io,
-    }
+    Error::Cgroup { path: path.to_owned(), io }
 }
 
 /// Attaches to a hook of both IP versions; of one where the kernel has no IPv6.
@@ -393,11 +359,7 @@ fn netfilter(program: &ProgramMut<'_>, number: i32) -> libbpf_rs::Result<Vec<Lin
 
 /// Before other hooks on the way up, after them on the way down; beside other BPF
 /// programs, of which the kernel takes one a priority.
-fn netfilter_of(
-    program: &ProgramMut<'_>,
-    protocol_family: i32,
-    hooknum: i32,
-) -> libbpf_rs::Result<Link> {
+fn netfilter_of(program: &ProgramMut<'_>, protocol_family: i32, hooknum: i32) -> libbpf_rs::Result<Link> {
     const TRIES: i32 = 64;
 
     let attach = |offset| {

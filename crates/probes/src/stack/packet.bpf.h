@@ -64,8 +64,7 @@ static __always_inline void address4_of(__u32 from, struct dwell_address *to)
 /* The ends of a socket's flow, from here to there. False if it is not of a
  * TCP connection that is looked at.
  */
-static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_stack_ends *ends,
-					  int sends)
+static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_stack_ends *ends, int sends)
 {
 	const struct sock_common *common = &sk->__sk_common;
 	struct dwell_address local, remote;
@@ -111,8 +110,7 @@ static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
 		return 0;
 	state = READ(sk, __sk_common.skc_state);
 	/* these are no whole sockets */
-	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV ||
-	    READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	return sk;
 }
@@ -133,9 +131,8 @@ static __always_inline __u8 jumbogram_next(const void *at, __u32 *head)
 /* Reads a packet from its IP header on, which is at `at`. False if it carries no byte
  * that is stamped, or is of no flow that is looked at.
  */
-static __always_inline int read_packet(const struct sk_buff *skb, const void *at,
-				       const struct sock *sk, struct dwell_stack_ends *ends,
-				       struct dwell_span *span)
+static __always_inline int read_packet(const struct sk_buff *skb, const void *at, const struct sock *sk,
+				       struct dwell_stack_ends *ends, struct dwell_span *span)
 {
 	WIRE(struct iphdr, ip4, at);
 	WIRE(struct ipv6hdr, ip6, at);

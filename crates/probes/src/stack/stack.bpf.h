@@ -93,8 +93,7 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
 		here->value[counter]++;
 }
 
-static __always_inline struct dwell_flow_segments *flow_segments(
-	const struct dwell_stack_ends *ends)
+static __always_inline struct dwell_flow_segments *flow_segments(const struct dwell_stack_ends *ends)
 {
 	struct dwell_flow_segments *flow = bpf_map_lookup_elem(&flows, ends);
 	__u32 zero = 0;
@@ -148,8 +147,7 @@ static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u
 	segment_add(embedder, segment, ns);
 }
 
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot,
-					  int up, int again)
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again)
 {
 	struct dwell_stack_passage *passage = bpf_ringbuf_reserve(&passages, sizeof(*passage), 0);
 
@@ -163,8 +161,7 @@ static __always_inline void dwell_passage(void *embedder, const struct dwell_row
 	bpf_ringbuf_submit(passage, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up,
-					   __u64 now_ns)
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns)
 {
 	struct choice *choice = bpf_map_lookup_elem(&chosen, &flow);
 	struct choice next = {.due_ns = now_ns + program.pace_ns};
@@ -237,8 +234,8 @@ static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 fl
 
 	if (!program.chosen || bpf_map_lookup_elem(&chosen, &flow))
 		return;
-	if (!is_chosen_process() && !(program.chosen & DWELL_CHOSEN_CGROUP &&
-				      bpf_current_task_under_cgroup(&cgroup, 0) == 1))
+	if (!is_chosen_process() &&
+	    !(program.chosen & DWELL_CHOSEN_CGROUP && bpf_current_task_under_cgroup(&cgroup, 0) == 1))
 		return;
 	back = dwell_flow_hash(program.seed, &ends->dst, &ends->src, ends->dport, ends->sport);
 	bpf_map_update_elem(&chosen, &flow, &choice, BPF_ANY);
@@ -252,13 +249,13 @@ struct passing {
 };
 
 /* Steps of bpf_loop(), a layer each, so that the verifier drops what is of others. */
-#define LOOP_PASS(name, layer)                                                                     \
-	static long name(__u32 index, void *context)                                               \
-	{                                                                                          \
-		struct passing *passing = context;                                                 \
-                                                                                                   \
-		dwell_pass_step(&passing->ends, &program, &passing->pass, layer);                  \
-		return 0;                                                                          \
+#define LOOP_PASS(name, layer)                                                                                         \
+	static long name(__u32 index, void *context)                                                                   \
+	{                                                                                                              \
+		struct passing *passing = context;                                                                     \
+                                                                                                                       \
+		dwell_pass_step(&passing->ends, &program, &passing->pass, layer);                                      \
+		return 0;                                                                                              \
 	}
 
 LOOP_PASS(pass_tx_socket, DWELL_TX_SOCKET)
@@ -272,8 +269,8 @@ LOOP_PASS(pass_rx_tcp, DWELL_RX_TCP)
 typedef long (*pass_step)(__u32 index, void *context);
 
 /* The ends are known. */
-static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span,
-				      __u64 tcp_ns, __u32 device, pass_step step)
+static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span, __u64 tcp_ns,
+				      __u32 device, pass_step step)
 {
 	passing->pass = dwell_pass_of(&program, span, bpf_ktime_get_ns(), tcp_ns, device);
 	bpf_loop(passing->pass.steps, step, passing, 0);
@@ -296,8 +293,7 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 }
 
 /* On the way up, with its IP header at `at`. `from` is where it came in, or 0. */
-static __always_inline void pass_up_from(const struct sk_buff *skb, const void *at, __u32 from,
-					 pass_step step)
+static __always_inline void pass_up_from(const struct sk_buff *skb, const void *at, __u32 from, pass_step step)
 {
 	struct passing passing;
 	struct dwell_span span;

@@ -33,8 +33,7 @@ static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
  * again where it had to wait for room.
  */
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb,
-	     int size_goal)
+int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb, int size_goal)
 {
 	__u64 left = READ(msg, msg_iter.count);
 
@@ -154,8 +153,7 @@ static __always_inline int to_be_read(const struct sock *sk)
 	if (!ends_of_socket(sk, &reaching.ends, 0) || !wanted_addresses(&reaching.ends))
 		return 0;
 	end = READ(tcp, rcv_nxt);
-	reaching.walk =
-		dwell_walk_from(&program, flow_of(&reaching.ends), end, bpf_ktime_get_ns(), grid);
+	reaching.walk = dwell_walk_from(&program, flow_of(&reaching.ends), end, bpf_ktime_get_ns(), grid);
 	bpf_loop(walk_steps(&reaching.walk, end), reach_ready, &reaching, 0);
 	return 0;
 }

@@ -3,9 +3,7 @@
 use std::{io, net::IpAddr};
 
 use dwell_engine::{layers::Ends, measure::Endpoint};
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::{
     SockDiagMessage,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP},
@@ -33,10 +31,7 @@ pub struct Trip {
 /// The established connections of this thread's network namespace, as far as TCP has
 /// measured a round trip of them: a side that has sent nothing has not.
 pub fn trips(mut each: impl FnMut(Trip)) -> io::Result<()> {
-    for (family, socket_id) in [
-        (AF_INET, SocketId::new_v4()),
-        (AF_INET6, SocketId::new_v6()),
-    ] {
+    for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
         dump(family, socket_id, &mut |response| {
             trip(&response).into_iter().for_each(&mut each);
         })?;
@@ -93,10 +88,7 @@ fn trip(response: &InetResponse) -> Option<Trip> {
     // What was not measured is 0, or all ones.
     let is_known = rtt > 0 && min_rtt > 0 && min_rtt < u32::MAX;
     let id = &response.header.socket_id;
-    let end = |address: IpAddr, port| Endpoint {
-        address: address.to_canonical(),
-        port,
-    };
+    let end = |address: IpAddr, port| Endpoint { address: address.to_canonical(), port };
     is_known.then(|| Trip {
         ends: Ends {
             src: end(id.source_address, id.source_port),

@@ -22,20 +22,14 @@ impl Both {
             return None;
         }
         // outer sources vary by a hash that it seeds
-        let options = PlaneOptions {
-            table_seed: 7,
-            ..options
-        };
+        let options = PlaneOptions { table_seed: 7, ..options };
         let watch = Watch {
             config: options.response.clone(),
             idle_timeout_ns: options.idle_timeout.as_nanos() as u64,
             seed: options.table_seed,
             ..Watch::default()
         };
-        Some(Both {
-            plane: Plane::load(&options).unwrap(),
-            native: native(watch, 800),
-        })
+        Some(Both { plane: Plane::load(&options).unwrap(), native: native(watch, 800) })
     }
 
     pub fn set_real(&mut self, number: u32, real: &Real) {
@@ -53,16 +47,7 @@ impl Both {
 /// The native core alone, with places for so many connections.
 pub fn native(watch: Watch, max_flows: u32) -> Balancer {
     let options = options();
-    let config = config(
-        options.hash_seed,
-        options.outer_v4,
-        options.outer_v6,
-        Duration::from_secs(1),
-    );
-    let watch = Watch {
-        key: Key::FiveTuple,
-        max_flows,
-        ..watch
-    };
+    let config = config(options.hash_seed, options.outer_v4, options.outer_v6, Duration::from_secs(1));
+    let watch = Watch { key: Key::FiveTuple, max_flows, ..watch };
     Balancer::new(&watch, config)
 }

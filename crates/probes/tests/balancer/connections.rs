@@ -14,56 +14,35 @@ fn root_connections_stay_until_they_are_over() {
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::New));
     plane.set_table(1, &[2; 7]).unwrap();
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
     // a backend that is down keeps what is established, and gets nothing new
     let down = Real { down: true, ..l2() };
     plane.set_real(1, &down).unwrap();
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
     assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Why::Connection));
     let told = plane.sweep(drop).unwrap();
     assert_eq!((told.of(1), told.kept_by(1)), (0, 1));
     // its last ACK still goes there, and its ends may be used again
-    assert_eq!(
-        pass(&mut plane, &client.data(0)),
-        (Some(1), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(0)), (Some(1), Why::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Moved));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(2), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::Connection));
     // a forged RST ends nothing that goes on, and a SYN after it moves nothing
     plane.set_table(1, &[1; 7]).unwrap();
     plane.set_real(1, &l2()).unwrap();
     assert_eq!(pass(&mut plane, &client.rst()), (Some(2), Why::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Connection));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(2), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::Connection));
     assert_eq!(plane.sweep(drop).unwrap().of(2), 1);
     // one that is out of reach for a while keeps what is established
-    let second = Real {
-        next_hop: None,
-        ..l2()
-    };
+    let second = Real { next_hop: None, ..l2() };
     plane.set_real(2, &second).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Why::NoRoute));
     // a backend that is gone keeps nothing
     plane.remove_real(2).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Moved));
-    assert_eq!(
-        pass(&mut plane, &client.data(5)),
-        (Some(1), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Why::Connection));
 }
 
 #[test]
@@ -96,10 +75,7 @@ fn root_unknown_connections_are_taken_up_but_not_for_a_rst() {
     assert_eq!(plane.sweep(drop).unwrap().total(), 0);
     assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Fallback));
     plane.set_table(1, &[2; 7]).unwrap();
-    assert_eq!(
-        pass(&mut plane, &client.data(1)),
-        (Some(1), Why::Connection)
-    );
+    assert_eq!(pass(&mut plane, &client.data(1)), (Some(1), Why::Connection));
     let asked = Client { port: 9, ..v4() };
     assert_eq!(why(&mut plane, &asked.syn()), Why::New);
     assert_eq!(why(&mut plane, &asked.syn()), Why::New);
@@ -147,16 +123,8 @@ fn root_all_connections_of_a_client_may_go_to_one_backend() {
     };
     let spread = backends(&mut plane);
     assert!(spread.iter().all(|count| *count > 60), "{spread:?}");
-    let key = VipKey {
-        address: v4().dst,
-        proto: Proto::Tcp,
-        port: Some(80),
-    };
-    let vip = Vip {
-        number: 1,
-        by_source: true,
-        ..Vip::default()
-    };
+    let key = VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(80) };
+    let vip = Vip { number: 1, by_source: true, ..Vip::default() };
     plane.set_vip(&key, &vip).unwrap();
     let together = backends(&mut plane);
     assert!(together.contains(&200), "{together:?}");

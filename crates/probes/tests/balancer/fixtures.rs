@@ -2,17 +2,12 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{
-    Answer, Decap, Forward, Plane, Proto, Real, Verdict, Vip, VipKey, Why,
-};
+use dwell_probes::balancer::{Answer, Decap, Forward, Plane, Proto, Real, Verdict, Vip, VipKey, Why};
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
 use crate::{
     options,
-    packets::{
-        CLIENT_MAC, Client, GUE_PORT, OUR_MAC, REAL_MAC, address, checked, hop_less, inside, real,
-        v4, v6,
-    },
+    packets::{CLIENT_MAC, Client, GUE_PORT, OUR_MAC, REAL_MAC, address, checked, hop_less, inside, real, v4, v6},
 };
 
 const OUT: u32 = 77;
@@ -31,16 +26,8 @@ pub fn plane(first: Real) -> Option<Plane> {
     plane.set_real(2, &first).unwrap();
     for (client, number) in [(v4(), 1), (v6(), 2)] {
         for (proto, port) in [(Proto::Tcp, Some(80)), (Proto::Udp, None)] {
-            let key = VipKey {
-                address: client.dst,
-                proto,
-                port,
-            };
-            let vip = Vip {
-                number,
-                measured: true,
-                ..Vip::default()
-            };
+            let key = VipKey { address: client.dst, proto, port };
+            let vip = Vip { number, measured: true, ..Vip::default() };
             plane.set_vip(&key, &vip).unwrap();
         }
         plane.set_table(number, &[1; 101]).unwrap();
@@ -66,10 +53,7 @@ pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Why) {
     let told = ask(plane, frame).decision.real;
     plane.replay_packet(frame).unwrap();
     let after = plane.counters().unwrap();
-    let whys: Vec<Why> = Why::ALL
-        .into_iter()
-        .filter(|why| after.get(*why) != before.get(*why))
-        .collect();
+    let whys: Vec<Why> = Why::ALL.into_iter().filter(|why| after.get(*why) != before.get(*why)).collect();
     assert_eq!(whys.len(), 1, "{whys:?}");
     (told, whys[0])
 }
@@ -87,10 +71,7 @@ fn root_tunnels_carry_the_packet_with_a_hop_less() {
         };
         let mut decap = Decap::load(&[address(outer)], GUE_PORT).unwrap();
         for client in [v4(), v6()] {
-            let marked = Client {
-                tos: 0b1011_1010,
-                ..client
-            };
+            let marked = Client { tos: 0b1011_1010, ..client };
             let options = Client {
                 options: match marked.dst {
                     IpAddr::V4(_) => vec![1; 8],
@@ -99,10 +80,7 @@ fn root_tunnels_carry_the_packet_with_a_hop_less() {
                 ..marked.clone()
             };
             let udp = [marked.udp(b"query"), marked.udp(b"")];
-            for frame in [marked.syn(), marked.data(777), options.syn()]
-                .into_iter()
-                .chain(udp)
-            {
+            for frame in [marked.syn(), marked.data(777), options.syn()].into_iter().chain(udp) {
                 carries(&mut plane, &mut decap, address(outer), forward, &frame);
             }
         }
@@ -201,17 +179,11 @@ fn root_pings_of_a_vip_are_answered() {
         assert_eq!(told.frame.len(), request.len());
         let (asked, reply) = (checked(&request[14..]), checked(&told.frame[14..]));
         if let (Some(asked), Some(reply)) = (&asked.v4, &reply.v4) {
-            assert_eq!(
-                (reply.source, reply.destination),
-                (asked.destination, asked.source)
-            );
+            assert_eq!((reply.source, reply.destination), (asked.destination, asked.source));
             assert_eq!(reply.time_to_live, 64);
         }
         if let (Some(asked), Some(reply)) = (&asked.v6, &reply.v6) {
-            assert_eq!(
-                (reply.source, reply.destination),
-                (asked.destination, asked.source)
-            );
+            assert_eq!((reply.source, reply.destination), (asked.destination, asked.source));
             assert_eq!(reply.hop_limit, 64);
         }
         assert_eq!(reply.payload[0], if asked.proto == 1 { 0 } else { 129 });
@@ -230,31 +202,18 @@ fn root_pings_of_a_vip_are_answered() {
 
 /// An error about a packet that the VIP sent to this client.
 fn icmp_error(client: &Client, from: &str) -> Vec<u8> {
-    let answer = Client {
-        src: client.dst,
-        dst: client.src,
-        port: 80,
-        ..client.clone()
-    };
+    let answer = Client { src: client.dst, dst: client.src, port: 80, ..client.clone() };
     let mut quoted = answer.tcp(|tcp| tcp.destination_port = client.port, b"answer")[14..].to_vec();
     quoted.truncate(quoted.len() - 18);
-    let router = Client {
-        src: address(from),
-        ..client.clone()
-    };
+    let router = Client { src: address(from), ..client.clone() };
     let mut frame = Vec::new();
     let link = PacketBuilder::ethernet2(CLIENT_MAC, OUR_MAC).ip(router.ip());
     match router.ip() {
         IpHeaders::Ipv4(..) => link
-            .icmpv4(Icmpv4Type::TimeExceeded(
-                etherparse::icmpv4::TimeExceededCode::TtlExceededInTransit,
-            ))
+            .icmpv4(Icmpv4Type::TimeExceeded(etherparse::icmpv4::TimeExceededCode::TtlExceededInTransit))
             .write(&mut frame, &quoted)
             .unwrap(),
-        IpHeaders::Ipv6(..) => link
-            .icmpv6(Icmpv6Type::PacketTooBig { mtu: 1400 })
-            .write(&mut frame, &quoted)
-            .unwrap(),
+        IpHeaders::Ipv6(..) => link.icmpv6(Icmpv6Type::PacketTooBig { mtu: 1400 }).write(&mut frame, &quoted).unwrap(),
     }
     frame
 }
@@ -271,21 +230,14 @@ fn root_icmp_errors_go_where_the_connection_is() {
         let told = ask(&mut plane, &error);
         assert_eq!(told.frame[14..], hop_less(&error[14..]));
         // of a connection that is not known: by the table
-        let other = Client {
-            port: 41_000,
-            ..client.clone()
-        };
+        let other = Client { port: 41_000, ..client.clone() };
         let error = icmp_error(&other, router);
         assert_eq!(pass(&mut plane, &error), (Some(2), Why::Quoted));
         // and it opens none
         assert_eq!(pass(&mut plane, &other.syn()), (Some(2), Why::New));
         // what the VIP did not send is nobody's
         let mut forged = error.clone();
-        let quoted_source = if number == 1 {
-            14 + 28 + 12
-        } else {
-            14 + 48 + 8
-        };
+        let quoted_source = if number == 1 { 14 + 28 + 12 } else { 14 + 48 + 8 };
         forged[quoted_source] ^= 1;
         assert_eq!(why(&mut plane, &forged), Why::Malformed);
     }
@@ -390,10 +342,7 @@ fn root_what_cannot_go_on_is_dropped_and_counted() {
     assert_eq!(pass(&mut plane, &other.syn()), (None, Why::NoBackend));
     plane.set_table(1, &[1; 101]).unwrap();
     for number in [1, 2] {
-        let lost = Real {
-            next_hop: None,
-            ..l2()
-        };
+        let lost = Real { next_hop: None, ..l2() };
         plane.set_real(number, &lost).unwrap();
     }
     assert_eq!(why(&mut plane, &other.syn()), Why::NoRoute);
@@ -432,10 +381,7 @@ fn root_what_is_no_vips_passes_untouched() {
     arp.extend([0; 46]);
     let mut other_port = v4().syn();
     other_port[14 + 20 + 3] = 81;
-    let elsewhere = Client {
-        dst: address("198.51.100.2"),
-        ..v4()
-    };
+    let elsewhere = Client { dst: address("198.51.100.2"), ..v4() };
     let mut fragment = elsewhere.data(10);
     fragment[20] = 0x20;
     let mut tagged = v4().syn();
@@ -475,10 +421,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
         (1, 0, Some(0)),
     ] {
         for client in [v4(), v6()] {
-            let client = Client {
-                tos: 0b1010_0000 | inner,
-                ..client
-            };
+            let client = Client { tos: 0b1010_0000 | inner, ..client };
             let mut frame = ask(&mut plane, &client.syn()).frame;
             let (mut ip, _) = etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap();
             ip.ecn = outer.try_into().unwrap();

@@ -26,16 +26,8 @@ fn balancer() -> Balancer {
 }
 
 fn lead_to(balancer: &mut Balancer, real: u32) {
-    let key = VipKey {
-        address: v4().dst,
-        proto: Proto::Tcp,
-        port: Some(80),
-    };
-    let vip = Vip {
-        number: 1,
-        measured: true,
-        ..Vip::default()
-    };
+    let key = VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(80) };
+    let vip = Vip { number: 1, measured: true, ..Vip::default() };
     balancer.set_vip(&key, &vip, &[real; 7]);
 }
 
@@ -66,11 +58,7 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
     let mut full = 0;
     for flow in 0..4 * PLACES {
         let port = 1000 + (flow % 60_000) as u16;
-        let client = Client {
-            port,
-            src: address(&format!("192.0.2.{}", 1 + flow / 60_000)),
-            ..v4()
-        };
+        let client = Client { port, src: address(&format!("192.0.2.{}", 1 + flow / 60_000)), ..v4() };
         let at_ns = 2000 * MS + u64::from(flow) * 3000 * MS / u64::from(PLACES);
         for again in 0..3 {
             let (_, why) = pass(&mut balancer, &client.syn(), at_ns + again * 300 * MS);
@@ -91,11 +79,7 @@ fn a_flood_that_sends_each_syn_three_times_evicts_no_connection() {
 fn a_flood_that_sends_each_initial_three_times_leaves_room_for_others() {
     let mut balancer = balancer();
     lead_to(&mut balancer, 1);
-    let vip = Vip {
-        number: 2,
-        zero_slot: Some(1),
-        ..Vip::default()
-    };
+    let vip = Vip { number: 2, zero_slot: Some(1), ..Vip::default() };
     balancer.set_vip(&key(&v4()), &vip, &[1; 7]);
     balancer.set_zero(&key(&v4()), 1, &zero_vip());
     let mut why = |frame: &[u8], time_ns| balancer.packet(frame, 1, time_ns, false, drop).0.why;

@@ -27,26 +27,13 @@ use dwell_probes::{
 use star::{PORT, Star, VIP, address, ask};
 
 fn options() -> PlaneOptions {
-    PlaneOptions {
-        max_connections: 1024,
-        max_vips: 4,
-        max_reals: 16,
-        ..PlaneOptions::default()
-    }
+    PlaneOptions { max_connections: 1024, max_vips: 4, max_reals: 16, ..PlaneOptions::default() }
 }
 
-const WEB: VipKey = VipKey {
-    address: std::net::IpAddr::V4(VIP),
-    proto: Proto::Tcp,
-    port: Some(PORT),
-};
+const WEB: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), proto: Proto::Tcp, port: Some(PORT) };
 
 fn web() -> Vip {
-    Vip {
-        number: 1,
-        measured: true,
-        ..Vip::default()
-    }
+    Vip { number: 1, measured: true, ..Vip::default() }
 }
 
 #[test]
@@ -74,10 +61,7 @@ fn backend(star: &Star, server: usize) -> Real {
 /// Tells it of the VIP and the servers, without a table.
 fn tell(plane: &mut Plane, star: &Star, forward: Forward) {
     for server in [0, 1] {
-        let real = Real {
-            forward,
-            ..backend(star, server)
-        };
+        let real = Real { forward, ..backend(star, server) };
         plane.set_real(server as u32 + 1, &real).unwrap();
     }
     plane.set_vip(&WEB, &web()).unwrap();

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 
 use dwell_probes::balancer::{Forward, NextHop, Real};
-use etherparse::{
-    IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder, TcpHeader, UdpHeader,
-};
+use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder, TcpHeader, UdpHeader};
 
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -21,12 +19,7 @@ pub fn address(text: &str) -> IpAddr {
 pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
     Real {
         address: to,
-        next_hop: Some(NextHop {
-            interface,
-            destination: REAL_MAC,
-            source: OUR_MAC,
-            mtu: 1500,
-        }),
+        next_hop: Some(NextHop { interface, destination: REAL_MAC, source: OUR_MAC, mtu: 1500 }),
         forward,
         gue_port: GUE_PORT,
         down: false,
@@ -56,20 +49,14 @@ pub fn v4() -> Client {
 }
 
 pub fn v6() -> Client {
-    Client {
-        src: address("2001:db8:9::9"),
-        dst: address("2001:db8:1::1"),
-        ..v4()
-    }
+    Client { src: address("2001:db8:9::9"), dst: address("2001:db8:1::1"), ..v4() }
 }
 
 impl Client {
     pub fn ip(&self) -> IpHeaders {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut ip =
-                    Ipv4Header::new(0, self.ttl, IpNumber::TCP, src.octets(), dst.octets())
-                        .unwrap();
+                let mut ip = Ipv4Header::new(0, self.ttl, IpNumber::TCP, src.octets(), dst.octets()).unwrap();
                 ip.dscp = (self.tos >> 2).try_into().unwrap();
                 ip.ecn = (self.tos & 3).try_into().unwrap();
                 ip.options = self.options[..].try_into().unwrap();
@@ -95,11 +82,7 @@ impl Client {
         let mut tcp = TcpHeader::new(self.port, 80, 1000, 8192);
         change(&mut tcp);
         let mut frame = Vec::new();
-        PacketBuilder::ethernet2(CLIENT_MAC, OUR_MAC)
-            .ip(self.ip())
-            .tcp_header(tcp)
-            .write(&mut frame, payload)
-            .unwrap();
+        PacketBuilder::ethernet2(CLIENT_MAC, OUR_MAC).ip(self.ip()).tcp_header(tcp).write(&mut frame, payload).unwrap();
         frame
     }
 
@@ -195,12 +178,7 @@ pub fn checked(packet: &[u8]) -> Checked {
         6 | 17 | 58 => assert_eq!(sum(&[&pseudo, &payload]), 0xffff, "of protocol {proto}"),
         _ => {}
     }
-    Checked {
-        v4,
-        v6,
-        proto,
-        payload,
-    }
+    Checked { v4, v6, proto, payload }
 }
 
 /// The packet with a hop less to live, as etherparse makes it.

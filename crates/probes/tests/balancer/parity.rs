@@ -16,20 +16,9 @@ fn both(forward: Forward, to: [&str; 2]) -> Option<Both> {
     }
     let table: Vec<u32> = (0..251).map(|at| 1 + at * 7 % 2).collect();
     for (client, number) in [(v4(), 1), (v6(), 2)] {
-        for (proto, port, number) in [
-            (Proto::Tcp, Some(80), number),
-            (Proto::Udp, None, number + 2),
-        ] {
-            let key = VipKey {
-                address: client.dst,
-                proto,
-                port,
-            };
-            let vip = Vip {
-                number,
-                measured: true,
-                ..Vip::default()
-            };
+        for (proto, port, number) in [(Proto::Tcp, Some(80), number), (Proto::Udp, None, number + 2)] {
+            let key = VipKey { address: client.dst, proto, port };
+            let vip = Vip { number, measured: true, ..Vip::default() };
             both.set_vip(&key, &vip, &table);
         }
     }
@@ -57,9 +46,7 @@ fn frames() -> Vec<Vec<u8>> {
 /// Bytes that were hit on the way, in an order that is always the same.
 fn damaged(frame: &[u8], round: &mut u64) -> Vec<u8> {
     let mut next = || {
-        *round = round
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        *round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (*round >> 33) as usize
     };
     let mut frame = frame.to_vec();
@@ -80,11 +67,7 @@ fn root_kernel_and_native_send_the_same_packets() {
         (Forward::Ipip, ["10.0.0.5", "2001:db8:5::6"]),
         (Forward::Gue, ["10.0.0.5", "2001:db8:5::6"]),
     ] {
-        let Some(Both {
-            mut plane,
-            mut native,
-        }) = both(forward, to)
-        else {
+        let Some(Both { mut plane, mut native }) = both(forward, to) else {
             return;
         };
         let (mut round, mut time_ns, mut compared) = (1, 1_000_000_000_000, 0);

@@ -12,9 +12,7 @@ use std::{
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
     Chain, Error, Interface,
-    balancer::{
-        Forward, Plane, PlaneOptions, Proto, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip,
-    },
+    balancer::{Forward, Plane, PlaneOptions, Proto, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip},
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
@@ -29,10 +27,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Option<Folder> {
-        let path = PathBuf::from(format!(
-            "/sys/fs/bpf/dwell-test-{name}-{}",
-            std::process::id()
-        ));
+        let path = PathBuf::from(format!("/sys/fs/bpf/dwell-test-{name}-{}", std::process::id()));
         match fs::create_dir(&path) {
             Ok(()) => Some(Folder(path)),
             Err(why) => {
@@ -63,11 +58,7 @@ impl Drop for End<'_> {
     }
 }
 
-const DATAGRAMS: VipKey = VipKey {
-    address: std::net::IpAddr::V4(VIP),
-    proto: Proto::Udp,
-    port: Some(PORT),
-};
+const DATAGRAMS: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), proto: Proto::Udp, port: Some(PORT) };
 
 #[test]
 fn root_a_data_plane_goes_on_and_is_taken_over() {
@@ -96,10 +87,7 @@ fn told(plane: &Plane) -> Told {
 }
 
 fn create_options() -> libbpf_sys::bpf_map_create_opts {
-    libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    }
+    libbpf_sys::bpf_map_create_opts { sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64, ..Default::default() }
 }
 
 fn goes_on(star: &Star, path: &Path) {
@@ -109,10 +97,7 @@ fn goes_on(star: &Star, path: &Path) {
     let (mut plane, taken) = run(&options());
     assert_eq!(taken, Taken::New);
     tell(&mut plane, star, Forward::L2);
-    let vip = Vip {
-        number: 2,
-        ..Vip::default()
-    };
+    let vip = Vip { number: 2, ..Vip::default() };
     plane.set_vip(&DATAGRAMS, &vip).unwrap();
     plane.set_table(2, &[2; 3]).unwrap();
     plane.set_table(1, &[1; 251]).unwrap();
@@ -125,9 +110,7 @@ fn goes_on(star: &Star, path: &Path) {
     assert!(matches!(second, Some(Error::Pin { .. })), "{second:?}");
     let elsewhere = path.with_file_name("other");
     let second = Plane::run_at(&options(), &interface, &elsewhere).err();
-    let Some(Error::Attach { remedy, .. }) = second else {
-        panic!("{second:?}")
-    };
+    let Some(Error::Attach { remedy, .. }) = second else { panic!("{second:?}") };
     assert!(remedy.contains("another XDP program"), "{remedy}");
     assert!(!Plane::detach_at(&elsewhere).unwrap());
     let in_use = Plane::detach_at(path).err();
@@ -140,10 +123,7 @@ fn goes_on(star: &Star, path: &Path) {
     assert_eq!(told(&plane), known);
     drop(plane);
 
-    let larger = PlaneOptions {
-        max_connections: 4096,
-        ..options()
-    };
+    let larger = PlaneOptions { max_connections: 4096, ..options() };
     // datagrams that nobody would send again
     let (rounds, done) = (AtomicU32::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -177,9 +157,7 @@ fn goes_on(star: &Star, path: &Path) {
         drop(plane);
         for (round, options) in (1..).zip([&larger, &options(), &larger]) {
             let (mut plane, taken) = run(options);
-            let Taken::Anew { why } = taken else {
-                panic!("{taken:?}")
-            };
+            let Taken::Anew { why } = taken else { panic!("{taken:?}") };
             assert!(why.contains("connections"), "{why}");
             assert_eq!(told(&plane), known);
             assert_eq!(ask(&mut stream).unwrap(), 0);
@@ -200,10 +178,7 @@ fn goes_on(star: &Star, path: &Path) {
     // a process that was killed as it unpinned
     fs::remove_file(path.join("vips")).unwrap();
     let (plane, taken) = run(&larger);
-    assert!(
-        matches!(&taken, Taken::Anew { why } if why.contains("whole")),
-        "{taken:?}"
-    );
+    assert!(matches!(&taken, Taken::Anew { why } if why.contains("whole")), "{taken:?}");
     drop(plane);
     // a map of another build
     fs::remove_file(path.join("reals")).unwrap();
@@ -211,10 +186,7 @@ fn goes_on(star: &Star, path: &Path) {
     let mut other = MapHandle::create(MapType::Array, Some("reals"), 4, 8, 17, &sizes).unwrap();
     other.pin(path.join("reals")).unwrap();
     let (plane, taken) = run(&larger);
-    assert!(
-        matches!(&taken, Taken::Anew { why } if why.contains("version")),
-        "{taken:?}"
-    );
+    assert!(matches!(&taken, Taken::Anew { why } if why.contains("version")), "{taken:?}");
     assert_eq!(plane.vips().count(), 0);
     drop(plane);
 
@@ -229,14 +201,8 @@ const KEY: [u8; 16] = *b"the key of pins.";
 
 /// Servers of these numbers, which are their IDs too, in our own layout and in another.
 fn by_id(servers: [u32; 3]) -> ZeroVip {
-    let layouts = vec![
-        Config::own(0, KEY).unwrap(),
-        Config::new(1, 2, 4, None).unwrap(),
-    ];
-    ZeroVip::new(
-        layouts,
-        servers.map(|real| (real, ServerId(u128::from(real)))),
-    )
+    let layouts = vec![Config::own(0, KEY).unwrap(), Config::new(1, 2, 4, None).unwrap()];
+    ZeroVip::new(layouts, servers.map(|real| (real, ServerId(u128::from(real)))))
 }
 
 #[test]
@@ -254,41 +220,24 @@ fn root_connection_ids_lead_to_their_servers_with_other_sizes() {
 
 fn ids_are_carried(path: &Path) {
     let interface = Interface::find("eth0").unwrap();
-    let sized = |max_zero_vips, max_zero_servers| PlaneOptions {
-        max_zero_vips,
-        max_zero_servers,
-        ..options()
-    };
+    let sized = |max_zero_vips, max_zero_servers| PlaneOptions { max_zero_vips, max_zero_servers, ..options() };
     let run = |options: &PlaneOptions| Plane::run_at(options, &interface, path).unwrap();
     let client = packets::v4();
-    let key = |port| VipKey {
-        address: client.dst,
-        proto: Proto::Udp,
-        port: Some(port),
-    };
+    let key = |port| VipKey { address: client.dst, proto: Proto::Udp, port: Some(port) };
     let (mut plane, _) = run(&sized(2, 6));
     for number in 1..=6 {
         let to = packets::address(&format!("10.0.0.{number}"));
-        plane
-            .set_real(number, &packets::real(to, Forward::L2, 70))
-            .unwrap();
+        plane.set_real(number, &packets::real(to, Forward::L2, 70)).unwrap();
     }
     // tables of heavy hitters are taken from the lowest number on
     plane.set_zero(&key(444), 1, &by_id([1, 2, 3])).unwrap();
     plane.set_zero(&key(443), 2, &by_id([4, 5, 6])).unwrap();
     plane.remove_zero(1).unwrap();
-    let vip = Vip {
-        number: 1,
-        zero_slot: Some(2),
-        ..Vip::default()
-    };
+    let vip = Vip { number: 1, zero_slot: Some(2), ..Vip::default() };
     plane.set_vip(&key(443), &vip).unwrap();
     plane.set_table(1, &[4; 31]).unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let stamp = Stamp {
-        freshness: now.as_secs() << 16,
-        load: Load::from_wait(Duration::from_millis(25)),
-    };
+    let stamp = Stamp { freshness: now.as_secs() << 16, load: Load::from_wait(Duration::from_millis(25)) };
     let own = Config::own(0, KEY).unwrap().encode_stamped(5, stamp);
     let other = [&[1 << 5 | 6][..], &[0, 6], &[3; 4]].concat();
     let short = |cid: &[u8]| client.udp(&[&[0x41][..], cid, &[9; 30]].concat());
@@ -303,11 +252,7 @@ fn ids_are_carried(path: &Path) {
     assert_eq!(goes(&mut plane), known);
     plane.replay_packet(&frames[0]).unwrap();
     let told = |plane: &mut Plane| {
-        (
-            plane.server_ids(2).unwrap(),
-            plane.server_loads(2).unwrap(),
-            plane.heavy_hitters(2, 5).unwrap(),
-        )
+        (plane.server_ids(2).unwrap(), plane.server_loads(2).unwrap(), plane.heavy_hitters(2, 5).unwrap())
     };
     let before = told(&mut plane);
     assert_eq!((before.0.len(), before.2.len()), (3, 1));
@@ -316,9 +261,7 @@ fn ids_are_carried(path: &Path) {
     // larger, and with fewer servers: the numbers of theirs are not below that
     for sizes in [sized(8, 9), sized(2, 3)] {
         let (mut plane, taken) = run(&sizes);
-        let Taken::Anew { why } = taken else {
-            panic!("{taken:?}")
-        };
+        let Taken::Anew { why } = taken else { panic!("{taken:?}") };
         assert!(why.contains("zero-rtt"), "{why}");
         assert_eq!(goes(&mut plane), known);
         assert_eq!(told(&mut plane), before);
@@ -333,10 +276,7 @@ fn ids_are_carried(path: &Path) {
     let (mut plane, _) = run(&sized(2, 2));
     assert_eq!(goes(&mut plane), known);
     drop(plane);
-    let (mut plane, _) = run(&PlaneOptions {
-        max_reals: 5,
-        ..sized(2, 2)
-    });
+    let (mut plane, _) = run(&PlaneOptions { max_reals: 5, ..sized(2, 2) });
     assert_eq!(goes(&mut plane), [known[0], (None, Why::Unroutable)]);
     drop(plane);
     let (mut plane, _) = run(&sized(1, 2));
@@ -403,20 +343,8 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     let sizes = create_options();
     let mut slots = MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &sizes).unwrap();
     slots.pin(&array).unwrap();
-    let in_slot = || {
-        slots
-            .lookup(&1u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-    };
-    let chained = PlaneOptions {
-        chain: Some(Chain {
-            map: array.clone(),
-            slot: 1,
-            next: None,
-        }),
-        ..options()
-    };
+    let in_slot = || slots.lookup(&1u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+    let chained = PlaneOptions { chain: Some(Chain { map: array.clone(), slot: 1, next: None }), ..options() };
     let path = folder.0.join("plane");
     let interface = Interface::find("lo").unwrap();
     let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
@@ -446,21 +374,9 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     let other = folder.0.join("other");
     let mut others = MapHandle::create(MapType::ProgArray, Some("slots"), 4, 4, 4, &sizes).unwrap();
     others.pin(&other).unwrap();
-    let there = PlaneOptions {
-        chain: Some(Chain {
-            map: other.clone(),
-            slot: 1,
-            next: None,
-        }),
-        ..options()
-    };
+    let there = PlaneOptions { chain: Some(Chain { map: other.clone(), slot: 1, next: None }), ..options() };
     drop(Plane::run_at(&there, &interface, &folder.0.join("theirs")).unwrap());
-    let theirs = || {
-        others
-            .lookup(&1u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-    };
+    let theirs = || others.lookup(&1u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
     let before = theirs();
     drop(Plane::run_at(&chained, &interface, &path).unwrap());
     let taken = Plane::run_at(&there, &interface, &path).err();

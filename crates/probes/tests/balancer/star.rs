@@ -37,19 +37,13 @@ fn ip(namespace: &Namespace, arguments: &str) {
 }
 
 fn run(namespace: &Namespace, program: &str, arguments: &str) {
-    let done = namespace
-        .command(program)
-        .args(arguments.split(' '))
-        .output()
-        .unwrap();
+    let done = namespace.command(program).args(arguments.split(' ')).output().unwrap();
     assert!(done.status.success(), "{program} {arguments}: {done:?}");
 }
 
 fn set(namespace: &Namespace, key: &str, value: &str) {
     let path = format!("/proc/sys/{key}");
-    namespace
-        .enter(|| std::fs::write(&path, value).unwrap())
-        .unwrap();
+    namespace.enter(|| std::fs::write(&path, value).unwrap()).unwrap();
 }
 
 /// Address of the host of a number: 1 the client, 2 the balancer, servers from 3 on.
@@ -79,19 +73,10 @@ impl Star {
             let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
             ip(
                 &star._switch,
-                &format!(
-                    "link add port{host} type veth peer name eth0 address {octets} netns {}",
-                    namespace.name()
-                ),
+                &format!("link add port{host} type veth peer name eth0 address {octets} netns {}", namespace.name()),
             );
-            ip(
-                &star._switch,
-                &format!("link set port{host} master bridge0 up"),
-            );
-            ip(
-                namespace,
-                &format!("addr add {}/24 dev eth0", address(host)),
-            );
+            ip(&star._switch, &format!("link set port{host} master bridge0 up"));
+            ip(namespace, &format!("addr add {}/24 dev eth0", address(host)));
             ip(namespace, "link set eth0 up");
             // XDP knows nothing of checksums that are left to the device
             run(namespace, "ethtool", "-K eth0 tx off");
@@ -166,9 +151,7 @@ impl Star {
             .enter(|| {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
                 socket.connect((VIP, PORT)).unwrap();
-                socket
-                    .set_read_timeout(Some(Duration::from_secs(2)))
-                    .unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
                 socket
             })
             .unwrap()
@@ -176,18 +159,11 @@ impl Star {
 
     /// The way from the balancer to a server, counted from 0.
     pub fn hop(&self, server: usize) -> NextHop {
-        NextHop {
-            interface: self.index("eth0"),
-            destination: mac(server + 3),
-            source: mac(2),
-            mtu: 1500,
-        }
+        NextHop { interface: self.index("eth0"), destination: mac(server + 3), source: mac(2), mtu: 1500 }
     }
 
     fn index(&self, name: &str) -> u32 {
-        self.balancer
-            .enter(|| nix::net::if_::if_nametoindex(name).unwrap())
-            .unwrap()
+        self.balancer.enter(|| nix::net::if_::if_nametoindex(name).unwrap()).unwrap()
     }
 
     /// Each server answers each byte with its own number.

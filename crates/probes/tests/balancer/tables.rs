@@ -1,8 +1,6 @@
 //! Maglev tables, VIPs and backends as they come and go.
 
-use dwell_probes::balancer::{
-    Forward, Load, NextHop, Plane, PlaneOptions, Proto, Real, Vip, VipKey,
-};
+use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Proto, Real, Vip, VipKey};
 
 use crate::{
     options,
@@ -25,18 +23,11 @@ fn real(host: u8) -> Real {
 }
 
 fn key(port: u16) -> VipKey {
-    VipKey {
-        address: v4().dst,
-        proto: Proto::Tcp,
-        port: Some(port),
-    }
+    VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(port) }
 }
 
 fn numbered(number: u32) -> Vip {
-    Vip {
-        number,
-        ..Vip::default()
-    }
+    Vip { number, ..Vip::default() }
 }
 
 fn loaded(options: &PlaneOptions) -> Option<Plane> {
@@ -55,10 +46,7 @@ fn loaded(options: &PlaneOptions) -> Option<Plane> {
 fn backends(plane: &mut Plane, port: u16) -> Vec<u32> {
     let mut found: Vec<u32> = (1000..1200)
         .filter_map(|client_port| {
-            let client = Client {
-                port: client_port,
-                ..v4()
-            };
+            let client = Client { port: client_port, ..v4() };
             let mut syn = client.syn();
             syn[14 + 20 + 2..][..2].copy_from_slice(&port.to_be_bytes());
             plane.ask(&syn).unwrap().decision.real
@@ -71,22 +59,16 @@ fn backends(plane: &mut Plane, port: u16) -> Vec<u32> {
 
 #[test]
 fn root_many_tables_are_set_at_once_whatever_their_sizes() {
-    let many = PlaneOptions {
-        max_vips: 300,
-        ..options()
-    };
+    let many = PlaneOptions { max_vips: 300, ..options() };
     let Some(mut plane) = loaded(&many) else {
         return;
     };
     for number in 1..=300 {
-        plane
-            .set_vip(&key(number), &numbered(number.into()))
-            .unwrap();
+        plane.set_vip(&key(number), &numbered(number.into())).unwrap();
     }
     let set = |plane: &mut Plane, sizes: [usize; 3]| {
-        let rows: Vec<(u32, Vec<u32>)> = (1..=300)
-            .map(|vip: u32| (vip, vec![1 + vip % 3; sizes[vip as usize % 3]]))
-            .collect();
+        let rows: Vec<(u32, Vec<u32>)> =
+            (1..=300).map(|vip: u32| (vip, vec![1 + vip % 3; sizes[vip as usize % 3]])).collect();
         let rows: Vec<(u32, &[u32])> = rows.iter().map(|(vip, row)| (*vip, &row[..])).collect();
         plane.set_tables(&rows).unwrap();
         for vip in [1, 2, 3, 255, 256, 257, 300u16] {

@@ -12,8 +12,7 @@ use dwell_engine::{
     steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    Decision, Forward, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
-    ZeroVip,
+    Decision, Forward, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why, ZeroVip,
 };
 
 use crate::{
@@ -37,11 +36,7 @@ fn now_s() -> u64 {
 }
 
 pub fn key(client: &Client) -> VipKey {
-    VipKey {
-        address: client.dst,
-        proto: Proto::Udp,
-        port: Some(443),
-    }
+    VipKey { address: client.dst, proto: Proto::Udp, port: Some(443) }
 }
 
 pub fn zero_vip() -> ZeroVip {
@@ -59,22 +54,14 @@ pub fn zero_vip() -> ZeroVip {
 
 impl Both {
     fn quic(zero: &ZeroVip) -> Option<Both> {
-        let options = PlaneOptions {
-            max_zero_vips: 2,
-            max_zero_servers: 16,
-            ..options()
-        };
+        let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: 16, ..options() };
         let mut both = Both::new(options)?;
         for number in [OWN, OTHER, THIRD] {
             both.set_server(number, false);
         }
         both.set_zero(zero);
         for (client, number) in [(v4(), 1), (v6(), 2)] {
-            let vip = Vip {
-                number,
-                zero_slot: Some(number as u16),
-                ..Vip::default()
-            };
+            let vip = Vip { number, zero_slot: Some(number as u16), ..Vip::default() };
             both.set_vip(&key(&client), &vip, &[OWN; 31]);
         }
         Some(both)
@@ -82,10 +69,7 @@ impl Both {
 
     fn set_server(&mut self, number: u32, down: bool) {
         let to = address(&format!("10.0.0.{number}"));
-        let real = Real {
-            down,
-            ..real(to, Forward::L2, 70 + number)
-        };
+        let real = Real { down, ..real(to, Forward::L2, 70 + number) };
         self.set_real(number, &real);
     }
 
@@ -106,17 +90,12 @@ impl Both {
         let before = self.plane.counters().unwrap();
         self.plane.replay_packet(frame).unwrap();
         let after = self.plane.counters().unwrap();
-        assert_eq!(
-            after.get(told.decision.why),
-            before.get(told.decision.why) + 1
-        );
+        assert_eq!(after.get(told.decision.why), before.get(told.decision.why) + 1);
         self.native.packet(frame, 0, time_ns, false, drop);
         for seen in Seen::ALL {
             assert_eq!(after.seen(seen), self.native.seen(seen), "{seen:?}");
         }
-        let Decision {
-            real, why, verdict, ..
-        } = told.decision;
+        let Decision { real, why, verdict, .. } = told.decision;
         assert_eq!(real.is_some(), verdict != Verdict::Drop);
         (real, why)
     }
@@ -128,10 +107,8 @@ impl Both {
 
     fn cid_of(&mut self, config: &Config, id: u16, wait: Duration, seconds: u64) -> Vec<u8> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let stamp = Stamp {
-            freshness: seconds << 16 | NEXT.fetch_add(1, Ordering::Relaxed),
-            load: Load::from_wait(wait),
-        };
+        let stamp =
+            Stamp { freshness: seconds << 16 | NEXT.fetch_add(1, Ordering::Relaxed), load: Load::from_wait(wait) };
         config.encode_stamped(id, stamp).to_vec()
     }
 
@@ -181,19 +158,12 @@ fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s
     for client in [v4(), v6()] {
         let random = [0x5a; 8];
         assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Why::New));
-        assert_eq!(
-            both.pass(&long(&client, &random)),
-            (Some(OWN), Why::Connection)
-        );
+        assert_eq!(both.pass(&long(&client, &random)), (Some(OWN), Why::Connection));
         for (real, id) in IDS {
             let cid = both.cid(id, MS(1));
             let moved = from(client.clone(), 5000);
             assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Why::Cid));
-            assert_eq!(
-                both.pass(&short(&moved, &cid)),
-                (Some(real), Why::Cid),
-                "migrated"
-            );
+            assert_eq!(both.pass(&short(&moved, &cid)), (Some(real), Why::Cid), "migrated");
             assert_eq!(both.pass(&long(&moved, &cid)), (Some(real), Why::Cid));
         }
     }
@@ -201,11 +171,7 @@ fn root_a_connection_id_leads_to_its_server_and_a_new_connection_to_its_client_s
     assert_eq!(both.seen(Seen::Opened), 6);
     let loads = both.plane.server_loads(1).unwrap();
     assert_eq!(loads.len(), 3);
-    assert!(
-        loads
-            .iter()
-            .all(|(_, load)| load.stamp as u16 == Load::from_wait(MS(1)).code())
-    );
+    assert!(loads.iter().all(|(_, load)| load.stamp as u16 == Load::from_wait(MS(1)).code()));
 }
 
 #[test]
@@ -219,10 +185,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     let mut other_rotation = both.cid(7, MS(1));
     other_rotation[0] = 5 << 5 | 16;
     let unroutable = [&[7 << 5 | 16][..], &[3; 16]].concat();
-    for (at, cid) in [forged, nobody, other_rotation, unroutable]
-        .iter()
-        .enumerate()
-    {
+    for (at, cid) in [forged, nobody, other_rotation, unroutable].iter().enumerate() {
         let port = 2000 + at as u16;
         let attempt = long(&from(client.clone(), port), cid);
         assert_eq!(both.pass(&short(&client, cid)), (None, Why::Unroutable));
@@ -233,11 +196,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     }
     assert_eq!(both.seen(Seen::NoLayout), 4);
     for payload in [&b""[..], b"\x40", b"\x40\x10\x00"] {
-        let why = if payload.is_empty() {
-            Why::Malformed
-        } else {
-            Why::Unroutable
-        };
+        let why = if payload.is_empty() { Why::Malformed } else { Why::Unroutable };
         assert_eq!(both.pass(&client.udp(payload)), (None, why));
     }
     // no connection ID, one of another length, one that is cut off
@@ -252,10 +211,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     let mut elsewhere = short(&client, &[1; 17]);
     elsewhere[36..38].copy_from_slice(&444u16.to_be_bytes());
     elsewhere[40..42].fill(0);
-    assert_eq!(
-        both.plane.ask(&elsewhere).unwrap().decision.why,
-        Why::NotVip
-    );
+    assert_eq!(both.plane.ask(&elsewhere).unwrap().decision.why, Why::NotVip);
 }
 
 #[test]
@@ -264,32 +220,17 @@ fn root_a_long_header_with_an_old_connection_id_chooses_no_server() {
         return;
     };
     let own = Config::own(0, KEY).unwrap();
-    for (at, (age, is_young)) in [
-        (0, true),
-        (55, true),
-        (70, false),
-        (90_000, false),
-        (-60, false),
-    ]
-    .into_iter()
-    .enumerate()
+    for (at, (age, is_young)) in
+        [(0, true), (55, true), (70, false), (90_000, false), (-60, false)].into_iter().enumerate()
     {
         let seconds = now_s().checked_add_signed(-age).unwrap();
         let cid = both.cid_of(&own, 7, MS(1), seconds);
         let client = from(v4(), 3000 + at as u16);
-        let expected = if is_young {
-            (Some(THIRD), Why::Cid)
-        } else {
-            (Some(OWN), Why::New)
-        };
+        let expected = if is_young { (Some(THIRD), Why::Cid) } else { (Some(OWN), Why::New) };
         assert_eq!(both.pass(&long(&client, &cid)), expected, "{age}");
         // cached or not, a short header has it rightly
         assert_eq!(both.pass(&short(&client, &cid)), (Some(THIRD), Why::Cid));
-        let again = if is_young {
-            expected
-        } else {
-            (Some(OWN), Why::Connection)
-        };
+        let again = if is_young { expected } else { (Some(OWN), Why::Connection) };
         assert_eq!(both.pass(&long(&client, &cid)), again, "{age}");
     }
     // the one of a time that is still to come; the old ones are only not the newest
@@ -333,14 +274,8 @@ fn root_a_heavy_client_of_an_overloaded_server_is_sent_to_the_least_loaded() {
         assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
         // a client of IPv6 is its network
         if !client.src.is_ipv4() {
-            let neighbour = Client {
-                src: address("2001:db8:9::abcd"),
-                ..from(client.clone(), 7000)
-            };
-            assert_eq!(
-                both.pass(&long(&neighbour, &[1; 8])),
-                (Some(THIRD), Why::Diverted)
-            );
+            let neighbour = Client { src: address("2001:db8:9::abcd"), ..from(client.clone(), 7000) };
+            assert_eq!(both.pass(&long(&neighbour, &[1; 8])), (Some(THIRD), Why::Diverted));
         }
     }
     let heavy = both.plane.heavy_hitters(1, OWN).unwrap();
@@ -363,10 +298,7 @@ fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
         assert_eq!(both.pass(&long(&client, &first)), (Some(OWN), Why::New));
         let load = both.cid(0x0101, MS(500));
         both.pass(&short(&client, &load));
-        assert_eq!(
-            both.pass(&long(&client, &second)),
-            (Some(THIRD), Why::Diverted)
-        );
+        assert_eq!(both.pass(&long(&client, &second)), (Some(THIRD), Why::Diverted));
         // what follows of each flight, early data (0-RTT) too, whatever becomes of loads
         let calm = both.cid(0x0101, MS(1));
         both.pass(&short(&client, &calm));
@@ -378,20 +310,14 @@ fn root_connections_of_one_socket_are_told_apart_by_what_their_client_drew() {
         assert_eq!(both.pass(&long(&client, &third)), (Some(OWN), Why::New));
         // what is shorter than any client's of version 1 tells nothing
         assert_eq!(both.pass(&long(&client, &[1; 7])), (Some(OWN), Why::New));
-        assert_eq!(
-            both.pass(&long(&client, &[2; 7])),
-            (Some(OWN), Why::Connection)
-        );
+        assert_eq!(both.pass(&long(&client, &[2; 7])), (Some(OWN), Why::Connection));
     }
 }
 
 /// There its later packets are known by the ends alone.
 #[test]
 fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_connection() {
-    let zero = ZeroVip {
-        is_unroutable_hashed: true,
-        ..zero_vip()
-    };
+    let zero = ZeroVip { is_unroutable_hashed: true, ..zero_vip() };
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
@@ -413,22 +339,13 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
     // heavy at the third, overloaded is its own
     let cid = both.cid(7, MS(3));
     both.pass(&short(&v4(), &cid));
-    let other = Client {
-        src: address("203.0.113.77"),
-        ..v4()
-    };
+    let other = Client { src: address("203.0.113.77"), ..v4() };
     for (id, wait) in [(0x0101, MS(500)), (0xbeef, MS(100))] {
         let cid = both.cid(id, wait);
         both.pass(&short(&other, &cid));
     }
-    let light = Client {
-        src: address("203.0.113.78"),
-        ..v4()
-    };
-    assert_eq!(
-        both.pass(&long(&v4(), &[1; 8])),
-        (Some(THIRD), Why::Diverted)
-    );
+    let light = Client { src: address("203.0.113.78"), ..v4() };
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Why::Diverted));
     assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Why::New));
 }
 
@@ -439,10 +356,7 @@ fn root_of_the_connections_that_are_kept_only_the_heaviest_may_be_all_that_are_h
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
-    let second = Client {
-        src: address("203.0.113.77"),
-        ..v4()
-    };
+    let second = Client { src: address("203.0.113.77"), ..v4() };
     for (client, packets) in [(&second, 3), (&v4(), 5)] {
         let cid = both.cid(0x0101, MS(500));
         for _ in 0..packets {
@@ -458,10 +372,7 @@ fn root_of_the_connections_that_are_kept_only_the_heaviest_may_be_all_that_are_h
     assert_eq!(both.pass(&begin(&second, 6000)), (Some(OWN), Why::New));
     zero.heavy.top = 2;
     both.set_zero(&zero);
-    assert_eq!(
-        both.pass(&begin(&second, 6001)),
-        (Some(THIRD), Why::Diverted)
-    );
+    assert_eq!(both.pass(&begin(&second, 6001)), (Some(THIRD), Why::Diverted));
 }
 
 #[test]
@@ -480,23 +391,14 @@ fn root_a_server_that_is_drained_or_down_keeps_its_connections() {
         let cid = both.cid(id, wait);
         both.pass(&short(&v4(), &cid));
     }
-    assert_eq!(
-        both.pass(&long(&v4(), &[1; 8])),
-        (Some(OTHER), Why::Diverted)
-    );
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OTHER), Why::Diverted));
     // gone: nobody's, though cached before
     zero.servers.remove(2);
     both.set_zero(&zero);
     assert_eq!(both.pass(&short(&v4(), &drained)), (None, Why::Unroutable));
     let stay = both.plane.server_loads(1).unwrap();
-    assert_eq!(
-        stay.iter().map(|(real, _)| *real).collect::<Vec<_>>(),
-        [OWN, OTHER]
-    );
-    assert!(
-        stay.iter().all(|(_, load)| load.stamp != 0),
-        "what was known stays known"
-    );
+    assert_eq!(stay.iter().map(|(real, _)| *real).collect::<Vec<_>>(), [OWN, OTHER]);
+    assert!(stay.iter().all(|(_, load)| load.stamp != 0), "what was known stays known");
 }
 
 #[test]
@@ -529,32 +431,19 @@ fn root_layouts_of_others_are_routed_too() {
         Config::new(5, 4, 15, Some(KEY)).unwrap(),
         Config::own(6, KEY).unwrap(),
     ];
-    let zero = ZeroVip {
-        layouts: layouts.clone(),
-        ..zero_vip()
-    };
+    let zero = ZeroVip { layouts: layouts.clone(), ..zero_vip() };
     let Some(mut both) = Both::quic(&zero) else {
         return;
     };
     for layout in layouts.iter().filter(|layout| !layout.is_stamped()) {
         for (real, id) in IDS {
-            let id = ServerId(u128::from(id))
-                .octets(layout.server_id_bytes())
-                .unwrap();
+            let id = ServerId(u128::from(id)).octets(layout.server_id_bytes()).unwrap();
             let nonce = vec![0xa7; layout.nonce_bytes().into()];
             let cid = layout.encode(&id, &nonce).unwrap();
             for client in [v4(), v6()] {
                 let case = format!("{layout:?} {id:x?}");
-                assert_eq!(
-                    both.pass(&short(&client, &cid)),
-                    (Some(real), Why::Cid),
-                    "{case}"
-                );
-                assert_eq!(
-                    both.pass(&long(&client, &cid)),
-                    (Some(real), Why::Cid),
-                    "{case}"
-                );
+                assert_eq!(both.pass(&short(&client, &cid)), (Some(real), Why::Cid), "{case}");
+                assert_eq!(both.pass(&long(&client, &cid)), (Some(real), Why::Cid), "{case}");
             }
         }
     }
@@ -570,14 +459,7 @@ fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for(
     };
     assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Why::New));
     both.plane.set_table(1, &[OTHER; 31]).unwrap();
-    assert_eq!(
-        both.plane
-            .ask(&short(&v4(), &[1; 8]))
-            .unwrap()
-            .decision
-            .real,
-        Some(OWN)
-    );
+    assert_eq!(both.plane.ask(&short(&v4(), &[1; 8])).unwrap().decision.real, Some(OWN));
 }
 
 /// A flood of new connections, from one socket and from many, while others go on.
@@ -602,10 +484,7 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
         if round % 100 == 0 {
             assert_eq!(both.plane.ask(&flood).unwrap().decision.real, Some(OWN));
             let told = both.plane.ask(&short(&v4(), &cid)).unwrap();
-            assert_eq!(
-                (told.decision.real, told.decision.why),
-                (Some(OTHER), Why::Cid)
-            );
+            assert_eq!((told.decision.real, told.decision.why), (Some(OTHER), Why::Cid));
         }
     }
     let counters = both.plane.counters().unwrap();
@@ -628,9 +507,7 @@ fn root_kernel_and_native_agree_about_garbage() {
     };
     let mut round = 1u64;
     let mut next = || {
-        round = round
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (round >> 33) as usize
     };
     for at in 0..1500 {

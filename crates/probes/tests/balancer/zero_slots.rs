@@ -12,20 +12,12 @@ fn plane() -> Option<Plane> {
         eprintln!("skipped: loading BPF programs needs root");
         return None;
     }
-    let options = PlaneOptions {
-        max_zero_vips: 2,
-        max_zero_servers: SERVERS,
-        ..options()
-    };
+    let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: SERVERS, ..options() };
     Some(Plane::load(&options).unwrap())
 }
 
 fn key() -> VipKey {
-    VipKey {
-        address: v4().dst,
-        proto: Proto::Udp,
-        port: Some(443),
-    }
+    VipKey { address: v4().dst, proto: Proto::Udp, port: Some(443) }
 }
 
 /// Servers from this number on, as many as there may be, in all layouts that there may be.

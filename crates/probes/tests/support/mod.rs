@@ -31,11 +31,7 @@ pub fn captures() -> Vec<PathBuf> {
         eprintln!("the folder of third-party captures is not here: only our own are compared");
     }
     let mut files = Vec::new();
-    for folder in [
-        crate_folder.join("../../tests/captures"),
-        shared.clone(),
-        shared.join("nasty"),
-    ] {
+    for folder in [crate_folder.join("../../tests/captures"), shared.clone(), shared.join("nasty")] {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             files.push(entry.path());
         }

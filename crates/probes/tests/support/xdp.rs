@@ -16,9 +16,7 @@ pub fn map(kind: MapType, value_bytes: u32) -> MapHandle {
 /// Puts a program into a slot of an array.
 pub fn put(slots: &MapHandle, slot: u32, program: &OwnedFd) {
     let fd = program.as_raw_fd().to_ne_bytes();
-    slots
-        .update(&slot.to_ne_bytes(), &fd, MapFlags::ANY)
-        .unwrap();
+    slots.update(&slot.to_ne_bytes(), &fd, MapFlags::ANY).unwrap();
 }
 
 /// True if nothing is in a slot.
@@ -55,12 +53,7 @@ pub fn attach(program: &OwnedFd, device: &str) -> OwnedFd {
     let index = nix::net::if_::if_nametoindex(device).unwrap();
     // SAFETY: the program's descriptor is open.
     let link = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            index as i32,
-            libbpf_sys::BPF_XDP,
-            std::ptr::null(),
-        )
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), index as i32, libbpf_sys::BPF_XDP, std::ptr::null())
     };
     assert!(link >= 0, "{}", std::io::Error::last_os_error());
     // SAFETY: a descriptor that nobody else has.

@@ -1,17 +1,23 @@
 //! Connection IDs as they are seen on the way to the server.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use dwell_engine::quic_lb::{Config, Stamp};
 use dwell_quic::{Cids, Limits, Setup, SingleUseSessions};
 use zeroize::Zeroizing;
 
-use crate::client::{Client, PATIENCE, Went, exchange};
-use crate::relay::{Relay, Sent};
-use crate::server::{Identity, Server};
+use crate::{
+    client::{Client, PATIENCE, Went, exchange},
+    relay::{Relay, Sent},
+    server::{Identity, Server},
+};
 
 const SERVER: u16 = 513;
 
@@ -38,12 +44,7 @@ fn start(heartbeat: Option<Duration>) -> Running {
     let cids = Cids::new(SERVER, config(0), heartbeat, wait).unwrap();
     let setup = Setup::new(cids.clone(), SingleUseSessions::new(Limits::default()));
     let (server, endpoint) = setup.configs(identity.tls()).unwrap();
-    Running {
-        server: Server::start(server, endpoint, Arc::default()),
-        identity,
-        cids,
-        wait_us,
-    }
+    Running { server: Server::start(server, endpoint, Arc::default()), identity, cids, wait_us }
 }
 
 /// The invariants of RFC 8999, for a client whose server has IDs of 17 octets.
@@ -55,10 +56,7 @@ fn destination(datagram: &[u8]) -> &[u8] {
 }
 
 fn stamps(cids: &Cids, sent: &Sent) -> Vec<Stamp> {
-    let read = sent
-        .datagrams
-        .iter()
-        .filter_map(|datagram| cids.read(destination(datagram)));
+    let read = sent.datagrams.iter().filter_map(|datagram| cids.read(destination(datagram)));
     read.map(|(_, stamp)| stamp).collect()
 }
 
@@ -71,9 +69,7 @@ async fn after_the_first_flight_every_packet_says_its_server() {
         let (endpoint, connection, is) = client.open(relay.address, b"first").await;
         assert_eq!(is, went);
         for number in 0..20_u16 {
-            exchange(&connection, &number.to_be_bytes().repeat(500))
-                .await
-                .unwrap();
+            exchange(&connection, &number.to_be_bytes().repeat(500)).await.unwrap();
         }
         client.tickets.wait_for(1).await;
         connection.close(0_u32.into(), b"");
@@ -105,23 +101,10 @@ async fn a_heartbeat_tells_of_the_load_while_a_connection_lasts() {
         loop {
             exchange(&connection, b"more").await.unwrap();
             let seen = stamps(&running.cids, &relay.sent_by(port));
-            let told = seen
-                .last()
-                .unwrap()
-                .load
-                .wait()
-                .map(|wait| wait.as_secs_f64());
-            if told
-                .zip(expected)
-                .is_some_and(|(told, is)| (told / is - 1.0).abs() < 0.001)
-            {
+            let told = seen.last().unwrap().load.wait().map(|wait| wait.as_secs_f64());
+            if told.zip(expected).is_some_and(|(told, is)| (told / is - 1.0).abs() < 0.001) {
                 // news are newer than what was told before
-                assert!(
-                    seen.iter()
-                        .rev()
-                        .skip(1)
-                        .any(|old| old.freshness < seen.last().unwrap().freshness)
-                );
+                assert!(seen.iter().rev().skip(1).any(|old| old.freshness < seen.last().unwrap().freshness));
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "{told:?}");
@@ -163,8 +146,7 @@ async fn a_client_that_moves_takes_another_id_of_the_same_server() {
     endpoint.rebind(socket).unwrap();
     exchange(&connection, b"moved").await.unwrap();
     let after = relay.sent_by(endpoint.local_addr().unwrap().port());
-    let [old, new] = [before.datagrams.last(), after.datagrams.last()]
-        .map(|sent| destination(sent.unwrap()).to_vec());
+    let [old, new] = [before.datagrams.last(), after.datagrams.last()].map(|sent| destination(sent.unwrap()).to_vec());
     assert_ne!(old, new);
     assert_eq!(running.cids.read(&new).unwrap().0, SERVER);
     assert_eq!(running.server.done(b"moved"), (1, 0));
@@ -189,11 +171,7 @@ async fn connections_of_the_process_before_are_reset() {
         let (_endpoint, connection, _) = client.open(relay.address, b"first").await;
         relay.send_on_to(second.address);
         let asking = exchange_or_end(&connection);
-        let wait = if is_reset {
-            PATIENCE
-        } else {
-            Duration::from_millis(500)
-        };
+        let wait = if is_reset { PATIENCE } else { Duration::from_millis(500) };
         let end = tokio::time::timeout(wait, asking).await;
         let was_reset = matches!(end, Ok(quinn::ConnectionError::Reset));
         assert_eq!(was_reset, is_reset, "{end:?}");

@@ -1,18 +1,22 @@
 //! A client that comes back.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
-
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connecting, Connection, Endpoint, ReadToEndError, VarInt};
-use rustls::client::{
-    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
-    Tls13ClientSessionValue,
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{NamedGroup, RootCertStore};
+
+use quinn::{ClientConfig, Connecting, Connection, Endpoint, ReadToEndError, VarInt, crypto::rustls::QuicClientConfig};
+use rustls::{
+    NamedGroup, RootCertStore,
+    client::{
+        ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+    },
+    pki_types::{CertificateDer, ServerName},
+};
 use tokio::time::timeout;
 
 use crate::server::NAME;
@@ -40,18 +44,14 @@ impl Client {
     pub fn new(certificate: &CertificateDer<'static>) -> Client {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
-        let mut tls =
-            rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
-                .with_root_certificates(roots)
-                .with_no_client_auth();
+        let mut tls = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         let tickets = Arc::new(Tickets::default());
         tls.enable_early_data = true;
         tls.resumption = Resumption::store(Arc::clone(&tickets) as Arc<dyn ClientSessionStore>);
         let crypto = QuicClientConfig::try_from(tls).unwrap();
-        Client {
-            tickets,
-            config: ClientConfig::new(Arc::new(crypto)),
-        }
+        Client { tickets, config: ClientConfig::new(Arc::new(crypto)) }
     }
 
     /// A connection from a port of its own with one request. Waits for one more ticket, if it is to, so that the
@@ -135,11 +135,7 @@ pub struct Tickets {
 
 impl Default for Tickets {
     fn default() -> Tickets {
-        Tickets {
-            cache: ClientSessionMemoryCache::new(32),
-            came: AtomicUsize::new(0),
-            is_deaf: AtomicBool::new(false),
-        }
+        Tickets { cache: ClientSessionMemoryCache::new(32), came: AtomicUsize::new(0), is_deaf: AtomicBool::new(false) }
     }
 }
 

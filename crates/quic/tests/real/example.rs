@@ -1,8 +1,10 @@
 //! The server of the examples, as its clients find it.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use dwell_quic::WaitingTimes;
@@ -10,9 +12,7 @@ use h3::client::SendRequest;
 use http::Request;
 use quinn::{Endpoint, ServerConfig};
 
-use crate::client::Client;
-use crate::server::Identity;
-use crate::server_example;
+use crate::{client::Client, server::Identity, server_example};
 
 type Sender = SendRequest<h3_quinn::OpenStreams, Bytes>;
 
@@ -53,9 +53,7 @@ async fn a_request_that_is_not_whole_is_no_work_of_the_server() {
     tokio::spawn(async move { driver.wait_idle().await });
     ask(&mut sender).await;
     let mut slow = sender.send_request(post()).await.unwrap();
-    slow.send_data(Bytes::from_static(b"the rest comes"))
-        .await
-        .unwrap();
+    slow.send_data(Bytes::from_static(b"the rest comes")).await.unwrap();
     // Far more than work takes: requests that follow closely are a queue.
     tokio::time::sleep(Duration::from_millis(200)).await;
     // Streams are taken in their order: when this one is answered, the slow one is known.

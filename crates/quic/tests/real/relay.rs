@@ -1,8 +1,10 @@
 //! What lies between clients and a server, and writes down what clients send.
 
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+};
 
 use tokio::net::UdpSocket;
 
@@ -43,41 +45,23 @@ impl Relay {
     /// Of one that is at that port.
     pub fn sent_by(&self, port: u16) -> Sent {
         let log = self.log.lock().unwrap();
-        log.iter()
-            .find(|(client, _)| client.port() == port)
-            .unwrap()
-            .1
-            .clone()
+        log.iter().find(|(client, _)| client.port() == port).unwrap().1.clone()
     }
 }
 
-async fn forward(
-    front: Arc<UdpSocket>,
-    to: Arc<Mutex<SocketAddr>>,
-    log: Arc<Mutex<HashMap<SocketAddr, Sent>>>,
-) {
+async fn forward(front: Arc<UdpSocket>, to: Arc<Mutex<SocketAddr>>, log: Arc<Mutex<HashMap<SocketAddr, Sent>>>) {
     let mut ways: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
     let mut bytes = vec![0; 1 << 16];
     loop {
         let (count, client) = front.recv_from(&mut bytes).await.unwrap();
         let datagram = bytes[..count].to_vec();
-        log.lock()
-            .unwrap()
-            .entry(client)
-            .or_default()
-            .datagrams
-            .push(datagram);
+        log.lock().unwrap().entry(client).or_default().datagrams.push(datagram);
         let way = match ways.get(&client) {
             Some(way) => Arc::clone(way),
             None => {
                 let way = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
                 ways.insert(client, Arc::clone(&way));
-                tokio::spawn(back(
-                    Arc::clone(&way),
-                    Arc::clone(&front),
-                    client,
-                    Arc::clone(&log),
-                ));
+                tokio::spawn(back(Arc::clone(&way), Arc::clone(&front), client, Arc::clone(&log)));
                 way
             }
         };

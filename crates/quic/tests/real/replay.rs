@@ -1,18 +1,22 @@
 //! What somebody does who has recorded what clients sent, or has taken a server.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use dwell_quic::{Limits, SingleUseSessions};
 use quinn::EndpointConfig;
 use rustls::server::StoresServerSessions;
 use tokio::net::UdpSocket;
 
-use crate::client::{Client, PATIENCE, Went};
-use crate::relay::{Relay, Sent};
-use crate::server::{Identity, Server};
+use crate::{
+    client::{Client, PATIENCE, Went},
+    relay::{Relay, Sent},
+    server::{Identity, Server},
+};
 
 const REQUESTS: usize = 100;
 
@@ -71,10 +75,7 @@ impl StoresServerSessions for Watched {
 
 impl Watched {
     fn new() -> Arc<Watched> {
-        Arc::new(Watched {
-            store: SingleUseSessions::new(Limits::default()),
-            seen: Careless::default(),
-        })
+        Arc::new(Watched { store: SingleUseSessions::new(Limits::default()), seen: Careless::default() })
     }
 
     /// All that who takes the server finds in its store.
@@ -156,10 +157,7 @@ async fn a_thousand_replays_are_refused() {
             // An endpoint that has forgotten the connections: it would take replays for their packets.
             let server = start(sessions, Arc::clone(&genuine.done));
             let before = sessions.counts();
-            replay(&flights, server.address, || {
-                sessions.counts().missed as usize
-            })
-            .await;
+            replay(&flights, server.address, || sessions.counts().missed as usize).await;
             let after = sessions.counts();
             assert_eq!(after.taken, before.taken);
             tries += (after.missed - before.missed) as usize;
@@ -199,19 +197,13 @@ async fn who_takes_the_server_later_cannot_read_0rtt_data_that_it_accepted() {
     let stolen = watched.stolen();
     // Of three tickets a connection two are left.
     assert!(stolen.sessions.lock().unwrap().len() >= 2 * REQUESTS);
-    let thief =
-        Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
+    let thief = Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
     replay(&flights, thief.address, || *stolen.took.lock().unwrap()).await;
     assert!(thief.done.lock().unwrap().is_empty());
     // The key of each was there, before it was used: then the thief would read all.
     let everything = Arc::new(Careless::default());
-    everything
-        .sessions
-        .lock()
-        .unwrap()
-        .extend(watched.seen.sessions.lock().unwrap().clone());
-    let thief =
-        Server::plain(identity.quic(Arc::clone(&everything) as Arc<dyn StoresServerSessions>, 1));
+    everything.sessions.lock().unwrap().extend(watched.seen.sessions.lock().unwrap().clone());
+    let thief = Server::plain(identity.quic(Arc::clone(&everything) as Arc<dyn StoresServerSessions>, 1));
     replay(&flights, thief.address, || *everything.took.lock().unwrap()).await;
     for number in 0..REQUESTS {
         wait_until_done(&thief, &request(number), 1).await;
@@ -237,12 +229,8 @@ async fn refused_0rtt_data_can_be_read_as_long_as_its_issuer_holds_the_session()
             watched.store.clear();
         }
         let stolen = watched.stolen();
-        let thief =
-            Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
-        replay(&relay.sent(), thief.address, || {
-            *stolen.took.lock().unwrap()
-        })
-        .await;
+        let thief = Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
+        replay(&relay.sent(), thief.address, || *stolen.took.lock().unwrap()).await;
         match is_forgotten {
             true => assert_eq!(thief.done(b"secret"), (0, 0)),
             false => wait_until_done(&thief, b"secret", 1).await,

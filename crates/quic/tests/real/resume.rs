@@ -1,13 +1,14 @@
 //! Clients that come back, with tickets and without.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use dwell_quic::{Limits, SingleUseSessions, single_use};
 use quinn::ServerConfig;
 
-use crate::client::{Client, Went};
-use crate::server::{Identity, Server};
+use crate::{
+    client::{Client, Went},
+    server::{Identity, Server},
+};
 
 fn server(identity: &Identity, tickets: usize) -> (Server, Arc<SingleUseSessions>) {
     let sessions = SingleUseSessions::new(Limits::default());
@@ -24,10 +25,7 @@ async fn all_that_come_back_use_0rtt() {
     assert_eq!(client.ask(server.address, b"first", true).await, Went::Full);
     for number in 0..50_u8 {
         let request = [b'r', number];
-        assert_eq!(
-            client.ask(server.address, &request, true).await,
-            Went::ZeroRtt
-        );
+        assert_eq!(client.ask(server.address, &request, true).await, Went::ZeroRtt);
         assert_eq!(server.done(&request), (1, 1));
     }
     let counts = sessions.counts();
@@ -43,10 +41,7 @@ async fn another_server_refuses_and_answers_after_a_handshake() {
     let client = Client::new(&identity.certificate);
     client.ask(first.address, b"first", true).await;
     client.tickets.wait_for(2).await;
-    assert_eq!(
-        client.ask(other.address, b"moved", true).await,
-        Went::Refused
-    );
+    assert_eq!(client.ask(other.address, b"moved", true).await, Went::Refused);
     assert_eq!(other.done(b"moved"), (1, 0));
     assert_eq!(others.counts().missed, 1);
     assert_eq!(sessions.counts().held, 2);
@@ -61,8 +56,7 @@ async fn of_k_tickets_k_of_k_plus_1_connections_use_0rtt_if_clients_leave_early(
         let mut went = Vec::new();
         for number in 0..3 * (tickets as u8 + 1) {
             // One that left would have been told of tickets after it has gone.
-            let is_full =
-                client.tickets.came() == went.iter().filter(|went| **went == Went::ZeroRtt).count();
+            let is_full = client.tickets.came() == went.iter().filter(|went| **went == Went::ZeroRtt).count();
             client.tickets.is_deaf.store(!is_full, Ordering::SeqCst);
             let before = client.tickets.came();
             went.push(client.ask(server.address, &[number], is_full).await);

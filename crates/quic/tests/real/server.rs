@@ -1,12 +1,16 @@
 //! A server that notes what it is asked, and a certificate.
 
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{Arc, Mutex},
+};
 
 use quinn::{Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::StoresServerSessions;
+use rustls::{
+    pki_types::{CertificateDer, PrivateKeyDer},
+    server::StoresServerSessions,
+};
 
 pub const NAME: &str = "server.test";
 
@@ -66,12 +70,7 @@ impl Server {
     }
 
     pub fn done(&self, request: &[u8]) -> (u32, u32) {
-        self.done
-            .lock()
-            .unwrap()
-            .get(request)
-            .copied()
-            .unwrap_or_default()
+        self.done.lock().unwrap().get(request).copied().unwrap_or_default()
     }
 }
 

@@ -35,11 +35,7 @@ struct Place<'a> {
 
 impl<'a> From<&'a StackPlace> for Place<'a> {
     fn from(place: &'a StackPlace) -> Place<'a> {
-        Place {
-            device: &place.device,
-            namespace: place.namespace.as_deref(),
-            point: place.point,
-        }
+        Place { device: &place.device, namespace: place.namespace.as_deref(), point: place.point }
     }
 }
 

@@ -17,8 +17,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{Format, path, response, shift, socket, socket_summary, stack};
 use crate::{
-    Distribution, Interval, PathTable, Prefix, Response, SocketEnd, Sockets, Source, Stack,
-    StackShift, Status, Summary, Timestamps,
+    Distribution, Interval, PathTable, Prefix, Response, SocketEnd, Sockets, Source, Stack, StackShift, Status,
+    Summary, Timestamps,
 };
 
 /// Name and version of the objects' schema. The version changes if a key is
@@ -153,9 +153,7 @@ impl Format for Jsonl {
         let object = StatusObject {
             kind: "rtt-status",
             schema: SCHEMA,
-            time: status
-                .time_ns
-                .and_then(|ns| self.times.rfc3339(source.clock.unix_ns(ns))),
+            time: status.time_ns.and_then(|ns| self.times.rfc3339(source.clock.unix_ns(ns))),
             last: status.last,
             counters: status,
         };
@@ -311,8 +309,7 @@ mod tests {
     use dwell_engine::{abi, histogram::Histogram, rtt::Counters};
     use serde_json::{Value, json};
 
-    use super::super::samples;
-    use super::*;
+    use super::{super::samples, *};
     use crate::{Clock, Group, GroupKey, Interfaces};
 
     fn written(write: impl FnOnce(&mut Jsonl, &mut Vec<u8>)) -> String {
@@ -322,9 +319,7 @@ mod tests {
     }
 
     fn objects(text: &str) -> Vec<Value> {
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
@@ -372,10 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_null() {
-        let source = Source {
-            clock: Clock::with_offset(i128::MAX),
-            interfaces: Interfaces::unknown(),
-        };
+        let source = Source { clock: Clock::with_offset(i128::MAX), interfaces: Interfaces::unknown() };
         let text = written(|format, out| format.sample(&samples::tcp4(), &source, out));
         let object = &objects(&text)[0];
         assert_eq!(object["time"], Value::Null);
@@ -409,26 +401,14 @@ mod tests {
     #[test]
     fn aggregates_with_other_last() {
         let mut histogram = Histogram::default();
-        [900, 1_500_000, 25_000_000]
-            .iter()
-            .for_each(|rtt| histogram.record(*rtt));
+        [900, 1_500_000, 25_000_000].iter().for_each(|rtt| histogram.record(*rtt));
         let key = GroupKey {
             interface: 9,
             method: Method::QuicSpin,
-            prefix: Prefix {
-                address: "2001:db8::".parse().unwrap(),
-                bits: 48,
-            },
+            prefix: Prefix { address: "2001:db8::".parse().unwrap(), bits: 48 },
         };
-        let groups = [None, Some(key)].map(|key| Group {
-            key,
-            histogram: histogram.clone(),
-        });
-        let interval = Interval {
-            end_ns: 5,
-            length_ns: 1_000_000_000,
-            groups: &groups,
-        };
+        let groups = [None, Some(key)].map(|key| Group { key, histogram: histogram.clone() });
+        let interval = Interval { end_ns: 5, length_ns: 1_000_000_000, groups: &groups };
         let text = written(|format, out| format.interval(&interval, &samples::source(), out));
         insta::assert_snapshot!(text, @r#"
         {"type":"rtt-aggregate","schema":"dwell.rtt/1","time":"2026-11-21T05:10:00.000000005Z","interval_ns":1000000000,"interface":"9","method":"quic-spin","prefix":"2001:db8::/48","count":3,"min_ns":900,"p50_ns":1499136,"p90_ns":25000000,"p99_ns":25000000,"max_ns":25000000,"mean_ns":8833633}
@@ -457,16 +437,12 @@ mod tests {
         for (value, counter) in raw.value.iter_mut().zip(100..) {
             *value = counter;
         }
-        let status = Status {
-            time_ns: None,
-            last: true,
-            counters: Counters::sum([&raw]),
-        };
+        let status = Status { time_ns: None, last: true, counters: Counters::sum([&raw]) };
         let text = written(|format, out| format.status(&status, &samples::source(), out));
         let object = &objects(&text)[0];
-        assert!(text.starts_with(
-            r#"{"type":"rtt-status","schema":"dwell.rtt/1","time":null,"last":true,"packets":100,"#
-        ));
+        assert!(
+            text.starts_with(r#"{"type":"rtt-status","schema":"dwell.rtt/1","time":null,"last":true,"packets":100,"#)
+        );
         for counter in Counter::ALL {
             assert_eq!(object[counter.name()], status.counters.get(counter));
         }

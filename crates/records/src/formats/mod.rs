@@ -14,18 +14,18 @@ mod stack;
 mod table;
 mod text;
 
-use dwell_engine::layers::Passage;
-use dwell_engine::measure::{FlowEvent, Sample};
+use dwell_engine::{
+    layers::Passage,
+    measure::{FlowEvent, Sample},
+};
+
+use crate::{Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Status, Summary};
 
 pub use jsonl::{Jsonl, SCHEMA};
 pub use latency::Latency;
 pub use ppviz::Ppviz;
 pub use rate::Rate;
 pub use text::{Text, counted};
-
-use crate::{
-    Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Status, Summary,
-};
 
 /// A way to write records. Each method appends whole lines to `out`, or nothing
 /// where the format has no words for such a record; [`Entry`] says which.
@@ -123,35 +123,23 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 pub(crate) mod samples {
     //! Records that the tests of all formats share.
 
-    use dwell_engine::measure::{
-        CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample,
-    };
-
     use dwell_engine::{
         layers::Ends,
-        socket::{
-            Account, Delay, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way,
-            control::Setting,
-        },
+        measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
+        socket::{Account, Delay, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way, control::Setting},
     };
 
     use crate::{Clock, Socket, SocketCounts, Source};
 
     /// Seconds on the boot clock; Unix time is 2026-11-21T05:10:00Z at 0.
     pub(crate) fn source() -> Source {
-        let mut source = Source {
-            clock: Clock::with_offset(1_795_237_800_000_000_000),
-            ..Source::default()
-        };
+        let mut source = Source { clock: Clock::with_offset(1_795_237_800_000_000_000), ..Source::default() };
         source.interfaces.insert(2, "eth0");
         source
     }
 
     pub(crate) fn endpoint(address: &str, port: u16) -> Endpoint {
-        Endpoint {
-            address: address.parse().unwrap(),
-            port,
-        }
+        Endpoint { address: address.parse().unwrap(), port }
     }
 
     /// 1.234567 ms over IPv4.
@@ -173,19 +161,8 @@ pub(crate) mod samples {
 
     /// An upload that waits.
     pub(crate) fn socket() -> Socket {
-        let sum = |ns: f64, bytes| Sum {
-            samples: 100,
-            bytes,
-            ns_bytes: ns * bytes as f64,
-        };
-        let delay = |ns| {
-            Some(Delay {
-                ns,
-                least_ns: ns - 5_000_000,
-                most_ns: ns + 5_000_000,
-                bytes: 12_000,
-            })
-        };
+        let sum = |ns: f64, bytes| Sum { samples: 100, bytes, ns_bytes: ns * bytes as f64 };
+        let delay = |ns| Some(Delay { ns, least_ns: ns - 5_000_000, most_ns: ns + 5_000_000, bytes: 12_000 });
         let info = TcpInfo {
             state: 1,
             rtt_us: 380_000,
@@ -204,26 +181,12 @@ pub(crate) mod samples {
                 cookie: 4_711,
                 pid: Some(4_242),
                 fd: Some(5),
-                ends: Ends {
-                    src: endpoint("192.0.2.1", 44_321),
-                    dst: endpoint("198.51.100.7", 443),
-                },
+                ends: Ends { src: endpoint("192.0.2.1", 44_321), dst: endpoint("198.51.100.7", 443) },
                 way: Way::Inside,
                 estimator: Estimator::Exact,
-                reading: Reading {
-                    time_ns: 1_000_000_000,
-                    info,
-                    unacknowledged: Some(800_000),
-                    readable: Some(0),
-                },
-                observed: Observed {
-                    sender: delay(610_000_000),
-                    receiver: None,
-                },
-                peaks: Peaks {
-                    sender_ns: Some(655_000_000),
-                    receiver_ns: None,
-                },
+                reading: Reading { time_ns: 1_000_000_000, info, unacknowledged: Some(800_000), readable: Some(0) },
+                observed: Observed { sender: delay(610_000_000), receiver: None },
+                peaks: Peaks { sender_ns: Some(655_000_000), receiver_ns: None },
                 waiting_ns: Some(640_000_000),
                 totals: Totals {
                     sender: sum(600e6, 1_200_000),
@@ -245,10 +208,7 @@ pub(crate) mod samples {
             cookie: 4_712,
             pid: None,
             fd: None,
-            ends: Ends {
-                src: endpoint("2001:db8::1", 50_000),
-                dst: endpoint("2001:db8:0:1::443", 443),
-            },
+            ends: Ends { src: endpoint("2001:db8::1", 50_000), dst: endpoint("2001:db8:0:1::443", 443) },
             way: Way::Outside,
             estimator: Estimator::Paper,
             reading: Reading::default(),
@@ -305,11 +265,7 @@ pub(crate) mod samples {
                 packets: u64::MAX,
                 ..tcp4()
             },
-            Sample {
-                method: Method::Dns,
-                protocol: Protocol(132),
-                ..tcp4()
-            },
+            Sample { method: Method::Dns, protocol: Protocol(132), ..tcp4() },
         ]
     }
 

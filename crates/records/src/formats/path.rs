@@ -38,12 +38,7 @@ struct Object<'a> {
 }
 
 /// An object a leg.
-pub(super) fn jsonl(
-    table: &PathTable<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn jsonl(table: &PathTable<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(table.end_ns));
     for leg in Leg::ALL {
         let object = Object {
@@ -88,10 +83,7 @@ pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
         ),
     );
     if table.path.clamped > 0 {
-        put(
-            out,
-            format_args!(", {} came before they left, by less", table.path.clamped),
-        );
+        put(out, format_args!(", {} came before they left, by less", table.path.clamped));
     }
     if table.path.doubtful > 0 {
         put(out, format_args!(", {} doubtful", table.path.doubtful));
@@ -132,10 +124,7 @@ mod tests {
     use crate::{Format, Jsonl, Text, formats::samples};
 
     fn path() -> Path {
-        let mut path = Path {
-            bound_ns: 1_200,
-            ..Path::default()
-        };
+        let mut path = Path { bound_ns: 1_200, ..Path::default() };
         for (leg, histogram) in Leg::ALL.iter().zip(&mut path.legs) {
             let us = match leg {
                 Leg::Host(Segment::SocketTcp) => 1_000,
@@ -207,20 +196,14 @@ end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
         };
         let mut out = Vec::new();
         Jsonl::default().path(&table, &samples::source(), &mut out);
-        let objects: Vec<serde_json::Value> = String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let objects: Vec<serde_json::Value> =
+            String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(objects.len(), Leg::ALL.len());
         let network = &objects[6];
         assert_eq!(network["type"], "path");
         assert_eq!(network["schema"], "dwell.path/1");
         assert_eq!(network["time"], "2026-11-21T05:10:01.000000000Z");
-        assert_eq!(
-            (&network["tx_host"], &network["rx_host"]),
-            (&"a".into(), &"b".into())
-        );
+        assert_eq!((&network["tx_host"], &network["rx_host"]), (&"a".into(), &"b".into()));
         assert_eq!(network["segment"], "network");
         assert!(network["direction"].is_null() && network["part_of"].is_null());
         assert_eq!(network["flow"]["sport"], 44_321);

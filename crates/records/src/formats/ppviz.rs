@@ -70,8 +70,7 @@ fn end(end: &Endpoint, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
-    use super::*;
+    use super::{super::samples, *};
     use crate::Clock;
 
     #[test]
@@ -112,15 +111,9 @@ mod tests {
 
     #[test]
     fn times_before_1970_keep_their_sign() {
-        let source = Source {
-            clock: Clock::with_offset(-1_500_000_000),
-            ..Source::default()
-        };
+        let source = Source { clock: Clock::with_offset(-1_500_000_000), ..Source::default() };
         let mut out = Vec::new();
-        let sample = Sample {
-            time_ns: 0,
-            ..samples::tcp4()
-        };
+        let sample = Sample { time_ns: 0, ..samples::tcp4() };
         Ppviz.sample(&sample, &source, &mut out);
         assert!(out.starts_with(b"-1.500000000 0.001234567 "));
     }

@@ -38,15 +38,7 @@ mod tests {
         let shown = shown.map(|rate| rate.to_string());
         assert_eq!(
             shown,
-            [
-                "   0 bit/s ",
-                " 999 bit/s ",
-                "1.00 kbit/s",
-                " 999 kbit/s",
-                "1.00 Mbit/s",
-                "9.65 Mbit/s",
-                "33.8 Gbit/s"
-            ]
+            ["   0 bit/s ", " 999 bit/s ", "1.00 kbit/s", " 999 kbit/s", "1.00 Mbit/s", "9.65 Mbit/s", "33.8 Gbit/s"]
         );
         assert_eq!(Rate(u64::MAX).to_string(), "18446744074 Gbit/s");
     }

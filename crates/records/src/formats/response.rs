@@ -52,12 +52,7 @@ struct Mode {
 }
 
 /// Writes an object and the end of its line.
-pub(super) fn jsonl(
-    response: &Response<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn jsonl(response: &Response<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let record = response.record;
     let port = |port| record.key.has_ports().then_some(port);
     let object = Object {
@@ -94,12 +89,7 @@ pub(super) fn jsonl(
 }
 
 /// Writes a line; and with modes a line for each of them.
-pub(super) fn text(
-    response: &Response<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn text(response: &Response<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let record = response.record;
     let time = times.time_of_day(source.clock.unix_ns(end_ns(response)));
     put(out, format_args!("{}", time.unwrap_or("-               ")));
@@ -117,8 +107,7 @@ pub(super) fn text(
             out,
             format_args!(
                 "  {:>7}  no estimate: {}",
-                ns.map_or("-".to_owned(), |ns| format!("({})", Latency(ns))
-                    .replace(' ', "")),
+                ns.map_or("-".to_owned(), |ns| format!("({})", Latency(ns)).replace(' ', "")),
                 reason.unwrap_or("nothing to estimate from")
             ),
         ),
@@ -148,11 +137,7 @@ pub(super) fn text(
                     Latency(mode.min_ns),
                     Latency(mode.max_ns),
                     Latency(mode.mean_ns),
-                    if mode.marked {
-                        ", after small packets"
-                    } else {
-                        ""
-                    }
+                    if mode.marked { ", after small packets" } else { "" }
                 ),
             );
         }

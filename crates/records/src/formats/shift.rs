@@ -45,12 +45,7 @@ fn name(figure: Figure) -> &'static str {
 }
 
 /// Writes an object a segment that the baseline knows.
-pub(super) fn jsonl(
-    shift: &StackShift<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn jsonl(shift: &StackShift<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(shift.end_ns));
     for one in shift.compared {
         let change = |figure| one.changes.get(&figure);
@@ -65,9 +60,7 @@ pub(super) fn jsonl(
             part_of: one.segment.part_of().map(Segment::name),
             shifted: one.shifted,
             by: one.by.map(name),
-            ratio: one
-                .change()
-                .map(|change| (change.ratio() * 1e6).round() / 1e6),
+            ratio: one.change().map(|change| (change.ratio() * 1e6).round() / 1e6),
             chance: one.chance,
             intervals: one.intervals,
             bytes: one.bytes,
@@ -84,12 +77,7 @@ pub(super) fn jsonl(
 /// shifted.
 pub(super) fn text(shift: &StackShift<'_>, out: &mut Vec<u8>) {
     let known = || shift.compared.iter().filter(|one| one.shifted.is_some());
-    let shifted = || {
-        shift
-            .compared
-            .iter()
-            .filter(|one| one.shifted == Some(true))
-    };
+    let shifted = || shift.compared.iter().filter(|one| one.shifted == Some(true));
     let Some(first) = known().next() else {
         let most = shift.compared.iter().map(|one| one.intervals[1]).max();
         return put(
@@ -125,16 +113,9 @@ pub(super) fn text(shift: &StackShift<'_>, out: &mut Vec<u8>) {
 }
 
 fn line(one: &Compared, out: &mut Vec<u8>) {
-    let indent = if one.segment.part_of().is_some() {
-        "  "
-    } else {
-        ""
-    };
+    let indent = if one.segment.part_of().is_some() { "  " } else { "" };
     let (direction, segment) = (one.segment.direction().name(), one.segment.name());
-    put(
-        out,
-        format_args!("{:<17}", format!("{direction} {indent}{segment}")),
-    );
+    put(out, format_args!("{:<17}", format!("{direction} {indent}{segment}")));
     for figure in Figure::ALL {
         let change = one.changes.get(&figure);
         let cell = |ns: Option<u64>| ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
@@ -168,24 +149,14 @@ mod tests {
     fn intervals(count: u64, factor: u64) -> Vec<Interval> {
         let interval = |n: u64| {
             let ns = |base: u64| Some(base + (n * 7 % 10) * base / 100);
-            let figures = |base: u64| Figures {
-                count: 50 * factor,
-                ns: [ns(base), None, ns(base + 1_000)],
-            };
-            Interval::from([
-                (Segment::TcpIp, figures(3_000)),
-                (Segment::Queueing, figures(12_000_000 * factor)),
-            ])
+            let figures = |base: u64| Figures { count: 50 * factor, ns: [ns(base), None, ns(base + 1_000)] };
+            Interval::from([(Segment::TcpIp, figures(3_000)), (Segment::Queueing, figures(12_000_000 * factor))])
         };
         (0..count).map(interval).collect()
     }
 
     fn written(format: &mut dyn Format, compared: &[Compared]) -> String {
-        let shift = StackShift {
-            end_ns: 1_000_000_000,
-            host: "here",
-            compared,
-        };
+        let shift = StackShift { end_ns: 1_000_000_000, host: "here", compared };
         let mut out = Vec::new();
         format.shift(&shift, &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
@@ -193,10 +164,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_line_a_segment_that_has_shifted() {
-        let text = written(
-            &mut Text::default(),
-            &compare(&intervals(40, 1), &intervals(30, 3)),
-        );
+        let text = written(&mut Text::default(), &compare(&intervals(40, 1), &intervals(30, 3)));
         let (table, chance) = text.rsplit_once("p50 × 3.00").unwrap();
         assert_eq!(
             table,
@@ -212,10 +180,7 @@ tx   queueing          12.5 ms  37.4 ms            -        -      12.5 ms  37.4
     fn what_is_not_known_is_said() {
         let compared = compare(&intervals(40, 1), &intervals(9, 3));
         let text = written(&mut Text::default(), &compared);
-        assert!(
-            text.ends_with("not known before 10 intervals with bytes, of which there are 9\n\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("not known before 10 intervals with bytes, of which there are 9\n\n"), "{text}");
         for line in written(&mut Jsonl::default(), &compared).lines() {
             let object: serde_json::Value = serde_json::from_str(line).unwrap();
             assert!(object["shifted"].is_null() && object["chance"].is_null());
@@ -227,31 +192,19 @@ tx   queueing          12.5 ms  37.4 ms            -        -      12.5 ms  37.4
     fn an_object_a_segment() {
         let compared = compare(&intervals(40, 1), &intervals(30, 3));
         let lines = written(&mut Jsonl::default(), &compared);
-        let objects: Vec<serde_json::Value> = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let objects: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(objects.len(), 2);
         let [same, shifted] = [&objects[0], &objects[1]];
         assert_eq!(same["type"], "stack-shift");
         assert_eq!(same["schema"], "dwell.stack/1");
-        assert_eq!(
-            (&same["segment"], &same["shifted"]),
-            (&"tcp-ip".into(), &false.into())
-        );
+        assert_eq!((&same["segment"], &same["shifted"]), (&"tcp-ip".into(), &false.into()));
         assert_eq!(shifted["segment"], "queueing");
-        assert_eq!(
-            (&shifted["direction"], &shifted["part_of"]),
-            (&"tx".into(), &"ip-driver".into())
-        );
+        assert_eq!((&shifted["direction"], &shifted["part_of"]), (&"tx".into(), &"ip-driver".into()));
         assert_eq!(shifted["shifted"], true);
         assert_eq!(shifted["ratio"], 3.0);
         assert!(shifted["chance"].as_f64().unwrap() < 0.01);
         assert_eq!(shifted["bytes"], serde_json::json!([50, 150]));
-        assert_eq!(
-            shifted["p50_ns"],
-            serde_json::json!([12_480_000, 37_440_000])
-        );
+        assert_eq!(shifted["p50_ns"], serde_json::json!([12_480_000, 37_440_000]));
         assert!(shifted["p99_ns"].is_null());
     }
 }

@@ -52,12 +52,7 @@ struct Object<'a> {
 }
 
 /// Writes an object a connection.
-pub(super) fn jsonl(
-    interval: &Sockets<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn jsonl(interval: &Sockets<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let time = times.rfc3339(source.clock.unix_ns(interval.end_ns));
     for socket in interval.sockets {
         let account = &socket.account;
@@ -108,23 +103,13 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Writes a line for each connection that did something, busiest first.
-    pub(super) fn write(
-        &mut self,
-        interval: &Sockets<'_>,
-        times: &mut Timestamps,
-        source: &Source,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn write(&mut self, interval: &Sockets<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
         let active = interval.sockets.iter().filter(|socket| socket.is_active());
         let mut active: Vec<&Socket> = active.collect();
         active.sort_by_key(|socket| (Reverse(socket.bytes()), socket.account.cookie));
         let time = times.time_of_day(source.clock.unix_ns(interval.end_ns));
         // HH:MM:SS, and a tenth.
-        let (length, width) = if interval.has_tenths {
-            (10, 11)
-        } else {
-            (8, 9)
-        };
+        let (length, width) = if interval.has_tenths { (10, 11) } else { (8, 9) };
         let time = time.and_then(|time| time.get(..length)).unwrap_or("-");
         for socket in active.iter().take(interval.limit) {
             self.header(width, out);
@@ -135,10 +120,7 @@ impl Lines {
             let bytes = rest.iter().map(|socket| socket.bytes()).sum();
             let connections = counted(rest.len() as u64, "connections");
             let rate = rate_bps(bytes, interval.length_ns).map_or("-".into(), rate);
-            put(
-                out,
-                format_args!("{time:<width$}and {connections} more, with {rate}\n"),
-            );
+            put(out, format_args!("{time:<width$}and {connections} more, with {rate}\n"));
         }
     }
 
@@ -149,16 +131,7 @@ impl Lines {
                 out,
                 format_args!(
                     "{:<width$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>6}{:>6}  connection\n",
-                    "UTC",
-                    "send buf",
-                    "longest",
-                    "waiting",
-                    "rtt",
-                    "recv buf",
-                    "sent",
-                    "received",
-                    "cwnd",
-                    "again"
+                    "UTC", "send buf", "longest", "waiting", "rtt", "recv buf", "sent", "received", "cwnd", "again"
                 ),
             );
             1
@@ -215,29 +188,21 @@ fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, Jsonl, Text, samples};
-    use super::*;
+    use super::{
+        super::{Format, Jsonl, Text, samples},
+        *,
+    };
 
     fn written(mut format: impl Format, sockets: &[Socket], limit: usize) -> String {
         let mut out = Vec::new();
-        let interval = Sockets {
-            end_ns: 1_000_000_000,
-            length_ns: 1_000_000_000,
-            sockets,
-            limit,
-            has_tenths: false,
-        };
+        let interval = Sockets { end_ns: 1_000_000_000, length_ns: 1_000_000_000, sockets, limit, has_tenths: false };
         format.sockets(&interval, &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn a_line_a_connection_that_does_something() {
-        let text = written(
-            Text::default(),
-            &[samples::socket_idle(), samples::socket()],
-            16,
-        );
+        let text = written(Text::default(), &[samples::socket_idle(), samples::socket()], 16);
         insta::assert_snapshot!(text, @r#"
         UTC       send buf  longest  waiting      rtt recv buf         sent     received  cwnd again  connection
         05:10:01    600 ms   655 ms   640 ms   380 ms        -  9.60 Mbit/s      0 bit/s   320     3  192.0.2.1:44321 → 198.51.100.7:443
@@ -257,10 +222,7 @@ mod tests {
         Text::default().sockets(&interval, &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| &line[..19]).collect();
-        assert_eq!(
-            lines,
-            ["UTC         send buf", "05:10:01.2    600 ms"].map(|it| &it[..19])
-        );
+        assert_eq!(lines, ["UTC         send buf", "05:10:01.2    600 ms"].map(|it| &it[..19]));
     }
 
     #[test]
@@ -289,11 +251,7 @@ mod tests {
 
     #[test]
     fn an_object_a_connection_and_what_is_not_known_is_null() {
-        let text = written(
-            Jsonl::default(),
-            &[samples::socket(), samples::socket_idle()],
-            0,
-        );
+        let text = written(Jsonl::default(), &[samples::socket(), samples::socket_idle()], 0);
         insta::assert_snapshot!(text, @r#"
         {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"look_ns":1000000000,"pid":4242,"fd":5,"cookie":4711,"src":"192.0.2.1","sport":44321,"dst":"198.51.100.7","dport":443,"proto":"TCP","sender_delay_ns":600000000,"sender_delay_max_ns":655000000,"sender_delay_least_ns":605000000,"sender_delay_most_ns":615000000,"sender_waiting_ns":640000000,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":380000000,"network_min_rtt_ns":50000000,"network_one_way_ns":190000000,"throughput_bps":9600000,"receive_throughput_bps":0,"cwnd":320,"ssthresh":null,"retransmissions":3,"out_of_order":0,"notsent_bytes":750000,"notsent_lowat":null,"estimator":"exact","way":"inside","ended":false}
         {"type":"socket","schema":"dwell.socket/1","time":"2026-11-21T05:10:01.000000000Z","interval_ns":1000000000,"look_ns":0,"pid":null,"fd":null,"cookie":4712,"src":"2001:db8::1","sport":50000,"dst":"2001:db8:0:1::443","dport":443,"proto":"TCP","sender_delay_ns":null,"sender_delay_max_ns":null,"sender_delay_least_ns":null,"sender_delay_most_ns":null,"sender_waiting_ns":null,"receiver_delay_ns":null,"receiver_delay_max_ns":null,"network_rtt_ns":null,"network_min_rtt_ns":null,"network_one_way_ns":null,"throughput_bps":null,"receive_throughput_bps":null,"cwnd":null,"ssthresh":null,"retransmissions":0,"out_of_order":null,"notsent_bytes":null,"notsent_lowat":null,"estimator":"paper","way":"outside","ended":true}

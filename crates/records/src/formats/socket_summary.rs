@@ -47,13 +47,7 @@ struct Object<'a> {
 #[serde(untagged)]
 enum OptionalFlow {
     One(Flow),
-    All {
-        src: Option<()>,
-        sport: Option<()>,
-        dst: Option<()>,
-        dport: Option<()>,
-        proto: &'static str,
-    },
+    All { src: Option<()>, sport: Option<()>, dst: Option<()>, dport: Option<()>, proto: &'static str },
 }
 
 #[derive(Serialize)]
@@ -101,12 +95,7 @@ impl From<&SocketTotal> for Figures {
 }
 
 /// Writes an object a connection, and one for all.
-pub(super) fn jsonl(
-    end: &SocketEnd<'_>,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn jsonl(end: &SocketEnd<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
     let summary = end.summary;
     for line in summary.lines() {
         let account = &line.last;
@@ -139,13 +128,7 @@ pub(super) fn jsonl(
         pid: None,
         fd: None,
         cookie: None,
-        flow: OptionalFlow::All {
-            src: None,
-            sport: None,
-            dst: None,
-            dport: None,
-            proto: "TCP",
-        },
+        flow: OptionalFlow::All { src: None, sport: None, dst: None, dport: None, proto: "TCP" },
         figures: summary.all().into(),
         network_min_rtt_ns: None,
         notsent_lowat: None,
@@ -177,16 +160,7 @@ pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
         out,
         format_args!(
             "{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}{:>13}{:>10}{:>10}{:>6}  connection\n",
-            "send buf",
-            "longest",
-            "rtt",
-            "recv buf",
-            "longest",
-            "sent",
-            "received",
-            "sent",
-            "received",
-            "again"
+            "send buf", "longest", "rtt", "recv buf", "longest", "sent", "received", "sent", "received", "again"
         ),
     );
     for line in lines.iter().take(SHOWN) {
@@ -263,9 +237,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     let short_ns = end.look_ns.max(SHORT_NS);
     if shares.whole_ns < short_ns {
         let short = latency(Some(short_ns));
-        return Some(format!(
-            "Nothing waits long: a byte takes less than {short}."
-        ));
+        return Some(format!("Nothing waits long: a byte takes less than {short}."));
     }
     let whole = latency(Some(shares.whole_ns));
     let minimize = match end.is_minimized {
@@ -274,25 +246,11 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     };
     let percent = |share: f64| (share * 100.0).round();
     let places = [
-        (
-            shares.sender,
-            "in this host's send buffer",
-            Some((&total.sender, minimize)),
-        ),
-        (
-            shares.network,
-            "in the network, taken as half of the round trip",
-            None,
-        ),
-        (
-            shares.receiver,
-            "in this host's receive buffer",
-            Some((&total.receiver, ": the program reads late")),
-        ),
+        (shares.sender, "in this host's send buffer", Some((&total.sender, minimize))),
+        (shares.network, "in the network, taken as half of the round trip", None),
+        (shares.receiver, "in this host's receive buffer", Some((&total.receiver, ": the program reads late"))),
     ];
-    let (share, place, buffer) = places
-        .into_iter()
-        .max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (share, place, buffer) = places.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
     let advice = match buffer {
         None => "",
         Some((wait, advice)) => {
@@ -303,10 +261,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
             if mean_ns < LATE_NS { "" } else { advice }
         }
     };
-    Some(format!(
-        "{} % of the {whole} that a byte takes it waits {place}{advice}.",
-        percent(share)
-    ))
+    Some(format!("{} % of the {whole} that a byte takes it waits {place}{advice}.", percent(share)))
 }
 
 fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
@@ -315,8 +270,10 @@ fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, Jsonl, Text, samples};
-    use super::*;
+    use super::{
+        super::{Format, Jsonl, Text, samples},
+        *,
+    };
     use crate::{Socket, SocketSummary};
 
     fn written(mut format: impl Format, sockets: &[Socket], is_minimized: bool) -> String {
@@ -355,10 +312,7 @@ mod tests {
     #[test]
     fn what_is_done_already_is_no_advice() {
         let text = written(Text::default(), &both(), true);
-        assert!(
-            text.contains("send buffer.") && !text.contains("--minimize"),
-            "{text}"
-        );
+        assert!(text.contains("send buffer.") && !text.contains("--minimize"), "{text}");
     }
 
     #[test]
@@ -371,19 +325,13 @@ mod tests {
             })
             .collect();
         let text = written(Text::default(), &sockets, false);
-        assert!(
-            text.contains("all 25 connections, 5 of them not shown"),
-            "{text}"
-        );
+        assert!(text.contains("all 25 connections, 5 of them not shown"), "{text}");
         assert_eq!(text.lines().count(), 1 + SHOWN + 2);
     }
 
     #[test]
     fn a_run_without_connections_says_so() {
-        assert_eq!(
-            written(Text::default(), &[], false),
-            "No TCP connections were seen.\n"
-        );
+        assert_eq!(written(Text::default(), &[], false), "No TCP connections were seen.\n");
         let end = SocketEnd {
             end_ns: 0,
             summary: &SocketSummary::new(1),
@@ -412,10 +360,7 @@ mod tests {
             let text = written(Text::default(), &[socket], false);
             text.lines().skip(3).collect::<String>()
         };
-        assert_eq!(
-            said(waiting(4_000_000)),
-            "Nothing waits long: a byte takes less than 10.0 ms."
-        );
+        assert_eq!(said(waiting(4_000_000)), "Nothing waits long: a byte takes less than 10.0 ms.");
         assert_eq!(said(waiting(9_900_000)), "");
         let words = said(waiting(20_000_000));
         assert!(words.ends_with("in this host's send buffer."), "{words}");

@@ -8,8 +8,7 @@ use dwell_engine::{
 };
 use serde::Serialize;
 
-use super::hops;
-use super::{Latency, counted, text::Trimmed};
+use super::{Latency, counted, hops, text::Trimmed};
 use crate::{Distribution, Source, Stack, StackRow, Timestamps};
 
 /// Name and version of the objects' schema, as [`super::SCHEMA`].
@@ -93,13 +92,7 @@ pub(super) struct Flow {
 
 impl From<&Ends> for Flow {
     fn from(ends: &Ends) -> Flow {
-        Flow {
-            src: ends.src.address,
-            sport: ends.src.port,
-            dst: ends.dst.address,
-            dport: ends.dst.port,
-            proto: "TCP",
-        }
+        Flow { src: ends.src.address, sport: ends.src.port, dst: ends.dst.address, dport: ends.dst.port, proto: "TCP" }
     }
 }
 
@@ -137,10 +130,7 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         write(None, true, row, stack.again);
     }
     for (ends, rows) in stack.flows {
-        for row in rows
-            .iter()
-            .filter(|row| bytes(rows, row.segment.direction()) > 0)
-        {
+        for row in rows.iter().filter(|row| bytes(rows, row.segment.direction()) > 0) {
             write(Some(ends.into()), false, row, rows);
         }
     }
@@ -160,26 +150,15 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         rx_unwalked: counters.rx_unwalked,
         passages_lost: counters.passages_lost,
         flows_untold: counters.flows_untold,
-        missed: Layer::ALL
-            .iter()
-            .map(|layer| (layer.name(), counters.missed(*layer)))
-            .collect(),
+        missed: Layer::ALL.iter().map(|layer| (layer.name(), counters.missed(*layer))).collect(),
     };
     serde_json::to_writer(&mut *out, &status).expect("plain data becomes JSON");
     out.push(b'\n');
 }
 
 /// Writes an object of one byte.
-pub(super) fn passage_jsonl(
-    host: &str,
-    passage: &Passage,
-    times: &mut Timestamps,
-    source: &Source,
-    out: &mut Vec<u8>,
-) {
-    let layers = Layer::ALL
-        .iter()
-        .filter(|layer| layer.direction() == passage.direction);
+pub(super) fn passage_jsonl(host: &str, passage: &Passage, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
+    let layers = Layer::ALL.iter().filter(|layer| layer.direction() == passage.direction);
     let object = ByteObject {
         kind: "stack-byte",
         schema: SCHEMA,
@@ -190,9 +169,7 @@ pub(super) fn passage_jsonl(
         direction: passage.direction.name(),
         sent: (passage.direction == Direction::Tx).then_some(passage.sent),
         again: passage.again,
-        stamp_ns: layers
-            .map(|layer| (layer.name(), passage.stamp_ns(*layer)))
-            .collect(),
+        stamp_ns: layers.map(|layer| (layer.name(), passage.stamp_ns(*layer))).collect(),
     };
     serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
     out.push(b'\n');
@@ -207,22 +184,13 @@ pub(super) fn end_ns(passage: &Passage) -> Option<u64> {
 /// Writes the rest of the line that begins with the time.
 pub(super) fn passage_text(passage: &Passage, out: &mut Vec<u8>) {
     let ends = &passage.ends;
-    put(
-        out,
-        format_args!(
-            "  {} → {} seq {} {}",
-            ends.src,
-            ends.dst,
-            passage.seq,
-            passage.direction.name()
-        ),
-    );
+    put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, passage.seq, passage.direction.name()));
     if passage.again {
         put(out, format_args!(" again"));
     }
-    let segments = Segment::ALL.iter().filter(|segment| {
-        segment.direction() == passage.direction && !segment.name().starts_with("unexplained")
-    });
+    let segments = Segment::ALL
+        .iter()
+        .filter(|segment| segment.direction() == passage.direction && !segment.name().starts_with("unexplained"));
     for segment in segments {
         let ns = passage.segment_ns(*segment);
         let cell = ns.map_or(UNKNOWN.into(), |ns| Trimmed(Latency(ns)).to_string());
@@ -233,9 +201,7 @@ pub(super) fn passage_text(passage: &Passage, out: &mut Vec<u8>) {
 
 /// Bytes that went through all of a side.
 fn bytes(rows: &[StackRow], direction: Direction) -> u64 {
-    let total = rows
-        .iter()
-        .filter(|row| row.segment == row.segment.total() && row.segment.direction() == direction);
+    let total = rows.iter().filter(|row| row.segment == row.segment.total() && row.segment.direction() == direction);
     total.map(|row| row.histogram.count()).sum()
 }
 
@@ -290,48 +256,26 @@ fn lines(rows: &[StackRow], out: &mut Vec<u8>) {
         if bytes(rows, direction) == 0 {
             continue;
         }
-        let of_side = || {
-            rows.iter()
-                .filter(move |row| row.segment.direction() == direction)
-        };
+        let of_side = || rows.iter().filter(move |row| row.segment.direction() == direction);
         let is_total = |row: &&StackRow| row.segment == row.segment.total();
-        of_side()
-            .filter(|row| !is_total(row))
-            .chain(of_side().filter(is_total))
-            .for_each(|row| line(rows, row, out));
+        of_side().filter(|row| !is_total(row)).chain(of_side().filter(is_total)).for_each(|row| line(rows, row, out));
     }
 }
 
 /// A line a flow: mean and p99 of its total, then the mean of each segment.
 fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
-    let mut flows = stack
-        .flows
-        .iter()
-        .filter(|(_, rows)| bytes(rows, direction) > 0)
-        .peekable();
+    let mut flows = stack.flows.iter().filter(|(_, rows)| bytes(rows, direction) > 0).peekable();
     let Some((_, first)) = flows.peek() else {
         return;
     };
-    let is_column =
-        |row: &&StackRow| row.segment.direction() == direction && !row.segment.is_whole();
-    put(
-        out,
-        format_args!(
-            "\n{:<9}{:>8}{:>9}{:>9}",
-            format!("{} flows", direction.name()),
-            "count",
-            "mean",
-            "p99"
-        ),
-    );
+    let is_column = |row: &&StackRow| row.segment.direction() == direction && !row.segment.is_whole();
+    put(out, format_args!("\n{:<9}{:>8}{:>9}{:>9}", format!("{} flows", direction.name()), "count", "mean", "p99"));
     for row in first.iter().filter(is_column) {
         put(out, format_args!("{:>12}", row.segment.name()));
     }
     put(out, format_args!("  flow (means of its segments)\n"));
     for (ends, rows) in flows {
-        let total = rows
-            .iter()
-            .find(|row| row.segment.direction() == direction && row.segment == row.segment.total());
+        let total = rows.iter().find(|row| row.segment.direction() == direction && row.segment == row.segment.total());
         let total = total.map(|row| Distribution::from(&row.histogram));
         let cell = |ns: Option<u64>| ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         put(
@@ -352,22 +296,11 @@ fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
 }
 
 fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
-    let indent = if row.segment.part_of().is_some() {
-        "  "
-    } else {
-        ""
-    };
-    let name = format!(
-        "{} {indent}{}",
-        row.segment.direction().name(),
-        row.segment.name()
-    );
+    let indent = if row.segment.part_of().is_some() { "  " } else { "" };
+    let name = format!("{} {indent}{}", row.segment.direction().name(), row.segment.name());
     put(out, format_args!("{name:<17}"));
     if let Some(layer) = row.missing {
-        put(
-            out,
-            format_args!("{UNKNOWN:>8}  missing: no hook for {} here\n", layer.name()),
-        );
+        put(out, format_args!("{UNKNOWN:>8}  missing: no hook for {} here\n", layer.name()));
         return;
     }
     figures(&row.histogram, out);
@@ -384,21 +317,14 @@ pub(super) fn share(share: Option<f64>, out: &mut Vec<u8>) {
 pub(super) fn figures(histogram: &Histogram, out: &mut Vec<u8>) {
     let figures = Distribution::from(histogram);
     put(out, format_args!("{:>8}", figures.count));
-    for ns in [
-        figures.mean_ns,
-        figures.p50_ns,
-        figures.p90_ns,
-        figures.p99_ns,
-        figures.max_ns,
-    ] {
+    for ns in [figures.mean_ns, figures.p50_ns, figures.p90_ns, figures.p99_ns, figures.max_ns] {
         let cell = ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         put(out, format_args!("{cell:>9}"));
     }
 }
 
 pub(super) fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
-    out.write_fmt(what)
-        .expect("memory takes all that is written");
+    out.write_fmt(what).expect("memory takes all that is written");
 }
 
 #[cfg(test)]
@@ -485,15 +411,9 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
     #[test]
     fn a_flow_has_a_line_with_the_mean_of_each_segment() {
         let rows = rows();
-        let ends = Ends {
-            src: samples::endpoint("192.0.2.1", 44_321),
-            dst: samples::endpoint("2001:db8::1", 443),
-        };
+        let ends = Ends { src: samples::endpoint("192.0.2.1", 44_321), dst: samples::endpoint("2001:db8::1", 443) };
         let flows = [(ends, rows.clone())];
-        let stack = Stack {
-            flows: &flows,
-            ..stack(&rows)
-        };
+        let stack = Stack { flows: &flows, ..stack(&rows) };
         let mut out = Vec::new();
         Text::default().stack(&stack, &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
@@ -510,11 +430,8 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         let mut out = Vec::new();
         Jsonl::default().stack(&stack, &samples::source(), &mut out);
         let objects = String::from_utf8(out).unwrap();
-        let of_flow: Vec<serde_json::Value> = objects
-            .lines()
-            .skip(rows.len())
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let of_flow: Vec<serde_json::Value> =
+            objects.lines().skip(rows.len()).map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(of_flow.len(), rows.len(), "nothing was read; the status");
         assert_eq!(of_flow[0]["flow"]["sport"], 44_321);
         assert_eq!(of_flow[0]["flow"]["dst"], "2001:db8::1");
@@ -524,19 +441,13 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
     #[test]
     fn what_was_sent_again_has_lines_of_its_own() {
         let rows = rows();
-        let stack = Stack {
-            again: &rows[..5],
-            ..stack(&rows)
-        };
+        let stack = Stack { again: &rows[..5], ..stack(&rows) };
         let mut out = Vec::new();
         Text::default().stack(&stack, &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
         let (first, again) = text.split_once("sent again, or came again\n").unwrap();
         assert!(first.ends_with("100.0 %\n"), "{text}");
-        assert!(
-            again.starts_with("tx socket-tcp           2   500 ms"),
-            "{text}"
-        );
+        assert!(again.starts_with("tx socket-tcp           2   500 ms"), "{text}");
         let mut out = Vec::new();
         Jsonl::default().stack(&stack, &samples::source(), &mut out);
         let objects = String::from_utf8(out).unwrap();
@@ -568,14 +479,8 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         let status = &objects[7];
         assert_eq!(status["type"], "stack-status");
         assert_eq!(status["time"], objects[0]["time"]);
-        assert_eq!(
-            (&status["tx_unbegun"], &status["rx_unbegun"]),
-            (&1.into(), &2.into())
-        );
-        assert_eq!(
-            (&status["tx_again"], &status["flows_untold"]),
-            (&3.into(), &4.into())
-        );
+        assert_eq!((&status["tx_unbegun"], &status["rx_unbegun"]), (&1.into(), &2.into()));
+        assert_eq!((&status["tx_again"], &status["flows_untold"]), (&3.into(), &4.into()));
         assert_eq!(status["missed"]["tx-tcp"], 5);
         assert_eq!(status["missed"]["rx-socket"], 6);
         assert_eq!(objects[6]["count"], 0);

@@ -16,11 +16,7 @@ pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u
     let mut table = Table::new(&["interface", "method", "prefix"]);
     for group in interval.ordered() {
         let names = match &group.key {
-            Some(key) => [
-                interface(key.interface, source),
-                key.method.name().into(),
-                key.prefix.to_string(),
-            ],
+            Some(key) => [interface(key.interface, source), key.method.name().into(), key.prefix.to_string()],
             None => ["other".into(), UNKNOWN.into(), UNKNOWN.into()],
         };
         table.add(names.into(), &group.histogram);
@@ -35,11 +31,8 @@ pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
     for flow in summary.flows() {
         let key = flow.key;
         let ends = Ends::of(&key.src, &key.dst, key.protocol);
-        let names = vec![
-            interface(key.interface, source),
-            format!("{:<6}  {ends}", key.protocol),
-            key.method.name().into(),
-        ];
+        let names =
+            vec![interface(key.interface, source), format!("{:<6}  {ends}", key.protocol), key.method.name().into()];
         table.add(names, flow.histogram);
     }
     for (method, histogram) in summary.other() {
@@ -76,24 +69,13 @@ struct Table {
 
 impl Table {
     fn new(names: &[&'static str]) -> Table {
-        Table {
-            names: names.len(),
-            rows: Vec::new(),
-            heads: [names, &FIGURES].concat(),
-        }
+        Table { names: names.len(), rows: Vec::new(), heads: [names, &FIGURES].concat() }
     }
 
     fn add(&mut self, mut row: Vec<String>, histogram: &Histogram) {
         let figures = Distribution::from(histogram);
         row.push(figures.count.to_string());
-        for ns in [
-            figures.min_ns,
-            figures.p50_ns,
-            figures.p90_ns,
-            figures.p99_ns,
-            figures.max_ns,
-            figures.mean_ns,
-        ] {
+        for ns in [figures.min_ns, figures.p50_ns, figures.p90_ns, figures.p99_ns, figures.max_ns, figures.mean_ns] {
             row.push(ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string()));
         }
         self.rows.push(row);
@@ -113,11 +95,7 @@ impl Table {
                 if column > 0 {
                     text += "  ";
                 }
-                text += &if column < self.names {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                };
+                text += &if column < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
             }
             out.extend_from_slice(text.trim_end().as_bytes());
             out.push(b'\n');
@@ -139,10 +117,7 @@ mod tests {
             key: prefix.map(|(address, bits)| GroupKey {
                 interface: 2,
                 method: Method::TcpTimestamp,
-                prefix: Prefix {
-                    address: address.parse().unwrap(),
-                    bits,
-                },
+                prefix: Prefix { address: address.parse().unwrap(), bits },
             }),
             histogram,
         }
@@ -150,11 +125,7 @@ mod tests {
 
     fn interval(groups: &[Group]) -> String {
         let mut out = Vec::new();
-        let interval = Interval {
-            end_ns: 1_000_000_000,
-            length_ns: 1_000_000_000,
-            groups,
-        };
+        let interval = Interval { end_ns: 1_000_000_000, length_ns: 1_000_000_000, groups };
         Text::default().interval(&interval, &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
@@ -182,9 +153,7 @@ mod tests {
 
     fn summary(limit: usize) -> String {
         let mut summary = Summary::new(limit);
-        let [tcp4, tcp6, ping, ..] = &samples::all()[..] else {
-            unreachable!("there are more")
-        };
+        let [tcp4, tcp6, ping, ..] = &samples::all()[..] else { unreachable!("there are more") };
         for (sample, times) in [(ping, 1), (tcp4, 2), (tcp6, 3)] {
             (0..times).for_each(|_| summary.add(sample));
         }

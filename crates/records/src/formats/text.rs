@@ -13,10 +13,7 @@ use dwell_engine::{
 };
 
 use super::{Format, Latency, path, response, shift, socket, socket_summary, stack, table};
-use crate::{
-    Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Summary,
-    Timestamps,
-};
+use crate::{Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Summary, Timestamps};
 
 /// A line a sample: time of day (UTC), round trip, the flow's least so far,
 /// method, and who asked → who answered. A line ends with `handshake` where
@@ -64,10 +61,9 @@ impl Format for Text {
         );
         match event.change {
             FlowChange::Open => {}
-            FlowChange::FirstRtt(method, rtt_ns) => put(
-                out,
-                format_args!("  {} by {method}", Trimmed(Latency(rtt_ns))),
-            ),
+            FlowChange::FirstRtt(method, rtt_ns) => {
+                put(out, format_args!("  {} by {method}", Trimmed(Latency(rtt_ns))))
+            }
             FlowChange::Close(reason) => put(
                 out,
                 format_args!(
@@ -118,19 +114,8 @@ impl Format for Text {
 
     fn interval(&mut self, interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
         self.time(interval.end_ns, source, out);
-        let samples: u64 = interval
-            .groups
-            .iter()
-            .map(|group| group.histogram.count())
-            .sum();
-        put(
-            out,
-            format_args!(
-                "  {} in {}\n",
-                counted(samples, "samples"),
-                Trimmed(Latency(interval.length_ns))
-            ),
-        );
+        let samples: u64 = interval.groups.iter().map(|group| group.histogram.count()).sum();
+        put(out, format_args!("  {} in {}\n", counted(samples, "samples"), Trimmed(Latency(interval.length_ns))));
         if samples > 0 {
             table::interval(interval, source, out);
             out.push(b'\n');
@@ -150,9 +135,9 @@ impl Text {
         let first = [Counter::Packets, Counter::Samples, Counter::EventsLost];
         // the table's own affair
         let untold = Counter::PlacesFreed;
-        let others = Counter::ALL.into_iter().filter(|counter| {
-            !first.contains(counter) && *counter != untold && counters.get(*counter) > 0
-        });
+        let others = Counter::ALL
+            .into_iter()
+            .filter(|counter| !first.contains(counter) && *counter != untold && counters.get(*counter) > 0);
         let parts: Vec<_> = first
             .into_iter()
             .chain(others)
@@ -177,8 +162,8 @@ impl Text {
 pub fn counted(number: u64, things: &str) -> String {
     let (noun, rest) = things.split_at(things.find(' ').unwrap_or(things.len()));
     let noun = match noun {
-        "bytes" | "connections" | "epochs" | "events" | "flows" | "packets" | "rows"
-        | "samples" | "stamps" | "times"
+        "bytes" | "connections" | "epochs" | "events" | "flows" | "packets" | "rows" | "samples" | "stamps"
+        | "times"
             if number == 1 =>
         {
             &noun[..noun.len() - 1]
@@ -250,8 +235,7 @@ fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
 mod tests {
     use dwell_engine::abi;
 
-    use super::super::samples;
-    use super::*;
+    use super::{super::samples, *};
 
     fn text(source: &Source) -> String {
         let (mut format, mut out) = (Text::default(), Vec::new());

@@ -29,18 +29,11 @@ impl Report {
     /// # Errors
     ///
     /// [`StoreError`], if the store cannot be read.
-    pub fn read(
-        store: &Reader,
-        choice: &Choice,
-        now_ns: i128,
-    ) -> Result<Option<Report>, StoreError> {
+    pub fn read(store: &Reader, choice: &Choice, now_ns: i128) -> Result<Option<Report>, StoreError> {
         let Some(whole) = store.span()? else {
             return Ok(None);
         };
-        let span = (
-            choice.since_ns.unwrap_or(whole.0).max(whole.0),
-            choice.until_ns.unwrap_or(whole.1).min(whole.1),
-        );
+        let span = (choice.since_ns.unwrap_or(whole.0).max(whole.0), choice.until_ns.unwrap_or(whole.1).min(whole.1));
         let Some(length_ns) = store.interval_ns(span)? else {
             return Ok(None);
         };
@@ -51,11 +44,7 @@ impl Report {
         };
         let wanted: Vec<i64> = match choice.hosts.as_slice() {
             [] => Vec::new(),
-            _ => hosts
-                .iter()
-                .map(|(number, _)| *number)
-                .filter(|number| is_wanted(*number))
-                .collect(),
+            _ => hosts.iter().map(|(number, _)| *number).filter(|number| is_wanted(*number)).collect(),
         };
         let mut flows = store.flows(span, &wanted)?;
         flows.retain(|(_, ends, _)| choice.takes(ends));
@@ -83,10 +72,7 @@ impl Report {
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
         let mut page = Page {
-            made: Timestamps::default()
-                .rfc3339(now_ns)
-                .unwrap_or_default()
-                .to_owned(),
+            made: Timestamps::default().rfc3339(now_ns).unwrap_or_default().to_owned(),
             from_ms: span.0 as f64 / 1e6,
             to_ms: span.1 as f64 / 1e6,
             bin_ms: gathered.bin_ns as f64 / 1e6,
@@ -108,10 +94,7 @@ impl Report {
                 .collect(),
         };
         gathered.finish(&hosts, &numbers, &mut page);
-        let flows = flows.into_iter().map(|(_, ends, _)| Flow {
-            src: ends.src.to_string(),
-            dst: ends.dst.to_string(),
-        });
+        let flows = flows.into_iter().map(|(_, ends, _)| Flow { src: ends.src.to_string(), dst: ends.dst.to_string() });
         page.flows = flows.collect();
         Ok(Some(Report { page, damaged }))
     }
@@ -218,11 +201,7 @@ impl Gathered {
     fn places(&self) -> Vec<Place> {
         let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();
         for ((place, _, leg), cell) in &self.cells {
-            let count = if leg.is_addend() {
-                0
-            } else {
-                cell.whole.count()
-            };
+            let count = if leg.is_addend() { 0 } else { cell.whole.count() };
             *bytes.entry(*place).or_default() += count;
         }
         let mut places: Vec<_> = bytes.into_iter().collect();
@@ -252,16 +231,8 @@ impl Gathered {
         page.places = places
             .iter()
             .map(|place| match *place {
-                Place::Host(number) => PagePlace {
-                    host: host(number),
-                    tx: None,
-                    rx: None,
-                },
-                Place::Way(tx, rx) => PagePlace {
-                    host: None,
-                    tx: tx.and_then(host),
-                    rx: rx.and_then(host),
-                },
+                Place::Host(number) => PagePlace { host: host(number), tx: None, rx: None },
+                Place::Way(tx, rx) => PagePlace { host: None, tx: tx.and_then(host), rx: rx.and_then(host) },
             })
             .collect();
         let place_of = |place: Place| places.iter().position(|other| *other == place);
@@ -278,11 +249,7 @@ impl Gathered {
                 sum_ns: cell.whole.sum_ns() as f64,
                 min_ns: cell.whole.min_ns(),
                 max_ns: cell.whole.max_ns(),
-                buckets: cell
-                    .whole
-                    .buckets()
-                    .flat_map(|(low, _, count)| [low, count])
-                    .collect(),
+                buckets: cell.whole.buckets().flat_map(|(low, _, count)| [low, count]).collect(),
                 estimated: cell.estimated,
                 bound_ns: cell.bound_ns,
                 clamped: cell.clamped,
@@ -295,11 +262,7 @@ impl Gathered {
             .resent
             .into_iter()
             .filter_map(|(place, histogram)| {
-                Some(Resent {
-                    place: place_of(place)?,
-                    count: histogram.count(),
-                    mean_ns: histogram.mean_ns(),
-                })
+                Some(Resent { place: place_of(place)?, count: histogram.count(), mean_ns: histogram.mean_ns() })
             })
             .collect();
     }

@@ -51,14 +51,9 @@ impl Choice {
     fn takes(&self, flow: &Ends) -> bool {
         let ends = [flow.src, flow.dst];
         let has = |wanted: &FlowEnd| {
-            ends.iter().any(|end| {
-                end.address == wanted.address && wanted.port.is_none_or(|port| end.port == port)
-            })
+            ends.iter().any(|end| end.address == wanted.address && wanted.port.is_none_or(|port| end.port == port))
         };
-        self.ends.iter().all(has)
-            && self
-                .port
-                .is_none_or(|port| ends.iter().any(|end| end.port == port))
+        self.ends.iter().all(has) && self.port.is_none_or(|port| ends.iter().any(|end| end.port == port))
     }
 }
 
@@ -166,18 +161,12 @@ impl Page {
     /// the element that holds it.
     fn html(&self) -> String {
         let data = serde_json::to_string(self).expect("plain data becomes JSON");
-        let data = data
-            .replace('&', "\\u0026")
-            .replace('<', "\\u003c")
-            .replace('>', "\\u003e");
+        let data = data.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
         let mut page = String::with_capacity(data.len() + 65_536);
         let mut rest = PAGE;
-        for (mark, content) in [
-            ("/* style */", STYLE),
-            ("/* data */", &data),
-            ("/* charts */", CHARTS),
-            ("/* script */", SCRIPT),
-        ] {
+        for (mark, content) in
+            [("/* style */", STYLE), ("/* data */", &data), ("/* charts */", CHARTS), ("/* script */", SCRIPT)]
+        {
             let (before, after) = rest.split_once(mark).expect("a mark of the page");
             page.push_str(before);
             page.push_str(content);

@@ -39,10 +39,7 @@ fn interval(time_ns: i64, histogram: &Histogram, flow: Option<Ends>) -> Interval
 }
 
 fn ends(port: u16) -> Ends {
-    Ends {
-        src: endpoint("192.0.2.1", port),
-        dst: endpoint("2001:db8::1", 443),
-    }
+    Ends { src: endpoint("192.0.2.1", port), dst: endpoint("2001:db8::1", 443) }
 }
 
 fn page(reader: &Reader, choice: &Choice) -> Page {
@@ -51,10 +48,7 @@ fn page(reader: &Reader, choice: &Choice) -> Page {
 }
 
 fn choice() -> Choice {
-    Choice {
-        most_flows: 10,
-        ..Choice::default()
-    }
+    Choice { most_flows: 10, ..Choice::default() }
 }
 
 #[test]
@@ -70,9 +64,7 @@ fn pieces_of_time_hold_whole_intervals_and_their_figures() {
     assert_eq!((page.from_ms, page.to_ms), (0.0, 240e3));
     // 240 s in at most 120 pieces; the end of one is in it, and not in the next
     assert_eq!(page.bin_ms, 3000.0);
-    let [row] = &page.rows[..] else {
-        panic!("{:?}", page.rows)
-    };
+    let [row] = &page.rows[..] else { panic!("{:?}", page.rows) };
     assert_eq!(row.times.len(), 80);
     // 100 300, 200 600, 300 900
     assert_eq!(row.times[0][..3], [0, 6, 400]);
@@ -101,11 +93,7 @@ fn what_was_sent_again_is_apart_and_ways_come_first() {
                 tx_host: Some("here"),
                 rx_host,
                 flow: None,
-                leg: if rx_host.is_some() {
-                    Leg::EndToEnd
-                } else {
-                    Leg::Network
-                },
+                leg: if rx_host.is_some() { Leg::EndToEnd } else { Leg::Network },
                 resent,
                 method,
                 histogram: &of(&[ns]),
@@ -117,32 +105,14 @@ fn what_was_sent_again_is_apart_and_ways_come_first() {
         Ok(())
     });
     let page = page(&reader, &choice());
-    let places: Vec<_> = page
-        .places
-        .iter()
-        .map(|place| (place.host, place.tx, place.rx))
-        .collect();
+    let places: Vec<_> = page.places.iter().map(|place| (place.host, place.tx, place.rx)).collect();
     assert_eq!(page.hosts, ["here", "there"]);
-    assert_eq!(
-        places,
-        [
-            (None, Some(0), Some(1)),
-            (None, Some(0), None),
-            (Some(0), None, None)
-        ]
-    );
+    assert_eq!(places, [(None, Some(0), Some(1)), (None, Some(0), None), (Some(0), None, None)]);
     let row = |place| page.rows.iter().find(|row| row.place == place).unwrap();
     assert_eq!((row(0).count, row(0).max_ns), (1, Some(500)));
-    assert_eq!(
-        (row(0).bound_ns, row(0).clamped, row(0).doubtful),
-        (Some(40), 1, 2)
-    );
+    assert_eq!((row(0).bound_ns, row(0).clamped, row(0).doubtful), (Some(40), 1, 2));
     assert!(row(1).estimated && !row(0).estimated);
-    let resent: Vec<_> = page
-        .resent
-        .iter()
-        .map(|resent| (resent.place, resent.count, resent.mean_ns))
-        .collect();
+    let resent: Vec<_> = page.resent.iter().map(|resent| (resent.place, resent.count, resent.mean_ns)).collect();
     assert_eq!(resent, [(0, 1, Some(9000))]);
 }
 
@@ -155,12 +125,8 @@ fn the_flows_with_most_bytes_are_told_apart() {
         }
         store.interval(&interval(SECOND_NS, &of(&[1000; 75]), None))
     });
-    let two = Choice {
-        most_flows: 2,
-        ..choice()
-    };
-    let sources =
-        |page: &Page| -> Vec<String> { page.flows.iter().map(|flow| flow.src.clone()).collect() };
+    let two = Choice { most_flows: 2, ..choice() };
+    let sources = |page: &Page| -> Vec<String> { page.flows.iter().map(|flow| flow.src.clone()).collect() };
     let most = page(&reader, &two);
     assert_eq!(sources(&most), ["192.0.2.1:2", "192.0.2.1:3"]);
     assert_eq!(most.flows_known, 3);
@@ -168,20 +134,14 @@ fn the_flows_with_most_bytes_are_told_apart() {
     assert_eq!(counts, [(None, 75), (Some(0), 50), (Some(1), 20)]);
 
     let one = Choice {
-        ends: vec![FlowEnd {
-            address: "192.0.2.1".parse().unwrap(),
-            port: Some(1),
-        }],
+        ends: vec![FlowEnd { address: "192.0.2.1".parse().unwrap(), port: Some(1) }],
         port: Some(443),
         ..choice()
     };
     let one = page(&reader, &one);
     assert_eq!(sources(&one), ["192.0.2.1:1"]);
     assert!(!one.has_sums && one.rows.iter().all(|row| row.flow == Some(0)));
-    let elsewhere = Choice {
-        port: Some(5),
-        ..choice()
-    };
+    let elsewhere = Choice { port: Some(5), ..choice() };
     assert!(Report::read(&reader, &elsewhere, 0).unwrap().is_none());
 }
 
@@ -210,15 +170,10 @@ fn a_store_of_nothing_and_a_damaged_one_are_told() {
     drop(reader);
     let path = folder.path().join("store");
     let damaged = rusqlite::Connection::open(&path).unwrap();
-    damaged
-        .execute("UPDATE interval SET histogram = x'0102'", [])
-        .unwrap();
+    damaged.execute("UPDATE interval SET histogram = x'0102'", []).unwrap();
     let error = Report::read(&Reader::open(&path).unwrap(), &choice(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Sqlite { .. }));
-    assert!(
-        error.to_string().contains("the bytes of a histogram"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the bytes of a histogram"), "{error}");
 }
 
 #[test]
@@ -227,19 +182,14 @@ fn a_reader_sees_what_there_was_and_leaves_the_writer_alone() {
     let path = folder.path().join("store");
     let mut writer = Store::open(&path).unwrap();
     let mut add = || {
-        writer
-            .write(|store| store.interval(&interval(SECOND_NS, &of(&[1000]), None)))
-            .unwrap();
+        writer.write(|store| store.interval(&interval(SECOND_NS, &of(&[1000]), None))).unwrap();
     };
     add();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(page(&reader, &choice()).rows[0].count, 1);
     add();
     assert_eq!(page(&reader, &choice()).rows[0].count, 1);
-    assert_eq!(
-        page(&Reader::open(&path).unwrap(), &choice()).rows[0].count,
-        2
-    );
+    assert_eq!(page(&Reader::open(&path).unwrap(), &choice()).rows[0].count, 2);
 }
 
 #[test]
@@ -247,10 +197,7 @@ fn no_name_ends_the_element_of_the_data() {
     let (_folder, reader) = store(|store| {
         let histogram = of(&[1000]);
         let row = interval(SECOND_NS, &histogram, None);
-        store.interval(&IntervalRow {
-            host: "</script><b>&/* script */",
-            ..row
-        })
+        store.interval(&IntervalRow { host: "</script><b>&/* script */", ..row })
     });
     let html = Report::read(&reader, &choice(), 0).unwrap().unwrap().html();
     assert_eq!(html.matches("</script>").count(), 2);

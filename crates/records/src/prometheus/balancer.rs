@@ -160,9 +160,7 @@ mod tests {
             let is_total = metric.name.ends_with("_total");
             assert_eq!(is_total, metric.kind == "counter", "{}", metric.name);
             assert!(metric.name.starts_with("dwell_lb_"), "{}", metric.name);
-            let same = BalancerMetric::ALL
-                .iter()
-                .filter(|other| other.name == metric.name);
+            let same = BalancerMetric::ALL.iter().filter(|other| other.name == metric.name);
             assert_eq!(same.count(), 1, "{}", metric.name);
         }
     }

@@ -26,13 +26,7 @@ impl Exposition {
     /// One histogram. A bucket of ours counts below the first bound that is not
     /// less than its greatest value, so that no value shows below a bound
     /// that it exceeds. `labels` must not be empty.
-    pub(super) fn histogram(
-        &mut self,
-        name: &str,
-        labels: &[(&str, &str)],
-        bounds_ns: &[u64],
-        histogram: &Histogram,
-    ) {
+    pub(super) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], bounds_ns: &[u64], histogram: &Histogram) {
         let labels = escaped(labels);
         let mut ours = histogram.buckets().peekable();
         let mut below = 0;
@@ -41,9 +35,7 @@ impl Exposition {
                 below += count;
             }
             let le = seconds((*bound_ns).into());
-            self.put(format_args!(
-                "{name}_bucket{{{labels},le=\"{le}\"}} {below}\n"
-            ));
+            self.put(format_args!("{name}_bucket{{{labels},le=\"{le}\"}} {below}\n"));
         }
         let (count, sum) = (histogram.count(), seconds(histogram.sum_ns()));
         self.put(format_args!(
@@ -66,10 +58,7 @@ impl Exposition {
 fn escaped(labels: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in labels {
-        let value = value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let comma = if text.is_empty() { "" } else { "," };
         text += &format!("{comma}{name}=\"{value}\"");
     }

@@ -41,12 +41,8 @@ impl Family {
         label: Some("reason"),
     };
     /// What waits for the collector.
-    pub const BACKLOG: Family = Family {
-        name: "dwell_agent_backlog_bytes",
-        kind: "gauge",
-        help: "What waits for the collector.",
-        label: None,
-    };
+    pub const BACKLOG: Family =
+        Family { name: "dwell_agent_backlog_bytes", kind: "gauge", help: "What waits for the collector.", label: None };
     /// What an agent gave up.
     pub const DROPPED: Family = Family {
         name: "dwell_agent_dropped_batches_total",
@@ -55,12 +51,8 @@ impl Family {
         label: None,
     };
     /// Agents that are there.
-    pub const AGENTS: Family = Family {
-        name: "dwell_collect_agents",
-        kind: "gauge",
-        help: "Agents that are connected.",
-        label: None,
-    };
+    pub const AGENTS: Family =
+        Family { name: "dwell_collect_agents", kind: "gauge", help: "Agents that are connected.", label: None };
     /// Who was not let in.
     pub const REFUSED: Family = Family {
         name: "dwell_collect_refused_total",
@@ -76,12 +68,8 @@ impl Family {
         label: Some("outcome"),
     };
     /// Batches that were stored.
-    pub const STORED: Family = Family {
-        name: "dwell_collect_batches_total",
-        kind: "counter",
-        help: "Batches that were stored.",
-        label: None,
-    };
+    pub const STORED: Family =
+        Family { name: "dwell_collect_batches_total", kind: "counter", help: "Batches that were stored.", label: None };
 }
 
 /// What is told of agents and their collector.
@@ -141,12 +129,8 @@ impl Fleet {
             text.family(PATHS, "histogram", help);
         }
         for ((tx_host, rx_host, direction, segment), histogram) in &self.paths {
-            let labels = [
-                ("tx_host", tx_host.as_str()),
-                ("rx_host", rx_host),
-                ("direction", direction),
-                ("segment", segment),
-            ];
+            let labels =
+                [("tx_host", tx_host.as_str()), ("rx_host", rx_host), ("direction", direction), ("segment", segment)];
             text.histogram(PATHS, &labels, &BOUNDS_NS, histogram);
         }
         for (family, numbers) in &self.numbers {

@@ -22,13 +22,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-pub use balancer::{BalancerMetric, BalancerSample};
 use dwell_engine::{
     histogram::Histogram,
     measure::Method,
     rtt::{Counter, Counters},
 };
 use exposition::Exposition;
+
+pub use balancer::{BalancerMetric, BalancerSample};
 pub use fleet::Family;
 pub use server::{ServeError, Server, serve};
 
@@ -84,11 +85,7 @@ struct GroupLabels {
 
 impl GroupLabels {
     fn new(interface: &str, method: &'static str, prefix: &str) -> GroupLabels {
-        GroupLabels {
-            interface: interface.into(),
-            method,
-            prefix: prefix.into(),
-        }
+        GroupLabels { interface: interface.into(), method, prefix: prefix.into() }
     }
 
     /// Itself, or the group of what finds no place.
@@ -100,11 +97,7 @@ impl GroupLabels {
     }
 
     fn pairs(&self) -> [(&str, &str); 3] {
-        [
-            ("interface", &self.interface),
-            ("method", self.method),
-            ("prefix", &self.prefix),
-        ]
+        [("interface", &self.interface), ("method", self.method), ("prefix", &self.prefix)]
     }
 }
 
@@ -131,27 +124,15 @@ impl Metrics {
     /// interface, method and prefix get series of their own (44 each); samples of
     /// later ones are counted with interface and prefix [`OTHER`].
     pub fn new(version: impl Into<String>, max_groups: usize) -> Metrics {
-        Metrics {
-            version: version.into(),
-            max_groups,
-            state: Mutex::default(),
-        }
+        Metrics { version: version.into(), max_groups, state: Mutex::default() }
     }
 
     /// Counts the latencies of an interval. `method` is `None` where it is not
     /// known any more.
-    pub fn merge(
-        &self,
-        interface: &str,
-        method: Option<Method>,
-        prefix: &str,
-        histogram: &Histogram,
-    ) {
+    pub fn merge(&self, interface: &str, method: Option<Method>, prefix: &str, histogram: &Histogram) {
         let labels = GroupLabels::new(interface, method.map_or(OTHER, Method::name), prefix);
         let rtt = &mut self.state().rtt;
-        rtt.entry(labels.within(rtt, self.max_groups))
-            .or_default()
-            .merge(histogram);
+        rtt.entry(labels.within(rtt, self.max_groups)).or_default().merge(histogram);
     }
 
     /// Sets the engine's counters: totals since the start.
@@ -214,16 +195,10 @@ type Place = (&'static str, &'static str, Option<&'static str>);
 /// Where a counter is shown. Counters of one family stand together in
 /// [`Counter::ALL`].
 fn place(counter: Counter) -> Place {
-    let skipped = (
-        "dwell_skipped_packets_total",
-        "Packets that no matcher looked at, by reason.",
-        Some(counter.name()),
-    );
-    let rejected = (
-        "dwell_rejected_total",
-        "Matches that were not trusted and gave no sample, by reason.",
-        Some(counter.name()),
-    );
+    let skipped =
+        ("dwell_skipped_packets_total", "Packets that no matcher looked at, by reason.", Some(counter.name()));
+    let rejected =
+        ("dwell_rejected_total", "Matches that were not trusted and gave no sample, by reason.", Some(counter.name()));
     let one = |name, help| (name, help, None);
     match counter {
         Counter::Packets => one("dwell_packets_total", "Packets that passed."),
@@ -239,43 +214,27 @@ fn place(counter: Counter) -> Place {
         | Counter::Server
         | Counter::Stray => skipped,
         Counter::FlowsOpened => one("dwell_flows_opened_total", "Flows that got a place."),
-        Counter::FlowsEvicted => one(
-            "dwell_flows_evicted_total",
-            "Flows closed before their idle timeout to make room.",
-        ),
-        Counter::FlowsExpired => one(
-            "dwell_flows_expired_total",
-            "Flows closed after their idle timeout.",
-        ),
-        Counter::Untracked => one(
-            "dwell_untracked_packets_total",
-            "Packets of flows that found no place.",
-        ),
-        Counter::Contended => one(
-            "dwell_contended_packets_total",
-            "Packets of flows that found no place as two CPUs wanted one at once.",
-        ),
-        Counter::PlacesFreed => one(
-            "dwell_flow_places_freed_total",
-            "Places of the flow table that became free again.",
-        ),
-        Counter::Stamps => one("dwell_stamps_total", "Packets whose time was kept."),
-        Counter::StampsOverwritten => one(
-            "dwell_stamps_overwritten_total",
-            "Kept times lost to others within a second.",
-        ),
-        Counter::Samples => one("dwell_samples_total", "Latencies measured."),
-        Counter::EventsLost => one(
-            "dwell_events_lost_total",
-            "Samples and flow events that did not reach user space.",
-        ),
-        Counter::Ambiguous | Counter::SpinEarly | Counter::SpinOrder | Counter::Backwards => {
-            rejected
+        Counter::FlowsEvicted => {
+            one("dwell_flows_evicted_total", "Flows closed before their idle timeout to make room.")
         }
-        Counter::AggregateOther => one(
-            "dwell_aggregate_other_total",
-            "Samples for whose prefix there was no group left.",
-        ),
+        Counter::FlowsExpired => one("dwell_flows_expired_total", "Flows closed after their idle timeout."),
+        Counter::Untracked => one("dwell_untracked_packets_total", "Packets of flows that found no place."),
+        Counter::Contended => {
+            one("dwell_contended_packets_total", "Packets of flows that found no place as two CPUs wanted one at once.")
+        }
+        Counter::PlacesFreed => {
+            one("dwell_flow_places_freed_total", "Places of the flow table that became free again.")
+        }
+        Counter::Stamps => one("dwell_stamps_total", "Packets whose time was kept."),
+        Counter::StampsOverwritten => {
+            one("dwell_stamps_overwritten_total", "Kept times lost to others within a second.")
+        }
+        Counter::Samples => one("dwell_samples_total", "Latencies measured."),
+        Counter::EventsLost => one("dwell_events_lost_total", "Samples and flow events that did not reach user space."),
+        Counter::Ambiguous | Counter::SpinEarly | Counter::SpinOrder | Counter::Backwards => rejected,
+        Counter::AggregateOther => {
+            one("dwell_aggregate_other_total", "Samples for whose prefix there was no group left.")
+        }
     }
 }
 
@@ -304,20 +263,12 @@ fn write_self(state: &State, text: &mut Exposition) {
         }
     }
     if !state.programs.is_empty() {
-        text.family(
-            "dwell_bpf_run_seconds_total",
-            "counter",
-            "Time spent in a BPF program.",
-        );
+        text.family("dwell_bpf_run_seconds_total", "counter", "Time spent in a BPF program.");
         for (name, program) in &state.programs {
             let seconds = exposition::seconds(program.run_ns.into());
             text.sample("dwell_bpf_run_seconds_total", &[("program", name)], seconds);
         }
-        text.family(
-            "dwell_bpf_runs_total",
-            "counter",
-            "How often a BPF program ran.",
-        );
+        text.family("dwell_bpf_runs_total", "counter", "How often a BPF program ran.");
         for (name, program) in &state.programs {
             text.sample("dwell_bpf_runs_total", &[("program", name)], program.runs);
         }
@@ -356,15 +307,9 @@ mod tests {
             *value = number;
         }
         metrics.set_counters(&Counters::sum([&raw]));
-        let map = Map {
-            entries: 12,
-            capacity: 131_072,
-        };
+        let map = Map { entries: 12, capacity: 131_072 };
         metrics.set_map("buckets", map);
-        let program = Program {
-            runs: 1_000,
-            run_ns: 70_000,
-        };
+        let program = Program { runs: 1_000, run_ns: 70_000 };
         metrics.set_program("observe_tc", program);
         metrics
     }
@@ -407,10 +352,7 @@ mod tests {
             assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
             assert_eq!(buckets.last(), Some(&(f64::INFINITY, counts[labels])));
         }
-        counts
-            .into_iter()
-            .map(|(labels, count)| (labels.clone(), (count, sums[&labels])))
-            .collect()
+        counts.into_iter().map(|(labels, count)| (labels.clone(), (count, sums[&labels]))).collect()
     }
 
     #[test]
@@ -437,9 +379,7 @@ mod tests {
         let other = r#"interface="other",method="other",prefix="other""#;
         assert_eq!(histograms[other], (2.0, 151.0));
         // Both are longer than the last bound.
-        assert!(text.contains(&format!(
-            "dwell_rtt_seconds_bucket{{{other},le=\"60\"}} 0\n"
-        )));
+        assert!(text.contains(&format!("dwell_rtt_seconds_bucket{{{other},le=\"60\"}} 0\n")));
     }
 
     #[test]

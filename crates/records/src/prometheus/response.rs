@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use dwell_engine::histogram::Histogram;
 
-use super::{BOUNDS_NS, GroupLabels, State, exposition, exposition::Exposition};
+use super::{
+    BOUNDS_NS, GroupLabels, State,
+    exposition::{self, Exposition},
+};
 
 /// What epochs came to.
 #[derive(Debug, Clone, Default)]
@@ -19,14 +22,7 @@ pub(super) struct Responses {
 impl super::Metrics {
     /// Counts the responses of an epoch, each with the epoch's mean. `method` and
     /// `prefix` as in [`super::Metrics::merge`].
-    pub fn responses(
-        &self,
-        interface: &str,
-        method: &'static str,
-        prefix: &str,
-        mean_ns: u64,
-        responses: u64,
-    ) {
+    pub fn responses(&self, interface: &str, method: &'static str, prefix: &str, mean_ns: u64, responses: u64) {
         let State { response, .. } = &mut *self.state();
         let labels = GroupLabels::new(interface, method, prefix);
         let labels = labels.within(&response.latencies, self.max_groups);
@@ -67,11 +63,7 @@ impl Responses {
         }
         for (prefix, mean_ns) in &self.means {
             let seconds = exposition::seconds(u128::from(*mean_ns));
-            text.sample(
-                "dwell_response_mean_seconds",
-                &[("prefix", prefix)],
-                seconds,
-            );
+            text.sample("dwell_response_mean_seconds", &[("prefix", prefix)], seconds);
         }
         if !self.epochs.is_empty() {
             text.family(
@@ -107,9 +99,7 @@ mod tests {
             format!("dwell_response_seconds_sum{{{first}}} 1.2"),
             format!("dwell_response_seconds_count{{{first}}} 40"),
             format!("dwell_response_seconds_bucket{{{first},le=\"0.05\"}} 30"),
-            format!(
-                "dwell_response_seconds_count{{interface=\"{OTHER}\",method=\"lag\",prefix=\"{OTHER}\"}} 5"
-            ),
+            format!("dwell_response_seconds_count{{interface=\"{OTHER}\",method=\"lag\",prefix=\"{OTHER}\"}} 5"),
             "dwell_response_mean_seconds{prefix=\"192.0.2.1/32\"} 0.03".to_owned(),
             "dwell_response_epochs_total{outcome=\"valid\"} 2".to_owned(),
             "dwell_response_epochs_total{outcome=\"think time\"} 1".to_owned(),

@@ -58,9 +58,7 @@ struct Shared {
 
 impl Shared {
     fn connection(&self) -> MutexGuard<'_, Option<TcpStream>> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,22 +72,15 @@ pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Server, Serve
         let listener = TcpListener::bind(address)?;
         Ok((listener.local_addr()?, listener))
     };
-    let (address, listener) = bind().map_err(|io: io::Error| ServeError::Bind {
-        address,
-        remedy: remedy(address, &io),
-        io,
-    })?;
+    let (address, listener) =
+        bind().map_err(|io: io::Error| ServeError::Bind { address, remedy: remedy(address, &io), io })?;
     let shared = Arc::new(Shared::default());
     let for_thread = Arc::clone(&shared);
     let thread = thread::Builder::new()
         .name("metrics".into())
         .spawn(move || accept(&listener, &metrics, &for_thread))
         .map_err(ServeError::Thread)?;
-    Ok(Server {
-        address,
-        shared,
-        thread: Some(thread),
-    })
+    Ok(Server { address, shared, thread: Some(thread) })
 }
 
 impl Server {
@@ -126,12 +117,8 @@ fn remedy(address: SocketAddr, io: &io::Error) -> String {
         ErrorKind::AddrInUse => {
             format!(": choose another port; `ss -ltnp sport = :{port}` tells who has this one")
         }
-        ErrorKind::PermissionDenied => {
-            ": choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE".into()
-        }
-        ErrorKind::AddrNotAvailable => {
-            ": no interface has this address; `ip address` lists those there are".into()
-        }
+        ErrorKind::PermissionDenied => ": choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE".into(),
+        ErrorKind::AddrNotAvailable => ": no interface has this address; `ip address` lists those there are".into(),
         _ => String::new(),
     }
 }
@@ -167,10 +154,7 @@ struct Exchange {
 
 impl Exchange {
     fn new(connection: TcpStream) -> Exchange {
-        Exchange {
-            connection,
-            deadline: Instant::now() + PATIENCE,
-        }
+        Exchange { connection, deadline: Instant::now() + PATIENCE }
     }
 
     fn answer(&mut self, metrics: &Metrics) -> io::Result<()> {

@@ -81,15 +81,7 @@ const TABLES: [(&str, &[(&str, &str)]); 4] = [
             ("stepped", "UInt8"),
         ],
     ),
-    (
-        "counter",
-        &[
-            ("time_ns", "Int64"),
-            ("host", "Nullable(String)"),
-            ("name", "String"),
-            ("value", "UInt64"),
-        ],
-    ),
+    ("counter", &[("time_ns", "Int64"), ("host", "Nullable(String)"), ("name", "String"), ("value", "UInt64")]),
 ];
 
 /// What tells a row from all others, so that one that comes again can be known.
@@ -114,10 +106,7 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Address {
-            authority,
-            database,
-        } = self;
+        let Address { authority, database } = self;
         write!(f, "{}{authority}/{database}", Address::SCHEME)
     }
 }
@@ -129,17 +118,13 @@ impl FromStr for Address {
         let uri: Uri = text.parse().map_err(|_| FORM)?;
         let authority = uri.authority().ok_or(FORM)?;
         if authority.as_str().contains('@') {
-            return Err(
-                "others on this host can read an address: user and password are taken from the \
-                 environment, CLICKHOUSE_USER and CLICKHOUSE_PASSWORD",
-            );
+            return Err("others on this host can read an address: user and password are taken from the \
+                 environment, CLICKHOUSE_USER and CLICKHOUSE_PASSWORD");
         }
         let database = uri.path().trim_start_matches('/');
         let is_name = |name: &str| {
             let mut letters = name.chars();
-            letters
-                .next()
-                .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
                 && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         if uri.scheme_str() != Some("clickhouse")
@@ -149,10 +134,7 @@ impl FromStr for Address {
         {
             return Err(FORM);
         }
-        Ok(Address {
-            authority: authority.to_string(),
-            database: database.to_owned(),
-        })
+        Ok(Address { authority: authority.to_string(), database: database.to_owned() })
     }
 }
 
@@ -191,17 +173,9 @@ impl Server {
             .max_idle_connections(0)
             .timeout_global(Some(PATIENCE))
             .build();
-        let server = Server {
-            agent: config.new_agent(),
-            address,
-            login,
-        };
+        let server = Server { agent: config.new_agent(), address, login };
         for (name, columns) in TABLES {
-            let columns: Vec<_> = columns
-                .iter()
-                .chain(&ROW)
-                .map(|(name, kind)| format!("{name} {kind}"))
-                .collect();
+            let columns: Vec<_> = columns.iter().chain(&ROW).map(|(name, kind)| format!("{name} {kind}")).collect();
             // What is sent again has the same key, and so is merged with what is there.
             server.ask(
                 &format!(
@@ -243,22 +217,14 @@ impl Server {
                 lines.extend_from_slice(&row.line);
                 lines.extend_from_slice(format!("\t{spool}\t{}\n", row.row).as_bytes());
             }
-            let insert = format!(
-                "INSERT INTO {name} ({}) FORMAT TabSeparated",
-                columns.join(", ")
-            );
+            let insert = format!("INSERT INTO {name} ({}) FORMAT TabSeparated", columns.join(", "));
             self.ask(&insert, &lines)?;
         }
         Ok(())
     }
 
     /// Those of the rows that are there: an insert that was cut off may have left some.
-    fn present(
-        &self,
-        table: &str,
-        spool: u64,
-        rows: &[&Waiting],
-    ) -> Result<HashSet<i64>, StoreError> {
+    fn present(&self, table: &str, spool: u64, rows: &[&Waiting]) -> Result<HashSet<i64>, StoreError> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(HashSet::new());
         };
@@ -279,10 +245,7 @@ impl Server {
     }
 
     fn ask(&self, query: &str, body: &[u8]) -> Result<String, StoreError> {
-        let Address {
-            authority,
-            database,
-        } = &self.address;
+        let Address { authority, database } = &self.address;
         let mut request = self
             .agent
             .post(format!("http://{authority}/"))
@@ -292,24 +255,15 @@ impl Server {
         if let Some(password) = &self.login.password {
             request = request.header("X-ClickHouse-Key", password);
         }
-        let unreachable = |why: ureq::Error| StoreError::Unreachable {
-            address: self.address.to_string(),
-            why: why.to_string(),
-        };
+        let unreachable =
+            |why: ureq::Error| StoreError::Unreachable { address: self.address.to_string(), why: why.to_string() };
         let mut response = request.send(body).map_err(unreachable)?;
         let said = response.body_mut().read_to_string().map_err(unreachable)?;
-        if response.status().is_success() {
-            Ok(said)
-        } else {
-            Err(self.refused(&said))
-        }
+        if response.status().is_success() { Ok(said) } else { Err(self.refused(&said)) }
     }
 
     fn refused(&self, said: &str) -> StoreError {
         let line = said.lines().next().unwrap_or("nothing");
-        StoreError::Refused {
-            address: self.address.to_string(),
-            said: line.chars().take(TOLD).collect(),
-        }
+        StoreError::Refused { address: self.address.to_string(), said: line.chars().take(TOLD).collect() }
     }
 }

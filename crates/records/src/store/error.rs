@@ -81,9 +81,7 @@ pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
     match sqlite.sqlite_error_code() {
         Some(DiskFull) => "; what was acknowledged is kept: free some space, and start again",
         Some(ReadOnly) => "; what was acknowledged is kept: make file and folder writable",
-        Some(SystemIoFailure) => {
-            "; what was acknowledged is kept: see that the disk is well and has space"
-        }
+        Some(SystemIoFailure) => "; what was acknowledged is kept: see that the disk is well and has space",
         Some(DatabaseBusy) => "; a reader held it for too long",
         Some(DatabaseCorrupt) => "; its file is damaged",
         _ => "",

@@ -6,16 +6,16 @@ mod read;
 mod spool;
 mod sqlite;
 
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Ends, Leg, Segment},
+};
+
 pub use clickhouse::{Address, Login, Server};
 pub use error::StoreError;
 pub use read::{ClockRead, Place, Read, Reader, Span};
 pub use spool::Waiting;
 pub use sqlite::{Store, Writing, Written};
-
-use dwell_engine::{
-    histogram::Histogram,
-    layers::{Ends, Leg, Segment},
-};
 
 /// What a segment took in an interval, as one host saw it.
 #[derive(Debug, Clone, Copy)]

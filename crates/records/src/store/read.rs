@@ -81,18 +81,12 @@ impl Reader {
     ///
     /// [`StoreError`], if the file cannot be read or is none of ours.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
-        let file = |io| StoreError::File {
-            path: path.into(),
-            io,
-        };
+        let file = |io| StoreError::File { path: path.into(), io };
         std::fs::File::open(path).map_err(file)?;
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .map_err(|sqlite| failed("open", path, sqlite))?;
         check(&db, path)?;
-        let reader = Reader {
-            db,
-            path: path.into(),
-        };
+        let reader = Reader { db, path: path.into() };
         reader.read(|db| {
             db.busy_timeout(PATIENCE)?;
             // One state of the store until the end.
@@ -107,9 +101,7 @@ impl Reader {
     ///
     /// [`StoreError::Sqlite`], if it cannot be read, as all below.
     pub fn hosts(&self) -> Result<Vec<(i64, String)>, StoreError> {
-        self.all("SELECT host_id, name FROM host ORDER BY name", |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+        self.all("SELECT host_id, name FROM host ORDER BY name", |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// From the begin of the first interval to the end of the last; `None` of an empty
@@ -133,10 +125,7 @@ impl Reader {
             UNION ALL SELECT length_ns FROM (SELECT length_ns FROM path
                 WHERE time_ns > ?1 AND time_ns <= ?2 LIMIT 10000))
             GROUP BY length_ns ORDER BY count(*) DESC, length_ns DESC LIMIT 1";
-        self.read(|db| {
-            db.query_row(sql, [span.0, span.1], |row| row.get(0))
-                .optional()
-        })
+        self.read(|db| db.query_row(sql, [span.0, span.1], |row| row.get(0)).optional())
     }
 
     /// Each flow that one of these hosts saw, or any if there are none, with its number and
@@ -146,10 +135,9 @@ impl Reader {
         let list = list.join(",");
         let (of_host, of_way) = match hosts {
             [] => (String::new(), String::new()),
-            _ => (
-                format!("AND host_id IN ({list})"),
-                format!("AND (tx_host_id IN ({list}) OR rx_host_id IN ({list}))"),
-            ),
+            _ => {
+                (format!("AND host_id IN ({list})"), format!("AND (tx_host_id IN ({list}) OR rx_host_id IN ({list}))"))
+            }
         };
         let chosen = "NOT resent AND flow_id IS NOT NULL AND time_ns > ?1 AND time_ns <= ?2";
         let sql = format!(
@@ -163,10 +151,7 @@ impl Reader {
         self.read(|db| {
             let mut statement = db.prepare(&sql)?;
             let rows = statement.query_map([span.0, span.1], |row| {
-                let ends = Ends {
-                    src: endpoint(row, 1)?,
-                    dst: endpoint(row, 3)?,
-                };
+                let ends = Ends { src: endpoint(row, 1)?, dst: endpoint(row, 3)? };
                 Ok((row.get(0)?, ends, row.get::<_, i64>(5)?.cast_unsigned()))
             })?;
             rows.collect()
@@ -179,12 +164,7 @@ impl Reader {
     /// # Errors
     ///
     /// [`StoreError::Sqlite`], also if all are so.
-    pub fn rows(
-        &self,
-        span: Span,
-        flows: &[i64],
-        mut each: impl FnMut(Read),
-    ) -> Result<u64, StoreError> {
+    pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(Read)) -> Result<u64, StoreError> {
         self.read(|db| {
             db.execute("DELETE FROM chosen", [])?;
             let mut insert = db.prepare("INSERT INTO chosen VALUES (?1)")?;
@@ -240,27 +220,20 @@ impl Reader {
         })
     }
 
-    fn all<T>(
-        &self,
-        sql: &str,
-        each: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, StoreError> {
+    fn all<T>(&self, sql: &str, each: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Result<Vec<T>, StoreError> {
         self.read(|db| db.prepare(sql)?.query_map([], each)?.collect())
     }
 
-    fn read<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         read(&self.db).map_err(|sqlite| failed("read", &self.path, sqlite))
     }
 }
 
 fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
     let (segment, direction): (String, Option<String>) = (row.get(4)?, row.get(5)?);
-    let leg = Leg::ALL.into_iter().find(|leg| {
-        leg.name() == segment && leg.direction().map(Direction::name) == direction.as_deref()
-    });
+    let leg = Leg::ALL
+        .into_iter()
+        .find(|leg| leg.name() == segment && leg.direction().map(Direction::name) == direction.as_deref());
     let histogram = Histogram::from_bytes(row.get_ref(8)?.as_blob()?);
     let is_way: bool = row.get(13)?;
     Ok(Read {
@@ -285,9 +258,7 @@ fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
 fn endpoint(row: &Row<'_>, column: usize) -> rusqlite::Result<Endpoint> {
     let address: String = row.get(column)?;
     Ok(Endpoint {
-        address: address
-            .parse()
-            .map_err(|_| wrong(column, Type::Text, format!("{address:?} is no address")))?,
+        address: address.parse().map_err(|_| wrong(column, Type::Text, format!("{address:?} is no address")))?,
         port: row.get(column + 1)?,
     })
 }

@@ -64,12 +64,7 @@ impl Store {
             let sql = "SELECT row, name, time_ns, line FROM waiting ORDER BY row LIMIT ?1";
             let mut statement = self.db().prepare_cached(sql)?;
             let rows = statement.query_map([most as i64], |row| {
-                Ok(Waiting {
-                    row: row.get(0)?,
-                    table: row.get(1)?,
-                    time_ns: row.get(2)?,
-                    line: row.get(3)?,
-                })
+                Ok(Waiting { row: row.get(0)?, table: row.get(1)?, time_ns: row.get(2)?, line: row.get(3)? })
             })?;
             rows.collect::<Written<Vec<_>>>()
         };
@@ -98,19 +93,15 @@ impl Store {
     pub fn sent(&mut self, last: i64) -> Result<(), StoreError> {
         let sql = "DELETE FROM waiting WHERE row <= ?1";
         let deleted = self.db().execute(sql, [last]);
-        deleted
-            .map(|_| ())
-            .map_err(|sqlite| self.failed("write", sqlite))
+        deleted.map(|_| ()).map_err(|sqlite| self.failed("write", sqlite))
     }
 }
 
 impl Writing<'_> {
     pub(super) fn await_interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
         let figures = Figures::of(row.histogram);
-        let (src, dst) = (
-            row.flow.map(|ends| ends.src.address.to_string()),
-            row.flow.map(|ends| ends.dst.address.to_string()),
-        );
+        let (src, dst) =
+            (row.flow.map(|ends| ends.src.address.to_string()), row.flow.map(|ends| ends.dst.address.to_string()));
         self.wait(
             "intervals",
             row.time_ns,
@@ -144,10 +135,8 @@ impl Writing<'_> {
 
     pub(super) fn await_path(&mut self, row: &PathRow<'_>) -> Written<()> {
         let figures = Figures::of(row.histogram);
-        let (src, dst) = (
-            row.flow.map(|ends| ends.src.address.to_string()),
-            row.flow.map(|ends| ends.dst.address.to_string()),
-        );
+        let (src, dst) =
+            (row.flow.map(|ends| ends.src.address.to_string()), row.flow.map(|ends| ends.dst.address.to_string()));
         self.wait(
             "paths",
             row.time_ns,
@@ -199,12 +188,7 @@ impl Writing<'_> {
         )
     }
 
-    pub(super) fn wait(
-        &mut self,
-        table: &str,
-        time_ns: i64,
-        columns: &[&dyn ToSql],
-    ) -> Written<()> {
+    pub(super) fn wait(&mut self, table: &str, time_ns: i64, columns: &[&dyn ToSql]) -> Written<()> {
         let sql = "INSERT INTO waiting (name, time_ns, line) VALUES (?1, ?2, ?3)";
         let mut insert = self.db().prepare_cached(sql)?;
         insert.execute(params![table, time_ns, line(columns)?])?;

@@ -53,30 +53,15 @@ impl Store {
     /// [`StoreError`], if the file cannot be written, is none of ours, or has another
     /// writer.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        let file = |io| StoreError::File {
-            path: path.into(),
-            io,
-        };
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(file)?;
+        let file = |io| StoreError::File { path: path.into(), io };
+        let lock = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(file)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => StoreError::Taken { path: path.into() },
             TryLockError::Error(io) => file(io),
         })?;
         let (db, path) = (Connection::open(path), path.to_owned());
         let db = db.map_err(|sqlite| failed("open", &path, sqlite))?;
-        let mut store = Store {
-            db,
-            _lock: lock,
-            path,
-            known: Known::default(),
-            is_spool: false,
-        };
+        let mut store = Store { db, _lock: lock, path, known: Known::default(), is_spool: false };
         store.prepare()?;
         Ok(store)
     }
@@ -86,8 +71,7 @@ impl Store {
         if !is_new {
             check(&self.db, &self.path)?;
         }
-        self.prepare_tables(is_new)
-            .map_err(|sqlite| self.failed("write", sqlite))
+        self.prepare_tables(is_new).map_err(|sqlite| self.failed("write", sqlite))
     }
 
     fn prepare_tables(&mut self, is_new: bool) -> rusqlite::Result<()> {
@@ -112,25 +96,13 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError::Sqlite`], and then nothing of it is there.
-    pub fn write<T>(
-        &mut self,
-        write: impl FnOnce(&mut Writing<'_>) -> Written<T>,
-    ) -> Result<T, StoreError> {
-        let Store {
-            db,
-            known,
-            is_spool,
-            ..
-        } = self;
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut Writing<'_>) -> Written<T>) -> Result<T, StoreError> {
+        let Store { db, known, is_spool, .. } = self;
         if known.flows.len() > FLOWS_KNOWN {
             known.flows.clear();
         }
         let result = db.transaction().and_then(|transaction| {
-            let mut writing = Writing {
-                db: &transaction,
-                known,
-                is_spool: *is_spool,
-            };
+            let mut writing = Writing { db: &transaction, known, is_spool: *is_spool };
             let result = write(&mut writing)?;
             transaction.commit()?;
             Ok(result)
@@ -148,14 +120,10 @@ impl Store {
     ///
     /// [`StoreError::Sqlite`], if it cannot be read.
     pub fn last_batch(&self, host: &str, run: &[u8]) -> Result<Option<u64>, StoreError> {
-        let sql =
-            "SELECT last_batch FROM run JOIN host USING (host_id) WHERE name = ?1 AND run = ?2";
-        let last: rusqlite::Result<Option<i64>> = self
-            .db
-            .query_row(sql, params![host, run], |row| row.get(0))
-            .optional();
-        last.map(|last| last.map(i64::cast_unsigned))
-            .map_err(|sqlite| self.failed("read", sqlite))
+        let sql = "SELECT last_batch FROM run JOIN host USING (host_id) WHERE name = ?1 AND run = ?2";
+        let last: rusqlite::Result<Option<i64>> =
+            self.db.query_row(sql, params![host, run], |row| row.get(0)).optional();
+        last.map(|last| last.map(i64::cast_unsigned)).map_err(|sqlite| self.failed("read", sqlite))
     }
 
     /// What was put aside and not forgotten, the oldest first: host and bytes.
@@ -192,9 +160,7 @@ impl Store {
                 told_until_ns: row.get::<_, i64>(3)?.cast_unsigned(),
             })
         });
-        progress
-            .optional()
-            .map_err(|sqlite| self.failed("read", sqlite))
+        progress.optional().map_err(|sqlite| self.failed("read", sqlite))
     }
 
     pub(super) fn db(&self) -> &Connection {
@@ -221,21 +187,14 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
 pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     match marks(db, path)? {
         (APPLICATION, VERSION) => Ok(()),
-        (APPLICATION, found) => Err(StoreError::Version {
-            path: path.into(),
-            found,
-            known: VERSION,
-        }),
+        (APPLICATION, found) => Err(StoreError::Version { path: path.into(), found, known: VERSION }),
         _ => Err(StoreError::Foreign { path: path.into() }),
     }
 }
 
 /// Whose file it is, and of which version.
 fn marks(db: &Connection, path: &Path) -> Result<(i64, i64), StoreError> {
-    Ok((
-        number(db, path, "PRAGMA application_id")?,
-        number(db, path, "PRAGMA user_version")?,
-    ))
+    Ok((number(db, path, "PRAGMA application_id")?, number(db, path, "PRAGMA user_version")?))
 }
 
 fn number(db: &Connection, path: &Path, sql: &str) -> Result<i64, StoreError> {
@@ -247,12 +206,7 @@ fn number(db: &Connection, path: &Path, sql: &str) -> Result<i64, StoreError> {
 }
 
 pub(super) fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) -> StoreError {
-    StoreError::Sqlite {
-        doing,
-        path: path.into(),
-        remedy: remedy(&sqlite),
-        sqlite,
-    }
+    StoreError::Sqlite { doing, path: path.into(), remedy: remedy(&sqlite), sqlite }
 }
 
 /// What comes of a write in a transaction; an error undoes all of it.
@@ -384,13 +338,7 @@ impl Writing<'_> {
     }
 
     /// Writes what a host has counted since the start of its run; without a host, the collector.
-    pub fn counter(
-        &mut self,
-        time_ns: i64,
-        host: Option<&str>,
-        name: &str,
-        value: u64,
-    ) -> Written<()> {
+    pub fn counter(&mut self, time_ns: i64, host: Option<&str>, name: &str, value: u64) -> Written<()> {
         if self.is_spool {
             let columns = params![time_ns, host, name, signed(value)];
             return self.wait("counter", time_ns, columns);
@@ -413,9 +361,7 @@ impl Writing<'_> {
 
     /// Forgets what was put aside before a time.
     pub fn forget(&mut self, before_ns: u64) -> Written<()> {
-        let mut delete = self
-            .db
-            .prepare_cached("DELETE FROM pending WHERE arrived_ns < ?1")?;
+        let mut delete = self.db.prepare_cached("DELETE FROM pending WHERE arrived_ns < ?1")?;
         delete.execute([signed(before_ns)])?;
         Ok(())
     }
@@ -466,9 +412,7 @@ impl Writing<'_> {
         let id = self
             .db
             .prepare_cached(sql)?
-            .query_row(params![src, ends.src.port, dst, ends.dst.port], |row| {
-                row.get(0)
-            })?;
+            .query_row(params![src, ends.src.port, dst, ends.dst.port], |row| row.get(0))?;
         self.known.flows.insert(ends, id);
         Ok(id)
     }

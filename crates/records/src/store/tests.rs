@@ -20,10 +20,7 @@ fn histogram() -> Histogram {
 }
 
 fn ends() -> Ends {
-    Ends {
-        src: endpoint("192.0.2.1", 44_321),
-        dst: endpoint("2001:db8::1", 443),
-    }
+    Ends { src: endpoint("192.0.2.1", 44_321), dst: endpoint("2001:db8::1", 443) }
 }
 
 fn interval<'a>(host: &'a str, flow: Option<Ends>, histogram: &'a Histogram) -> IntervalRow<'a> {
@@ -78,28 +75,18 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
     let all = count(&format!("SELECT count(*) FROM intervals WHERE {mine}"));
     assert_eq!(all, 2);
     let flow = "src = '192.0.2.1' AND sport = 44321 AND dst = '2001:db8::1' AND dport = 443";
-    let one = count(&format!(
-        "SELECT count(*) FROM intervals WHERE {mine} AND {flow}"
-    ));
+    let one = count(&format!("SELECT count(*) FROM intervals WHERE {mine} AND {flow}"));
     assert_eq!(one, 1);
-    let bytes: Vec<u8> = reader
-        .query_row("SELECT histogram FROM interval LIMIT 1", [], |row| {
-            row.get(0)
-        })
-        .unwrap();
+    let bytes: Vec<u8> = reader.query_row("SELECT histogram FROM interval LIMIT 1", [], |row| row.get(0)).unwrap();
     assert_eq!(Histogram::from_bytes(&bytes), Ok(histogram.clone()));
     let network = "tx_host = 'a' AND rx_host = 'b' AND segment = 'network' AND direction IS NULL
         AND resent = 1 AND method = 'matched' AND bound_ns = 700 AND clamped = 3 AND doubtful = 4";
-    let paths = count(&format!(
-        "SELECT count(*) FROM paths WHERE {network} AND {flow}"
-    ));
+    let paths = count(&format!("SELECT count(*) FROM paths WHERE {network} AND {flow}"));
     assert_eq!(paths, 1);
     assert_eq!(count("SELECT count(*) FROM flow"), 1);
     assert_eq!(count("SELECT count(*) FROM hook"), 1);
 
-    store
-        .write(|store| store.interval(&interval("b", Some(ends()), &histogram)))
-        .unwrap();
+    store.write(|store| store.interval(&interval("b", Some(ends()), &histogram))).unwrap();
     assert_eq!(count("SELECT count(*) FROM intervals WHERE host = 'b'"), 1);
     assert_eq!(count("SELECT count(*) FROM host"), 2);
 }
@@ -111,9 +98,7 @@ fn a_batch_is_written_once_also_after_a_restart() {
     let mut store = Store::open(&path).unwrap();
     assert_eq!(store.last_batch("a", &RUN).unwrap(), None);
     let note = |store: &mut Store, host: &str, run: &[u8], batch| {
-        store
-            .write(|store| store.batch(host, run, batch, 5))
-            .unwrap()
+        store.write(|store| store.batch(host, run, batch, 5)).unwrap()
     };
     assert!(note(&mut store, "a", &RUN, 0));
     assert!(note(&mut store, "a", &RUN, 1));
@@ -135,33 +120,20 @@ fn what_is_put_aside_is_there_until_it_is_forgotten() {
     let mut store = Store::open(&path).unwrap();
     let aside = |store: &Store| {
         let mut all = Vec::new();
-        store
-            .pending(|host, bytes| all.push((host, bytes)))
-            .unwrap();
+        store.pending(|host, bytes| all.push((host, bytes))).unwrap();
         all
     };
     assert_eq!(store.progress().unwrap(), None);
-    let progress = Progress {
-        boot: "this".into(),
-        offset_ns: -5,
-        told_at_ns: 15,
-        told_until_ns: 10,
-    };
+    let progress = Progress { boot: "this".into(), offset_ns: -5, told_at_ns: 15, told_until_ns: 10 };
     store
         .write(|store| {
-            store.progress(&Progress {
-                told_at_ns: 1,
-                ..progress.clone()
-            })?;
+            store.progress(&Progress { told_at_ns: 1, ..progress.clone() })?;
             store.put_aside("a", 10, b"first")?;
             store.put_aside("b", 20, b"second")?;
             store.progress(&progress)
         })
         .unwrap();
-    let both = [
-        ("a".into(), b"first".to_vec()),
-        ("b".into(), b"second".to_vec()),
-    ];
+    let both = [("a".into(), b"first".to_vec()), ("b".into(), b"second".to_vec())];
     assert_eq!(aside(&store), both);
     store.write(|store| store.forget(20)).unwrap();
     drop(store);
@@ -184,31 +156,24 @@ fn what_fails_leaves_nothing_behind() {
     assert!(matches!(failed, Err(StoreError::Sqlite { .. })));
     assert_eq!(store.last_batch("a", &RUN).unwrap(), None);
     // The numbers of host and flow that it had are not used again.
-    store
-        .write(|store| store.interval(&interval("a", Some(ends()), &histogram)))
-        .unwrap();
+    store.write(|store| store.interval(&interval("a", Some(ends()), &histogram))).unwrap();
 }
 
 #[test]
 fn a_file_of_something_else_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    fs::write(&path, "plain text, and more than the head of a database has, which is 100 bytes: so some more words").unwrap();
+    fs::write(&path, "plain text, and more than the head of a database has, which is 100 bytes: so some more words")
+        .unwrap();
     let before = fs::read(&path).unwrap();
-    assert!(matches!(
-        Store::open(&path),
-        Err(StoreError::Foreign { .. })
-    ));
+    assert!(matches!(Store::open(&path), Err(StoreError::Foreign { .. })));
     assert_eq!(fs::read(&path).unwrap(), before);
 
     let path = folder.path().join("database");
     let other = Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE mine (x)").unwrap();
     drop(other);
-    assert!(matches!(
-        Store::open(&path),
-        Err(StoreError::Foreign { .. })
-    ));
+    assert!(matches!(Store::open(&path), Err(StoreError::Foreign { .. })));
 
     let path = folder.path().join("later");
     drop(Store::open(&path).unwrap());
@@ -270,10 +235,7 @@ fn root_a_full_disk_keeps_what_was_committed() {
         return;
     }
     let told = String::from_utf8_lossy(&run.stdout);
-    assert!(
-        run.status.success() && told.contains("1 passed"),
-        "{told}{said}"
-    );
+    assert!(run.status.success() && told.contains("1 passed"), "{told}{said}");
 }
 
 #[test]
@@ -294,23 +256,13 @@ fn fills_a_disk() {
             Ok(())
         })
     };
-    let (batch, error) = (0..)
-        .find_map(|batch| fill(batch).err().map(|error| (batch, error)))
-        .unwrap();
+    let (batch, error) = (0..).find_map(|batch| fill(batch).err().map(|error| (batch, error))).unwrap();
     let text = error.to_string();
-    assert!(
-        !error.is_usage() && text.contains("acknowledged is kept"),
-        "{text}"
-    );
+    assert!(!error.is_usage() && text.contains("acknowledged is kept"), "{text}");
     assert!(batch > 1, "some fitted");
     drop(store);
     let store = Connection::open(&path).unwrap();
-    let number = |sql| {
-        store
-            .query_row(sql, [], |row| row.get::<_, i64>(0))
-            .unwrap()
-            .cast_unsigned()
-    };
+    let number = |sql| store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned();
     assert_eq!(number("SELECT last_batch + 1 FROM run"), batch);
     assert_eq!(number("SELECT count(*) FROM interval"), 50 * batch);
 }
@@ -334,32 +286,17 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     let number = store.spool().unwrap();
     write(&mut store, &["a", "b"]);
     let waiting = store.waiting(10).unwrap();
-    let places: Vec<_> = waiting
-        .iter()
-        .map(|row| (row.row, row.table.as_str(), row.time_ns))
-        .collect();
+    let places: Vec<_> = waiting.iter().map(|row| (row.row, row.table.as_str(), row.time_ns)).collect();
     let at = 1_795_237_800_000_000_000;
-    let expected = [
-        (1, "intervals", at),
-        (2, "intervals", at),
-        (3, "counter", -7),
-    ];
+    let expected = [(1, "intervals", at), (2, "intervals", at), (3, "counter", -7)];
     assert_eq!(places, expected);
-    assert_eq!(
-        waiting[2].line,
-        b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3"
-    );
+    assert_eq!(waiting[2].line, b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3");
     let text = String::from_utf8_lossy(&waiting[0].line);
-    let begin = format!(
-        "{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\tqueueing\ttx\tip-driver\t0\t4\t4600\t"
-    );
+    let begin =
+        format!("{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\tqueueing\ttx\tip-driver\t0\t4\t4600\t");
     assert!(text.starts_with(&begin), "{text}");
     assert!(text.ends_with("\ttp_btf/net_dev_queue\t\\N\t\\N"), "{text}");
-    assert_eq!(
-        store.waiting(1).unwrap(),
-        waiting[..1],
-        "the first come first"
-    );
+    assert_eq!(store.waiting(1).unwrap(), waiting[..1], "the first come first");
     store.sent(2).unwrap();
     assert_eq!(store.count_waiting().unwrap(), 1);
     store.sent(3).unwrap();

@@ -38,34 +38,20 @@ pub(super) fn read(path: &Path, port: u16) -> Result<Vec<Flow>, TraceError> {
             continue;
         }
         let next = clients.len() as u32;
-        let flow = Flow {
-            start_ns: time_ns,
-            client: *clients.entry(ends.0).or_insert(next),
-            packets: 1,
-            bytes,
-            gap_ns: 0.0,
-        };
-        let seen = Seen {
-            flow,
-            last_ns: time_ns,
-        };
+        let flow =
+            Flow { start_ns: time_ns, client: *clients.entry(ends.0).or_insert(next), packets: 1, bytes, gap_ns: 0.0 };
+        let seen = Seen { flow, last_ns: time_ns };
         flows.extend(open.insert(ends, seen).map(ended));
     }
     flows.extend(open.into_values().map(ended));
     flows.sort_by_key(|flow| (flow.start_ns, flow.client, flow.packets, flow.bytes));
     let Some(first_ns) = flows.first().map(|flow| flow.start_ns) else {
-        return Err(TraceError::Empty {
-            path: path.to_owned(),
-            what: format!(" to port {port}"),
-        });
+        return Err(TraceError::Empty { path: path.to_owned(), what: format!(" to port {port}") });
     };
     let last_ns = flows.last().map_or(first_ns, |flow| flow.start_ns);
     let seconds = (last_ns - first_ns) as f64 / 1e9;
     if seconds > LONGEST_S {
-        return Err(TraceError::Long {
-            path: path.to_owned(),
-            seconds,
-        });
+        return Err(TraceError::Long { path: path.to_owned(), seconds });
     }
     for flow in &mut flows {
         flow.start_ns -= first_ns;
@@ -75,10 +61,7 @@ pub(super) fn read(path: &Path, port: u16) -> Result<Vec<Flow>, TraceError> {
 
 fn ended(seen: Seen) -> Flow {
     let lasted_ns = seen.last_ns.saturating_sub(seen.flow.start_ns);
-    Flow {
-        gap_ns: lasted_ns as f64 / f64::from(seen.flow.packets - 1).max(1.0),
-        ..seen.flow
-    }
+    Flow { gap_ns: lasted_ns as f64 / f64::from(seen.flow.packets - 1).max(1.0), ..seen.flow }
 }
 
 /// None of a packet that is not to this port, or of no kind that is read here.
@@ -125,14 +108,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(file.reopen().unwrap(), LinkType::EN10MB).unwrap();
         for &(ms, client, from, to) in packets {
-            let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-                .ipv4([10, 0, 0, client], [10, 0, 1, 1], 64)
-                .udp(from, to);
+            let builder =
+                PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, client], [10, 0, 1, 1], 64).udp(from, to);
             let mut data = Vec::new();
             builder.write(&mut data, &[0; 72]).unwrap();
-            writer
-                .write(1_000_000_000 + ms * 1_000_000, &data, data.len() as u32)
-                .unwrap();
+            writer.write(1_000_000_000 + ms * 1_000_000, &data, data.len() as u32).unwrap();
         }
         writer.finish().unwrap();
         file
@@ -157,30 +137,9 @@ mod tests {
             (60_031, 1, 5000, 443),
         ]);
         let flows = read(file.path(), 443).unwrap();
-        let seen: Vec<_> = flows
-            .iter()
-            .map(|f| {
-                (
-                    f.start_ns / 1_000_000,
-                    f.client,
-                    f.packets,
-                    f.bytes,
-                    f.gap_ns,
-                )
-            })
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (0, 0, 3, 300, 15e6),
-                (15, 1, 1, 100, 0.0),
-                (40, 0, 1, 100, 0.0),
-                (60_031, 0, 1, 100, 0.0)
-            ]
-        );
-        assert!(matches!(
-            read(file.path(), 80),
-            Err(TraceError::Empty { .. })
-        ));
+        let seen: Vec<_> =
+            flows.iter().map(|f| (f.start_ns / 1_000_000, f.client, f.packets, f.bytes, f.gap_ns)).collect();
+        assert_eq!(seen, [(0, 0, 3, 300, 15e6), (15, 1, 1, 100, 0.0), (40, 0, 1, 100, 0.0), (60_031, 0, 1, 100, 0.0)]);
+        assert!(matches!(read(file.path(), 80), Err(TraceError::Empty { .. })));
     }
 }

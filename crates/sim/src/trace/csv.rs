@@ -16,10 +16,7 @@ const FIELDS: [&str; 4] = ["start", "client", "packets", "bytes"];
 
 /// Connections of a file; see [`read_csv`].
 pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
-    let file = File::open(path).map_err(|io| TraceError::Read {
-        path: path.to_owned(),
-        io,
-    })?;
+    let file = File::open(path).map_err(|io| TraceError::Read { path: path.to_owned(), io })?;
     read_csv(BufReader::new(file), path, gap_ns)
 }
 
@@ -29,37 +26,19 @@ pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
 /// # Errors
 ///
 /// It cannot be read, or a line makes no sense.
-pub fn read_csv(
-    mut reader: impl BufRead,
-    path: &Path,
-    gap_ns: f64,
-) -> Result<Vec<Flow>, TraceError> {
-    let failed = |io| TraceError::Read {
-        path: path.to_owned(),
-        io,
-    };
+pub fn read_csv(mut reader: impl BufRead, path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
+    let failed = |io| TraceError::Read { path: path.to_owned(), io };
     let (mut rows, mut clients) = (Vec::new(), HashMap::new());
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let read = reader
-            .by_ref()
-            .take(LINE_BYTES)
-            .read_until(b'\n', &mut line);
+        let read = reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
         if read.map_err(failed)? == 0 {
             break;
         }
-        let at = |(column, what)| TraceError::Line {
-            path: path.to_owned(),
-            line: number,
-            column,
-            what,
-        };
+        let at = |(column, what)| TraceError::Line { path: path.to_owned(), line: number, column, what };
         if line.len() as u64 == LINE_BYTES && line.last() != Some(&b'\n') {
-            return Err(at((
-                1,
-                format!("the line is longer than {LINE_BYTES} bytes"),
-            )));
+            return Err(at((1, format!("the line is longer than {LINE_BYTES} bytes"))));
         }
         let text = std::str::from_utf8(&line).map_err(|error| {
             let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
@@ -73,10 +52,7 @@ pub fn read_csv(
     }
     rows.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-        return Err(TraceError::Empty {
-            path: path.to_owned(),
-            what: String::new(),
-        });
+        return Err(TraceError::Empty { path: path.to_owned(), what: String::new() });
     };
     if last.start_s - first.start_s > LONGEST_S {
         let (start, line, first_start) = (last.start_s, first.line, first.start_s);
@@ -84,9 +60,7 @@ pub fn read_csv(
             path: path.to_owned(),
             line: last.line,
             column: 1,
-            what: format!(
-                "start is {start}, and {first_start} in line {line}; they may be {LONGEST_S} seconds apart"
-            ),
+            what: format!("start is {start}, and {first_start} in line {line}; they may be {LONGEST_S} seconds apart"),
         });
     }
     let flow = |row: &Row| Flow {
@@ -123,35 +97,17 @@ fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row,
         column += field.chars().count() + 1;
     }
     if let Some((column, field)) = fields.get(4) {
-        return Err((
-            *column,
-            format!(
-                "'{field}' is a field too many; a line is {}",
-                FIELDS.join(",")
-            ),
-        ));
+        return Err((*column, format!("'{field}' is a field too many; a line is {}", FIELDS.join(","))));
     }
     let field = |n: usize| {
-        let missing = || {
-            (
-                column - 1,
-                format!("{} is missing; a line is {}", FIELDS[n], FIELDS.join(",")),
-            )
-        };
+        let missing = || (column - 1, format!("{} is missing; a line is {}", FIELDS[n], FIELDS.join(",")));
         fields.get(n).copied().ok_or_else(missing)
     };
     let wrong = |(column, text): (usize, &str), n: usize, range: &str| {
-        (
-            column,
-            format!("{} is '{text}'; it may be {range}", FIELDS[n]),
-        )
+        (column, format!("{} is '{text}'; it may be {range}", FIELDS[n]))
     };
     let (start, client, packets, bytes) = (field(0)?, field(1)?, field(2)?, field(3)?);
-    let start_s = start
-        .1
-        .parse()
-        .ok()
-        .filter(|s: &f64| (0.0..1e11).contains(s));
+    let start_s = start.1.parse().ok().filter(|s: &f64| (0.0..1e11).contains(s));
     let count = packets.1.parse().ok().filter(|n| (1..=1 << 30).contains(n));
     let size = bytes.1.parse().ok().filter(|n: &u64| *n <= 1 << 50);
     if client.1.is_empty() {
@@ -183,68 +139,31 @@ mod tests {
     fn read_text(text: &[u8]) -> Result<Vec<Flow>, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text).unwrap();
-        let error = |error: TraceError| {
-            error
-                .to_string()
-                .split_once("', ")
-                .map_or(error.to_string(), |e| e.1.to_owned())
-        };
+        let error =
+            |error: TraceError| error.to_string().split_once("', ").map_or(error.to_string(), |e| e.1.to_owned());
         read(file.path(), 1e6).map_err(error)
     }
 
     #[test]
     fn flows_are_sorted_and_begin_at_zero() {
-        let flows = read_text(b"start,client,packets,bytes\n# two clients\n12.5,b,3,700\r\n\n10,a,1,0\n11.000000001, b ,2,50");
+        let flows =
+            read_text(b"start,client,packets,bytes\n# two clients\n12.5,b,3,700\r\n\n10,a,1,0\n11.000000001, b ,2,50");
         let flows = flows.unwrap();
-        let seen: Vec<_> = flows
-            .iter()
-            .map(|f| (f.start_ns, f.client, f.packets, f.bytes))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (0, 1, 1, 0),
-                (1_000_000_001, 0, 2, 50),
-                (2_500_000_000, 0, 3, 700)
-            ]
-        );
+        let seen: Vec<_> = flows.iter().map(|f| (f.start_ns, f.client, f.packets, f.bytes)).collect();
+        assert_eq!(seen, [(0, 1, 1, 0), (1_000_000_001, 0, 2, 50), (2_500_000_000, 0, 3, 700)]);
     }
 
     #[test]
     fn what_is_wrong_is_named_by_line_and_column() {
         for (text, expected) in [
-            (
-                &b"1,a,2,3\n1,a,x,3\n"[..],
-                "line 2, column 5: packets is 'x'; it may be a number, 1 to 2^30",
-            ),
-            (
-                b"1,a,0,3",
-                "line 1, column 5: packets is '0'; it may be a number, 1 to 2^30",
-            ),
-            (
-                b"1, a,2,-3",
-                "line 1, column 8: bytes is '-3'; it may be a number, 0 to 2^50",
-            ),
-            (
-                b"nan,a,2,3",
-                "line 1, column 1: start is 'nan'; it may be seconds, 0 to 10^11",
-            ),
-            (
-                b"-1,a,2,3",
-                "line 1, column 1: start is '-1'; it may be seconds, 0 to 10^11",
-            ),
-            (
-                b"1,,2,3",
-                "line 1, column 3: client is ''; it may be any name",
-            ),
-            (
-                b"1,\xc3\xa9,2",
-                "line 1, column 6: bytes is missing; a line is start,client,packets,bytes",
-            ),
-            (
-                b"1,a,2,3,4",
-                "line 1, column 9: '4' is a field too many; a line is start,client,packets,bytes",
-            ),
+            (&b"1,a,2,3\n1,a,x,3\n"[..], "line 2, column 5: packets is 'x'; it may be a number, 1 to 2^30"),
+            (b"1,a,0,3", "line 1, column 5: packets is '0'; it may be a number, 1 to 2^30"),
+            (b"1, a,2,-3", "line 1, column 8: bytes is '-3'; it may be a number, 0 to 2^50"),
+            (b"nan,a,2,3", "line 1, column 1: start is 'nan'; it may be seconds, 0 to 10^11"),
+            (b"-1,a,2,3", "line 1, column 1: start is '-1'; it may be seconds, 0 to 10^11"),
+            (b"1,,2,3", "line 1, column 3: client is ''; it may be any name"),
+            (b"1,\xc3\xa9,2", "line 1, column 6: bytes is missing; a line is start,client,packets,bytes"),
+            (b"1,a,2,3,4", "line 1, column 9: '4' is a field too many; a line is start,client,packets,bytes"),
             (b"1,\xc3\xa9\xff,2,3", "line 1, column 4: this is no UTF-8"),
             (
                 b"1.7e9,a,2,3\n0,b,1,1\n5,b,1,1",
@@ -258,14 +177,7 @@ mod tests {
             assert_eq!(read_text(text).unwrap_err(), expected);
         }
         let long = [b'1'; 5000];
-        assert_eq!(
-            read_text(&long).unwrap_err(),
-            "line 1, column 1: the line is longer than 4096 bytes"
-        );
-        assert!(
-            read_text(b"start,client,packets,bytes\n")
-                .unwrap_err()
-                .ends_with("has no connection")
-        );
+        assert_eq!(read_text(&long).unwrap_err(), "line 1, column 1: the line is longer than 4096 bytes");
+        assert!(read_text(b"start,client,packets,bytes\n").unwrap_err().ends_with("has no connection"));
     }
 }

@@ -6,10 +6,10 @@ mod synthetic;
 
 use std::path::PathBuf;
 
+use crate::{Scenario, TraceConfig};
+
 pub use csv::read_csv;
 pub use synthetic::Synthetic;
-
-use crate::{Scenario, TraceConfig};
 
 /// A connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,20 +97,14 @@ impl Trace {
                 let synthetic = Synthetic::new(&scenario.trace, scenario.short);
                 Trace::Synthetic(Box::new(synthetic.expect("it is of that kind")))
             }
-            TraceConfig::Csv {
-                path,
-                connection_gap_ms,
-            } => Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?),
+            TraceConfig::Csv { path, connection_gap_ms } => Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?),
             TraceConfig::Capture { path, port } => Trace::Flows(capture::read(path, *port)?),
         })
     }
 
     /// Connections of a run; they start so many times sooner after each other.
     pub fn flows(&self, seed: u64, times_faster: f64) -> Box<dyn Iterator<Item = Flow> + '_> {
-        let faster = move |flow: Flow| Flow {
-            start_ns: (flow.start_ns as f64 / times_faster) as u64,
-            ..flow
-        };
+        let faster = move |flow: Flow| Flow { start_ns: (flow.start_ns as f64 / times_faster) as u64, ..flow };
         match self {
             Trace::Synthetic(synthetic) => Box::new(synthetic.flows(seed).map(faster)),
             Trace::Flows(flows) => Box::new(flows.iter().copied().map(faster)),

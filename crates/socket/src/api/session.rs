@@ -61,9 +61,7 @@ impl Session {
     /// The configuration asks for what there is not, or the process may have no other thread.
     pub fn start(config: &Config) -> Result<Session, Error> {
         let orders = Orders::new(config)?;
-        let memory = |why: sys::Errno| Error::Poller {
-            source: io::Error::from_raw_os_error(why.0),
-        };
+        let memory = |why: sys::Errno| Error::Poller { source: io::Error::from_raw_os_error(why.0) };
         let shared = Arc::new(Shared {
             table: Writer::alone(&orders).map_err(memory)?,
             orders,
@@ -81,10 +79,7 @@ impl Session {
             .name("dwell".to_owned())
             .spawn(move || its.run())
             .map_err(|source| Error::Poller { source })?;
-        Ok(Session {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Session { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Watches a connection, as long as it is open.
@@ -101,11 +96,7 @@ impl Session {
     ///
     /// # Errors
     /// The socket has ended.
-    pub fn control(
-        &self,
-        socket: &Socket<'_>,
-        controller: Box<dyn Controller + Send>,
-    ) -> Result<(), Error> {
+    pub fn control(&self, socket: &Socket<'_>, controller: Box<dyn Controller + Send>) -> Result<(), Error> {
         self.control_raw(socket.as_fd().as_raw_fd(), controller)
     }
 
@@ -113,11 +104,7 @@ impl Session {
     ///
     /// # Errors
     /// It is no connection, or there are too many.
-    pub fn control_raw(
-        &self,
-        fd: i32,
-        controller: Box<dyn Controller + Send>,
-    ) -> Result<(), Error> {
+    pub fn control_raw(&self, fd: i32, controller: Box<dyn Controller + Send>) -> Result<(), Error> {
         let cookie = self.shared.adopt(fd)?;
         let mut state = self.shared.lock()?;
         let known = state.known.get_mut(&cookie).ok_or(Error::Ended)?;
@@ -142,12 +129,7 @@ impl Session {
     ///
     /// # Errors
     /// It is no connection, or has ended.
-    pub fn wait_raw(
-        &self,
-        fd: i32,
-        bound: Bound,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Error> {
+    pub fn wait_raw(&self, fd: i32, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
         let cookie = self.shared.adopt(fd)?;
         self.shared.wait(cookie, bound, timeout)
     }
@@ -177,10 +159,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.end();
-        let thread = self
-            .thread
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         // In a forked child: the thread is not there, and libc must not be asked to let go of it.
         std::mem::forget(thread.take());
     }
@@ -200,12 +179,7 @@ impl Shared {
     }
 
     /// True once a bound is passed, false after the timeout.
-    pub(super) fn wait(
-        &self,
-        cookie: u64,
-        bound: Bound,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Error> {
+    pub(super) fn wait(&self, cookie: u64, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let began_ns = sys::now_ns();
         let mut state = self.lock()?;
@@ -264,22 +238,16 @@ impl Shared {
             return Err(Error::Full);
         }
         let now_ns = sys::now_ns();
-        if !state
-            .sockets
-            .get()
-            .adopt(fd, Begun::Before, self.means(), now_ns)
-        {
+        if !state.sockets.get().adopt(fd, Begun::Before, self.means(), now_ns) {
             return Err(not_tcp);
         }
         state.known.insert(cookie, Known::default());
         // Only at this one, which has no controller of the program's own: those are asked on the thread.
         let State { sockets, known, .. } = state;
-        sockets
-            .get()
-            .look_at(cookie, self.means(), now_ns, &mut |account, _| {
-                known.get_mut(&account.cookie)?.take(account);
-                None
-            });
+        sockets.get().look_at(cookie, self.means(), now_ns, &mut |account, _| {
+            known.get_mut(&account.cookie)?.take(account);
+            None
+        });
         self.bell.notify_one();
         Ok(cookie)
     }

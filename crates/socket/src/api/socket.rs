@@ -51,8 +51,7 @@ impl<'fd> Socket<'fd> {
     pub fn send(&self, bytes: &[u8]) -> io::Result<(usize, Info)> {
         let fd = self.fd.as_raw_fd();
         // SAFETY: the kernel reads so many bytes.
-        let sent =
-            unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
         self.shared.hold(fd);
         Ok((sent, self.info()))
@@ -79,10 +78,7 @@ impl AsFd for Socket<'_> {
 
 impl fmt::Debug for Socket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket")
-            .field("fd", &self.fd)
-            .field("cookie", &self.cookie)
-            .finish_non_exhaustive()
+        f.debug_struct("Socket").field("fd", &self.fd).field("cookie", &self.cookie).finish_non_exhaustive()
     }
 }
 

@@ -21,11 +21,7 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn session() -> Session {
-    Session::start(&Config {
-        budget: 0.5,
-        ..Config::default()
-    })
-    .unwrap()
+    Session::start(&Config { budget: 0.5, ..Config::default() }).unwrap()
 }
 
 /// Writes until nothing more fits, and gives how much that was.
@@ -46,10 +42,7 @@ fn what_a_receiver_does_not_read_waits_in_the_sender() {
     let session = session();
     let socket = session.watch(&client).unwrap();
     let delay = Duration::from_millis(200);
-    let bound = Bound {
-        sender_delay: Some(delay),
-        jitter: None,
-    };
+    let bound = Bound { sender_delay: Some(delay), jitter: None };
     assert!(!socket.wait(bound, Some(Duration::from_millis(30))).unwrap());
     let began = Instant::now();
     let total = fill(&client);
@@ -78,10 +71,7 @@ fn what_is_no_connection_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(matches!(session.watch(&udp), Err(Error::NotTcp { .. })));
-    assert!(matches!(
-        session.watch(&listener),
-        Err(Error::NotTcp { .. })
-    ));
+    assert!(matches!(session.watch(&listener), Err(Error::NotTcp { .. })));
     assert!(matches!(session.watch(&file), Err(Error::NotTcp { .. })));
 }
 
@@ -91,10 +81,7 @@ fn a_controller_of_ones_own_decides() {
     impl Controller for Own {
         fn update(&mut self, state: &State<'_>) -> Setting {
             let _ = self.0.send(state.reading.info.cwnd);
-            Setting {
-                notsent_lowat: Some(54_321),
-                ..Setting::default()
-            }
+            Setting { notsent_lowat: Some(54_321), ..Setting::default() }
         }
     }
     let (client, _server) = pair();
@@ -126,10 +113,7 @@ fn who_waits_for_ever_is_woken_by_a_reset() {
     let (client, server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
-    let bound = Bound {
-        sender_delay: Some(PATIENCE),
-        jitter: None,
-    };
+    let bound = Bound { sender_delay: Some(PATIENCE), jitter: None };
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| socket.wait(bound, None));
         std::thread::sleep(Duration::from_millis(30));
@@ -155,10 +139,7 @@ fn what_was_before_a_wait_does_not_end_it() {
         assert!(Instant::now() < deadline, "{:?}", socket.info());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let bound = Bound {
-        sender_delay: Some(delay / 2),
-        jitter: Some(Duration::ZERO),
-    };
+    let bound = Bound { sender_delay: Some(delay / 2), jitter: Some(Duration::ZERO) };
     assert!(!socket.wait(bound, Some(delay)).unwrap());
 }
 

@@ -41,11 +41,7 @@ impl Adjuster {
         {
             table.refused(Wish::Congestion, why);
         }
-        Adjuster {
-            mind,
-            hands_off: false,
-            done: Setting::default(),
-        }
+        Adjuster { mind, hands_off: false, done: Setting::default() }
     }
 
     /// Another process has set this of the socket: what is found of it is not the program's.
@@ -137,11 +133,7 @@ mod tests {
     use crate::table::Config;
 
     fn wanted(lowat: u32, hold_above: Option<Hold>) -> Option<Setting> {
-        Some(Setting {
-            notsent_lowat: Some(lowat),
-            send_buffer: None,
-            hold_above,
-        })
+        Some(Setting { notsent_lowat: Some(lowat), send_buffer: None, hold_above })
     }
 
     #[test]
@@ -152,16 +144,8 @@ mod tests {
         let orders = Orders::new(&Config::default()).unwrap();
         let table = Writer::alone(&orders).unwrap();
         let reading = Reading::default();
-        let state = State {
-            reading: &reading,
-            delay: None,
-            waiting_ns: None,
-        };
-        let hold = Hold {
-            unsent_bytes: 1,
-            times: 2,
-            factor_permille: 3,
-        };
+        let state = State { reading: &reading, delay: None, waiting_ns: None };
+        let hold = Hold { unsent_bytes: 1, times: 2, factor_permille: 3 };
         let mut parent = Adjuster::new(fd, &orders, &table);
         let mut child = parent.clone();
         let mut stranger = parent.clone();

@@ -110,11 +110,7 @@ impl Entry {
             Claim::Mine(seat) => (Phase::Ours(seat), means.table.last(seat, cookie)),
         };
         // What is being made has written nothing, whoever began to make it.
-        let begun = if info.state == SYN_SENT {
-            Begun::Dialed
-        } else {
-            begun
-        };
+        let begun = if info.state == SYN_SENT { Begun::Dialed } else { begun };
         let mut account = blank();
         account.cookie = cookie;
         account.estimator = means.orders.estimator;
@@ -169,11 +165,7 @@ impl Entry {
         let observed = self.meter.observe_calls(&reading, self.calls.as_mut());
         self.rhythm.observe(reading.time_ns, &observed);
         let waiting_ns = self.meter.waiting_ns(reading.time_ns);
-        let state = State {
-            reading: &reading,
-            delay: observed.sender,
-            waiting_ns,
-        };
+        let state = State { reading: &reading, delay: observed.sender, waiting_ns };
         self.settle(&reading, observed, waiting_ns, means);
         let asked = decide(&self.account, &state);
         self.adjuster.step(self.fd, &state, asked, means.table);
@@ -239,35 +231,17 @@ impl Entry {
         let has_none = last.readable == Some(0)
             && last.info.bytes_received == info.bytes_received
             && info.bytes_received.is_some();
-        let readable = if has_none {
-            Some(0)
-        } else {
-            sys::readable(self.fd)
-        };
+        let readable = if has_none { Some(0) } else { sys::readable(self.fd) };
         let is_counted = info.bytes_sent.is_some() && info.notsent_bytes.is_some();
-        let unacknowledged = if is_counted && self.meter.estimator() == Estimator::Exact {
-            None
-        } else {
-            sys::unacknowledged(self.fd)
-        };
+        let unacknowledged =
+            if is_counted && self.meter.estimator() == Estimator::Exact { None } else { sys::unacknowledged(self.fd) };
         if sys::cookie(self.fd)? != self.cookie {
             return Err(Errno(libc::EBADF));
         }
-        Ok(Reading {
-            time_ns,
-            info,
-            unacknowledged,
-            readable,
-        })
+        Ok(Reading { time_ns, info, unacknowledged, readable })
     }
 
-    fn settle(
-        &mut self,
-        reading: &Reading,
-        observed: Observed,
-        waiting_ns: Option<u64>,
-        means: Means<'_>,
-    ) {
+    fn settle(&mut self, reading: &Reading, observed: Observed, waiting_ns: Option<u64>, means: Means<'_>) {
         let account = &mut self.account;
         let totals = sum(&self.base, self.meter.totals());
         // Where bytes wait, it matters when they go on.
@@ -275,11 +249,7 @@ impl Entry {
             && reading.readable.unwrap_or(0) == 0
             && reading.info.notsent_bytes.unwrap_or(0) == 0
             && account.reading.info.state == reading.info.state;
-        self.quiet = if is_same {
-            self.quiet.saturating_add(1)
-        } else {
-            0
-        };
+        self.quiet = if is_same { self.quiet.saturating_add(1) } else { 0 };
         if account.ends.dst.port == 0
             && let Some(ends) = sys::ends(self.fd)
         {
@@ -305,8 +275,8 @@ impl Entry {
         let Phase::Ours(seat) = self.phase else {
             return;
         };
-        let is_connection = !matches!(self.account.reading.info.state, LISTEN | SYN_SENT)
-            && self.account.ends.dst.port != 0;
+        let is_connection =
+            !matches!(self.account.reading.info.state, LISTEN | SYN_SENT) && self.account.ends.dst.port != 0;
         if !is_connection {
             return;
         }
@@ -384,19 +354,11 @@ fn unbegun(time_ns: u64, begun: Begun, like: &TcpInfo) -> Reading {
         bytes_retransmitted: like.bytes_retransmitted.map(|_| 0),
         ..TcpInfo::default()
     };
-    Reading {
-        time_ns,
-        info,
-        unacknowledged: Some(0),
-        readable: None,
-    }
+    Reading { time_ns, info, unacknowledged: Some(0), readable: None }
 }
 
 /// What became of a descriptor that may be a connection.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart at once, and nothing here may allocate"
-)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and nothing here may allocate")]
 pub enum New {
     Entry(Entry),
     NotOne,

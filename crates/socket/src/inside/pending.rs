@@ -28,8 +28,7 @@ impl Pending {
         };
         self.end.fetch_max(fd as u64 + 1, Relaxed);
         let word = fd / 64;
-        let (Some(place), Some(summary)) = (self.words.get(word), self.summary.get(word / 64))
-        else {
+        let (Some(place), Some(summary)) = (self.words.get(word), self.summary.get(word / 64)) else {
             return false;
         };
         let bit = 1 << (fd % 64);

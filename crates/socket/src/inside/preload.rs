@@ -250,14 +250,7 @@ impl State {
     fn run(&self) {
         let table = table();
         let orders = table.orders();
-        let means = Means {
-            table: &table,
-            orders: &orders,
-            me: Poller {
-                pid: sys::pid(),
-                thread: sys::thread(),
-            },
-        };
+        let means = Means { table: &table, orders: &orders, me: Poller { pid: sys::pid(), thread: sys::thread() } };
         if self.is_patient.swap(0, Relaxed) == 1 {
             sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
         }
@@ -284,8 +277,7 @@ impl State {
             KNOWN.store(hooked, Relaxed);
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
-                let period_ns =
-                    budget.period_ns(table.share(&orders), orders.period_ns(began_ns, next_ns));
+                let period_ns = budget.period_ns(table.share(&orders), orders.period_ns(began_ns, next_ns));
                 let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
                 sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
             } else {
@@ -301,8 +293,7 @@ impl State {
     fn round(&self, means: Means<'_>, now_ns: u64) -> (usize, Option<u64>) {
         // SAFETY: the registry is the poller's alone, and this is it.
         let registry = unsafe { &mut *self.registry.get() };
-        self.pending
-            .take(|fd| self.adopt(registry, fd, means, now_ns));
+        self.pending.take(|fd| self.adopt(registry, fd, means, now_ns));
         self.stamps.take(|stamp| {
             // What is of a connection that the descriptor was before is nobody's.
             if stamp.generation != self.mark(stamp.fd).generation() {
@@ -335,13 +326,8 @@ impl State {
 
     /// Watches what a hook has seen.
     fn adopt(&self, registry: &mut Registry, fd: i32, means: Means<'_>, now_ns: u64) {
-        let is_new =
-            registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
-        let begun = if self.mark(fd).is_dialed() {
-            Begun::Dialed
-        } else {
-            Begun::Accepted
-        };
+        let is_new = registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
+        let begun = if self.mark(fd).is_dialed() { Begun::Dialed } else { Begun::Accepted };
         let is_watched = registry.adopt(fd, begun, means, now_ns);
         if is_new && !is_watched && sys::cookie(fd).is_err() {
             means.table.count(Count::TooShort);
@@ -373,10 +359,7 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
         let is_wanted = !state.pending.is_empty()
             && IS_OVER.load(Relaxed) == 0
             && state.is_dismissed.load(SeqCst) == 0
-            && state
-                .poller
-                .compare_exchange(0, number, SeqCst, Relaxed)
-                .is_ok();
+            && state.poller.compare_exchange(0, number, SeqCst, Relaxed).is_ok();
         if !is_wanted {
             // SAFETY: it is this thread's.
             unsafe { sys::leave(memory) }
@@ -427,9 +410,7 @@ impl Mark {
             let generation = (before & Mark::GENERATION).wrapping_add(1 << Mark::BYTES);
             Some(how.mark() | generation & Mark::GENERATION)
         };
-        place
-            .fetch_update(Relaxed, Relaxed, new)
-            .unwrap_or_default()
+        place.fetch_update(Relaxed, Relaxed, new).unwrap_or_default()
     }
 
     /// Puts it, of the connection that the descriptor is.
@@ -507,16 +488,8 @@ mod tests {
     fn a_mark_holds_what_a_controller_wants() {
         for hold in [
             None,
-            Some(Hold {
-                unsent_bytes: 0,
-                times: 8,
-                factor_permille: 1500,
-            }),
-            Some(Hold {
-                unsent_bytes: 4_000_000_000,
-                times: 127,
-                factor_permille: 65_535,
-            }),
+            Some(Hold { unsent_bytes: 0, times: 8, factor_permille: 1500 }),
+            Some(Hold { unsent_bytes: 4_000_000_000, times: 127, factor_permille: 65_535 }),
         ] {
             let mark = Mark::with(hold);
             assert!(mark.is_watched());
@@ -536,12 +509,7 @@ mod tests {
             assert_eq!(mark.is_dialed(), how != How::Accepted);
             assert_ne!(mark.generation(), last);
             last = mark.generation();
-            Mark::with(Some(Hold {
-                unsent_bytes: u64::MAX,
-                times: 127,
-                factor_permille: 65_535,
-            }))
-            .put(&place);
+            Mark::with(Some(Hold { unsent_bytes: u64::MAX, times: 127, factor_permille: 65_535 })).put(&place);
             assert_eq!(Mark(place.load(Relaxed)).generation(), last);
             Mark(0).put(&place);
             let mark = Mark(place.load(Relaxed));

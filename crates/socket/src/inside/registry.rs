@@ -176,9 +176,7 @@ impl Registry {
         }
         self.end_fd = last.saturating_add(1);
         self.give_up_lost(means, now_ns, &mut |_| ());
-        let cost_ns = sys::cpu_ns()
-            .saturating_sub(began)
-            .saturating_mul(SCAN_SHARE);
+        let cost_ns = sys::cpu_ns().saturating_sub(began).saturating_mul(SCAN_SHARE);
         self.scanned_ns = now_ns + cost_ns.max(SCAN_SOONEST_NS);
         self.next_scan_ns = now_ns + cost_ns.max(SCAN_LATEST_NS);
     }
@@ -210,10 +208,7 @@ impl Registry {
     /// The cookie of the socket that is watched at a descriptor, without asking the kernel.
     pub fn cookie_at(&self, fd: i32) -> Option<u64> {
         let place = usize::from(*self.by_fd.get(usize::try_from(fd).ok()?)?).checked_sub(1)?;
-        self.cookies
-            .get(place)
-            .copied()
-            .filter(|&cookie| cookie != 0)
+        self.cookies.get(place).copied().filter(|&cookie| cookie != 0)
     }
 
     fn found_again(&mut self, place: usize, fd: i32, means: Means<'_>, now_ns: u64) {
@@ -243,9 +238,7 @@ impl Registry {
         }
         // SAFETY: not null, so mapped for good, and `&mut self` has it alone.
         let block = unsafe { &mut **block };
-        let (Some(memory), Some(key)) =
-            (block.0.get_mut(place % BLOCK), self.cookies.get_mut(place))
-        else {
+        let (Some(memory), Some(key)) = (block.0.get_mut(place % BLOCK), self.cookies.get_mut(place)) else {
             return false;
         };
         memory.write(entry);
@@ -259,11 +252,7 @@ impl Registry {
 
     fn free_place(&mut self) -> Option<usize> {
         let from = self.first_free.min(PLACES);
-        let free = self
-            .cookies
-            .get(from..)?
-            .iter()
-            .position(|&cookie| cookie == 0)?;
+        let free = self.cookies.get(from..)?.iter().position(|&cookie| cookie == 0)?;
         self.first_free = from + free + 1;
         Some(from + free)
     }
@@ -382,9 +371,7 @@ impl Watched {
     /// An empty one.
     pub fn new() -> Result<Watched, Errno> {
         let memory = zeroed::<Registry>(Forked::Zeroes)?;
-        Ok(Watched(
-            std::ptr::NonNull::new(memory).ok_or(Errno(libc::ENOMEM))?,
-        ))
+        Ok(Watched(std::ptr::NonNull::new(memory).ok_or(Errno(libc::ENOMEM))?))
     }
 
     /// It.

@@ -51,10 +51,7 @@ impl Stamps {
             if ticket.wrapping_sub(self.tail.load(Acquire)) >= STAMPS as u64 {
                 return false;
             }
-            match self
-                .head
-                .compare_exchange_weak(ticket, ticket + 1, Relaxed, Relaxed)
-            {
+            match self.head.compare_exchange_weak(ticket, ticket + 1, Relaxed, Relaxed) {
                 Ok(_) => break,
                 Err(now) => ticket = now,
             }
@@ -101,14 +98,8 @@ mod tests {
         let writers: Vec<_> = (1..=4)
             .map(|fd| {
                 std::thread::spawn(move || {
-                    let put = (0..10_000_u64).filter(|&bytes| {
-                        stamps.put(Stamp {
-                            time_ns: bytes,
-                            bytes,
-                            fd,
-                            generation: 0,
-                        })
-                    });
+                    let put =
+                        (0..10_000_u64).filter(|&bytes| stamps.put(Stamp { time_ns: bytes, bytes, fd, generation: 0 }));
                     put.count()
                 })
             })
@@ -124,10 +115,7 @@ mod tests {
             stamps.take(&mut take);
         }
         stamps.take(&mut take);
-        let put: usize = writers
-            .into_iter()
-            .map(|writer| writer.join().unwrap())
-            .sum();
+        let put: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         assert_eq!(taken, put);
         let more = (0..2 * STAMPS).filter(|_| stamps.put(Stamp::default()));
         assert_eq!(more.count(), STAMPS);

@@ -84,10 +84,7 @@ impl Cgroup {
 
     fn search(&mut self) -> Result<(), Error> {
         self.next_search_ns = monotonic_ns() + SEARCH_NS;
-        let members = members(&self.path).map_err(|io| Error::Cgroup {
-            path: self.path.clone(),
-            io,
-        })?;
+        let members = members(&self.path).map_err(|io| Error::Cgroup { path: self.path.clone(), io })?;
         let own = namespace("thread-self").ok();
         let mut found = BTreeSet::new();
         for pid in members {
@@ -114,8 +111,7 @@ impl Cgroup {
             }
         }
         // A netlink socket keeps its namespace, which goes with its last process.
-        self.outsides
-            .retain(|number, outside| found.contains(number) || !outside.sockets.is_empty());
+        self.outsides.retain(|number, outside| found.contains(number) || !outside.sockets.is_empty());
         Ok(())
     }
 }
@@ -140,9 +136,7 @@ fn enter(pid: u32, processes: Processes, config: Config) -> Result<Outside, Erro
             setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| closed(errno.into()))?;
             Outside::of(processes, config)
         });
-        inside
-            .join()
-            .unwrap_or_else(|_| Err(Error::Namespace { pid }))
+        inside.join().unwrap_or_else(|_| Err(Error::Namespace { pid }))
     })
 }
 

@@ -43,11 +43,7 @@ impl Diag {
     }
 
     /// Tells all connections, and when each was looked at; with `info`, what TCP knows of them.
-    pub(super) fn all(
-        &mut self,
-        info: bool,
-        each: &mut dyn FnMut(u64, &Found),
-    ) -> Result<(), Error> {
+    pub(super) fn all(&mut self, info: bool, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
             self.requests.clear();
             ask_all(family, info, &mut self.requests);

@@ -62,10 +62,7 @@ impl Key {
             }
         };
         let end = |address, port| Endpoint { address, port };
-        Ends {
-            src: end(address(4), port(0)),
-            dst: end(address(20), port(2)),
-        }
+        Ends { src: end(address(4), port(0)), dst: end(address(20), port(2)) }
     }
 }
 
@@ -79,15 +76,7 @@ pub(super) fn ask_one(number: u32, key: &Key, out: &mut Vec<u8>) {
     ask(number, 0, key.family, &key.id, u32::MAX, true, out);
 }
 
-fn ask(
-    number: u32,
-    flags: u16,
-    family: Family,
-    id: &[u8; ID],
-    states: u32,
-    info: bool,
-    out: &mut Vec<u8>,
-) {
+fn ask(number: u32, flags: u16, family: Family, id: &[u8; ID], states: u32, info: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
     out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     out.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
@@ -255,17 +244,11 @@ mod tests {
         let Some(Answer::Socket(found)) = answers(&bytes).next() else {
             panic!("no socket");
         };
-        assert_eq!(
-            (found.readable, found.unacknowledged, found.inode),
-            (11, 22, 4242)
-        );
+        assert_eq!((found.readable, found.unacknowledged, found.inode), (11, 22, 4242));
         assert_eq!(found.key.cookie(), 1 << 32 | 7);
         assert_eq!(found.info.unwrap().cwnd, 10);
         let ends = found.key.ends();
-        assert_eq!(
-            format!("{} {}", ends.src, ends.dst),
-            "192.0.2.1:44335 198.51.100.7:443"
-        );
+        assert_eq!(format!("{} {}", ends.src, ends.dst), "192.0.2.1:44335 198.51.100.7:443");
     }
 
     #[test]
@@ -312,10 +295,7 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[at..at + 2].copy_from_slice(&wrong.to_ne_bytes());
                 let socket = answers(&bytes).next();
-                assert!(
-                    at > 0 || socket.is_none(),
-                    "a message of {wrong} bytes was taken"
-                );
+                assert!(at > 0 || socket.is_none(), "a message of {wrong} bytes was taken");
                 if let Some(Answer::Socket(found)) = socket {
                     assert_eq!(found.info, None, "past an attribute of {wrong} bytes");
                 }

@@ -17,14 +17,10 @@ use std::{
 
 use dwell_engine::{
     layers::Ends,
-    socket::{
-        Account, Estimator, Meter, Observed, Peaks, Reading, Rhythm, TcpInfo, Way, control::Setting,
-    },
+    socket::{Account, Estimator, Meter, Observed, Peaks, Reading, Rhythm, TcpInfo, Way, control::Setting},
 };
 use nix::time::{ClockId, clock_gettime};
 
-pub use self::cgroup::Cgroup;
-pub use self::trial::{TrialError, trial};
 use self::{
     diag::Diag,
     message::{Found, Key},
@@ -32,6 +28,11 @@ use self::{
     processes::{Owner, Processes},
 };
 use crate::Watch;
+
+pub use self::{
+    cgroup::Cgroup,
+    trial::{TrialError, trial},
+};
 
 /// From so many sockets on it is looked whether a dump of all is cheaper than a question for each.
 const FEW: usize = 64;
@@ -478,29 +479,15 @@ fn unbegun(time_ns: u64) -> Reading {
         bytes_retransmitted: Some(0),
         ..TcpInfo::default()
     };
-    Reading {
-        time_ns,
-        info,
-        unacknowledged: Some(0),
-        readable: Some(0),
-    }
+    Reading { time_ns, info, unacknowledged: Some(0), readable: Some(0) }
 }
 
 /// True if no byte went anywhere between the two.
 fn same_bytes(before: &Reading, after: &Reading) -> bool {
     let bytes = |reading: &Reading| {
         let info = &reading.info;
-        let sent = (
-            info.bytes_sent,
-            info.bytes_retransmitted,
-            info.notsent_bytes,
-        );
-        let counted = (
-            info.bytes_acked,
-            info.bytes_received,
-            info.segments_in,
-            info.unacked,
-        );
+        let sent = (info.bytes_sent, info.bytes_retransmitted, info.notsent_bytes);
+        let counted = (info.bytes_acked, info.bytes_received, info.segments_in, info.unacked);
         (sent, counted, reading.unacknowledged, reading.readable)
     };
     before.time_ns > 0 && bytes(before) == bytes(after)

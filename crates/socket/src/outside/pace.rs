@@ -20,12 +20,7 @@ pub(super) struct Pace {
 impl Pace {
     /// At `wanted`, or as much later as the budget asks for.
     pub(super) fn new(wanted: Duration, budget: f64) -> Pace {
-        Pace {
-            wanted_ns: nanos(wanted),
-            budget,
-            cost_ns: None,
-            due_ns: 0,
-        }
+        Pace { wanted_ns: nanos(wanted), budget, cost_ns: None, due_ns: 0 }
     }
 
     /// From now on at this interval.

@@ -124,21 +124,14 @@ impl Processes {
 
     /// Looks which there are.
     pub(super) fn refresh(&mut self) {
-        self.known
-            .retain(|&pid, &mut began| started(pid) == Some(began));
+        self.known.retain(|&pid, &mut began| started(pid) == Some(began));
         match &self.scope {
             Scope::Whose(Whose::Process(_)) => return,
             Scope::Whose(Whose::Tree(_)) => {}
-            Scope::Cgroup {
-                path,
-                namespace: wanted,
-            } => {
+            Scope::Cgroup { path, namespace: wanted } => {
                 let members = members(path).unwrap_or_default().into_iter();
-                let members =
-                    members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
-                self.known = members
-                    .filter_map(|pid| Some((pid, started(pid)?)))
-                    .collect();
+                let members = members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
+                self.known = members.filter_map(|pid| Some((pid, started(pid)?))).collect();
                 return;
             }
         }
@@ -181,9 +174,7 @@ fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
-    let lists = threads
-        .flatten()
-        .map(|thread| fs::read_to_string(thread.path().join("children")));
+    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
     // A kernel without CONFIG_PROC_CHILDREN has no such lists.
     let lists: io::Result<Vec<String>> = lists.collect();
     match lists {
@@ -199,11 +190,8 @@ fn children_among_all(parent: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let pids = processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| status(pid).is_some_and(|status| status.parent == parent))
-        .collect()
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| status(pid).is_some_and(|status| status.parent == parent)).collect()
 }
 
 /// When it began, in ticks since the host started. `None` if there is no such process, or only its exit status.

@@ -50,10 +50,7 @@ pub fn readable(fd: i32) -> Option<u64> {
 
 /// This end and the other. `None` before there is another.
 pub fn ends(fd: i32) -> Option<Ends> {
-    Some(Ends {
-        src: end(fd, libc::SYS_getsockname)?,
-        dst: end(fd, libc::SYS_getpeername)?,
-    })
+    Some(Ends { src: end(fd, libc::SYS_getsockname)?, dst: end(fd, libc::SYS_getpeername)? })
 }
 
 /// `TCP_NOTSENT_LOWAT`, 0 if nobody has set it.
@@ -63,12 +60,7 @@ pub fn notsent_lowat(fd: i32) -> Option<u32> {
 
 /// Sets it.
 pub fn set_notsent_lowat(fd: i32, bytes: u32) -> Result<(), Errno> {
-    set(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_NOTSENT_LOWAT,
-        &bytes.to_ne_bytes(),
-    )
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
 /// True if the program, or dwell, has set the send buffer's size; false where the kernel cannot tell.
@@ -90,14 +82,8 @@ pub fn set_congestion(fd: i32, name: &[u8; 16]) -> Result<(), Errno> {
 
 fn option<T: Copy>(fd: i32, level: i32, name: i32, mut value: T) -> Result<T, Errno> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    let to = [
-        fd as isize as usize,
-        level as usize,
-        name as usize,
-        (&raw mut value) as usize,
-        (&raw mut length) as usize,
-        0,
-    ];
+    let to =
+        [fd as isize as usize, level as usize, name as usize, (&raw mut value) as usize, (&raw mut length) as usize, 0];
     // SAFETY: the callers' types are integers, of which any bytes are valid, and the kernel writes `length` at most.
     unsafe { call(libc::SYS_getsockopt, to) }.map(|_| value)
 }
@@ -117,28 +103,14 @@ fn option_bytes(fd: i32, level: i32, name: i32, bytes: &mut [u8]) -> Result<usiz
 }
 
 fn set(fd: i32, level: i32, name: i32, bytes: &[u8]) -> Result<(), Errno> {
-    let to = [
-        fd as isize as usize,
-        level as usize,
-        name as usize,
-        bytes.as_ptr() as usize,
-        bytes.len(),
-        0,
-    ];
+    let to = [fd as isize as usize, level as usize, name as usize, bytes.as_ptr() as usize, bytes.len(), 0];
     // SAFETY: the kernel reads so many bytes.
     unsafe { call(libc::SYS_setsockopt, to) }.map(|_| ())
 }
 
 fn queued(fd: i32, request: libc::c_ulong) -> Option<u64> {
     let mut bytes = 0_i32;
-    let to = [
-        fd as isize as usize,
-        request as usize,
-        (&raw mut bytes) as usize,
-        0,
-        0,
-        0,
-    ];
+    let to = [fd as isize as usize, request as usize, (&raw mut bytes) as usize, 0, 0, 0];
     // SAFETY: these requests write one int.
     unsafe { call(libc::SYS_ioctl, to) }.ok()?;
     u64::try_from(bytes).ok()
@@ -147,14 +119,7 @@ fn queued(fd: i32, request: libc::c_ulong) -> Option<u64> {
 fn end(fd: i32, which: libc::c_long) -> Option<Endpoint> {
     let mut bytes = [0_u8; size_of::<libc::sockaddr_storage>()];
     let mut length = bytes.len() as libc::socklen_t;
-    let to = [
-        fd as isize as usize,
-        bytes.as_mut_ptr() as usize,
-        (&raw mut length) as usize,
-        0,
-        0,
-        0,
-    ];
+    let to = [fd as isize as usize, bytes.as_mut_ptr() as usize, (&raw mut length) as usize, 0, 0, 0];
     // SAFETY: the kernel writes `length` bytes at most.
     unsafe { call(which, to) }.ok()?;
     endpoint(&bytes)
@@ -204,10 +169,7 @@ mod tests {
         assert_eq!(cookie(file.as_raw_fd()), Err(Errno(libc::ENOTSOCK)));
         assert_eq!(cookie(-1), Err(Errno(libc::EBADF)));
         assert!(ends(listener.as_raw_fd()).is_none());
-        assert_eq!(
-            ends(stream.as_raw_fd()).unwrap().dst.port,
-            listener.local_addr().unwrap().port()
-        );
+        assert_eq!(ends(stream.as_raw_fd()).unwrap().dst.port, listener.local_addr().unwrap().port());
     }
 
     #[test]

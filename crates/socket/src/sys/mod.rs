@@ -36,11 +36,7 @@ impl fmt::Debug for Errno {
 pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let returned = unsafe { arch::call(number as usize, arguments) };
-    if (-4095..0).contains(&returned) {
-        Err(Errno(-returned as i32))
-    } else {
-        Ok(returned as usize)
-    }
+    if (-4095..0).contains(&returned) { Err(Errno(-returned as i32)) } else { Ok(returned as usize) }
 }
 
 /// CLOCK_MONOTONIC.
@@ -54,28 +50,16 @@ pub fn cpu_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes one timespec. The one function of libc that is called: it reads CLOCK_MONOTONIC without a
     // system call, and sets errno only where it fails, which it does not for these clocks.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (time.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(time.tv_nsec as u64)
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// Lets the calling thread's sleeps end later by up to this, so that the kernel can wake it with others.
 pub fn set_slack(time_ns: u64) {
-    let to = [
-        libc::PR_SET_TIMERSLACK as usize,
-        time_ns as usize,
-        0,
-        0,
-        0,
-        0,
-    ];
+    let to = [libc::PR_SET_TIMERSLACK as usize, time_ns as usize, 0, 0, 0, 0];
     // SAFETY: it takes no pointer.
     let _ = unsafe { call(libc::SYS_prctl, to) };
 }
@@ -89,13 +73,7 @@ pub fn effective_user() -> u32 {
 /// How seccomp(2) has shut in the calling thread; 0: not at all.
 pub fn seccomp_mode() -> u32 {
     // SAFETY: it takes no pointer.
-    unsafe {
-        call(
-            libc::SYS_prctl,
-            [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0],
-        )
-    }
-    .unwrap_or_default() as u32
+    unsafe { call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) }.unwrap_or_default() as u32
 }
 
 /// This process.
@@ -120,14 +98,7 @@ pub fn is_thread(number: u32) -> bool {
 /// Opens a file to read and write it.
 pub fn open(path: &CStr) -> Result<i32, Errno> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY;
-    let to = [
-        libc::AT_FDCWD as isize as usize,
-        path.as_ptr() as usize,
-        flags as usize,
-        0,
-        0,
-        0,
-    ];
+    let to = [libc::AT_FDCWD as isize as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
     // SAFETY: the path ends with a NUL.
     unsafe { call(libc::SYS_openat, to) }.map(|fd| fd as i32)
 }
@@ -135,13 +106,7 @@ pub fn open(path: &CStr) -> Result<i32, Errno> {
 /// How long a file is.
 pub fn size(fd: i32) -> Result<u64, Errno> {
     // SAFETY: it takes no pointer. The table is read and written by mapping alone, so that its offset is nobody's.
-    unsafe {
-        call(
-            libc::SYS_lseek,
-            [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0],
-        )
-    }
-    .map(|size| size as u64)
+    unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) }.map(|size| size as u64)
 }
 
 /// Closes it.
@@ -186,19 +151,10 @@ pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
 
 /// Sleeps while `word` has `value`, until somebody wakes it, and no longer than `timeout_ns`.
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
-    let timeout = libc::timespec {
-        tv_sec: (timeout_ns / 1_000_000_000) as i64,
-        tv_nsec: (timeout_ns % 1_000_000_000) as i64,
-    };
+    let timeout =
+        libc::timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let to = [
-        word.as_ptr() as usize,
-        operation as usize,
-        value as usize,
-        (&raw const timeout) as usize,
-        0,
-        0,
-    ];
+    let to = [word.as_ptr() as usize, operation as usize, value as usize, (&raw const timeout) as usize, 0, 0];
     // SAFETY: the word and the timeout outlive the call.
     let _ = unsafe { call(libc::SYS_futex, to) };
 }
@@ -213,10 +169,7 @@ pub fn wake(word: &AtomicU32) {
 
 /// Sleeps. False if a signal came.
 pub fn sleep(time_ns: u64) -> bool {
-    let time = libc::timespec {
-        tv_sec: (time_ns / 1_000_000_000) as i64,
-        tv_nsec: (time_ns % 1_000_000_000) as i64,
-    };
+    let time = libc::timespec { tv_sec: (time_ns / 1_000_000_000) as i64, tv_nsec: (time_ns % 1_000_000_000) as i64 };
     let to = [(&raw const time) as usize, 0, 0, 0, 0, 0];
     // SAFETY: it reads one timespec.
     unsafe { call(libc::SYS_nanosleep, to) }.is_ok()

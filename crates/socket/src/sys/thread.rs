@@ -55,14 +55,7 @@ pub unsafe fn spawn(
         | libc::CLONE_CHILD_CLEARTID;
     let before = block_signals(u64::MAX);
     // SAFETY: the stack is as `arch` wants it, and the rest is the caller's promise.
-    let spawned = unsafe {
-        arch::spawn(
-            flags as usize,
-            stack as usize,
-            word.as_ptr() as usize,
-            storage as usize,
-        )
-    };
+    let spawned = unsafe { arch::spawn(flags as usize, stack as usize, word.as_ptr() as usize, storage as usize) };
     block_signals(before);
     if spawned < 0 {
         // SAFETY: nobody uses it.
@@ -103,14 +96,8 @@ pub fn drop_capabilities() {
 /// Blocks these signals for the calling thread, and gives those that were.
 fn block_signals(signals: u64) -> u64 {
     let mut before = 0_u64;
-    let to = [
-        libc::SIG_SETMASK as usize,
-        (&raw const signals) as usize,
-        (&raw mut before) as usize,
-        size_of::<u64>(),
-        0,
-        0,
-    ];
+    let to =
+        [libc::SIG_SETMASK as usize, (&raw const signals) as usize, (&raw mut before) as usize, size_of::<u64>(), 0, 0];
     // SAFETY: it reads one word and writes one.
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, to) };
     before

@@ -108,10 +108,7 @@ impl Owner {
         let mask = (1 << Owner::BITS) - 1;
         match word >> (2 * Owner::BITS) {
             0 => Owner::Nobody,
-            1 => Owner::Poller(Poller {
-                pid: (word >> Owner::BITS & mask) as u32,
-                thread: (word & mask) as u32,
-            }),
+            1 => Owner::Poller(Poller { pid: (word >> Owner::BITS & mask) as u32, thread: (word & mask) as u32 }),
             _ => Owner::Reader,
         }
     }
@@ -147,10 +144,7 @@ impl Slot {
     }
 
     pub fn raise_peaks(&self, peaks: Peaks) {
-        for (place, peak) in [
-            (&self.sender_peak, peaks.sender_ns),
-            (&self.receiver_peak, peaks.receiver_ns),
-        ] {
+        for (place, peak) in [(&self.sender_peak, peaks.sender_ns), (&self.receiver_peak, peaks.receiver_ns)] {
             if let Some(peak) = peak {
                 place.fetch_max(peak.saturating_add(1), Relaxed);
             }
@@ -160,10 +154,7 @@ impl Slot {
     /// The longest since it was asked last.
     pub fn take_peaks(&self) -> Peaks {
         let take = |place: &AtomicU64| place.swap(0, Relaxed).checked_sub(1);
-        Peaks {
-            sender_ns: take(&self.sender_peak),
-            receiver_ns: take(&self.receiver_peak),
-        }
+        Peaks { sender_ns: take(&self.sender_peak), receiver_ns: take(&self.receiver_peak) }
     }
 }
 

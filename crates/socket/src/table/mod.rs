@@ -19,8 +19,9 @@ use dwell_engine::socket::Estimator;
 pub use layout::{Poller, SLOTS};
 pub use orders::Orders;
 pub use reader::Table;
-pub(crate) use record::blank;
 pub use writer::{Claim, Count, Seat, Wish, Writer};
+
+pub(crate) use record::blank;
 
 /// The environment variable that has the table's path.
 pub const VARIABLE: &str = "DWELL_TABLE";

@@ -62,12 +62,7 @@ impl Orders {
     pub(super) fn words(&self) -> [u64; WORDS] {
         let half = |from: usize| {
             let bytes = self.congestion.get(from..from + 8);
-            bytes.map_or(0, |bytes| {
-                bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |word, &byte| word << 8 | u64::from(byte))
-            })
+            bytes.map_or(0, |bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
         };
         [
             self.poll_ns,
@@ -82,31 +77,15 @@ impl Orders {
     }
 
     pub(super) fn from_words(words: [u64; WORDS]) -> Orders {
-        let [
-            poll_ns,
-            budget,
-            estimator,
-            controller,
-            target_ns,
-            wireless,
-            first,
-            second,
-        ] = words;
+        let [poll_ns, budget, estimator, controller, target_ns, wireless, first, second] = words;
         let mut congestion = [0; 16];
-        for (place, byte) in congestion
-            .iter_mut()
-            .zip(first.to_le_bytes().into_iter().chain(second.to_le_bytes()))
-        {
+        for (place, byte) in congestion.iter_mut().zip(first.to_le_bytes().into_iter().chain(second.to_le_bytes())) {
             *place = byte;
         }
         Orders {
             poll_ns: poll_ns.max(Orders::SHORTEST_POLL_NS),
             budget: f64::from_bits(budget),
-            estimator: if estimator == Estimator::Paper as u64 {
-                Estimator::Paper
-            } else {
-                Estimator::Exact
-            },
+            estimator: if estimator == Estimator::Paper as u64 { Estimator::Paper } else { Estimator::Exact },
             controller: match controller {
                 1 => Some(ControllerKind::Lowat),
                 2 => Some(ControllerKind::Element),

@@ -106,13 +106,10 @@ impl Table {
         let layout = self.layout();
         let used = layout.keys.iter().zip(&layout.slots);
         let used = used.filter(|(key, _)| key.load(Relaxed) != 0);
-        let pollers =
-            used.filter_map(
-                |(_, slot)| match Owner::from_word(slot.owner.load(Relaxed)) {
-                    Owner::Poller(poller) => Some(poller.thread),
-                    _ => None,
-                },
-            );
+        let pollers = used.filter_map(|(_, slot)| match Owner::from_word(slot.owner.load(Relaxed)) {
+            Owner::Poller(poller) => Some(poller.thread),
+            _ => None,
+        });
         let pollers: HashSet<u32> = pollers.collect();
         layout.header.pollers.store(pollers.len() as u64, Relaxed);
     }
@@ -181,11 +178,7 @@ impl Slot {
             Owner::Reader => true,
         };
         let reader = Owner::Reader.word();
-        is_over
-            && self
-                .owner
-                .compare_exchange(word, reader, AcqRel, Relaxed)
-                .is_ok()
+        is_over && self.owner.compare_exchange(word, reader, AcqRel, Relaxed).is_ok()
     }
 }
 
@@ -197,15 +190,10 @@ fn grace_ns(poll_ns: u64) -> u64 {
 
 impl Wish {
     fn from_word(word: u64) -> Option<Wish> {
-        [Wish::Congestion, Wish::NotsentLowat, Wish::SendBuffer]
-            .into_iter()
-            .find(|&wish| wish as u64 == word)
+        [Wish::Congestion, Wish::NotsentLowat, Wish::SendBuffer].into_iter().find(|&wish| wish as u64 == word)
     }
 }
 
 fn failed(operation: &'static str) -> impl FnOnce(nix::Error) -> Error {
-    move |error| Error::Memory {
-        operation,
-        source: io::Error::from(error),
-    }
+    move |error| Error::Memory { operation, source: io::Error::from(error) }
 }

@@ -22,18 +22,12 @@ pub(super) trait Words {
 
 /// An account of nothing.
 pub(crate) fn blank() -> Account {
-    let nobody = Endpoint {
-        address: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        port: 0,
-    };
+    let nobody = Endpoint { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), port: 0 };
     Account {
         cookie: 0,
         pid: None,
         fd: None,
-        ends: Ends {
-            src: nobody,
-            dst: nobody,
-        },
+        ends: Ends { src: nobody, dst: nobody },
         way: Way::Inside,
         estimator: Estimator::Exact,
         reading: Reading::default(),
@@ -118,11 +112,7 @@ fn sum(words: &mut impl Words, sum: &mut Sum) {
 fn setting(words: &mut impl Words, setting: &mut Setting) {
     field(words, &mut setting.notsent_lowat);
     field(words, &mut setting.send_buffer);
-    let mut parts = setting.hold_above.unwrap_or(Hold {
-        unsent_bytes: 0,
-        times: 0,
-        factor_permille: 0,
-    });
+    let mut parts = setting.hold_above.unwrap_or(Hold { unsent_bytes: 0, times: 0, factor_permille: 0 });
     let mut is_held = setting.hold_above.is_some();
     field(words, &mut is_held);
     field(words, &mut parts.unsent_bytes);
@@ -206,10 +196,6 @@ impl Field for Estimator {
         *self as u64
     }
     fn from_word(word: u64) -> Estimator {
-        if word == Estimator::Paper as u64 {
-            Estimator::Paper
-        } else {
-            Estimator::Exact
-        }
+        if word == Estimator::Paper as u64 { Estimator::Paper } else { Estimator::Exact }
     }
 }

@@ -20,8 +20,8 @@ use nix::{
 };
 
 use super::{
-    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Poller, Refused, SLOTS, Seat,
-    Table, Wish, Writer, record,
+    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Poller, Refused, SLOTS, Seat, Table, Wish, Writer,
+    record,
 };
 use crate::{
     Watch,
@@ -34,10 +34,7 @@ fn open(table: &Table) -> Writer {
 }
 
 fn me() -> Poller {
-    Poller {
-        pid: sys::pid(),
-        thread: sys::pid(),
-    }
+    Poller { pid: sys::pid(), thread: sys::pid() }
 }
 
 fn table() -> (Table, Writer) {
@@ -101,10 +98,7 @@ fn a_library_reads_what_it_is_to_do() {
     assert_eq!(orders, Orders::new(&config).unwrap());
     assert_eq!(&orders.congestion, b"congestion_15_b\0");
     assert_eq!(orders.poll_ns, 7_000_000);
-    let nameless = Table::create(&Config {
-        congestion: Some("sixteen_letters_".to_owned()),
-        ..config
-    });
+    let nameless = Table::create(&Config { congestion: Some("sixteen_letters_".to_owned()), ..config });
     assert!(matches!(nameless, Err(Error::Congestion { .. })));
 }
 
@@ -116,37 +110,18 @@ fn what_one_mapping_writes_the_other_reads() {
     sent.pid = Some(me().pid);
     sent.fd = Some(0);
     sent.ends = Ends {
-        src: Endpoint {
-            address: "192.0.2.1".parse().unwrap(),
-            port: 443,
-        },
-        dst: Endpoint {
-            address: "2001:db8::1".parse().unwrap(),
-            port: 65_535,
-        },
+        src: Endpoint { address: "192.0.2.1".parse().unwrap(), port: 443 },
+        dst: Endpoint { address: "2001:db8::1".parse().unwrap(), port: 65_535 },
     };
     sent.reading.info.bytes_sent = Some(0);
     sent.reading.info.min_rtt_us = None;
     sent.reading.info.out_of_order = Some(u32::MAX);
-    sent.observed.sender = Some(Delay {
-        ns: 1,
-        least_ns: 2,
-        most_ns: 3,
-        bytes: 4,
-    });
-    sent.totals.receiver = Sum {
-        samples: 1,
-        bytes: 2,
-        ns_bytes: 1e20,
-    };
+    sent.observed.sender = Some(Delay { ns: 1, least_ns: 2, most_ns: 3, bytes: 4 });
+    sent.totals.receiver = Sum { samples: 1, bytes: 2, ns_bytes: 1e20 };
     sent.setting = Setting {
         notsent_lowat: Some(0),
         send_buffer: None,
-        hold_above: Some(Hold {
-            unsent_bytes: 5,
-            times: 8,
-            factor_permille: 1500,
-        }),
+        hold_above: Some(Hold { unsent_bytes: 5, times: 8, factor_permille: 1500 }),
     };
     assert!(visit(&mut table).is_empty(), "nothing is written yet");
     assert!(writer.publish(seat, me(), &sent));
@@ -157,10 +132,7 @@ fn what_one_mapping_writes_the_other_reads() {
 fn a_peak_is_told_once() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 5);
-    let peaks = |sender_ns| Peaks {
-        sender_ns,
-        receiver_ns: None,
-    };
+    let peaks = |sender_ns| Peaks { sender_ns, receiver_ns: None };
     for peak in [Some(0), Some(70), Some(30), None] {
         let mut account = account(5);
         account.peaks = peaks(peak);
@@ -190,27 +162,17 @@ fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
     assert_eq!(writer.find(1), None);
     let next = mine(&writer, 1 + SLOTS as u64);
     assert_eq!(next, let_go, "the place is used again");
-    assert!(
-        !visit(&mut table).contains_key(&1),
-        "and nothing is told of what was there before"
-    );
+    assert!(!visit(&mut table).contains_key(&1), "and nothing is told of what was there before");
 }
 
 #[test]
 fn a_process_that_lives_keeps_its_slots_from_others() {
     let (_table, writer) = table();
     let seat = mine(&writer, 9);
-    let other = Poller {
-        pid: me().pid + 1,
-        thread: me().pid + 1,
-    };
+    let other = Poller { pid: me().pid + 1, thread: me().pid + 1 };
     let now_ns = sys::now_ns();
     assert_eq!(writer.claim(9, other, now_ns), Claim::Others(seat));
-    assert_eq!(
-        writer.claim(9, other, now_ns + 2_000_000_000),
-        Claim::Others(seat),
-        "it is silent, but there"
-    );
+    assert_eq!(writer.claim(9, other, now_ns + 2_000_000_000), Claim::Others(seat), "it is silent, but there");
     assert_eq!(
         writer.claim(9, other, now_ns + 60_000_000_000),
         Claim::Mine(seat),
@@ -289,10 +251,7 @@ fn a_reader_never_sees_two_looks_mixed() {
         == nix::sys::wait::WaitStatus::StillAlive
     {
         for account in visit(&mut table).values() {
-            assert_eq!(
-                account.reading.info.bytes_sent,
-                Some(account.reading.time_ns)
-            );
+            assert_eq!(account.reading.info.bytes_sent, Some(account.reading.time_ns));
             assert_eq!(account.totals.acked_bytes, account.reading.time_ns);
             seen += 1;
         }
@@ -329,11 +288,7 @@ fn a_full_table_says_so_and_counts_go_on() {
     writer.refused(Wish::Congestion, Errno(libc::EPERM));
     writer.refused(Wish::NotsentLowat, Errno(libc::EPERM));
     writer.refused(Wish::Congestion, Errno(libc::EPERM));
-    let refused = |wish, times| Refused {
-        wish,
-        errno: libc::EPERM,
-        times,
-    };
+    let refused = |wish, times| Refused { wish, errno: libc::EPERM, times };
     let expected = Counts {
         no_place: 1,
         too_short: 2,
@@ -358,10 +313,7 @@ fn any_words_make_an_account() {
     struct Noise(u64);
     impl record::Words for Noise {
         fn next(&mut self, word: &mut u64) {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *word = self.0;
         }
     }
@@ -384,18 +336,12 @@ fn a_table_is_watched_as_any_source() {
 
 #[test]
 fn who_is_asked_to_look_rarely_is_not_taken_for_dead() {
-    let config = Config {
-        poll: Duration::from_secs(60),
-        ..Config::default()
-    };
+    let config = Config { poll: Duration::from_secs(60), ..Config::default() };
     let mut table = Table::create(&config).unwrap();
     let writer = open(&table);
     let now_ns = sys::now_ns();
     // Of a number that no process has here, as one in a container may be.
-    let other = Poller {
-        pid: 4_194_303,
-        thread: 4_194_303,
-    };
+    let other = Poller { pid: 4_194_303, thread: 4_194_303 };
     let Claim::Mine(seat) = writer.claim(9, other, now_ns) else {
         panic!("it is free");
     };

@@ -175,11 +175,7 @@ impl Writer {
     /// Finds the slot of a socket, or takes a free one for it.
     pub fn claim(&self, cookie: u64, me: Poller, now_ns: u64) -> Claim {
         if let Some(seat) = self.find(cookie) {
-            return if self.take_over(seat, cookie, me, now_ns) {
-                Claim::Mine(seat)
-            } else {
-                Claim::Others(seat)
-            };
+            return if self.take_over(seat, cookie, me, now_ns) { Claim::Mine(seat) } else { Claim::Others(seat) };
         }
         let Some(seat) = self.take_free(cookie) else {
             return Claim::Full;
@@ -204,9 +200,7 @@ impl Writer {
 
     /// The same for a socket whose slot was this.
     pub fn claim_again(&self, seat: Seat, cookie: u64, me: Poller, now_ns: u64) -> Claim {
-        let is_there = self
-            .at(seat)
-            .is_some_and(|(key, _)| key.load(Acquire) == cookie);
+        let is_there = self.at(seat).is_some_and(|(key, _)| key.load(Acquire) == cookie);
         if !is_there {
             self.claim(cookie, me, now_ns)
         } else if self.take_over(seat, cookie, me, now_ns) {
@@ -225,18 +219,12 @@ impl Writer {
         let is_free = match Owner::from_word(word) {
             Owner::Nobody => true,
             // A process runs another program, or begins to watch again.
-            Owner::Poller(owner) => {
-                owner.pid == me.pid || slot.is_abandoned(owner, now_ns, self.layout.poll_ns())
-            }
+            Owner::Poller(owner) => owner.pid == me.pid || slot.is_abandoned(owner, now_ns, self.layout.poll_ns()),
             Owner::Reader => false,
         };
         let mine = Owner::Poller(me).word();
-        let taken = is_free
-            && key.load(Acquire) == cookie
-            && slot
-                .owner
-                .compare_exchange(word, mine, AcqRel, Relaxed)
-                .is_ok();
+        let taken =
+            is_free && key.load(Acquire) == cookie && slot.owner.compare_exchange(word, mine, AcqRel, Relaxed).is_ok();
         if taken {
             slot.beat_ns.store(now_ns, Relaxed);
         }
@@ -330,8 +318,7 @@ impl Slot {
     pub(super) fn is_abandoned(&self, owner: Poller, now_ns: u64, poll_ns: u64) -> bool {
         let beat_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
         let is_silent_for = |ns: u64, polls: u64| beat_ns > ns.max(poll_ns.saturating_mul(polls));
-        is_silent_for(SILENT_NS, SILENT_POLLS)
-            || is_silent_for(GONE_NS, GONE_POLLS) && !sys::is_thread(owner.thread)
+        is_silent_for(SILENT_NS, SILENT_POLLS) || is_silent_for(GONE_NS, GONE_POLLS) && !sys::is_thread(owner.thread)
     }
 }
 

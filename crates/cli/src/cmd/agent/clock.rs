@@ -23,10 +23,7 @@ impl Answer {
                  is not told"
             ));
         });
-        Answer {
-            reflector: reflector.ok(),
-            session: None,
-        }
+        Answer { reflector: reflector.ok(), session: None }
     }
 
     /// Where to ask.

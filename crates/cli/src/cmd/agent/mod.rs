@@ -92,17 +92,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
     let name = args.name.clone().unwrap_or_else(host_name);
     let answer = Answer::start();
-    let hello = Hello {
-        name: AgentName::try_from(name)?,
-        run: rand::random(),
-        boot: boot_id()?,
-        sync_port: answer.port(),
-    };
-    let mut config = Config {
-        passages: true,
-        again: true,
-        ..args.selection.config(args.sample_bytes)?
-    };
+    let hello =
+        Hello { name: AgentName::try_from(name)?, run: rand::random(), boot: boot_id()?, sync_port: answer.port() };
+    let mut config = Config { passages: true, again: true, ..args.selection.config(args.sample_bytes)? };
     // Its own connection is none of what it is to measure.
     let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
     if config.filter.len() < MOST_RULES {
@@ -123,9 +115,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             if !is_new {
                 return;
             }
-            tell(format_args!(
-                "no collector at {collector}: {why}; what is measured waits"
-            ));
+            tell(format_args!("no collector at {collector}: {why}; what is measured waits"));
         }
     };
     let most_bytes = args.buffer as usize * 1_000_000;

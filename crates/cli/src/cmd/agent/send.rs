@@ -35,13 +35,7 @@ pub struct Send {
 
 impl Send {
     pub fn new(uplink: Uplink, served: Option<Served>) -> Send {
-        Send {
-            uplink,
-            served,
-            passages: Vec::new(),
-            sent: Instant::now(),
-            is_told: false,
-        }
+        Send { uplink, served, passages: Vec::new(), sent: Instant::now(), is_told: false }
     }
 
     /// Waits until all is stored, for so long at most. Returns what is not.
@@ -53,10 +47,7 @@ impl Send {
     fn send_passages(&mut self) {
         self.sent = Instant::now();
         for some in self.passages.chunks(PASSAGES) {
-            self.uplink.push(Content {
-                passages: dwell_fleet::wire::Passages(some.to_vec()),
-                ..Content::default()
-            });
+            self.uplink.push(Content { passages: dwell_fleet::wire::Passages(some.to_vec()), ..Content::default() });
         }
         self.passages.clear();
     }
@@ -65,10 +56,7 @@ impl Send {
 impl Send {
     /// What TCP knows of flows, by the flow from here.
     fn round_trips(&mut self, flows: &[(Ends, Vec<StackRow>)]) -> HashMap<Ends, stack::Trip> {
-        let wanted: HashSet<_> = flows
-            .iter()
-            .flat_map(|(ends, _)| [*ends, reverse(*ends)])
-            .collect();
+        let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
         let mut known = HashMap::new();
         if wanted.is_empty() {
             return known;
@@ -150,10 +138,7 @@ impl Hear for Send {
         });
         let known = self.round_trips(&interval.flows);
         for some in interval.flows.chunks(FLOWS) {
-            let flows = some.iter().map(|(ends, rows)| Flow {
-                ends: *ends,
-                segments: segments(rows),
-            });
+            let flows = some.iter().map(|(ends, rows)| Flow { ends: *ends, segments: segments(rows) });
             self.uplink.push(Content {
                 intervals: vec![told(Vec::new(), flows.collect(), trips_of(some, &known))],
                 ..Content::default()
@@ -166,23 +151,17 @@ impl Hear for Send {
 /// Of the sides that bytes went through.
 fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
     let segments = rows.iter().filter(|row| row.histogram.count() > 0);
-    let segments = segments.map(|row| FlowSegment {
-        segment: row.segment,
-        histogram: row.histogram.clone(),
-    });
+    let segments = segments.map(|row| FlowSegment { segment: row.segment, histogram: row.histogram.clone() });
     segments.collect()
 }
 
 /// Of the sides of flows that bytes went through.
 fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>) -> Vec<Trip> {
     let sides = flows.iter().flat_map(|(ends, rows)| {
-        [Direction::Tx, Direction::Rx]
-            .into_iter()
-            .filter_map(|side| {
-                let is_used =
-                    |row: &StackRow| row.segment.direction() == side && row.histogram.count() > 0;
-                rows.iter().any(is_used).then_some((*ends, side))
-            })
+        [Direction::Tx, Direction::Rx].into_iter().filter_map(|side| {
+            let is_used = |row: &StackRow| row.segment.direction() == side && row.histogram.count() > 0;
+            rows.iter().any(is_used).then_some((*ends, side))
+        })
     });
     let trips = sides.filter_map(|(ends, side)| {
         let from_here = match side {
@@ -190,21 +169,13 @@ fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>)
             Direction::Rx => reverse(ends),
         };
         let trip = known.get(&from_here)?;
-        Some(Trip {
-            ends,
-            is_received: side == Direction::Rx,
-            least_ns: trip.least_ns,
-            smoothed_ns: trip.smoothed_ns,
-        })
+        Some(Trip { ends, is_received: side == Direction::Rx, least_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
     });
     trips.collect()
 }
 
 fn reverse(ends: Ends) -> Ends {
-    Ends {
-        src: ends.dst,
-        dst: ends.src,
-    }
+    Ends { src: ends.dst, dst: ends.src }
 }
 
 fn counters(counters: &Counters) -> Vec<(String, u64)> {
@@ -219,8 +190,7 @@ fn counters(counters: &Counters) -> Vec<(String, u64)> {
         ("passages_lost", counters.passages_lost),
         ("flows_untold", counters.flows_untold),
     ];
-    let missed =
-        Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
+    let missed = Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
     let named = named.map(|(name, value)| (name.to_owned(), value));
     named.into_iter().chain(missed).collect()
 }

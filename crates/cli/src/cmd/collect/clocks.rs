@@ -98,10 +98,7 @@ impl Clocks {
     /// A host's CLOCK_MONOTONIC on ours; `None` while its clock is not known.
     pub fn convert(&self, host: &str, host_ns: u64) -> Option<Converted> {
         match &self.clocks().get(host)?.by {
-            By::Same => Some(Converted {
-                ns: host_ns,
-                bound_ns: 0,
-            }),
+            By::Same => Some(Converted { ns: host_ns, bound_ns: 0 }),
             By::Compared(clock) => clock.convert(host_ns),
         }
     }
@@ -119,10 +116,7 @@ impl Clocks {
             return cannot(agent, "it does not answer such questions");
         };
         let address = SocketAddr::new(agent.address.ip(), port);
-        let prober = self
-            .0
-            .station
-            .prober(session(&agent.secret), Some(agent.own), address);
+        let prober = self.0.station.prober(session(&agent.secret), Some(agent.own), address);
         let mut prober = match prober {
             Ok(prober) => prober,
             Err(error) => return cannot(agent, error),
@@ -140,9 +134,7 @@ impl Clocks {
             drop(asked);
             clocks.keep_asking(host, &mut prober, &stopped, tell_of);
         };
-        let spawned = thread::Builder::new()
-            .name("clock".into())
-            .spawn(keep_asking);
+        let spawned = thread::Builder::new().name("clock".into()).spawn(keep_asking);
         if let Err(error) = spawned {
             cannot(agent, error);
         }
@@ -156,13 +148,7 @@ impl Clocks {
         self.watches().remove(&agent.secret);
     }
 
-    fn keep_asking(
-        &self,
-        host: &str,
-        prober: &mut Prober,
-        stopped: &Receiver<()>,
-        tell_of: impl Fn(Sight),
-    ) {
+    fn keep_asking(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, tell_of: impl Fn(Sight)) {
         let mut pause = FIRST_PAUSE.min(self.0.pause);
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             pause = self.0.pause.min(pause * 2);
@@ -175,8 +161,7 @@ impl Clocks {
 
     fn ask(&self, host: &str, prober: &mut Prober) -> Result<Sight, String> {
         let round = prober.round(EXCHANGES).map_err(|error| error.to_string())?;
-        self.learn(host, &round)
-            .ok_or_else(|| "its host does not answer by UDP".into())
+        self.learn(host, &round).ok_or_else(|| "its host does not answer by UDP".into())
     }
 
     /// What is known of its host's clock is kept if it is the same clock.
@@ -281,18 +266,8 @@ mod tests {
 
     /// A round that found the host's clock ahead by this.
     fn round(ahead_ns: u64) -> Round {
-        let exchange = Exchange {
-            t1_ns: 10_000,
-            t2_ns: 10_100 + ahead_ns,
-            t3_ns: 10_110 + ahead_ns,
-            t4_ns: 10_210,
-        };
-        Round {
-            exchanges: vec![exchange],
-            method: Method::Socket,
-            reason: None,
-            lost: 0,
-        }
+        let exchange = Exchange { t1_ns: 10_000, t2_ns: 10_100 + ahead_ns, t3_ns: 10_110 + ahead_ns, t4_ns: 10_210 };
+        Round { exchanges: vec![exchange], method: Method::Socket, reason: None, lost: 0 }
     }
 
     #[test]

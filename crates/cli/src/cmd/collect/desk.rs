@@ -39,10 +39,7 @@ pub struct Jobs(Receiver<Job>);
 /// Both sides.
 pub fn desk(clocks: Clocks) -> (Arc<Front>, Jobs) {
     let (front, jobs) = mpsc::sync_channel(QUEUE);
-    let front = Front {
-        jobs: front,
-        clocks,
-    };
+    let front = Front { jobs: front, clocks };
     (Arc::new(front), Jobs(jobs))
 }
 
@@ -62,8 +59,7 @@ impl Desk for Front {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Hello(agent.clone(), answer);
         let sent = self.jobs.send(job).map_err(|_| CLOSED);
-        sent.and_then(|()| answered.recv().map_err(|_| CLOSED))
-            .map_err(str::to_owned)
+        sent.and_then(|()| answered.recv().map_err(|_| CLOSED)).map_err(str::to_owned)
     }
 
     fn welcomed(&self, agent: &Agent) {
@@ -78,8 +74,7 @@ impl Desk for Front {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Store(agent.clone(), batch, answer);
         let sent = self.jobs.send(job).map_err(|_| CLOSED);
-        sent.and_then(|()| answered.recv().map_err(|_| CLOSED))
-            .map_err(str::to_owned)
+        sent.and_then(|()| answered.recv().map_err(|_| CLOSED)).map_err(str::to_owned)
     }
 
     fn gone(&self, agent: &Agent, why: &str) {

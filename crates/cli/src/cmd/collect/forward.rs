@@ -58,13 +58,7 @@ impl Forward {
                 }
             })
             .map_err(|error| Failure::new(Exit::Host, error))?;
-        Ok(Forward {
-            rows,
-            sent,
-            address,
-            is_busy: false,
-            due: Instant::now(),
-        })
+        Ok(Forward { rows, sent, address, is_busy: false, due: Instant::now() })
     }
 
     /// Hands on what waits, and forgets what is there.

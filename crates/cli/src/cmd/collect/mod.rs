@@ -145,14 +145,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let served = args.metrics.map(Served::plain).transpose()?;
     let (store, forward) = open(place, args.spool.as_deref())?;
     let clocks = Clocks::new(args.sync_interval, boot_id()?);
-    let mut ledger = Ledger::open(
-        store,
-        forward,
-        &args.told(),
-        clocks.clone(),
-        args.output()?,
-        served,
-    )?;
+    let mut ledger = Ledger::open(store, forward, &args.told(), clocks.clone(), args.output()?, served)?;
     let (desk, jobs) = desk(clocks);
     let server = Server::start(listen, identity, Arc::clone(&desk))?;
     tell(format_args!("agents are awaited at {}", server.address()));
@@ -183,12 +176,12 @@ fn open(place: &Place, spool: Option<&Path>) -> Result<(Store, Option<Forward>),
             let server = ClickHouse::open(address.clone(), login)?;
             Ok((store, Some(Forward::start(server, number)?)))
         }
-        (Place::File(_), Some(_)) => Err(Failure::usage(anyhow!(
-            "--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE"
-        ))),
-        (Place::Server(_), None) => Err(Failure::usage(anyhow!(
-            "name a file with --spool: what is on its way to the server waits there"
-        ))),
+        (Place::File(_), Some(_)) => {
+            Err(Failure::usage(anyhow!("--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE")))
+        }
+        (Place::Server(_), None) => {
+            Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
+        }
     }
 }
 
@@ -226,10 +219,8 @@ fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
             Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
         }
     }
-    let (told, answers): (Vec<_>, Vec<_>) = batches
-        .into_iter()
-        .map(|(agent, batch, answer)| ((agent, batch), answer))
-        .unzip();
+    let (told, answers): (Vec<_>, Vec<_>) =
+        batches.into_iter().map(|(agent, batch, answer)| ((agent, batch), answer)).unzip();
     ledger.store(&told, &sights)?;
     for answer in answers {
         let _ = answer.send(());
@@ -239,11 +230,7 @@ fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
 
 impl Args {
     fn told(&self) -> Config {
-        Config {
-            window_ns: nanos(self.interval),
-            doubt_ns: nanos(self.max_clock_error),
-            ..Config::default()
-        }
+        Config { window_ns: nanos(self.interval), doubt_ns: nanos(self.max_clock_error), ..Config::default() }
     }
 
     fn output(&self) -> Result<Option<ledger::Print>, Failure> {
@@ -254,9 +241,6 @@ impl Args {
         };
         let format = entry(name).expect("a format of this name");
         let output = Output::new((format.new)(), Sink::stdout()?, Source::default());
-        Ok(Some(ledger::Print {
-            output,
-            flows: self.flows,
-        }))
+        Ok(Some(ledger::Print { output, flows: self.flows }))
     }
 }

@@ -19,8 +19,7 @@ use std::{
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use dwell_lab::{
-    EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace,
-    UpOptions, demo,
+    EmulatorConfig, Leg, LinkSpec, Nanos, Probability, QueueLimit, Reorder, Topology, Trace, UpOptions, demo,
     socket::{End, run_end},
     workload::load::{PartConfig, run_part},
 };
@@ -144,10 +143,7 @@ enum Shape {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Up(up) => {
-            let options = UpOptions {
-                topology: up.topology()?,
-                ..UpOptions::new(&up.name, executable()?)
-            };
+            let options = UpOptions { topology: up.topology()?, ..UpOptions::new(&up.name, executable()?) };
             say(&dwell_lab::up(&options)?.describe())
         }
         Verb::Down { name } => match dwell_lab::down(name)? {
@@ -182,26 +178,17 @@ fn list() -> Result<Exit, Failure> {
     let labs = dwell_lab::list()?;
     match labs.states.as_slice() {
         [] => say("no lab is up; `dwell lab up` makes one")?,
-        states => say(&states
-            .iter()
-            .map(|lab| lab.describe())
-            .collect::<Vec<_>>()
-            .join("\n\n"))?,
+        states => say(&states.iter().map(|lab| lab.describe()).collect::<Vec<_>>().join("\n\n"))?,
     };
     for failure in &labs.failures {
         tell(failure);
     }
-    Ok(if labs.failures.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Incomplete
-    })
+    Ok(if labs.failures.is_empty() { Exit::Done } else { Exit::Incomplete })
 }
 
 impl Up {
     fn topology(&self) -> Result<Topology, Failure> {
-        let (client_rtt, server_rtt) =
-            (Nanos(nanos(self.client_rtt)), Nanos(nanos(self.server_rtt)));
+        let (client_rtt, server_rtt) = (Nanos(nanos(self.client_rtt)), Nanos(nanos(self.server_rtt)));
         let client = Leg::with_rtt(client_rtt);
         let towards_client = LinkSpec {
             trace: self.trace.as_deref().map(Trace::read).transpose()?,
@@ -210,13 +197,9 @@ impl Up {
         let from_client = self.impair(client.to_vantage, 2)?;
         let server = Leg::with_rtt(server_rtt);
         Ok(match self.topology {
-            Shape::Line => Topology::Line {
-                client: Leg {
-                    to_vantage: from_client,
-                    from_vantage: towards_client,
-                },
-                server,
-            },
+            Shape::Line => {
+                Topology::Line { client: Leg { to_vantage: from_client, from_vantage: towards_client }, server }
+            }
             Shape::Triangle => Topology::Triangle {
                 client_to_vantage: from_client,
                 vantage_to_server: server.from_vantage,
@@ -245,27 +228,19 @@ impl Up {
 }
 
 fn reorder(probability: Probability) -> Reorder {
-    Reorder {
-        probability,
-        extra_ns: Nanos(5_000_000),
-    }
+    Reorder { probability, extra_ns: Nanos(5_000_000) }
 }
 
 fn say(text: &str) -> Result<Exit, Failure> {
     match writeln!(stdout(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Incomplete, error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
         _ => Ok(Exit::Done),
     }
 }
 
 /// A folder for what a run leaves until it ends, and the one that keeps what was asked for.
 fn folders(prefix: &str, keep: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
-    let folder = tempfile::Builder::new()
-        .prefix(prefix)
-        .tempdir()
-        .map_err(|error| Failure::new(Exit::Host, error))?;
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| Failure::new(Exit::Host, error))?;
     if let Some(keep) = keep {
         fs::create_dir_all(keep)
             .with_context(|| format!("make the folder {}", keep.display()))
@@ -299,8 +274,5 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 fn share(text: &str) -> Result<Probability, String> {
-    text.parse()
-        .ok()
-        .and_then(Probability::new)
-        .ok_or_else(|| "write a number from 0 to 1".into())
+    text.parse().ok().and_then(Probability::new).ok_or_else(|| "write a number from 0 to 1".into())
 }

@@ -103,13 +103,8 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
         };
         tell(args.format, text, || report.lines())?;
         if let Some(pcap) = pcap.filter(|_| spins) {
-            let spin =
-                Spin::read(&pcap, rtt).map_err(|error| Failure::new(Exit::Incomplete, error))?;
-            tell(
-                args.format,
-                || format!("\n{spin}"),
-                || Ok(vec![spin.line()]),
-            )?;
+            let spin = Spin::read(&pcap, rtt).map_err(|error| Failure::new(Exit::Incomplete, error))?;
+            tell(args.format, || format!("\n{spin}"), || Ok(vec![spin.line()]))?;
         }
         if let Some(file) = &args.plot {
             draw(&report, args.plot_connection, &run.file(file))?;
@@ -125,11 +120,8 @@ pub fn run(args: &Response) -> Result<Exit, Failure> {
 impl Response {
     /// A client of somebody else tells how its requests did, but not each.
     fn refuse_what_needs_a_log(&self) -> Result<(), Failure> {
-        let asked = [
-            ("--round-trips", self.round_trips),
-            ("--ablations", self.ablations),
-            ("--plot", self.plot.is_some()),
-        ];
+        let asked =
+            [("--round-trips", self.round_trips), ("--ablations", self.ablations), ("--plot", self.plot.is_some())];
         match asked.iter().find(|(_, asked)| *asked) {
             None => Ok(()),
             Some((option, _)) => Err(Failure::usage(anyhow!(
@@ -178,10 +170,8 @@ struct Estimators(Vec<String>);
 fn estimators(text: &str) -> Result<Estimators, String> {
     let mut list: Vec<String> = Vec::new();
     for part in text.split(',') {
-        let begins = part
-            .split_whitespace()
-            .next()
-            .is_some_and(|word| ["auto", "pirate", "gap", "syn-ack"].contains(&word));
+        let begins =
+            part.split_whitespace().next().is_some_and(|word| ["auto", "pirate", "gap", "syn-ack"].contains(&word));
         match (begins, list.last_mut()) {
             (true, _) => list.push(part.trim().to_owned()),
             // an option's own list
@@ -190,9 +180,7 @@ fn estimators(text: &str) -> Result<Estimators, String> {
                 last.push_str(part);
             }
             _ => {
-                return Err(
-                    "write auto, pirate, gap or syn-ack, and after each its options".into(),
-                );
+                return Err("write auto, pirate, gap or syn-ack, and after each its options".into());
             }
         }
     }

@@ -47,13 +47,8 @@ impl Spin {
     }
 
     fn over<'a>(connections: impl Iterator<Item = &'a Connection> + Clone, rtt: Nanos) -> Self {
-        let spinning = connections
-            .clone()
-            .filter(|connection| connection.spins(rtt));
-        let mut trips: Vec<u64> = spinning
-            .clone()
-            .flat_map(|connection| connection.trips_ns.iter().copied())
-            .collect();
+        let spinning = connections.clone().filter(|connection| connection.spins(rtt));
+        let mut trips: Vec<u64> = spinning.clone().flat_map(|connection| connection.trips_ns.iter().copied()).collect();
         trips.sort_unstable();
         let quantile = |share: f64| {
             let rank = (trips.len() as f64 * share).ceil() as usize;
@@ -115,8 +110,7 @@ fn spin_bit(frame: &[u8]) -> Option<(u16, bool)> {
 
 impl fmt::Display for Spin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis =
-            |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format!("{:.3} ms", ns as f64 / 1e6));
+        let millis = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format!("{:.3} ms", ns as f64 / 1e6));
         write!(
             f,
             "spin bit: {} of {} connections spin, {} round trips, mean {}, median {}, 95th percentile {}",

@@ -56,6 +56,5 @@ pub(super) fn save(folder: Option<&Path>, name: &str, text: &str) -> Result<(), 
         return Ok(());
     };
     let file = folder.join(name);
-    fs::write(&file, text)
-        .map_err(|error| Failure::usage(anyhow!("cannot write {}: {error}", file.display())))
+    fs::write(&file, text).map_err(|error| Failure::usage(anyhow!("cannot write {}: {error}", file.display())))
 }

@@ -24,13 +24,7 @@ pub fn add(
     weight: f64,
     server_id: Option<u64>,
 ) -> Result<Exit, Failure> {
-    let request = Request::Add {
-        vip: vip.into(),
-        address,
-        name: name.map(str::to_owned),
-        weight,
-        server_id,
-    };
+    let request = Request::Add { vip: vip.into(), address, name: name.map(str::to_owned), weight, server_id };
     change(socket, &request)
 }
 

@@ -44,31 +44,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ),
     );
     for vip in &config.vips {
-        let check = vip
-            .check
-            .as_ref()
-            .map_or("not checked".to_owned(), |check| {
-                let port = if check.port == 0 {
-                    String::new()
-                } else {
-                    format!(" at port {}", check.port)
-                };
-                format!("checked by {}{port} each {:?}", check.kind, check.interval)
-            });
+        let check = vip.check.as_ref().map_or("not checked".to_owned(), |check| {
+            let port = if check.port == 0 { String::new() } else { format!(" at port {}", check.port) };
+            format!("checked by {}{port} each {:?}", check.kind, check.interval)
+        });
         put(
             &mut text,
-            format_args!(
-                "VIP '{}' {}: policy {}, by {}, {check}",
-                vip.name, vip.key, vip.policy, vip.forward
-            ),
+            format_args!("VIP '{}' {}: policy {}, by {}, {check}", vip.name, vip.key, vip.policy, vip.forward),
         );
         let total: f64 = vip.backends.iter().map(|backend| backend.weight).sum();
         for backend in &vip.backends {
-            let share = if total > 0.0 {
-                100.0 * backend.weight / total
-            } else {
-                0.0
-            };
+            let share = if total > 0.0 { 100.0 * backend.weight / total } else { 0.0 };
             put(
                 &mut text,
                 format_args!(
@@ -93,10 +79,7 @@ fn warnings(config: &Config) -> Vec<String> {
     for vip in &config.vips {
         let has_weight = vip.backends.iter().any(|backend| backend.weight > 0.0);
         if !has_weight {
-            warnings.push(format!(
-                "VIP '{}' has no backend with a weight: its connections are dropped",
-                vip.name
-            ));
+            warnings.push(format!("VIP '{}' has no backend with a weight: its connections are dropped", vip.name));
         }
         if (vip.table_size as usize) < 100 * vip.backends.len() {
             warnings.push(format!(

@@ -59,18 +59,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut decap = Decap::load(&addresses, args.gue_port)?;
     decap.attach(&interface)?;
     let list: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
-    tell(format_args!(
-        "unpacking what comes to {} on {}",
-        list.join(", "),
-        args.interface
-    ));
+    tell(format_args!("unpacking what comes to {} on {}", list.join(", "), args.interface));
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
-            return Err(Failure::new(
-                Exit::Host,
-                anyhow!("the interface '{}' is gone", args.interface),
-            ));
+            return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
         }
     }
     let done = decap.counters()?;
@@ -83,13 +76,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Failure> {
     let all = getifaddrs().map_err(|error| Failure::new(Exit::Host, error))?;
-    let ours = all
-        .filter(|address| address.interface_name == interface)
-        .filter_map(|address| {
-            let storage = address.address?;
-            let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-            v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
-        });
+    let ours = all.filter(|address| address.interface_name == interface).filter_map(|address| {
+        let storage = address.address?;
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+    });
     let ours: BTreeSet<IpAddr> = ours.collect();
     Ok(ours.into_iter().collect())
 }

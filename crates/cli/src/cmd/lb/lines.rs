@@ -28,9 +28,7 @@ impl Lines {
     /// # Errors
     ///
     /// If there can be no thread.
-    pub(super) fn start(
-        mut out: impl Write + Send + 'static,
-    ) -> io::Result<(Lines, impl FnMut(&Event) + 'static)> {
+    pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(Lines, impl FnMut(&Event) + 'static)> {
         let (sender, lines) = sync_channel::<String>(MOST_WAITING);
         let (ended, done) = channel();
         thread::Builder::new().name("lines".into()).spawn(move || {
@@ -45,8 +43,7 @@ impl Lines {
                 lost = 0;
             }
             // What is told later than what was lost comes after the word of that.
-            let is_full =
-                lost > 0 || matches!(sender.try_send(line(event)), Err(TrySendError::Full(_)));
+            let is_full = lost > 0 || matches!(sender.try_send(line(event)), Err(TrySendError::Full(_)));
             lost += u64::from(is_full);
         };
         Ok((Lines { done }, emit))
@@ -96,14 +93,9 @@ mod tests {
     #[test]
     fn a_reader_that_stops_is_not_waited_for_and_what_it_missed_is_counted() {
         let (may, read) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(Vec::new())));
-        let slow = Slow {
-            may: Arc::clone(&may),
-            read: Arc::clone(&read),
-        };
+        let slow = Slow { may: Arc::clone(&may), read: Arc::clone(&read) };
         let (lines, mut emit) = Lines::start(slow).unwrap();
-        let refused = |number: usize| Event::Refused {
-            error: number.to_string(),
-        };
+        let refused = |number: usize| Event::Refused { error: number.to_string() };
         let stopped = may.lock().unwrap();
         let told = MOST_WAITING + 100;
         (0..told).for_each(|number| emit(&refused(number)));
@@ -124,10 +116,7 @@ mod tests {
         let (word, last) = (&written[written.len() - 2], &written[written.len() - 1]);
         let lost = told - (written.len() - 2);
         assert!((99..=100).contains(&lost), "{lost}");
-        assert_eq!(
-            (&word["type"], &word["events"]),
-            (&"lb_lost".into(), &lost.into())
-        );
+        assert_eq!((&word["type"], &word["events"]), (&"lb_lost".into(), &lost.into()));
         assert_eq!(last["error"], told.to_string());
         assert_eq!(last["schema"], SCHEMA);
         let firsts = written.iter().enumerate().take(written.len() - 2);

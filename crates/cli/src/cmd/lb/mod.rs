@@ -163,27 +163,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Verb::Reload { to } => ask::reload(&to.socket),
         Verb::Status(args) => status::run(args),
         Verb::Drain { to, backend, undo } => ask::drain(&to.socket, backend, *undo),
-        Verb::Add {
-            to,
-            vip,
-            address,
-            name,
-            weight,
-            server_id,
-        } => ask::add(
-            &to.socket,
-            vip,
-            *address,
-            name.as_deref(),
-            *weight,
-            *server_id,
-        ),
+        Verb::Add { to, vip, address, name, weight, server_id } => {
+            ask::add(&to.socket, vip, *address, name.as_deref(), *weight, *server_id)
+        }
         Verb::Remove { to, backend } => ask::remove(&to.socket, backend),
-        Verb::Weight {
-            to,
-            backend,
-            weight,
-        } => ask::weight(&to.socket, backend, *weight),
+        Verb::Weight { to, backend, weight } => ask::weight(&to.socket, backend, *weight),
         Verb::Where(args) => packet::run(args),
         Verb::Top(args) => top::run(args),
         Verb::Detach { interface, pin } => end(interface.as_deref(), pin.as_deref()),
@@ -192,10 +176,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn end(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> {
-    let folder = pin.map_or_else(
-        || default_pin(interface.unwrap_or_default()),
-        Path::to_owned,
-    );
+    let folder = pin.map_or_else(|| default_pin(interface.unwrap_or_default()), Path::to_owned);
     match detach(&folder)? {
         true => Ok(Exit::Done),
         false => {
@@ -208,29 +189,16 @@ fn end(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> {
 /// Prints; a reader that has seen enough is no failure.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure {
-            exit: Exit::Done,
-            error: None,
-        }),
-        Err(error) => Err(Failure::new(
-            Exit::Incomplete,
-            anyhow::anyhow!("cannot write to standard output: {error}"),
-        )),
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure { exit: Exit::Done, error: None }),
+        Err(error) => Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Failure {
-        let exit = if error.is_usage() {
-            Exit::Usage
-        } else {
-            Exit::Host
-        };
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Host };
         Failure::new(exit, error)
     }
 }

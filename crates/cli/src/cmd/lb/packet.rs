@@ -92,11 +92,7 @@ fn requests(frames: &[Vec<u8>]) -> Vec<&[Vec<u8>]> {
 }
 
 fn words(went: &Went) -> String {
-    let vip = went
-        .vip
-        .as_ref()
-        .map(|vip| format!("VIP '{vip}': "))
-        .unwrap_or_default();
+    let vip = went.vip.as_ref().map(|vip| format!("VIP '{vip}': ")).unwrap_or_default();
     let to = match (&went.backend, went.address) {
         (Some(backend), Some(address)) => format!(" to backend '{backend}' ({address})"),
         _ => String::new(),
@@ -233,9 +229,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 
 /// The Internet checksum (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -273,12 +267,8 @@ mod tests {
                 (net, TransportSlice::Udp(udp)) => {
                     let header = udp.to_header();
                     let sum = match net {
-                        NetSlice::Ipv4(ip) => {
-                            header.calc_checksum_ipv4(&ip.header().to_header(), &[])
-                        }
-                        NetSlice::Ipv6(ip) => {
-                            header.calc_checksum_ipv6(&ip.header().to_header(), &[])
-                        }
+                        NetSlice::Ipv4(ip) => header.calc_checksum_ipv4(&ip.header().to_header(), &[]),
+                        NetSlice::Ipv6(ip) => header.calc_checksum_ipv6(&ip.header().to_header(), &[]),
                         other => panic!("{text}: {other:?}"),
                     };
                     let ports = (udp.source_port(), udp.destination_port());
@@ -318,12 +308,7 @@ mod tests {
 
     #[test]
     fn what_is_no_packet_is_refused_with_what_to_write() {
-        for text in [
-            "",
-            "tcp:1.2.3.4:5",
-            "icmp:1.2.3.4:5>1.2.3.4:6",
-            "tcp:1.2.3.4>1.2.3.4:6",
-        ] {
+        for text in ["", "tcp:1.2.3.4:5", "icmp:1.2.3.4:5>1.2.3.4:6", "tcp:1.2.3.4>1.2.3.4:6"] {
             let error = text.parse::<Packet>().expect_err(text);
             assert!(error.starts_with("write tcp:SOURCE:PORT>"), "{error}");
         }

@@ -53,12 +53,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let metrics = served.as_ref().map(|served| Arc::clone(&served.metrics));
     let (sender, requests) = channel();
     // It ends after the balancer, which it writes for.
-    let (_lines, emit) =
-        Lines::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
+    let (_lines, emit) = Lines::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
     let mut balancer = Balancer::start(config, metrics, emit)?;
-    listener
-        .serve(sender)
-        .map_err(|error| Failure::new(Exit::Host, error))?;
+    listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_asked = || reload.swap(false, Ordering::SeqCst);
     balancer.run(&requests, is_reload_asked, || stop.is_asked())?;
     tell("packets go on as they are: `dwell lb detach` ends that");

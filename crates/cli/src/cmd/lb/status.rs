@@ -61,30 +61,14 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     if !status.leaving.is_empty() {
         let _ = writeln!(text, "\nleaving, with their last connections:");
         for backend in &status.leaving {
-            let _ = writeln!(
-                text,
-                "  {} {}: {} active",
-                backend.name, backend.address, backend.active
-            );
+            let _ = writeln!(text, "  {} {}: {} active", backend.name, backend.address, backend.active);
         }
     }
     let fates = plane.packets.iter().filter(|(_, packets)| **packets > 0);
-    let fates: Vec<_> = fates
-        .map(|(fate, packets)| format!("{fate} {packets}"))
-        .collect();
-    let _ = writeln!(
-        text,
-        "\npackets: {}",
-        if fates.is_empty() {
-            "none".into()
-        } else {
-            fates.join(", ")
-        }
-    );
+    let fates: Vec<_> = fates.map(|(fate, packets)| format!("{fate} {packets}")).collect();
+    let _ = writeln!(text, "\npackets: {}", if fates.is_empty() { "none".into() } else { fates.join(", ") });
     let seen = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
-    let seen: Vec<_> = seen
-        .map(|(seen, count)| format!("{seen} {count}"))
-        .collect();
+    let seen: Vec<_> = seen.map(|(seen, count)| format!("{seen} {count}")).collect();
     if !seen.is_empty() {
         let _ = writeln!(text, "connection IDs: {}", seen.join(", "));
     }
@@ -104,11 +88,7 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
         vip.address,
         vip.policy,
         vip.forward,
-        if vip.all_down {
-            "  ALL FAIL: all are kept"
-        } else {
-            ""
-        }
+        if vip.all_down { "  ALL FAIL: all are kept" } else { "" }
     );
     if let Some(heavy) = &vip.heavy {
         let percent = |part: f64| format!("{:.1} %", 100.0 * part);
@@ -148,9 +128,7 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
             100.0 * backend.share,
             backend.weight,
             backend.latency_s.map_or("-".into(), seconds),
-            backend
-                .freshness
-                .map_or("-".into(), |fresh| format!("{fresh:.1}")),
+            backend.freshness.map_or("-".into(), |fresh| format!("{fresh:.1}")),
             backend.active,
             count(backend.connections, was.map(|was| was.connections)),
             count(backend.packets, was.map(|was| was.packets)),
@@ -160,8 +138,7 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
             let _ = writeln!(
                 text,
                 "    says that one waits {} there, {} ago",
-                load.wait_s
-                    .map_or("it does not know how long".into(), seconds),
+                load.wait_s.map_or("it does not know how long".into(), seconds),
                 seconds(load.age_s)
             );
         }

@@ -13,7 +13,6 @@ use dwell_probes::{
     Hook, TcHookKind,
     response::{Options, Probe},
 };
-
 use dwell_records::Clock;
 
 use super::{Args, HookName, metrics::Exporter, report::Report};
@@ -38,20 +37,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let source = interfaces.source()?;
     let started = source.clock;
-    let metrics = args
-        .metrics
-        .map(|address| Exporter::start(address, args, source.interfaces.clone()))
-        .transpose()?;
+    let metrics = args.metrics.map(|address| Exporter::start(address, args, source.interfaces.clone())).transpose()?;
     let report = Report::new(args, source, metrics)?;
     let stop = Stop::listen(args.duration)?;
     let probe = attach(args, &interfaces, started)?;
-    let mut live = Live {
-        args,
-        probe,
-        report,
-        interfaces,
-        swept: Instant::now(),
-    };
+    let mut live = Live { args, probe, report, interfaces, swept: Instant::now() };
     let ended = live.watch(&stop);
     live.finish(ended)
 }
@@ -74,9 +64,7 @@ fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, F
         replay: false,
     };
     match load(&options, interfaces) {
-        Err(error)
-            if args.hook == HookName::Auto && hook == Hook::Xdp && args.tail_call.is_none() =>
-        {
+        Err(error) if args.hook == HookName::Auto && hook == Hook::Xdp && args.tail_call.is_none() => {
             options.ingress = Hook::TcIngress;
             let probe = load(&options, interfaces)?;
             tell(format_args!("{error}: measuring at tc"));

@@ -27,11 +27,7 @@ pub struct Exporter {
 
 impl Exporter {
     /// Binds the address at once, so that a wrong one is known before anything is attached.
-    pub fn start(
-        address: SocketAddr,
-        args: &Args,
-        interfaces: Interfaces,
-    ) -> Result<Exporter, Failure> {
+    pub fn start(address: SocketAddr, args: &Args, interfaces: Interfaces) -> Result<Exporter, Failure> {
         Ok(Exporter {
             served: Served::start(address, args.max_groups, interfaces)?,
             means: RunningMeans::new(HALF_LIFE_NS),
@@ -48,11 +44,7 @@ impl Exporter {
             return;
         };
         let address = record.dst.address;
-        let bits = if address.is_ipv4() {
-            self.prefix4
-        } else {
-            self.prefix6
-        };
+        let bits = if address.is_ipv4() { self.prefix4 } else { self.prefix6 };
         let prefix = Prefix::of(address, bits);
         let end_ns = record.epoch.start_ns.wrapping_add(record.epoch.epoch_ns);
         self.means.add(prefix, end_ns, estimate);
@@ -73,8 +65,7 @@ impl Exporter {
         let means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns));
         self.served.metrics.set_means(means);
         let counters = probe.counters()?;
-        self.served
-            .status(&counters, probe.places(), probe.run_times());
+        self.served.status(&counters, probe.places(), probe.run_times());
         Ok(())
     }
 }

@@ -13,7 +13,6 @@ use dwell_engine::{
     response::{Config, Epsilon, Estimator, Key, Rto, Watch},
     rtt::FilterRule,
 };
-
 use dwell_probes::Chain;
 
 use crate::{
@@ -261,10 +260,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 impl Args {
     fn watch(&self, seed: u64, phase_ns: u64) -> Result<Watch, Failure> {
         Ok(Watch {
-            config: Config {
-                phase_ns,
-                ..self.config()?
-            },
+            config: Config { phase_ns, ..self.config()? },
             key: match self.flow_key {
                 KeyName::Auto => Key::Auto,
                 KeyName::FiveTuple => Key::FiveTuple,
@@ -285,14 +281,9 @@ impl Args {
     fn config(&self) -> Result<Config, Failure> {
         self.refuse_what_does_nothing()?;
         let defaults = Config::default();
-        let heuristics = self
-            .heuristics
-            .as_deref()
-            .unwrap_or(&[Heuristic::Acks, Heuristic::Mtu]);
+        let heuristics = self.heuristics.as_deref().unwrap_or(&[Heuristic::Acks, Heuristic::Mtu]);
         if heuristics.contains(&Heuristic::None) && heuristics.len() > 1 {
-            return Err(Failure::usage(anyhow!(
-                "--heuristics none goes with no other: name the ones to use, or none"
-            )));
+            return Err(Failure::usage(anyhow!("--heuristics none goes with no other: name the ones to use, or none")));
         }
         Ok(Config {
             estimator: match self.estimator {

@@ -15,21 +15,16 @@ use crate::{
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
     let watch = args.watch(0, 0)?;
-    let told = Rc::new(RefCell::new(Told::new(Report::new(
-        args,
-        Source::default(),
-        None,
-    )?)));
+    let told = Rc::new(RefCell::new(Told::new(Report::new(args, Source::default(), None)?)));
     let quiet = Rc::clone(&told);
-    let mut capture =
-        match Capture::open(path, &stop, move || quiet.borrow_mut().tell(Report::flush)) {
-            Ok(capture) => capture,
-            Err(NoInput::Failed(error)) => return Err(error.into()),
-            Err(NoInput::Stopped) => {
-                told.borrow_mut().report.finish(Some(&Counters::sum([])))?;
-                return Err(interrupted(path, 0));
-            }
-        };
+    let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().tell(Report::flush)) {
+        Ok(capture) => capture,
+        Err(NoInput::Failed(error)) => return Err(error.into()),
+        Err(NoInput::Stopped) => {
+            told.borrow_mut().report.finish(Some(&Counters::sum([])))?;
+            return Err(interrupted(path, 0));
+        }
+    };
     let mut tracker = Tracker::new(&watch);
     let mut last_ns = 0;
     let read = capture.read(
@@ -50,12 +45,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
 }
 
 /// False if results cannot be written any more.
-fn observe(
-    tracker: &mut Tracker,
-    packet: &Observation<'_>,
-    last_ns: &mut u64,
-    told: &mut Told<Report>,
-) -> bool {
+fn observe(tracker: &mut Tracker, packet: &Observation<'_>, last_ns: &mut u64, told: &mut Told<Report>) -> bool {
     tracker.sweep(packet.time_ns, |record| {
         told.tell(|report| report.record(&record));
     });

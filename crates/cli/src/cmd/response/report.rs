@@ -54,9 +54,7 @@ impl Report {
             Format::None => "none",
         };
         if args.summary && args.format != Format::Text {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "--summary is text: leave out --format {name}"
-            )));
+            return Err(Failure::usage(anyhow::anyhow!("--summary is text: leave out --format {name}")));
         }
         let output = match entry(name) {
             Some(format) => Some(Output::new((format.new)(), Sink::stdout()?, source)),
@@ -144,9 +142,7 @@ impl Report {
 
     /// Brings the metrics up to date.
     pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
-        self.metrics
-            .as_mut()
-            .map_or(Ok(()), |metrics| metrics.status(probe))
+        self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.status(probe))
     }
 
     /// Hands on what is still in buffers.
@@ -162,9 +158,7 @@ impl Report {
         {
             if self.short > 0 {
                 let epochs = counted(self.short, "epochs");
-                tell(format_args!(
-                    "{epochs} with too little to estimate from, not shown: --format jsonl has them"
-                ));
+                tell(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
             }
             tell(Text::counters(counters, "epochs"));
         }

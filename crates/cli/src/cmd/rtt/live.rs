@@ -47,10 +47,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let source = interfaces.source()?;
     let names = source.interfaces.clone();
     let report = Report::new(args, source)?;
-    let metrics = args
-        .metrics
-        .map(|address| Exporter::start(address, args, names))
-        .transpose()?;
+    let metrics = args.metrics.map(|address| Exporter::start(address, args, names)).transpose()?;
     let mut probe = Probe::load(&Options {
         config: args.config(RandomState::new().hash_one(std::process::id()))?,
         report: report.wants_samples(),
@@ -95,10 +92,7 @@ impl Live<'_> {
     /// Watches until told to end, or until there is nothing left to watch.
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
         while !stop.is_asked() {
-            let left = self
-                .args
-                .interval
-                .saturating_sub(self.interval_started.elapsed());
+            let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
             thread::sleep(POLL.min(left));
             self.drain()?;
             self.report.flush()?;
@@ -154,8 +148,7 @@ impl Live<'_> {
             metrics.groups(&groups);
         }
         let shown: &[_] = if self.args.aggregate { &groups } else { &[] };
-        self.report
-            .interval(monotonic_ns()?, nanos(length), shown)?;
+        self.report.interval(monotonic_ns()?, nanos(length), shown)?;
         Ok(groups.len())
     }
 
@@ -226,10 +219,7 @@ impl Live<'_> {
             false => Ok(()),
         };
         let length = self.interval_started.elapsed();
-        drained
-            .and(closed)
-            .and(self.drain())
-            .and(self.take_groups(length).map(drop))
+        drained.and(closed).and(self.drain()).and(self.take_groups(length).map(drop))
     }
 }
 

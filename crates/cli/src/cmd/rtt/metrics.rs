@@ -14,11 +14,7 @@ pub struct Exporter(Served);
 
 impl Exporter {
     /// Binds the address at once, so that a wrong one is known before anything is attached.
-    pub fn start(
-        address: SocketAddr,
-        args: &Args,
-        interfaces: Interfaces,
-    ) -> Result<Exporter, Failure> {
+    pub fn start(address: SocketAddr, args: &Args, interfaces: Interfaces) -> Result<Exporter, Failure> {
         Served::start(address, args.max_groups, interfaces).map(Exporter)
     }
 

@@ -193,11 +193,7 @@ impl Args {
 
     /// How to gather samples.
     fn aggregation(&self) -> Aggregate {
-        Aggregate {
-            prefix4: self.prefix4,
-            prefix6: self.prefix6,
-            max_groups: self.max_groups,
-        }
+        Aggregate { prefix4: self.prefix4, prefix6: self.prefix6, max_groups: self.max_groups }
     }
 
     fn ingress(&self) -> Hook {

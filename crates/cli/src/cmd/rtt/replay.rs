@@ -20,28 +20,20 @@ use crate::{
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = Stop::listen(None)?;
     let config = args.config(0)?;
-    let told = Rc::new(RefCell::new(Told::new(Report::new(
-        args,
-        Source::default(),
-    )?)));
+    let told = Rc::new(RefCell::new(Told::new(Report::new(args, Source::default())?)));
     let quiet = Rc::clone(&told);
-    let mut capture =
-        match Capture::open(path, &stop, move || quiet.borrow_mut().tell(Report::flush)) {
-            Ok(capture) => capture,
-            Err(NoInput::Failed(error)) => return Err(error.into()),
-            Err(NoInput::Stopped) => {
-                let nothing = Counters::sum([]);
-                told.borrow_mut().report.finish(None, Some(nothing))?;
-                return Err(interrupted(path, 0));
-            }
-        };
+    let mut capture = match Capture::open(path, &stop, move || quiet.borrow_mut().tell(Report::flush)) {
+        Ok(capture) => capture,
+        Err(NoInput::Failed(error)) => return Err(error.into()),
+        Err(NoInput::Stopped) => {
+            let nothing = Counters::sum([]);
+            told.borrow_mut().report.finish(None, Some(nothing))?;
+            return Err(interrupted(path, 0));
+        }
+    };
     let names = Rc::clone(&told);
     let mut replay = Replay::new(args, &config, told);
-    let read = capture.read(
-        &stop,
-        |name| names.borrow_mut().report.set_source(name),
-        |packet| replay.observe(packet),
-    );
+    let read = capture.read(&stop, |name| names.borrow_mut().report.set_source(name), |packet| replay.observe(packet));
     let counters = replay.finish()?;
     capture.verdict(read, &counters)
 }
@@ -103,8 +95,7 @@ impl Replay {
                 told.tell(|report| report.event(&event));
             });
         }
-        if let (Some(groups), Some(start), Some(last)) =
-            (&mut self.groups, self.intervals.start_ns, self.last_ns)
+        if let (Some(groups), Some(start), Some(last)) = (&mut self.groups, self.intervals.start_ns, self.last_ns)
             && told.failed.is_none()
         {
             let end_ns = last.max(start);
@@ -137,10 +128,7 @@ struct Intervals {
 
 impl Intervals {
     fn new(length_ns: u64) -> Intervals {
-        Intervals {
-            length_ns,
-            start_ns: None,
-        }
+        Intervals { length_ns, start_ns: None }
     }
 
     /// The end of the present interval, if a packet of this time is past it or far before it. The

@@ -1,12 +1,11 @@
 //! Where samples go: records, the summary, metrics.
 
+use anyhow::anyhow;
 use dwell_engine::{
     measure::Event,
     rtt::{Counters, Group},
 };
 use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, Text, entry};
-
-use anyhow::anyhow;
 
 use super::{Args, Format};
 use crate::{exit::Failure, tell::tell};
@@ -35,9 +34,7 @@ impl Report {
         };
         let format = entry(name);
         if format.is_none() && args.summary {
-            return Err(Failure::usage(anyhow!(
-                "--format none prints no summary: leave out one of the two"
-            )));
+            return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
         }
         if let Some(format) = format {
             let distributions = args.aggregate || args.summary;
@@ -89,21 +86,12 @@ impl Report {
     }
 
     /// Tells the groups of an interval that ends.
-    pub fn interval(
-        &mut self,
-        end_ns: u64,
-        length_ns: u64,
-        groups: &[Group],
-    ) -> Result<(), SinkError> {
+    pub fn interval(&mut self, end_ns: u64, length_ns: u64, groups: &[Group]) -> Result<(), SinkError> {
         let Some(output) = &mut self.output else {
             return Ok(());
         };
         if !groups.is_empty() {
-            output.interval(&Interval {
-                end_ns,
-                length_ns,
-                groups,
-            })?;
+            output.interval(&Interval { end_ns, length_ns, groups })?;
         }
         output.flush()
     }
@@ -121,11 +109,7 @@ impl Report {
 
     /// The end of the run: the summary, and what was counted, if that is known. The counters are
     /// told on standard error even if standard output has failed.
-    pub fn finish(
-        &mut self,
-        time_ns: Option<u64>,
-        counters: Option<Counters>,
-    ) -> Result<(), SinkError> {
+    pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
         let written = self.finish_output(time_ns, counters);
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
@@ -135,11 +119,7 @@ impl Report {
         written
     }
 
-    fn finish_output(
-        &mut self,
-        time_ns: Option<u64>,
-        counters: Option<Counters>,
-    ) -> Result<(), SinkError> {
+    fn finish_output(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
             output.summary(summary)?;
         }
@@ -149,18 +129,9 @@ impl Report {
         self.flush()
     }
 
-    fn write_status(
-        &mut self,
-        time_ns: Option<u64>,
-        last: bool,
-        counters: Counters,
-    ) -> Result<(), SinkError> {
+    fn write_status(&mut self, time_ns: Option<u64>, last: bool, counters: Counters) -> Result<(), SinkError> {
         match &mut self.output {
-            Some(output) if self.status => output.status(&Status {
-                time_ns,
-                last,
-                counters,
-            }),
+            Some(output) if self.status => output.status(&Status { time_ns, last, counters }),
             _ => Ok(()),
         }
     }

@@ -33,12 +33,7 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
     let stop = Stop::listen(args.duration)?;
     let outside = Outside::start(whose, watcher::config(args, false));
     let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
-    look(
-        args,
-        Watcher::new(None, Some(outside), args.poll),
-        printer,
-        &stop,
-    )
+    look(args, Watcher::new(None, Some(outside), args.poll), printer, &stop)
 }
 
 /// Looks at the processes of a cgroup, and keeps their send buffers short if that is asked for.
@@ -74,19 +69,10 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
 }
 
 fn tell_kept(counts: &keeper::Counts, args: &Args) {
-    let keeper::Counts {
-        connections,
-        settings,
-        refused,
-        congestion_refused,
-    } = *counts;
-    tell(format_args!(
-        "{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"
-    ));
+    let keeper::Counts { connections, settings, refused, congestion_refused } = *counts;
+    tell(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
     if refused > 0 {
-        tell(format_args!(
-            "the kernel refused {refused} settings of send buffers"
-        ));
+        tell(format_args!("the kernel refused {refused} settings of send buffers"));
     }
     if let (Some(name), 1..) = (&args.congestion, congestion_refused) {
         tell(format_args!(
@@ -97,13 +83,8 @@ fn tell_kept(counts: &keeper::Counts, args: &Args) {
 }
 
 fn look(args: &Args, watcher: Watcher, mut printer: Printer, stop: &Stop) -> Result<Exit, Failure> {
-    let mut run = Run {
-        watcher,
-        notes: Notes::new(args, false),
-        printer: &mut printer,
-        interval: args.interval,
-        until: None,
-    };
+    let mut run =
+        Run { watcher, notes: Notes::new(args, false), printer: &mut printer, interval: args.interval, until: None };
     // What they counted before is not of this run.
     run.watcher.take();
     run.until_stopped(stop)?;

@@ -42,11 +42,10 @@ use crate::{
 
 /// Runs the program to its end, and returns what dwell is to exit with.
 pub fn run(args: &Args) -> Result<u8, Failure> {
-    let name = args.command.first().ok_or_else(|| {
-        Failure::usage(anyhow!(
-            "name a program to run, as in `dwell run -- curl URL`"
-        ))
-    })?;
+    let name = args
+        .command
+        .first()
+        .ok_or_else(|| Failure::usage(anyhow!("name a program to run, as in `dwell run -- curl URL`")))?;
     let program = Program::find(name)?;
     let mut printer = Printer::open(args)?;
     let library = match (&program.closed, args.outside) {
@@ -74,10 +73,7 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         command.env(table::VARIABLE, table.path());
         inside = Some(table);
     }
-    let outside = Outside::start(
-        Whose::Tree(process::id()),
-        watcher::config(args, inside.is_some()),
-    );
+    let outside = Outside::start(Whose::Tree(process::id()), watcher::config(args, inside.is_some()));
     let outside = look_on(outside, inside.is_some(), &printer)?;
     let notes = Notes::new(args, inside.is_some());
     if inside.is_none() {
@@ -90,9 +86,7 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         notes,
         printer: &mut printer,
         interval: args.interval,
-        until: args
-            .duration
-            .and_then(|time| Instant::now().checked_add(time)),
+        until: args.duration.and_then(|time| Instant::now().checked_add(time)),
     };
     let status = run.until_end(&mut child, &events)?;
     Ok(exit_status(status))
@@ -122,9 +116,7 @@ fn look_on(
     match outside {
         Ok(outside) => Ok(Some(outside)),
         Err(error) if is_inside => {
-            printer.note(&format!(
-                "{error}; only connections of programs with libdwell are measured"
-            ));
+            printer.note(&format!("{error}; only connections of programs with libdwell are measured"));
             Ok(None)
         }
         Err(error) => Err(Failure::new(Exit::Host, error)),
@@ -134,9 +126,9 @@ fn look_on(
 fn not_started(name: &std::ffi::OsStr, error: &io::Error) -> Failure {
     let shown = name.display();
     Failure::usage(match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOEXEC) => anyhow!(
-            "cannot run {shown}: it is neither a program of this host nor a script that begins with #!"
-        ),
+        Some(Errno::ENOEXEC) => {
+            anyhow!("cannot run {shown}: it is neither a program of this host nor a script that begins with #!")
+        }
         _ => anyhow!("cannot run {shown}: {error}"),
     })
 }
@@ -193,11 +185,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn until_end(
-        &mut self,
-        child: &mut Child,
-        events: &Receiver<Origin>,
-    ) -> Result<ExitStatus, Failure> {
+    fn until_end(&mut self, child: &mut Child, events: &Receiver<Origin>) -> Result<ExitStatus, Failure> {
         let mut next = Instant::now() + self.interval;
         let mut measures = true;
         loop {
@@ -311,11 +299,7 @@ fn is_in_foreground() -> bool {
         let status = fs::read_to_string("/proc/self/stat").ok()?;
         // The name may have anything in it.
         let (_, rest) = status.rsplit_once(')')?;
-        let fields: Vec<i32> = rest
-            .split_ascii_whitespace()
-            .skip(2)
-            .map_while(|field| field.parse().ok())
-            .collect();
+        let fields: Vec<i32> = rest.split_ascii_whitespace().skip(2).map_while(|field| field.parse().ok()).collect();
         Some((*fields.first()?, *fields.get(3)?))
     };
     groups().is_some_and(|(own, of_terminal)| own == of_terminal)

@@ -25,32 +25,20 @@ pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
         false => "libdwell.so",
     };
     let path = match &args.library {
-        Some(path) => std::path::absolute(path)
-            .ok()
-            .filter(|path| path.is_file())
-            .ok_or_else(|| {
-                let shown = path.display();
-                Failure::usage(anyhow!("--library {shown}: there is no such file"))
-            })?,
+        Some(path) => std::path::absolute(path).ok().filter(|path| path.is_file()).ok_or_else(|| {
+            let shown = path.display();
+            Failure::usage(anyhow!("--library {shown}: there is no such file"))
+        })?,
         None => match beside(name) {
             Some(path) => path,
             None => {
-                return Ok(Err(format!(
-                    "{name} was not found (--library FILE names it)"
-                )));
+                return Ok(Err(format!("{name} was not found (--library FILE names it)")));
             }
         },
     };
-    if path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b" :".contains(byte))
-    {
+    if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         let shown = path.display();
-        return Ok(Err(format!(
-            "{shown} has a space or colon in its name, which LD_PRELOAD cannot have"
-        )));
+        return Ok(Err(format!("{shown} has a space or colon in its name, which LD_PRELOAD cannot have")));
     }
     Ok(Ok(path))
 }
@@ -92,9 +80,6 @@ mod tests {
         let library = Path::new("/lib/libdwell.so");
         assert_eq!(joined(None, library), "/lib/libdwell.so");
         assert_eq!(joined(Some(OsStr::new("")), library), "/lib/libdwell.so");
-        assert_eq!(
-            joined(Some(OsStr::new("/lib/libasan.so")), library),
-            "/lib/libasan.so:/lib/libdwell.so"
-        );
+        assert_eq!(joined(Some(OsStr::new("/lib/libasan.so")), library), "/lib/libasan.so:/lib/libdwell.so");
     }
 }

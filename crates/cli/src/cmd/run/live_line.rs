@@ -62,9 +62,7 @@ fn message(sockets: &[Socket], length_ns: u64) -> String {
         let (bytes, ns_bytes) = sockets
             .iter()
             .map(sum)
-            .fold((0, 0.0), |(bytes, ns_bytes), sum| {
-                (bytes + sum.bytes, ns_bytes + sum.ns_bytes)
-            });
+            .fold((0, 0.0), |(bytes, ns_bytes), sum| (bytes + sum.bytes, ns_bytes + sum.ns_bytes));
         match bytes {
             0 => "-".into(),
             _ => Latency((ns_bytes / bytes as f64) as u64).to_string(),

@@ -151,9 +151,7 @@ fn look(text: &str) -> Result<Duration, String> {
 /// Runs the verb. What it ends with is the program's exit status.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.wireless && args.controller != Controller::Element {
-        return Err(Failure::usage(anyhow!(
-            "--wireless is for --controller element: give that too, or leave it out"
-        )));
+        return Err(Failure::usage(anyhow!("--wireless is for --controller element: give that too, or leave it out")));
     }
     if args.cgroup.is_some() && args.controller == Controller::Element {
         return Err(Failure::usage(anyhow!(

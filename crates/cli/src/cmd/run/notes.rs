@@ -81,8 +81,7 @@ impl Notes {
     fn outside(&mut self, sockets: &[Socket], printer: &Printer) {
         let now = Instant::now();
         let accounts = sockets.iter().map(|socket| &socket.account);
-        let (inside, outside): (Vec<&Account>, Vec<&Account>) =
-            accounts.partition(|it| it.way == Way::Inside);
+        let (inside, outside): (Vec<&Account>, Vec<&Account>) = accounts.partition(|it| it.way == Way::Inside);
         self.inside.extend(inside.iter().filter_map(|it| it.pid));
         let before = std::mem::take(&mut self.were_outside);
         for account in outside {
@@ -116,18 +115,9 @@ impl Notes {
             );
         }
         let lines = [
-            (
-                counts.too_short,
-                "connections that failed, or were too short to be looked at",
-            ),
-            (
-                counts.no_place,
-                "connections without a free place in the table, measured from outside",
-            ),
-            (
-                counts.no_poller,
-                "times a process could not start a thread that looks at its connections",
-            ),
+            (counts.too_short, "connections that failed, or were too short to be looked at"),
+            (counts.no_place, "connections without a free place in the table, measured from outside"),
+            (counts.no_poller, "times a process could not start a thread that looks at its connections"),
             (
                 counts.hands_off,
                 "connections left as they are, as their program sets TCP_NOTSENT_LOWAT or \

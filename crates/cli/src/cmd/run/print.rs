@@ -9,9 +9,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_records::{
-    Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry,
-};
+use dwell_records::{Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -59,10 +57,7 @@ impl Printer {
             Some(path) => file(path)?,
             None => standard_error()?,
         };
-        let source = Source {
-            clock: clock()?,
-            ..Source::default()
-        };
+        let source = Source { clock: clock()?, ..Source::default() };
         let now_ns = monotonic_ns()?;
         Ok(Printer {
             output: Some(Output::new((format.new)(), sink, source)),
@@ -98,13 +93,7 @@ impl Printer {
         let (clock, has_tenths) = (clock()?, self.has_tenths);
         self.write(|output| {
             output.source_mut().clock = clock;
-            output.sockets(&Sockets {
-                end_ns,
-                length_ns,
-                sockets,
-                limit: LINES,
-                has_tenths,
-            })?;
+            output.sockets(&Sockets { end_ns, length_ns, sockets, limit: LINES, has_tenths })?;
             output.flush()
         });
         Ok(())
@@ -113,20 +102,13 @@ impl Printer {
     /// Tells of the whole run.
     pub fn end(&mut self) -> Result<(), Failure> {
         let end_ns = monotonic_ns()?;
-        self.summary
-            .set_length(end_ns.saturating_sub(self.begun_ns));
+        self.summary.set_length(end_ns.saturating_sub(self.begun_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (is_minimized, is_outside) = (self.is_minimized, self.is_outside);
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
         self.live.clear();
         self.write(|output| {
-            output.socket_end(&SocketEnd {
-                end_ns,
-                summary: &summary,
-                is_minimized,
-                is_outside,
-                look_ns,
-            })?;
+            output.socket_end(&SocketEnd { end_ns, summary: &summary, is_minimized, is_outside, look_ns })?;
             output.flush()
         });
         Ok(())

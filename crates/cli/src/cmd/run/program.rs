@@ -49,9 +49,7 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
             Err(error) => Err(anyhow!("cannot run {shown}: {error}; check its name")),
             Ok(data) if data.is_dir() => Err(anyhow!("cannot run {shown}: it is a folder")),
             Ok(_) if !may_run(&path) => Err(match is_program(&path) {
-                true => anyhow!(
-                    "cannot run {shown}: it may not be executed; `chmod +x {shown}` allows it"
-                ),
+                true => anyhow!("cannot run {shown}: it may not be executed; `chmod +x {shown}` allows it"),
                 false => anyhow!("cannot run {shown}: it is not a program"),
             }),
             Ok(_) => Ok(path),
@@ -124,10 +122,7 @@ fn head(path: &Path) -> Option<Vec<u8>> {
 
 /// Of a script.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
-    let line = head
-        .strip_prefix(b"#!")?
-        .split(|&byte| byte == b'\n')
-        .next()?;
+    let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace);
     let word = words.find(|word| !word.is_empty())?;
     Some(PathBuf::from(OsStr::from_bytes(word)))

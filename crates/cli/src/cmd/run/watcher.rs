@@ -43,20 +43,11 @@ impl Watcher {
         if let (Some(_), Some(outside)) = (&table, &mut outside) {
             outside.withhold(YOUNG.max(poll * 2));
         }
-        Watcher {
-            table,
-            outside,
-            cgroup: None,
-            seen: HashMap::new(),
-            lost: None,
-        }
+        Watcher { table, outside, cgroup: None, seen: HashMap::new(), lost: None }
     }
 
     pub fn of_cgroup(cgroup: Cgroup, poll: Duration) -> Watcher {
-        Watcher {
-            cgroup: Some(cgroup),
-            ..Watcher::new(None, None, poll)
-        }
+        Watcher { cgroup: Some(cgroup), ..Watcher::new(None, None, poll) }
     }
 
     /// Looks at what is due. Returns after what time it wants to be called again.
@@ -198,15 +189,10 @@ fn counts_before_the_first(account: &Account) -> SocketCounts {
     // The SYN counts.
     let acked = info.bytes_acked.map(|acked| acked.saturating_sub(1));
     let is_whole = acked.is_some_and(|acked| acked <= totals.acked_bytes)
-        && info
-            .bytes_received
-            .is_some_and(|received| received <= totals.received_bytes);
+        && info.bytes_received.is_some_and(|received| received <= totals.received_bytes);
     match is_whole {
         true => SocketCounts::default(),
-        false => SocketCounts {
-            totals: Totals::default(),
-            ..SocketCounts::from(account)
-        },
+        false => SocketCounts { totals: Totals::default(), ..SocketCounts::from(account) },
     }
 }
 
@@ -234,10 +220,7 @@ mod tests {
 
     /// Of a connection that has sent `lifetime` bytes, `watched` of them while somebody watched.
     fn account(way: Way, lifetime: u64, watched: u64, retransmissions: u32) -> Account {
-        let end = Endpoint {
-            address: [127, 0, 0, 1].into(),
-            port: 1,
-        };
+        let end = Endpoint { address: [127, 0, 0, 1].into(), port: 1 };
         let info = TcpInfo {
             bytes_acked: Some(lifetime + 1),
             bytes_received: Some(0),
@@ -252,18 +235,11 @@ mod tests {
             ends: Ends { src: end, dst: end },
             way,
             estimator: Estimator::Exact,
-            reading: Reading {
-                time_ns: 1,
-                info,
-                ..Reading::default()
-            },
+            reading: Reading { time_ns: 1, info, ..Reading::default() },
             observed: Observed::default(),
             peaks: Peaks::default(),
             waiting_ns: None,
-            totals: Totals {
-                acked_bytes: watched,
-                ..Totals::default()
-            },
+            totals: Totals { acked_bytes: watched, ..Totals::default() },
             setting: Setting::default(),
             ended: false,
         }

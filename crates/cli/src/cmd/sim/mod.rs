@@ -90,11 +90,7 @@ fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Fai
     output.apply(&mut scenario);
     let session = Session::new(study::jobs(&scenario).len())?;
     let summaries = session.study(&scenario)?;
-    let part = Part {
-        name: "scenario",
-        title: "As the scenario says".to_owned(),
-        summaries,
-    };
+    let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
     let text = text::policies(&part.summaries);
     output.write(&text, &[part], session.is_stopped())
 }
@@ -122,16 +118,11 @@ impl OutputArgs {
         if let Some(file) = &self.plot {
             fs::write(file, page::page(text, parts)).map_err(|error| {
                 let file = file.display();
-                Failure::new(
-                    Exit::Incomplete,
-                    anyhow::anyhow!("cannot write '{file}': {error}"),
-                )
+                Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write '{file}': {error}"))
             })?;
         }
         match written {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failure::new(Exit::Incomplete, error))
-            }
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
             _ if is_stopped => {
                 tell("stopped: what is printed is of the runs that were done");
                 Ok(Exit::Incomplete)

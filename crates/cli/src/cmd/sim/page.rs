@@ -10,11 +10,7 @@ pub fn page(text: &str, parts: &[Part]) -> String {
     let mut charts = Vec::new();
     for part in parts {
         let servers = part.summaries.first().map_or(0, |first| first.servers);
-        if part
-            .summaries
-            .iter()
-            .any(|summary| summary.servers != servers)
-        {
+        if part.summaries.iter().any(|summary| summary.servers != servers) {
             charts.extend(by_servers(part));
         } else if part.name != part.title {
             charts.extend(distributions(part));
@@ -55,20 +51,13 @@ fn line(policy: Policy, points: Vec<(f64, f64)>) -> Line {
 }
 
 fn axis(label: &str, range: (f64, f64)) -> Axis {
-    Axis {
-        label: label.to_owned(),
-        scale: Scale::Linear,
-        range,
-    }
+    Axis { label: label.to_owned(), scale: Scale::Linear, range }
 }
 
 fn distributions(part: &Part) -> Vec<Chart> {
     let chart = |what: &str, of: fn(&Summary) -> &Distribution| Chart {
         title: format!("{what}: {}", part.title),
-        x: axis(
-            "over what it would be with 0-RTT and without waiting",
-            (1.0, 4.0),
-        ),
+        x: axis("over what it would be with 0-RTT and without waiting", (1.0, 4.0)),
         y: axis("part of connections", (0.0, 1.0)),
         lines: part
             .summaries
@@ -76,9 +65,7 @@ fn distributions(part: &Part) -> Vec<Chart> {
             .map(|summary| {
                 let distribution = of(summary);
                 let count = distribution.count().max(1) as f64;
-                let points = distribution
-                    .points()
-                    .map(|(ratio, up_to)| (ratio, up_to as f64 / count));
+                let points = distribution.points().map(|(ratio, up_to)| (ratio, up_to as f64 / count));
                 line(summary.policy, points.collect())
             })
             .collect(),
@@ -107,52 +94,29 @@ fn over_time(part: &Part) -> Vec<Chart> {
             .summaries
             .iter()
             .map(|summary| {
-                let points = summary
-                    .samples
-                    .iter()
-                    .filter_map(|sample| Some((sample.time_s, of(sample)?)));
+                let points = summary.samples.iter().filter_map(|sample| Some((sample.time_s, of(sample)?)));
                 line(summary.policy, points.collect())
             })
             .collect(),
     };
     vec![
-        chart(
-            "Mean load",
-            axis("part of time that servers are busy", (0.0, load)),
-            &|sample| Some(sample.load),
-        ),
-        chart(
-            "Imbalance",
-            axis("busiest server over mean", (0.0, imbalance)),
-            &|sample| sample.imbalance,
-        ),
+        chart("Mean load", axis("part of time that servers are busy", (0.0, load)), &|sample| Some(sample.load)),
+        chart("Imbalance", axis("busiest server over mean", (0.0, imbalance)), &|sample| sample.imbalance),
     ]
 }
 
 fn by_servers(part: &Part) -> Vec<Chart> {
     let servers = part.summaries.iter().map(|summary| summary.servers as f64);
-    let range = servers.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), n| {
-        (low.min(n), high.max(n))
-    });
-    let mut policies: Vec<Policy> = part
-        .summaries
-        .iter()
-        .map(|summary| summary.policy)
-        .collect();
+    let range = servers.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), n| (low.min(n), high.max(n)));
+    let mut policies: Vec<Policy> = part.summaries.iter().map(|summary| summary.policy).collect();
     policies.sort_by_key(|policy| policy.name());
     policies.dedup();
     let chart = |title: &str, label: &str, of: &dyn Fn(&Summary) -> Option<f64>| {
         let most = part.summaries.iter().filter_map(of).fold(0.01, f64::max) * 1.1;
         let lines = policies.iter().map(|policy| {
-            let own = part
-                .summaries
-                .iter()
-                .filter(|summary| summary.policy == *policy);
+            let own = part.summaries.iter().filter(|summary| summary.policy == *policy);
             let points = own.filter_map(|summary| Some((summary.servers as f64, of(summary)?)));
-            Line {
-                dotted: true,
-                ..line(*policy, points.collect())
-            }
+            Line { dotted: true, ..line(*policy, points.collect()) }
         });
         Chart {
             title: format!("{title}: {}", part.title),
@@ -162,20 +126,10 @@ fn by_servers(part: &Part) -> Vec<Chart> {
         }
     };
     vec![
-        chart("Time to first byte, p60", "normalised", &|summary| {
-            summary.first_byte_at(0.6)
-        }),
-        chart("Flow completion time, p60", "normalised", &|summary| {
-            summary.completion_at(0.6)
-        }),
-        chart("Load", "part of time that servers are busy", &|summary| {
-            Some(summary.load?.mean)
-        }),
-        chart("Imbalance", "busiest server over mean", &|summary| {
-            Some(summary.imbalance?.mean)
-        }),
-        chart("0-RTT", "part of connections that could", &|summary| {
-            Some(summary.part?.mean)
-        }),
+        chart("Time to first byte, p60", "normalised", &|summary| summary.first_byte_at(0.6)),
+        chart("Flow completion time, p60", "normalised", &|summary| summary.completion_at(0.6)),
+        chart("Load", "part of time that servers are busy", &|summary| Some(summary.load?.mean)),
+        chart("Imbalance", "busiest server over mean", &|summary| Some(summary.imbalance?.mean)),
+        chart("0-RTT", "part of connections that could", &|summary| Some(summary.part?.mean)),
     ]
 }

@@ -38,11 +38,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let session = Session::new(plan.runs())?;
     let mut parts = Vec::new();
     for (name, title, scenario) in &plan.scenarios {
-        parts.push(Part {
-            name,
-            title: title.clone(),
-            summaries: session.study(scenario)?,
-        });
+        parts.push(Part { name, title: title.clone(), summaries: session.study(scenario)? });
     }
     let mut choices = Vec::new();
     for (choice, scenario) in &plan.choices {
@@ -86,49 +82,21 @@ struct Plan {
 
 impl Plan {
     fn new(args: &Args) -> Result<Plan, Failure> {
-        let mut base = Scenario {
-            runs: RUNS,
-            ..Scenario::default()
-        };
+        let mut base = Scenario { runs: RUNS, ..Scenario::default() };
         args.output.apply(&mut base);
         let runs = base.runs;
-        let two = Scenario {
-            servers: SERVERS.to_vec(),
-            ..base.clone()
-        };
-        let all = Scenario {
-            policies: Policy::ALL.to_vec(),
-            ..base.clone()
-        };
+        let two = Scenario { servers: SERVERS.to_vec(), ..base.clone() };
+        let all = Scenario { policies: Policy::ALL.to_vec(), ..base.clone() };
         let doh = Scenario {
             trace: TraceConfig::doh(),
-            policies: vec![
-                Policy::ZeroRtt,
-                Policy::SessionAffinity,
-                Policy::LeastLoaded,
-            ],
+            policies: vec![Policy::ZeroRtt, Policy::SessionAffinity, Policy::LeastLoaded],
             ..base.clone()
         };
-        let a_server = Scenario {
-            load_of_servers: Some(64),
-            ..two.clone()
-        };
+        let a_server = Scenario { load_of_servers: Some(64), ..two.clone() };
         let scenarios = vec![
-            (
-                "synthetic",
-                format!("Synthetic trace, 64 servers, {runs} runs"),
-                all,
-            ),
-            (
-                "doh",
-                "DoH-like trace, 64 servers: 0-RTT as in Table III, of a run".to_owned(),
-                doh,
-            ),
-            (
-                "fixed-load",
-                "Synthetic trace, the load of 64 servers, as in Figure 8".to_owned(),
-                two,
-            ),
+            ("synthetic", format!("Synthetic trace, 64 servers, {runs} runs"), all),
+            ("doh", "DoH-like trace, 64 servers: 0-RTT as in Table III, of a run".to_owned(), doh),
+            ("fixed-load", "Synthetic trace, the load of 64 servers, as in Figure 8".to_owned(), two),
             (
                 "fixed-load-a-server",
                 "Synthetic trace, load in proportion to servers, as in Figure 9".to_owned(),
@@ -137,17 +105,10 @@ impl Plan {
         ];
         let choices = CHOICES.iter().filter(|_| args.sensitivity);
         let choices = choices.map(|(name, text)| {
-            let scenario = Scenario {
-                seed: base.seed,
-                runs: runs.min(SENSITIVITY_RUNS),
-                ..Scenario::parse(text)?
-            };
+            let scenario = Scenario { seed: base.seed, runs: runs.min(SENSITIVITY_RUNS), ..Scenario::parse(text)? };
             Ok((*name, scenario))
         });
-        Ok(Plan {
-            scenarios,
-            choices: choices.collect::<Result<_, Failure>>()?,
-        })
+        Ok(Plan { scenarios, choices: choices.collect::<Result<_, Failure>>()? })
     }
 
     fn runs(&self) -> usize {
@@ -162,68 +123,29 @@ impl Plan {
 /// Other choices where the paper is silent, as a scenario would say them.
 const CHOICES: [(&str, &str); 24] = [
     ("as chosen", ""),
-    (
-        "longest connection 30 packets",
-        "trace = { kind = \"synthetic\", longest = 30 }",
-    ),
-    (
-        "longest connection 1,000 packets",
-        "trace = { kind = \"synthetic\", longest = 1000 }",
-    ),
-    (
-        "2 ms between packets of a connection",
-        "trace = { kind = \"synthetic\", connection_gap_ms = 2.0 }",
-    ),
-    (
-        "50 ms between packets of a connection",
-        "trace = { kind = \"synthetic\", connection_gap_ms = 50.0 }",
-    ),
-    (
-        "clients by Zipf 0.6",
-        "trace = { kind = \"synthetic\", client_skew = 0.6 }",
-    ),
-    (
-        "clients by Zipf 1.0",
-        "trace = { kind = \"synthetic\", client_skew = 1.0 }",
-    ),
+    ("longest connection 30 packets", "trace = { kind = \"synthetic\", longest = 30 }"),
+    ("longest connection 1,000 packets", "trace = { kind = \"synthetic\", longest = 1000 }"),
+    ("2 ms between packets of a connection", "trace = { kind = \"synthetic\", connection_gap_ms = 2.0 }"),
+    ("50 ms between packets of a connection", "trace = { kind = \"synthetic\", connection_gap_ms = 50.0 }"),
+    ("clients by Zipf 0.6", "trace = { kind = \"synthetic\", client_skew = 0.6 }"),
+    ("clients by Zipf 1.0", "trace = { kind = \"synthetic\", client_skew = 1.0 }"),
     ("intervals of 1 s", "interval_ms = 1e3"),
     ("intervals of 100 s", "interval_ms = 1e5"),
     ("a handshake takes 2.5 ms", "server.handshake_ms = 2.5"),
-    (
-        "clients close early, 1 ticket",
-        "network.closes_early = true\nserver.tickets = 1",
-    ),
-    (
-        "clients close early, 2 tickets",
-        "network.closes_early = true",
-    ),
-    (
-        "clients close early, 4 tickets",
-        "network.closes_early = true\nserver.tickets = 4",
-    ),
+    ("clients close early, 1 ticket", "network.closes_early = true\nserver.tickets = 1"),
+    ("clients close early, 2 tickets", "network.closes_early = true"),
+    ("clients close early, 4 tickets", "network.closes_early = true\nserver.tickets = 4"),
     ("window of 20 requests", "server.window = 20"),
     ("window of 500 requests", "server.window = 500"),
-    (
-        "heavy by intervals of 100 packets",
-        "zero_rtt.heavy_interval = 100",
-    ),
-    (
-        "heavy by intervals of 10,000 packets",
-        "zero_rtt.heavy_interval = 10_000",
-    ),
-    (
-        "as few heavy as have half of the packets",
-        "zero_rtt.heavy_share = 0.5",
-    ),
+    ("heavy by intervals of 100 packets", "zero_rtt.heavy_interval = 100"),
+    ("heavy by intervals of 10,000 packets", "zero_rtt.heavy_interval = 10_000"),
+    ("as few heavy as have half of the packets", "zero_rtt.heavy_share = 0.5"),
     ("heavy at any server", "zero_rtt.heavy_any = true"),
     ("alpha 0", "zero_rtt.alpha = 0.0"),
     ("alpha 4", "zero_rtt.alpha = 4.0"),
     ("loads known for 1 s", "zero_rtt.stale_s = 1"),
     ("loads known for ever", "zero_rtt.stale_s = 0"),
-    (
-        "a new connection ID each 100 ms",
-        "server.restamp_ms = 100.0",
-    ),
+    ("a new connection ID each 100 ms", "server.restamp_ms = 100.0"),
 ];
 
 fn of(summaries: &[Summary], policy: Policy) -> Option<&Summary> {
@@ -232,9 +154,7 @@ fn of(summaries: &[Summary], policy: Policy) -> Option<&Summary> {
 
 /// What the paper reports, beside what came out.
 fn goals(summaries: &[Summary]) -> String {
-    let [Some(zero), Some(least)] =
-        [Policy::ZeroRtt, Policy::LeastLoaded].map(|policy| of(summaries, policy))
-    else {
+    let [Some(zero), Some(least)] = [Policy::ZeroRtt, Policy::LeastLoaded].map(|policy| of(summaries, policy)) else {
         return String::new();
     };
     let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
@@ -246,12 +166,7 @@ fn goals(summaries: &[Summary]) -> String {
         ("0-RTT of short ones", mean(zero.short_part), 0.999, true),
         ("TTFB p60", zero.first_byte_at(0.6), 1.2, false),
         ("TTFB p90", zero.first_byte_at(0.9), 1.75, false),
-        (
-            "FCT p60 of least-loaded over its own",
-            completion,
-            1.58,
-            true,
-        ),
+        ("FCT p60 of least-loaded over its own", completion, 1.58, true),
         ("load over that of least-loaded", load, 1.05, false),
         ("imbalance over that of least-loaded", imbalance, 1.1, false),
     ];
@@ -290,19 +205,11 @@ struct Column {
 }
 
 const fn column(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
-    Column {
-        name,
-        digits: 2,
-        is_of_both: false,
-        figure,
-    }
+    Column { name, digits: 2, is_of_both: false, figure }
 }
 
 const fn both(name: &'static str, figure: fn(&Summary) -> Option<f64>) -> Column {
-    Column {
-        is_of_both: true,
-        ..column(name, figure)
-    }
+    Column { is_of_both: true, ..column(name, figure) }
 }
 
 const COLUMNS: [Column; 8] = [
@@ -311,10 +218,7 @@ const COLUMNS: [Column; 8] = [
     both("TTFB p90", |of| of.first_byte_at(0.9)),
     both("FCT p60", |of| of.completion_at(0.6)),
     column("0-RTT %", |of| percent(of.part)),
-    Column {
-        digits: 3,
-        ..column("diverted %", |of| percent(of.diverted))
-    },
+    Column { digits: 3, ..column("diverted %", |of| percent(of.diverted)) },
     both("imbalance", |of| mean(of.imbalance)),
     both("packets there", |of| mean(of.present)),
 ];
@@ -352,17 +256,11 @@ fn beside<'a>(of_what: &str, rows: impl Iterator<Item = (String, &'a [Summary])>
 /// A row a number of servers.
 fn sweep(summaries: &[Summary]) -> String {
     let pairs = summaries.chunk_by(|a, b| a.servers == b.servers);
-    beside(
-        "servers",
-        pairs.map(|pair| (pair[0].servers.to_string(), pair)),
-    )
+    beside("servers", pairs.map(|pair| (pair[0].servers.to_string(), pair)))
 }
 
 /// A row a choice.
 fn sensitivity(choices: &[(&'static str, Vec<Summary>)]) -> String {
     let rows = choices.iter();
-    beside(
-        "Where the paper is silent",
-        rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())),
-    )
+    beside("Where the paper is silent", rows.map(|(choice, pair)| ((*choice).to_owned(), pair.as_slice())))
 }

@@ -12,10 +12,9 @@ fn with(estimate: Option<Estimate>, times: f64, digits: usize) -> String {
     match estimate {
         None => "-".to_owned(),
         Some(Estimate { mean, within: None }) => format!("{:.digits$}", mean * times),
-        Some(Estimate {
-            mean,
-            within: Some(within),
-        }) => format!("{:.digits$} ±{:.digits$}", mean * times, within * times),
+        Some(Estimate { mean, within: Some(within) }) => {
+            format!("{:.digits$} ±{:.digits$}", mean * times, within * times)
+        }
     }
 }
 
@@ -24,10 +23,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let widths = cells.map(|cell| cell.chars().count());
-        widths
-            .chain([heading[column].chars().count()])
-            .max()
-            .unwrap_or(0)
+        widths.chain([heading[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     let mut text = String::new();
@@ -51,8 +47,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 
 /// A row a policy and number of servers: latency, and load.
 pub fn policies(summaries: &[Summary]) -> String {
-    let [p60, p90] =
-        [0.6, 0.9].map(|part| PARTS.iter().position(|known| *known == part).unwrap_or(0));
+    let [p60, p90] = [0.6, 0.9].map(|part| PARTS.iter().position(|known| *known == part).unwrap_or(0));
     let latency = summaries.iter().map(|summary| {
         vec![
             summary.policy.to_string(),
@@ -76,20 +71,10 @@ pub fn policies(summaries: &[Summary]) -> String {
             with(summary.elapsed_s, 1.0, 2),
         ]
     });
-    let heading = [
-        "policy", "servers", "runs", "TTFB p60", "TTFB p90", "FCT p60", "FCT p90", "0-RTT %",
-    ];
+    let heading = ["policy", "servers", "runs", "TTFB p60", "TTFB p90", "FCT p60", "FCT p90", "0-RTT %"];
     let mut text = table(&heading, &latency.collect::<Vec<_>>());
     text.push('\n');
-    let heading = [
-        "policy",
-        "servers",
-        "load %",
-        "imbalance",
-        "packets there",
-        "diverted %",
-        "run s",
-    ];
+    let heading = ["policy", "servers", "load %", "imbalance", "packets there", "diverted %", "run s"];
     text += &table(&heading, &load.collect::<Vec<_>>());
     text += "\nTTFB, FCT: time to the first and the last byte over what it would be with 0-RTT and without waiting.\n\
              0-RTT: of connections whose client had had a ticket. Imbalance: load of the busiest server over the\n\
@@ -101,20 +86,15 @@ pub fn policies(summaries: &[Summary]) -> String {
 pub fn resumed(summaries: &[Summary]) -> String {
     let rows = summaries.iter().map(|summary| {
         let runs = summary.runs as u64;
-        let counts = [summary.short, summary.long]
-            .into_iter()
-            .flat_map(|counts| {
-                [counts.connections, counts.possible, counts.used]
-                    .map(|count| (count / runs).to_string())
-            });
+        let counts = [summary.short, summary.long].into_iter().flat_map(|counts| {
+            [counts.connections, counts.possible, counts.used].map(|count| (count / runs).to_string())
+        });
         let mut row = vec![summary.policy.to_string()];
         row.extend(counts);
         row.insert(4, with(summary.short_part, 100.0, 2));
         row.push(with(summary.long_part, 100.0, 2));
         row
     });
-    let heading = [
-        "policy", "short", "possible", "0-RTT", "%", "long", "possible", "0-RTT", "%",
-    ];
+    let heading = ["policy", "short", "possible", "0-RTT", "%", "long", "possible", "0-RTT", "%"];
     table(&heading, &rows.collect::<Vec<_>>())
 }

@@ -70,12 +70,7 @@ pub enum Baseline {
         intervals: VecDeque<Interval>,
     },
     /// They are put beside it.
-    Compare {
-        baseline: Vec<Interval>,
-        recent: VecDeque<Interval>,
-        settings: Settings,
-        last: Vec<Compared>,
-    },
+    Compare { baseline: Vec<Interval>, recent: VecDeque<Interval>, settings: Settings, last: Vec<Compared> },
 }
 
 impl Baseline {
@@ -88,12 +83,7 @@ impl Baseline {
         let Some(text) = text else {
             let file = beside(path).map_err(Failure::usage)?;
             tell(format_args!("records a baseline into {}", path.display()));
-            return Ok(Baseline::Record {
-                path: path.to_owned(),
-                file,
-                settings,
-                intervals: VecDeque::new(),
-            });
+            return Ok(Baseline::Record { path: path.to_owned(), file, settings, intervals: VecDeque::new() });
         };
         let (recorded, baseline) = parse(&text)
             .with_context(|| {
@@ -113,41 +103,24 @@ impl Baseline {
                 )
             })
             .map_err(Failure::usage)?;
-        Ok(Baseline::Compare {
-            baseline,
-            recent: VecDeque::new(),
-            settings,
-            last: Vec::new(),
-        })
+        Ok(Baseline::Compare { baseline, recent: VecDeque::new(), settings, last: Vec::new() })
     }
 
     /// Takes an interval that is over. Where there is a baseline, how the segments are
     /// beside it. One that was cut short is no interval.
     pub fn interval(&mut self, rows: &[StackRow], length: Duration) -> Option<&[Compared]> {
-        let figures = rows
-            .iter()
-            .filter(|row| row.histogram.count() > 0)
-            .map(|row| (row.segment, Figures::from(&row.histogram)));
+        let figures =
+            rows.iter().filter(|row| row.histogram.count() > 0).map(|row| (row.segment, Figures::from(&row.histogram)));
         let interval: Interval = figures.collect();
-        let is_whole =
-            |settings: &Settings| length.as_nanos() * 10 >= u128::from(settings.interval_ns) * 9;
+        let is_whole = |settings: &Settings| length.as_nanos() * 10 >= u128::from(settings.interval_ns) * 9;
         match self {
-            Baseline::Record {
-                settings,
-                intervals,
-                ..
-            } => {
+            Baseline::Record { settings, intervals, .. } => {
                 if is_whole(settings) && !interval.is_empty() {
                     keep(intervals, interval, MOST_RECORDED);
                 }
                 None
             }
-            Baseline::Compare {
-                baseline,
-                recent,
-                settings,
-                last,
-            } => {
+            Baseline::Compare { baseline, recent, settings, last } => {
                 if is_whole(settings) && !interval.is_empty() {
                     keep(recent, interval, MOST_RECENT);
                 }
@@ -161,12 +134,7 @@ impl Baseline {
     /// out.
     pub fn finish(self) -> Result<Exit, Failure> {
         match self {
-            Baseline::Record {
-                path,
-                file,
-                settings,
-                intervals,
-            } => store(&path, file, settings, intervals),
+            Baseline::Record { path, file, settings, intervals } => store(&path, file, settings, intervals),
             Baseline::Compare { last, .. } => {
                 if last.iter().any(|one| one.shifted == Some(true)) {
                     return Ok(Exit::False);
@@ -221,14 +189,8 @@ fn store(
     settings: Settings,
     intervals: VecDeque<Interval>,
 ) -> Result<Exit, Failure> {
-    if !Segment::ALL
-        .iter()
-        .any(|segment| known(&intervals, *segment) >= LEAST_BASELINE)
-    {
-        let most = Segment::ALL
-            .iter()
-            .map(|segment| known(&intervals, *segment))
-            .max();
+    if !Segment::ALL.iter().any(|segment| known(&intervals, *segment) >= LEAST_BASELINE) {
+        let most = Segment::ALL.iter().map(|segment| known(&intervals, *segment)).max();
         return Err(Failure::new(
             Exit::Incomplete,
             anyhow!(
@@ -240,15 +202,9 @@ fn store(
     }
     let count = intervals.len() as u64;
     let of_interval = |interval: Interval| {
-        let figures = interval.into_iter().map(
-            |(
-                segment,
-                Figures {
-                    count,
-                    ns: [p50, p99, mean],
-                },
-            )| { (name(segment), (count, p50, p99, mean)) },
-        );
+        let figures = interval
+            .into_iter()
+            .map(|(segment, Figures { count, ns: [p50, p99, mean] })| (name(segment), (count, p50, p99, mean)));
         figures.collect()
     };
     let content = File {
@@ -265,19 +221,13 @@ fn store(
     written
         .with_context(|| format!("cannot write {}", path.display()))
         .map_err(|error| Failure::new(Exit::Incomplete, error))?;
-    tell(format_args!(
-        "recorded a baseline of {} into {}",
-        counted(count, "intervals"),
-        path.display()
-    ));
+    tell(format_args!("recorded a baseline of {} into {}", counted(count, "intervals"), path.display()));
     Ok(Exit::Done)
 }
 
 /// Intervals that tell something of a segment.
 fn known(intervals: &VecDeque<Interval>, segment: Segment) -> usize {
-    let figures = intervals
-        .iter()
-        .filter_map(|interval| interval.get(&segment));
+    let figures = intervals.iter().filter_map(|interval| interval.get(&segment));
     figures.filter(|figures| figures.ns[0].is_some()).count()
 }
 
@@ -292,28 +242,15 @@ fn parse(text: &str) -> anyhow::Result<(Settings, Vec<Interval>)> {
     }
     let head: Head = serde_json::from_str(text)?;
     if head.schema != SCHEMA {
-        return Err(anyhow!(
-            "its schema is {:?}, and not {SCHEMA:?}",
-            head.schema
-        ));
+        return Err(anyhow!("its schema is {:?}, and not {SCHEMA:?}", head.schema));
     }
     let file: File = serde_json::from_str(text)?;
     let intervals = file.intervals.into_iter().map(|interval| {
-        let figures = interval
-            .into_iter()
-            .map(|(named, (count, p50, p99, mean))| {
-                let segment = Segment::ALL
-                    .into_iter()
-                    .find(|segment| name(*segment) == named);
-                let segment = segment.ok_or_else(|| anyhow!("{named:?} is no segment"))?;
-                Ok((
-                    segment,
-                    Figures {
-                        count,
-                        ns: [p50, p99, mean],
-                    },
-                ))
-            });
+        let figures = interval.into_iter().map(|(named, (count, p50, p99, mean))| {
+            let segment = Segment::ALL.into_iter().find(|segment| name(*segment) == named);
+            let segment = segment.ok_or_else(|| anyhow!("{named:?} is no segment"))?;
+            Ok((segment, Figures { count, ns: [p50, p99, mean] }))
+        });
         figures.collect()
     });
     Ok((file.settings, intervals.collect::<anyhow::Result<_>>()?))
@@ -333,45 +270,24 @@ fn unlike(recorded: &Settings, now: &Settings) -> Result<(), String> {
             ("the host", settings.host.clone()),
             ("--interval", time(settings.interval_ns)),
             ("--sample-bytes", settings.sample_bytes.to_string()),
-            (
-                "--sample-interval",
-                settings.sample_interval_ns.map_or("none".into(), time),
-            ),
+            ("--sample-interval", settings.sample_interval_ns.map_or("none".into(), time)),
             ("--port", port(settings.port)),
             ("--filter", shown(&settings.filter)),
-            (
-                "--pid",
-                if settings.by_process {
-                    "given"
-                } else {
-                    "not given"
-                }
-                .into(),
-            ),
-            (
-                "--cgroup",
-                cgroup.map_or("none".into(), |path| path.display().to_string()),
-            ),
+            ("--pid", if settings.by_process { "given" } else { "not given" }.into()),
+            ("--cgroup", cgroup.map_or("none".into(), |path| path.display().to_string())),
         ]
     };
     let mut pairs = told(recorded).into_iter().zip(told(now));
     if let Some(((what, was), (_, is))) = pairs.find(|(was, is)| was != is) {
         return Err(format!("{what} was {was} and is {is}"));
     }
-    let differs = now
-        .hooks
-        .iter()
-        .find(|(layer, hook)| recorded.hooks.get(*layer) != Some(*hook));
+    let differs = now.hooks.iter().find(|(layer, hook)| recorded.hooks.get(*layer) != Some(*hook));
     match differs {
         None => Ok(()),
         Some((layer, hook)) => {
             let shown = |hook: Option<&String>| hook.map_or("none", String::as_str).to_owned();
             let was = recorded.hooks.get(layer).and_then(Option::as_ref);
-            Err(format!(
-                "the hook of {layer} was {} and is {}",
-                shown(was),
-                shown(hook.as_ref())
-            ))
+            Err(format!("the hook of {layer} was {} and is {}", shown(was), shown(hook.as_ref())))
         }
     }
 }

@@ -120,11 +120,7 @@ fn measure(probe: &Probe) -> Result<Phase, Failure> {
             ),
         )
     })?;
-    Ok(Phase::Measure {
-        _accounting: accounting,
-        begun: Instant::now(),
-        run_ns: total_ns(probe),
-    })
+    Ok(Phase::Measure { _accounting: accounting, begun: Instant::now(), run_ns: total_ns(probe) })
 }
 
 fn total_ns(probe: &Probe) -> u64 {

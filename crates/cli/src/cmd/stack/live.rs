@@ -20,8 +20,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The name of this host.
 pub fn host_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname")
-        .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
+    fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
 }
 
 /// An interval that is over.
@@ -63,11 +62,7 @@ pub struct Live {
 
 impl Live {
     /// Begins to stamp in this network namespace.
-    pub fn attach(
-        config: Config,
-        max_flows: Option<u32>,
-        selection: &Selection,
-    ) -> Result<Live, Failure> {
+    pub fn attach(config: Config, max_flows: Option<u32>, selection: &Selection) -> Result<Live, Failure> {
         let sample_bytes = config.sample_bytes;
         let mut probe = Probe::load(&Options {
             config,
@@ -87,12 +82,7 @@ impl Live {
     }
 
     /// Tells all there is until it is to end.
-    pub fn watch(
-        &mut self,
-        interval: Duration,
-        stop: &Stop,
-        hear: &mut impl Hear,
-    ) -> Result<(), Failure> {
+    pub fn watch(&mut self, interval: Duration, stop: &Stop, hear: &mut impl Hear) -> Result<(), Failure> {
         while !stop.is_asked() {
             let left = interval.saturating_sub(self.begun.elapsed());
             thread::sleep(POLL.min(left));
@@ -149,10 +139,7 @@ impl Live {
                 histogram: of(taken).clone(),
                 hook_from: stack::names(hooks, from),
                 hook_to: stack::names(hooks, to),
-                missing: missing
-                    .iter()
-                    .find(|(segment, _)| *segment == taken.segment)
-                    .map(|(_, layer)| *layer),
+                missing: missing.iter().find(|(segment, _)| *segment == taken.segment).map(|(_, layer)| *layer),
             }
         });
         rows.collect()

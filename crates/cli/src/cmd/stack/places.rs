@@ -20,10 +20,7 @@ pub struct Places {
 impl Places {
     /// Seen from the namespace of this number, which needs no name.
     pub fn new(own: u32) -> Places {
-        Places {
-            own,
-            namespaces: HashMap::new(),
-        }
+        Places { own, namespaces: HashMap::new() }
     }
 
     /// Forgets names: numbers of namespaces that are gone are given again.
@@ -51,11 +48,7 @@ impl Places {
     }
 
     fn namespace(&mut self, number: u32) -> String {
-        let find = || {
-            named(number)
-                .or_else(|| process_in(number))
-                .unwrap_or_else(|| format!("netns:{number}"))
-        };
+        let find = || named(number).or_else(|| process_in(number)).unwrap_or_else(|| format!("netns:{number}"));
         self.namespaces.entry(number).or_insert_with(find).clone()
     }
 }
@@ -74,14 +67,11 @@ fn process_in(number: u32) -> Option<String> {
         let name = process.ok()?.file_name();
         name.to_str()?.parse::<u32>().ok()
     });
-    let pid = pids
-        .filter(|pid| is_namespace(Path::new(&format!("/proc/{pid}/ns/net")), number))
-        .min()?;
+    let pid = pids.filter(|pid| is_namespace(Path::new(&format!("/proc/{pid}/ns/net")), number)).min()?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(format!("{}({pid})", name.trim()))
 }
 
 fn is_namespace(path: &Path, number: u32) -> bool {
-    path.metadata()
-        .is_ok_and(|namespace| namespace.st_ino() == u64::from(number))
+    path.metadata().is_ok_and(|namespace| namespace.st_ino() == u64::from(number))
 }

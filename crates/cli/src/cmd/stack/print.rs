@@ -26,10 +26,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Jsonl => "jsonl",
     };
     let format = entry(format).expect("a format of this name");
-    let source = Source {
-        clock: clock()?,
-        ..Source::default()
-    };
+    let source = Source { clock: clock()?, ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
@@ -158,11 +155,7 @@ impl Hear for Printer {
         let length = Duration::from_nanos(interval.length_ns);
         let baseline = self.baseline.as_mut();
         if let Some(compared) = baseline.and_then(|it| it.interval(&interval.rows, length)) {
-            self.output.shift(&StackShift {
-                end_ns: interval.end_ns,
-                host: &self.host,
-                compared,
-            })?;
+            self.output.shift(&StackShift { end_ns: interval.end_ns, host: &self.host, compared })?;
         }
         Ok(self.output.flush()?)
     }
@@ -171,10 +164,7 @@ impl Hear for Printer {
 /// What is in no segment, and why: a line for each reason that there is.
 fn describe(counters: &Counters) -> Vec<String> {
     let reasons = [
-        (
-            counters.tx_unbegun,
-            "sent of which the first stamp is missing, left out: written before the run began",
-        ),
+        (counters.tx_unbegun, "sent of which the first stamp is missing, left out: written before the run began"),
         (
             counters.rx_unbegun,
             "read of which the first stamps are missing, left out: there before the run began; \
@@ -200,21 +190,12 @@ fn describe(counters: &Counters) -> Vec<String> {
             "that lost their place to others before they were read, left out: take a larger \
              --sample-bytes",
         ),
-        (
-            counters.passages_lost,
-            "not told one by one, as there were too many: take a larger --sample-bytes",
-        ),
-        (
-            counters.flows_untold,
-            "counted in no flow, as there are more flows than --max-flows",
-        ),
+        (counters.passages_lost, "not told one by one, as there were too many: take a larger --sample-bytes"),
+        (counters.flows_untold, "counted in no flow, as there are more flows than --max-flows"),
     ];
     let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
     let missed = Layer::ALL.map(|layer| {
-        let what = format!(
-            "without a stamp at {}, left out of the segments there",
-            layer.name()
-        );
+        let what = format!("without a stamp at {}, left out of the segments there", layer.name());
         (counters.missed(layer), what)
     });
     let mut lines: Vec<_> = reasons

@@ -23,12 +23,7 @@ struct Process {
     bursts: u32,
 }
 
-const CALM: Process = Process {
-    likeness: 0.0,
-    spread: 0.3,
-    scale: 1.0,
-    bursts: 0,
-};
+const CALM: Process = Process { likeness: 0.0, spread: 0.3, scale: 1.0, bursts: 0 };
 
 impl Process {
     /// Nine segments whose delays rise and fall together in part, times `factor` for one of them.
@@ -46,9 +41,7 @@ impl Process {
                 true => 10.0,
                 false => 1.0,
             };
-            let segments = Segment::ALL
-                .into_iter()
-                .filter(|segment| !segment.is_whole());
+            let segments = Segment::ALL.into_iter().filter(|segment| !segment.is_whole());
             let figures = segments.map(|segment| {
                 let fresh = 0.5f64.sqrt() * (shared + normal(random));
                 let state = match states.get(&segment) {
@@ -59,10 +52,7 @@ impl Process {
                 let factor = if segment == slowed { factor } else { 1.0 };
                 let ns = 20e3 * self.scale * factor * burst * (self.spread * state).exp();
                 let ns = [ns, ns * 5.0 * (0.2 * normal(random)).exp(), ns * 1.3];
-                let figures = Figures {
-                    count: 500,
-                    ns: ns.map(|ns| Some(ns as u64)),
-                };
+                let figures = Figures { count: 500, ns: ns.map(|ns| Some(ns as u64)) };
                 (segment, figures)
             });
             figures.collect()
@@ -74,9 +64,7 @@ impl Process {
 const SAME: (Segment, f64) = (Segment::Queueing, 1.0);
 
 fn shifted(compared: &[Compared]) -> Vec<Segment> {
-    let shifted = compared
-        .iter()
-        .filter(|segment| segment.shifted == Some(true));
+    let shifted = compared.iter().filter(|segment| segment.shifted == Some(true));
     shifted.map(|segment| segment.segment).collect()
 }
 
@@ -147,10 +135,7 @@ fn the_segment_that_takes_longer_is_named_and_no_other() {
 
 #[test]
 fn a_change_that_is_sure_and_small_is_none() {
-    let steady = Process {
-        spread: 0.01,
-        ..CALM
-    };
+    let steady = Process { spread: 0.01, ..CALM };
     let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
     let baseline = steady.intervals(&mut random, 60, SAME);
     for (factor, is_named) in [(1.15, false), (1.35, true), (0.85, false), (0.7, true)] {
@@ -226,8 +211,7 @@ fn ranks_and_chances_by_hand() {
     assert!((found / 2.733e-4 - 1.0).abs() < 0.01, "{found}");
     // Means 0 and 1, deviations of 0.5 in turn: squares 10, so that t² = 1 / (10 / 38 / 10 * 1.3756),
     // which is 5.256², with 40 / 1.3756 - 2 = 27.08 degrees: by the integral, 1.53e-5.
-    let turns =
-        |mean: f64, count| (0..count).map(move |n| mean + if n % 2 == 0 { 0.5 } else { -0.5 });
+    let turns = |mean: f64, count| (0..count).map(move |n| mean + if n % 2 == 0 { 0.5 } else { -0.5 });
     let logs: Vec<f64> = turns(0.0, 20).chain(turns(1.0, 20)).collect();
     let found = by_size(&logs, 20);
     assert!((found / 1.53e-5 - 1.0).abs() < 0.02, "{found}");

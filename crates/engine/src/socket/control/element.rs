@@ -47,12 +47,7 @@ pub struct Element {
 impl Element {
     /// For a socket of which nothing is known yet.
     pub fn new(config: ElementConfig) -> Element {
-        Element {
-            config,
-            mean_ns: None,
-            aim_bytes: None,
-            next_ns: 0,
-        }
+        Element { config, mean_ns: None, aim_bytes: None, next_ns: 0 }
     }
 }
 
@@ -69,10 +64,7 @@ impl Controller for Element {
         if state.reading.time_ns < self.next_ns {
             return Setting::default();
         }
-        self.next_ns = state
-            .reading
-            .time_ns
-            .saturating_add(u64::from(info.rtt_us) * 1000);
+        self.next_ns = state.reading.time_ns.saturating_add(u64::from(info.rtt_us) * 1000);
         let segment = f64::from(info.send_mss.max(1));
         let most = self.config.windows * f64::from(info.cwnd.max(1)) * segment;
         let aim = self.aim_bytes.unwrap_or(most);
@@ -85,10 +77,7 @@ impl Controller for Element {
         self.aim_bytes = Some(aim);
         Setting {
             notsent_lowat: None,
-            send_buffer: self
-                .config
-                .wireless
-                .then_some((self.config.buffer_factor * (most + aim)) as u32),
+            send_buffer: self.config.wireless.then_some((self.config.buffer_factor * (most + aim)) as u32),
             hold_above: Some(Hold {
                 unsent_bytes: aim as u64,
                 times: self.config.sleeps,

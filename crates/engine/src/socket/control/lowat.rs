@@ -40,16 +40,11 @@ impl Controller for Lowat {
             app_limited: info.app_limited.into(),
             target_us: self.target_us,
             rtt_us: info.rtt_us,
-            queue_us: info
-                .min_rtt_us
-                .map_or(0, |least| info.rtt_us.saturating_sub(least)),
+            queue_us: info.min_rtt_us.map_or(0, |least| info.rtt_us.saturating_sub(least)),
             now_us: (state.reading.time_ns / 1000) as u32,
         };
         // SAFETY: both are whole and aligned; the core keeps no pointer.
         let bytes = unsafe { abi::dwell_lowat_next(&mut self.core, &look) };
-        Setting {
-            notsent_lowat: (bytes > 0).then_some(bytes),
-            ..Setting::default()
-        }
+        Setting { notsent_lowat: (bytes > 0).then_some(bytes), ..Setting::default() }
     }
 }

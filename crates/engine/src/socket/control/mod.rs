@@ -3,10 +3,10 @@
 mod element;
 mod lowat;
 
+use super::{Delay, Reading};
+
 pub use element::{Element, ElementConfig};
 pub use lowat::Lowat;
-
-use super::{Delay, Reading};
 
 /// What a controller is told of its socket.
 #[derive(Debug, Clone, Copy)]

@@ -12,11 +12,7 @@ pub(in crate::socket) fn figures(info: &Info) -> Figures {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let nothing_waits = (info.notsent_bytes == Some(0)).then_some(Duration::ZERO);
     Figures {
-        sender_delay_ns: info
-            .sender_waiting
-            .max(info.sender_delay)
-            .or(nothing_waits)
-            .map(ns),
+        sender_delay_ns: info.sender_waiting.max(info.sender_delay).or(nothing_waits).map(ns),
         throughput_bps: info.throughput_bps,
         rtt_ns: info.rtt.map(ns),
         min_rtt_ns: info.min_rtt.map(ns),
@@ -45,10 +41,7 @@ mod tests {
         };
         assert_eq!(figures(&info).sender_delay_ns, Some(9_000_000));
         assert_eq!(figures(&info).rtt_ns, Some(60_000_000));
-        let idle = Info {
-            notsent_bytes: Some(0),
-            ..Info::default()
-        };
+        let idle = Info { notsent_bytes: Some(0), ..Info::default() };
         assert_eq!(figures(&idle).sender_delay_ns, Some(0));
         assert_eq!(figures(&Info::default()), Figures::default());
     }

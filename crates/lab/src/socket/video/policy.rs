@@ -17,8 +17,8 @@ pub struct Level(usize);
 
 /// In kbit/s.
 const RATES: [u64; 18] = [
-    1000, 1250, 1560, 1950, 2440, 3050, 3810, 4770, 5960, 7450, 9310, 11_600, 14_600, 18_200,
-    22_700, 28_400, 35_500, 44_400,
+    1000, 1250, 1560, 1950, 2440, 3050, 3810, 4770, 5960, 7450, 9310, 11_600, 14_600, 18_200, 22_700, 28_400, 35_500,
+    44_400,
 ];
 
 impl Level {
@@ -190,10 +190,7 @@ impl Informed {
 /// acknowledged, and takes a frame at a time.
 fn on_the_link(level: Level, figures: &Figures) -> u64 {
     let bits = level.frame().0 * 8;
-    let by_rate = figures
-        .throughput_bps
-        .filter(|&rate| rate > 0)
-        .map(|rate| bits.saturating_mul(1_000_000_000) / rate);
+    let by_rate = figures.throughput_bps.filter(|&rate| rate > 0).map(|rate| bits.saturating_mul(1_000_000_000) / rate);
     by_rate.unwrap_or(FRAME_NS).min(2 * FRAME_NS)
 }
 
@@ -207,10 +204,7 @@ pub struct Naive {
 impl Policy for Naive {
     fn decide(&mut self, _now_ns: u64, _captured_ns: u64, _figures: &Figures) -> Decision {
         let (bits, took) = self.writes.0.iter().fold((0, 0), |(bits, took), write| {
-            (
-                bits + write.bytes.0 * 8,
-                took + write.ended_ns.saturating_sub(write.begun_ns),
-            )
+            (bits + write.bytes.0 * 8, took + write.ended_ns.saturating_sub(write.begun_ns))
         });
         let rate = u128::from(bits) * 1_000_000_000 / u128::from(took.max(1));
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
@@ -276,13 +270,8 @@ const SECOND_NS: u64 = 1000 * MS;
 
 impl Writes {
     fn note(&mut self, begun_ns: u64, ended_ns: u64, bytes: Bytes) {
-        self.0.push(Call {
-            begun_ns,
-            ended_ns,
-            bytes,
-        });
-        self.0
-            .retain(|write| ended_ns.saturating_sub(write.ended_ns) < SECOND_NS);
+        self.0.push(Call { begun_ns, ended_ns, bytes });
+        self.0.retain(|write| ended_ns.saturating_sub(write.ended_ns) < SECOND_NS);
     }
 }
 
@@ -323,9 +312,7 @@ mod tests {
     fn quality_rises_while_nothing_waits() {
         let mut policy = Informed::default();
         assert_eq!(frames(&mut policy, 0, 1, &CALM), Decision::Send(Level(0)));
-        let Decision::Send(level) = frames(&mut policy, 1, 90, &CALM) else {
-            panic!("a frame was skipped")
-        };
+        let Decision::Send(level) = frames(&mut policy, 1, 90, &CALM) else { panic!("a frame was skipped") };
         assert!(level >= Level(8), "{level:?}");
     }
 
@@ -334,17 +321,10 @@ mod tests {
         let mut policy = Informed::default();
         frames(&mut policy, 0, 110, &CALM);
         let before = policy.level;
-        let crowded = Figures {
-            sender_delay_ns: Some(40 * MS),
-            rtt_ns: Some(75 * MS),
-            throughput_bps: Some(6_000_000),
-            ..CALM
-        };
+        let crowded =
+            Figures { sender_delay_ns: Some(40 * MS), rtt_ns: Some(75 * MS), throughput_bps: Some(6_000_000), ..CALM };
         frames(&mut policy, 110, 1, &crowded);
-        assert_eq!(
-            policy.level,
-            Level::within(5_100_000).max(before.below(MOST_LEVELS))
-        );
+        assert_eq!(policy.level, Level::within(5_100_000).max(before.below(MOST_LEVELS)));
         assert!(policy.level < before);
         // What that does is not seen at once: no further fall before a round trip and more.
         let after = policy.level;
@@ -356,10 +336,7 @@ mod tests {
 
     #[test]
     fn a_level_that_was_too_much_is_tried_again_later_and_later() {
-        let crowded = Figures {
-            sender_delay_ns: Some(100 * MS),
-            ..CALM
-        };
+        let crowded = Figures { sender_delay_ns: Some(100 * MS), ..CALM };
         let mut policy = Informed::default();
         // Each time a level up after a calm, and at once too much.
         let mut at = 0;
@@ -378,17 +355,9 @@ mod tests {
 
     #[test]
     fn a_crowd_that_a_proven_level_did_not_make_costs_less() {
-        let mut policy = Informed {
-            level: Level(8),
-            patience_ns: LONGEST_PATIENCE_NS,
-            raised_ns: Some(0),
-            ..Informed::default()
-        };
-        let stalled = Figures {
-            sender_delay_ns: Some(100 * MS),
-            throughput_bps: Some(0),
-            ..CALM
-        };
+        let mut policy =
+            Informed { level: Level(8), patience_ns: LONGEST_PATIENCE_NS, raised_ns: Some(0), ..Informed::default() };
+        let stalled = Figures { sender_delay_ns: Some(100 * MS), throughput_bps: Some(0), ..CALM };
         policy.decide(PROVEN_NS, PROVEN_NS, &stalled);
         assert_eq!(policy.level, Level(5));
         assert_eq!(policy.patience_ns, NEXT_PATIENCE_NS);
@@ -396,40 +365,21 @@ mod tests {
 
     #[test]
     fn a_frame_that_would_be_late_is_made_smaller_or_skipped() {
-        let mut policy = Informed {
-            level: Level(9),
-            settled_ns: u64::MAX,
-            ..Informed::default()
-        };
-        let slow = Figures {
-            throughput_bps: Some(4_000_000),
-            ..CALM
-        };
+        let mut policy = Informed { level: Level(9), settled_ns: u64::MAX, ..Informed::default() };
+        let slow = Figures { throughput_bps: Some(4_000_000), ..CALM };
         // 25 ms there, 62 ms on the link, and 45 ms old: too much for level 9.
-        let Decision::Send(level) = policy.decide(45 * MS, 0, &slow) else {
-            panic!("a smaller one is in time")
-        };
+        let Decision::Send(level) = policy.decide(45 * MS, 0, &slow) else { panic!("a smaller one is in time") };
         assert!(level < Level(9) && level > Level::LOWEST, "{level:?}");
         policy.wrote_ns = 45 * MS;
-        let stuck = Figures {
-            sender_delay_ns: Some(150 * MS),
-            ..CALM
-        };
+        let stuck = Figures { sender_delay_ns: Some(150 * MS), ..CALM };
         assert_eq!(policy.decide(45 * MS, 45 * MS, &stuck), Decision::Skip);
     }
 
     #[test]
     fn after_skipping_for_as_long_as_was_waited_frames_are_sent_again() {
         // A network that is idle tells nothing new.
-        let stale = Figures {
-            sender_delay_ns: Some(100 * MS),
-            rtt_ns: Some(350 * MS),
-            ..CALM
-        };
-        let mut policy = Informed {
-            wrote_ns: 1000 * MS,
-            ..Informed::default()
-        };
+        let stale = Figures { sender_delay_ns: Some(100 * MS), rtt_ns: Some(350 * MS), ..CALM };
+        let mut policy = Informed { wrote_ns: 1000 * MS, ..Informed::default() };
         assert_eq!(policy.decide(1000 * MS, 1000 * MS, &stale), Decision::Skip);
         assert_eq!(policy.decide(1300 * MS, 1300 * MS, &stale), Decision::Skip);
         assert_ne!(policy.decide(1400 * MS, 1400 * MS, &stale), Decision::Skip);
@@ -445,10 +395,7 @@ mod tests {
     #[test]
     fn a_socket_with_room_looks_like_a_fast_network_to_its_writer() {
         let mut policy = Naive::default();
-        assert_eq!(
-            policy.decide(1, 1, &Figures::default()),
-            Decision::Send(Level::LOWEST)
-        );
+        assert_eq!(policy.decide(1, 1, &Figures::default()), Decision::Send(Level::LOWEST));
         // 4 KB in 20 us, each.
         for number in 1..30 {
             let begin = number * FRAME_NS;
@@ -475,10 +422,7 @@ mod tests {
 
     #[test]
     fn a_write_that_waits_leads_to_what_the_socket_took() {
-        let mut policy = Cautious {
-            level: 12,
-            ..Cautious::default()
-        };
+        let mut policy = Cautious { level: 12, ..Cautious::default() };
         for number in 0..30 {
             let end = number * FRAME_NS;
             policy.wrote(end, end, Level(9).frame());
@@ -486,9 +430,6 @@ mod tests {
         let end = 30 * FRAME_NS;
         policy.wrote(end - 20 * MS, end, Level(9).frame());
         assert_eq!(policy.level, 8, "nine tenths of level 9's rate");
-        assert_eq!(
-            policy.decide(end + DEADLINE_NS + 1, end, &Figures::default()),
-            Decision::Skip
-        );
+        assert_eq!(policy.decide(end + DEADLINE_NS + 1, end, &Figures::default()), Decision::Skip);
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::pace::Pace;
-use super::{Dialect, Task};
+use super::{Dialect, Task, pace::Pace};
 
 /// How all connections of a load behave.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +34,7 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    pub(super) fn new(
-        dialect: Box<dyn Dialect>,
-        manner: Manner,
-        pace: Pace,
-        first_id: u64,
-    ) -> Self {
+    pub(super) fn new(dialect: Box<dyn Dialect>, manner: Manner, pace: Pace, first_id: u64) -> Self {
         let mut agenda = Self {
             dialect,
             manner,
@@ -133,10 +127,6 @@ impl Agenda {
 fn children(tasks: &[Task], parent: usize) -> impl Iterator<Item = usize> {
     // Where the last task has no parent, none has: an endless stretch, which would be long to search.
     let is_tree = tasks.last().is_some_and(|last| last.parent.is_some());
-    let searched = if is_tree {
-        parent + 1..tasks.len()
-    } else {
-        0..0
-    };
+    let searched = if is_tree { parent + 1..tasks.len() } else { 0..0 };
     searched.filter(move |&n| tasks[n].parent == Some(parent))
 }

@@ -1,17 +1,23 @@
 //! tcpdump at the vantage point.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{ChildStderr, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{ChildStderr, Stdio},
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
-use crate::error::find_program;
-use crate::signals::Signals;
-use crate::workload::{PATIENCE, require};
-use crate::{Error, Guarded, Namespace, Result};
+use crate::{
+    Error, Guarded, Namespace, Result,
+    error::find_program,
+    signals::Signals,
+    workload::{PATIENCE, require},
+};
 
 /// How long tcpdump may keep packets before it sees them, and a little more.
 const SETTLES: Duration = Duration::from_millis(1_300);
@@ -50,10 +56,7 @@ impl Capture {
         })?;
         let stderr = process.stderr.take();
         let stderr = stderr.ok_or_else(|| Error::invalid("tcpdump", "it has no standard error"))?;
-        let mut capture = Self {
-            process,
-            said: BufReader::new(stderr),
-        };
+        let mut capture = Self { process, said: BufReader::new(stderr) };
         let mut said = String::new();
         while !said.contains("listening on") {
             if capture.read_line(&mut said)? == 0 {
@@ -68,9 +71,7 @@ impl Capture {
     }
 
     fn read_line(&mut self, said: &mut String) -> Result<usize> {
-        self.said
-            .read_line(said)
-            .map_err(Error::io("read what tcpdump says"))
+        self.said.read_line(said).map_err(Error::io("read what tcpdump says"))
     }
 
     /// Ends it when it has written what came, and gives the number of packets that it missed.
@@ -96,8 +97,7 @@ impl Capture {
 fn missed(said: &str) -> Result<u64> {
     let count = said.lines().find_map(|line| {
         let (count, rest) = line.split_once(' ')?;
-        rest.contains("dropped by kernel")
-            .then(|| count.parse().ok())?
+        rest.contains("dropped by kernel").then(|| count.parse().ok())?
     });
     count.ok_or_else(|| Error::invalid("what tcpdump says", said.trim()))
 }
@@ -108,8 +108,7 @@ mod tests {
 
     #[test]
     fn missed_packets_are_those_the_kernel_dropped() {
-        let said =
-            "120 packets captured\n123 packets received by filter\n3 packets dropped by kernel\n";
+        let said = "120 packets captured\n123 packets received by filter\n3 packets dropped by kernel\n";
         assert_eq!(missed(said).unwrap(), 3);
         assert!(missed("tcpdump: cannot write\n").is_err());
     }

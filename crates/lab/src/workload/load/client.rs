@@ -1,27 +1,31 @@
 //! The client: threads that share out connections, and wait for what comes next on any of theirs.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
+use std::{
+    fs::File,
+    io::BufWriter,
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::prctl::set_timerslack;
-use nix::sys::time::TimeSpec;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{prctl::set_timerslack, time::TimeSpec},
+};
 use serde::{Deserialize, Serialize};
 
-use super::agenda::{Agenda, Manner};
-use super::connection::Connection;
-use super::pace::{Pace, Think};
-use super::random::generator;
-use super::truth::{self, Flow, monotonic_ns, realtime_minus_monotonic_ns};
-use super::{Kind, LoadReport, Mode};
-use crate::workload::PATIENCE;
-use crate::{Error, Nanos, Result};
+use super::{
+    Kind, LoadReport, Mode,
+    agenda::{Agenda, Manner},
+    connection::Connection,
+    pace::{Pace, Think},
+    random::generator,
+    truth::{self, Flow, monotonic_ns, realtime_minus_monotonic_ns},
+};
+use crate::{Error, Nanos, Result, workload::PATIENCE};
 
 /// What the client is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,26 +63,15 @@ pub(super) fn run(config: &ClientConfig) -> Result<LoadReport> {
             first += own.len();
             threads.push(scope.spawn(move || drive(config, own, begun, begin_ns)));
         }
-        let ended = threads.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let ended =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         ended.collect::<Result<Vec<_>>>()
     })?;
-    conclude(
-        config,
-        &flows.into_iter().flatten().collect::<Vec<_>>(),
-        offset_ns,
-    )
+    conclude(config, &flows.into_iter().flatten().collect::<Vec<_>>(), offset_ns)
 }
 
 /// Writes the truth log if there is to be one, and sums up.
-pub(super) fn conclude(
-    config: &ClientConfig,
-    flows: &[Flow],
-    offset_ns: i64,
-) -> Result<LoadReport> {
+pub(super) fn conclude(config: &ClientConfig, flows: &[Flow], offset_ns: i64) -> Result<LoadReport> {
     if let Some(path) = &config.truth {
         let file = File::create(path).map_err(Error::file("write", path))?;
         truth::write(flows, offset_ns, &mut BufWriter::new(file))?;
@@ -97,12 +90,7 @@ fn open(server: SocketAddr) -> Result<TcpStream> {
 }
 
 /// The connections of one thread; `first` is the number of the first of them.
-fn drive(
-    config: &ClientConfig,
-    streams: Vec<TcpStream>,
-    first: usize,
-    begin_ns: u64,
-) -> Result<Vec<Flow>> {
+fn drive(config: &ClientConfig, streams: Vec<TcpStream>, first: usize, begin_ns: u64) -> Result<Vec<Flow>> {
     let _ = set_timerslack(1);
     let mut connections: Vec<Connection> = (first as u64..)
         .zip(streams)
@@ -125,11 +113,7 @@ fn drive(
                 connection.start_round(now_ns)?;
             }
         }
-        let until_ns = next_ns(
-            &connections,
-            if ending { give_up_ns } else { end_ns },
-            ending,
-        );
+        let until_ns = next_ns(&connections, if ending { give_up_ns } else { end_ns }, ending);
         let events = wait(&connections, until_ns)?;
         for (connection, events) in connections.iter_mut().zip(events) {
             let ending = monotonic_ns() >= end_ns;
@@ -145,21 +129,14 @@ fn drive(
 
 /// That of the connection with this number.
 pub(super) fn agenda(config: &ClientConfig, number: u64, begin_ns: u64) -> Agenda {
-    let gap = config.rate.map_or(Duration::ZERO, |rate| {
-        Duration::from_secs_f64(config.connections as f64 / rate)
-    });
+    let gap = config.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(config.connections as f64 / rate));
     let manner = Manner {
         depth: config.depth,
         endless: config.kind.mode() == Mode::Window,
         coalesce: config.coalesce,
         stride: config.connections as u64,
     };
-    let pace = Pace::new(
-        begin_ns,
-        gap,
-        config.think,
-        generator(config.seed, 4, number),
-    );
+    let pace = Pace::new(begin_ns, gap, config.think, generator(config.seed, 4, number));
     let dialect = config.kind.dialect(config.depth, config.seed, number);
     Agenda::new(dialect, manner, pace, number)
 }
@@ -183,37 +160,24 @@ fn wait(connections: &[Connection], until_ns: u64) -> Result<Vec<PollFlags>> {
         })
         .collect();
     let left = Nanos(until_ns).since(Nanos(monotonic_ns()));
-    match ppoll(
-        &mut watched,
-        Some(TimeSpec::from_duration(left.into())),
-        None,
-    ) {
+    match ppoll(&mut watched, Some(TimeSpec::from_duration(left.into())), None) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(Error::os("wait for answers")(errno)),
     }
     let events = watched.iter().map(|fd| fd.revents());
-    Ok(events
-        .map(|events| events.unwrap_or(PollFlags::empty()))
-        .collect())
+    Ok(events.map(|events| events.unwrap_or(PollFlags::empty())).collect())
 }
 
 fn flow(connection: Connection) -> Result<Flow> {
     let address = Error::io("look up the addresses of a connection");
-    let ends = || {
-        Ok((
-            connection.stream.local_addr()?,
-            connection.stream.peer_addr()?,
-        ))
-    };
+    let ends = || Ok((connection.stream.local_addr()?, connection.stream.peer_addr()?));
     let (source, destination) = ends().map_err(address)?;
     Ok(connection.into_flow(source, destination))
 }
 
 fn report(flows: &[Flow]) -> LoadReport {
     let records = || flows.iter().flat_map(|flow| &flow.records);
-    let mut latencies: Vec<u64> = records()
-        .map(|record| record.done_ns - record.sent_ns)
-        .collect();
+    let mut latencies: Vec<u64> = records().map(|record| record.done_ns - record.sent_ns).collect();
     latencies.sort_unstable();
     let quantile = |share: f64| {
         let rank = (latencies.len() as f64 * share).ceil() as usize;
@@ -233,35 +197,18 @@ fn report(flows: &[Flow]) -> LoadReport {
 
 #[cfg(test)]
 mod tests {
-    use super::super::truth::Record;
-    use super::*;
+    use super::{super::truth::Record, *};
 
     #[test]
     fn the_report_is_over_all_connections() {
-        let record = |sent_ns, done_ns| Record {
-            id: 0,
-            class: "html",
-            bytes: 10,
-            sent_ns,
-            done_ns,
-            triggers: None,
-        };
-        let flow = |records| Flow {
-            source: ([10, 0, 0, 1], 1).into(),
-            destination: ([10, 0, 0, 2], 80).into(),
-            records,
-        };
-        let flows = [
-            flow(vec![record(100, 150), record(200, 230)]),
-            flow(vec![record(50, 60)]),
-        ];
+        let record = |sent_ns, done_ns| Record { id: 0, class: "html", bytes: 10, sent_ns, done_ns, triggers: None };
+        let flow =
+            |records| Flow { source: ([10, 0, 0, 1], 1).into(), destination: ([10, 0, 0, 2], 80).into(), records };
+        let flows = [flow(vec![record(100, 150), record(200, 230)]), flow(vec![record(50, 60)])];
         let report = report(&flows);
         assert_eq!((report.requests, report.bytes), (3, 30));
         assert_eq!(report.lasted_ns, Nanos(180));
-        assert_eq!(
-            (report.p50_ns, report.p95_ns),
-            (Some(Nanos(30)), Some(Nanos(50)))
-        );
+        assert_eq!((report.p50_ns, report.p95_ns), (Some(Nanos(30)), Some(Nanos(50))));
         assert_eq!(super::report(&[]).p50_ns, None);
     }
 }

@@ -1,16 +1,22 @@
 //! One connection of a load: what it may send, what it waits for, and what it notes.
 
-use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, Read},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsRawFd,
+};
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, send};
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, send},
+};
 
-use super::Task;
-use super::agenda::Agenda;
-use super::truth::{Flow, Record, monotonic_ns};
+use super::{
+    Task,
+    agenda::Agenda,
+    truth::{Flow, Record, monotonic_ns},
+};
 use crate::{Error, Result};
 
 pub(super) struct Connection {
@@ -89,18 +95,8 @@ impl Connection {
 
     fn note(&mut self, task: usize, id: u64, sent_ns: u64) {
         let Task { class, bytes, .. } = self.agenda.task(task);
-        self.outstanding.push_back(Outstanding {
-            task,
-            record: self.records.len(),
-        });
-        self.records.push(Record {
-            id,
-            class,
-            bytes,
-            sent_ns,
-            done_ns: 0,
-            triggers: None,
-        });
+        self.outstanding.push_back(Outstanding { task, record: self.records.len() });
+        self.records.push(Record { id, class, bytes, sent_ns, done_ns: 0, triggers: None });
     }
 
     /// The end of each write is the end of a packet: the kernel joins nothing to it that is written later, as it would
@@ -128,10 +124,7 @@ impl Connection {
     pub(super) fn receive(&mut self, buffer: &mut [u8], ending: bool) -> Result<()> {
         let length = match self.stream.read(buffer) {
             Ok(0) => {
-                return Err(Error::invalid(
-                    "answer",
-                    "the server has closed the connection",
-                ));
+                return Err(Error::invalid("answer", "the server has closed the connection"));
             }
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -139,9 +132,7 @@ impl Connection {
         };
         let done_ns = monotonic_ns();
         let mut completed = std::mem::take(&mut self.completed);
-        self.agenda
-            .dialect
-            .answers(&buffer[..length], &mut completed)?;
+        self.agenda.dialect.answers(&buffer[..length], &mut completed)?;
         for &bytes in &completed {
             self.answered(bytes, done_ns, ending)?;
         }
@@ -173,10 +164,6 @@ impl Connection {
 
     /// What it did, once everything is answered.
     pub(super) fn into_flow(self, source: SocketAddr, destination: SocketAddr) -> Flow {
-        Flow {
-            source,
-            destination,
-            records: self.records,
-        }
+        Flow { source, destination, records: self.records }
     }
 }

@@ -1,7 +1,9 @@
 //! What the BPF programs of a process cost, as the kernel counts it.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+};
 
 use serde::Serialize;
 
@@ -21,9 +23,7 @@ impl Cost {
     pub(super) fn of(process: u32) -> Option<Self> {
         let folder = fs::read_dir(format!("/proc/{process}/fdinfo")).ok()?;
         let files = folder.flatten();
-        let texts: Vec<String> = files
-            .filter_map(|file| fs::read_to_string(file.path()).ok())
-            .collect();
+        let texts: Vec<String> = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
         sum(&texts)
     }
 
@@ -59,10 +59,7 @@ fn sum(fdinfo: &[String]) -> Option<Cost> {
         runs += own_runs;
         ns += own_ns;
     }
-    (runs > 0).then_some(Cost {
-        runs,
-        ran_ns: Nanos(ns),
-    })
+    (runs > 0).then_some(Cost { runs, ran_ns: Nanos(ns) })
 }
 
 #[cfg(test)]
@@ -71,11 +68,8 @@ mod tests {
 
     #[test]
     fn only_attached_programs_count_and_each_once() {
-        let program = |id, runs, ns| {
-            format!(
-                "pos:\t0\nprog_type:\t6\nprog_id:\t{id}\nrun_time_ns:\t{ns}\nrun_cnt:\t{runs}\n"
-            )
-        };
+        let program =
+            |id, runs, ns| format!("pos:\t0\nprog_type:\t6\nprog_id:\t{id}\nrun_time_ns:\t{ns}\nrun_cnt:\t{runs}\n");
         let link = |id| format!("link_type:\txdp\nlink_id:\t5\nprog_tag:\ta8\nprog_id:\t{id}\n");
         let cost = sum(&[
             "pos:\t0\nflags:\t02\n".to_owned(),

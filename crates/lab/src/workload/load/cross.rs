@@ -1,10 +1,14 @@
 //! Other traffic on the same links: datagrams that come at random, both ways, and that nobody answers.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
 use super::random::{exponential, generator};
 use crate::{BitsPerSecond, Bytes, Error, Lab, Namespace, Result, Role};
@@ -31,11 +35,7 @@ impl Cross {
         let client = SocketAddr::from((Lab::address_v4(Role::Client), PORT));
         let server = SocketAddr::from((Lab::address_v4(Role::Server), PORT));
         let sinks = [bind(lab.client(), client)?, bind(lab.server(), server)?];
-        let mut cross = Self {
-            stop: Arc::default(),
-            senders: Vec::new(),
-            _sinks: sinks,
-        };
+        let mut cross = Self { stop: Arc::default(), senders: Vec::new(), _sinks: sinks };
         let mean_s = Duration::from(rate.serialization(PACKET)).as_secs_f64();
         for (way, (from, to)) in (0..).zip([(client, server), (server, client)]) {
             let socket = cross._sinks[way as usize].try_clone();
@@ -59,20 +59,11 @@ impl Drop for Cross {
 }
 
 fn bind(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
-    namespace
-        .enter(|| UdpSocket::bind(address))?
-        .map_err(Error::io(format!("bind {address}")))
+    namespace.enter(|| UdpSocket::bind(address))?.map_err(Error::io(format!("bind {address}")))
 }
 
 /// At random times, as many a second as the mean asks for: those missed in a sleep go together after it.
-fn send(
-    socket: &UdpSocket,
-    to: SocketAddr,
-    mean_s: f64,
-    seed: u64,
-    way: u64,
-    stop: &AtomicBool,
-) -> Result<()> {
+fn send(socket: &UdpSocket, to: SocketAddr, mean_s: f64, seed: u64, way: u64, stop: &AtomicBool) -> Result<()> {
     let mut random = generator(seed, 6, way);
     let payload = [0x5a; PAYLOAD];
     let begun = Instant::now();
@@ -83,9 +74,7 @@ fn send(
             thread::sleep(early.min(LONGEST_SLEEP));
             continue;
         }
-        socket
-            .send_to(&payload, to)
-            .map_err(Error::io(format!("send to {to}")))?;
+        socket.send_to(&payload, to).map_err(Error::io(format!("send to {to}")))?;
         next_s += exponential(&mut random, mean_s);
     }
     Ok(())

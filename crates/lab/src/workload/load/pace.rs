@@ -1,7 +1,6 @@
 //! When a connection starts its rounds.
 
-use std::str::FromStr;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use rand::rngs::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -49,11 +48,9 @@ impl FromStr for Think {
             _ => return Err("write a think time as 20ms or exp:20ms"),
         };
         match number.parse::<f64>().map(|number| number * unit_ns) {
-            Ok(ns) if (0.0..=1e12).contains(&ns) => Ok(if is_exponential {
-                Self::Exponential(Nanos(ns as u64))
-            } else {
-                Self::Fixed(Nanos(ns as u64))
-            }),
+            Ok(ns) if (0.0..=1e12).contains(&ns) => {
+                Ok(if is_exponential { Self::Exponential(Nanos(ns as u64)) } else { Self::Fixed(Nanos(ns as u64)) })
+            }
             _ => Err("a think time is from 0 to 1000s"),
         }
     }
@@ -75,19 +72,8 @@ pub(super) struct Pace {
 
 impl Pace {
     /// From `begin_ns` on.
-    pub(super) fn new(
-        begin_ns: u64,
-        gap: Duration,
-        think: Think,
-        random: Xoshiro256PlusPlus,
-    ) -> Self {
-        Self {
-            gap_ns: gap.as_nanos() as f64,
-            think,
-            random,
-            scheduled_ns: begin_ns,
-            thought_ns: 0,
-        }
+    pub(super) fn new(begin_ns: u64, gap: Duration, think: Think, random: Xoshiro256PlusPlus) -> Self {
+        Self { gap_ns: gap.as_nanos() as f64, think, random, scheduled_ns: begin_ns, thought_ns: 0 }
     }
 
     pub(super) fn next_ns(&self) -> u64 {
@@ -108,8 +94,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::generator;
-    use super::*;
+    use super::{super::random::generator, *};
 
     fn pace(gap: Duration, think: Think) -> Pace {
         Pace::new(1_000, gap, think, generator(1, 0, 0))
@@ -142,10 +127,7 @@ mod tests {
     #[test]
     fn think_times_are_read() {
         assert_eq!("20ms".parse(), Ok(Think::Fixed(Nanos::from_millis(20))));
-        assert_eq!(
-            "exp:1.5s".parse(),
-            Ok(Think::Exponential(Nanos::from_millis(1500)))
-        );
+        assert_eq!("exp:1.5s".parse(), Ok(Think::Exponential(Nanos::from_millis(1500))));
         for text in ["", "20", "exp:", "exp:ms", "-1ms", "2000s", "exp:exp:1ms"] {
             assert!(text.parse::<Think>().is_err(), "{text}");
         }

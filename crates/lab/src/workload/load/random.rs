@@ -2,8 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 /// A generator for one purpose of one member of a load, the same for the same three numbers.
 pub(crate) fn generator(seed: u64, purpose: u64, member: u64) -> Xoshiro256PlusPlus {
@@ -38,10 +37,7 @@ mod tests {
         let normals: Vec<f64> = (0..count).map(|_| normal(&mut random)).collect();
         let mean = normals.iter().sum::<f64>() / f64::from(count);
         let variance = normals.iter().map(|x| x * x).sum::<f64>() / f64::from(count);
-        assert!(
-            mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05,
-            "{mean} {variance}"
-        );
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
         let sum: f64 = (0..count).map(|_| exponential(&mut random, 7.0)).sum();
         assert!((sum / f64::from(count) - 7.0).abs() < 0.2, "{sum}");
     }

@@ -1,14 +1,14 @@
 //! Where a load takes place: a triangle, and what watches its traffic at the vantage point.
 
-use std::net::IpAddr;
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
-use super::CaptureReport;
-use super::capture::Capture;
-use super::cross::Cross;
-use super::tunnel::{self, Tunnel, Wireguard};
-use crate::signals::Signals;
-use crate::{BitsPerSecond, Emulation, Error, Lab, LabOptions, LinkSpec, Result, Role, Topology};
+use super::{
+    CaptureReport,
+    capture::Capture,
+    cross::Cross,
+    tunnel::{self, Tunnel, Wireguard},
+};
+use crate::{BitsPerSecond, Emulation, Error, Lab, LabOptions, LinkSpec, Result, Role, Topology, signals::Signals};
 
 /// What lies between client and server.
 #[derive(Debug, Clone)]
@@ -47,21 +47,14 @@ pub(super) struct Watchers {
 
 impl<'a> Stage<'a> {
     pub(super) fn start(signals: &'a Signals, options: StageOptions<'a>) -> Result<Self> {
-        let Network {
-            topology, tunnel, ..
-        } = options.network;
+        let Network { topology, tunnel, .. } = options.network;
         let lab = Lab::start(&LabOptions {
             name: "load".to_owned(),
             topology: topology.clone(),
             emulation: emulation(topology, options.exe),
         })?;
         let start = |Tunnel::Wireguard| Wireguard::start(&lab);
-        Ok(Self {
-            _tunnel: tunnel.map(start).transpose()?,
-            lab,
-            signals,
-            options,
-        })
+        Ok(Self { _tunnel: tunnel.map(start).transpose()?, lab, signals, options })
     }
 
     /// Address of the server, as the client is to call it.
@@ -74,18 +67,10 @@ impl<'a> Stage<'a> {
 
     /// Starts the capture, and the traffic of others.
     pub(super) fn watch(&self) -> Result<Watchers> {
-        let StageOptions {
-            seed,
-            network,
-            pcap,
-            ..
-        } = self.options;
+        let StageOptions { seed, network, pcap, .. } = self.options;
         let capture = |file| Capture::at_vantage(self.lab.vantage(), file);
         let start_cross = |rate| Cross::start(&self.lab, rate, seed);
-        Ok(Watchers {
-            capture: pcap.map(capture).transpose()?,
-            _cross: network.cross.map(start_cross).transpose()?,
-        })
+        Ok(Watchers { capture: pcap.map(capture).transpose()?, _cross: network.cross.map(start_cross).transpose()? })
     }
 
     /// Ends them.
@@ -104,10 +89,9 @@ impl<'a> Stage<'a> {
         let table = table.map_err(Error::io("read the vantage point's interfaces"))?;
         match received_packets(&table, "server0") {
             Some(packets) if packets == 0 || packets < requests => Ok(()),
-            Some(packets) => Err(Error::invalid(
-                "load",
-                format!("{packets} packets from the server passed the vantage point"),
-            )),
+            Some(packets) => {
+                Err(Error::invalid("load", format!("{packets} packets from the server passed the vantage point")))
+            }
             None => Err(Error::invalid("the vantage point's interfaces", table)),
         }
     }
@@ -117,20 +101,11 @@ impl<'a> Stage<'a> {
 fn emulation(topology: &Topology, exe: &Path) -> Emulation {
     let is_perfect = |link: &LinkSpec| {
         let seed = link.seed;
-        *link
-            == LinkSpec {
-                seed,
-                ..LinkSpec::default()
-            }
+        *link == LinkSpec { seed, ..LinkSpec::default() }
     };
     match topology {
-        Topology::Triangle {
-            client_to_vantage,
-            vantage_to_server,
-            server_to_client,
-        } if [client_to_vantage, vantage_to_server, server_to_client]
-            .into_iter()
-            .all(is_perfect) =>
+        Topology::Triangle { client_to_vantage, vantage_to_server, server_to_client }
+            if [client_to_vantage, vantage_to_server, server_to_client].into_iter().all(is_perfect) =>
         {
             Emulation::None
         }
@@ -140,9 +115,7 @@ fn emulation(topology: &Topology, exe: &Path) -> Emulation {
 
 /// From the kernel's table of interfaces: name, then bytes and packets received.
 fn received_packets(table: &str, interface: &str) -> Option<u64> {
-    let counters = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
+    let counters = table.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
     counters.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
@@ -158,10 +131,7 @@ mod tests {
             vantage_to_server: LinkSpec::default(),
             server_to_client: LinkSpec::default(),
         };
-        let seeded = LinkSpec {
-            seed: 7,
-            ..LinkSpec::default()
-        };
+        let seeded = LinkSpec { seed: 7, ..LinkSpec::default() };
         let exe = Path::new("/dwell");
         assert_eq!(emulation(&triangle(seeded), exe), Emulation::None);
         let delayed = triangle(LinkSpec::delay(Nanos(1)));
@@ -170,8 +140,7 @@ mod tests {
 
     #[test]
     fn received_packets_are_the_second_column() {
-        let table =
-            "Inter-|   Receive\n face |bytes packets\n  client0: 900 7 0 0\nserver0:5 3 1 1\n";
+        let table = "Inter-|   Receive\n face |bytes packets\n  client0: 900 7 0 0\nserver0:5 3 1 1\n";
         assert_eq!(received_packets(table, "client0"), Some(7));
         assert_eq!(received_packets(table, "server0"), Some(3));
         assert_eq!(received_packets(table, "server"), None);

@@ -1,7 +1,9 @@
 //! What the clients of a load know: when they sent each request, and when they had its answer.
 
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    io::Write,
+    net::{IpAddr, SocketAddr},
+};
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -52,18 +54,10 @@ enum Line {
 }
 
 /// Writes the log: a line about the clock, then a line a request in the order in which they were sent.
-pub(super) fn write(
-    flows: &[Flow],
-    realtime_minus_monotonic_ns: i64,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let clock = Line::Clock {
-        realtime_minus_monotonic_ns,
-    };
-    let mut requests: Vec<(&Flow, &Record)> = flows
-        .iter()
-        .flat_map(|flow| flow.records.iter().map(move |record| (flow, record)))
-        .collect();
+pub(super) fn write(flows: &[Flow], realtime_minus_monotonic_ns: i64, out: &mut dyn Write) -> Result<()> {
+    let clock = Line::Clock { realtime_minus_monotonic_ns };
+    let mut requests: Vec<(&Flow, &Record)> =
+        flows.iter().flat_map(|flow| flow.records.iter().map(move |record| (flow, record))).collect();
     requests.sort_by_key(|(_, record)| (record.sent_ns, record.id));
     let lines = std::iter::once(clock).chain(requests.into_iter().map(request));
     for line in lines {
@@ -116,32 +110,21 @@ mod tests {
 
     #[test]
     fn lines_are_in_the_order_of_sending_over_all_connections() {
-        let record = |id, sent_ns, triggers| Record {
-            id,
-            class: "css",
-            bytes: 7,
-            sent_ns,
-            done_ns: sent_ns + 5,
-            triggers,
-        };
+        let record =
+            |id, sent_ns, triggers| Record { id, class: "css", bytes: 7, sent_ns, done_ns: sent_ns + 5, triggers };
         let flow = |sport, records| Flow {
             source: ([10, 0, 0, 1], sport).into(),
             destination: ([10, 0, 0, 2], 80).into(),
             records,
         };
-        let flows = [
-            flow(5000, vec![record(0, 10, Some(2)), record(2, 30, None)]),
-            flow(5001, vec![record(1, 20, None)]),
-        ];
+        let flows =
+            [flow(5000, vec![record(0, 10, Some(2)), record(2, 30, None)]), flow(5001, vec![record(1, 20, None)])];
         let mut out = Vec::new();
         write(&flows, -3, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
-        assert_eq!(
-            lines[0],
-            r#"{"type":"clock","realtime_minus_monotonic_ns":-3}"#
-        );
+        assert_eq!(lines[0], r#"{"type":"clock","realtime_minus_monotonic_ns":-3}"#);
         assert_eq!(
             lines[1],
             r#"{"type":"request","src":"10.0.0.1","sport":5000,"dst":"10.0.0.2","dport":80,"id":0,"class":"css","bytes":7,"sent_ns":10,"done_ns":15,"triggers":2}"#

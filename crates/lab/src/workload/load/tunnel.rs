@@ -1,19 +1,25 @@
 //! A tunnel between client and server, so that the vantage point sees encrypted packets of one flow, whatever is in
 //! it. Its packets take the ways that all packets take: those of the client pass the vantage point, answers do not.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 
-use crate::error::{find_program, run};
-use crate::workload::{PATIENCE, require};
-use crate::{Error, Guarded, Lab, Namespace, Result, Role};
+use crate::{
+    Error, Guarded, Lab, Namespace, Result, Role,
+    error::{find_program, run},
+    workload::{PATIENCE, require},
+};
 
 /// What carries the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +50,7 @@ impl Wireguard {
         for program in ["wireguard-go", "wg"] {
             require(program)?;
         }
-        let ends = [
-            End::start(lab.client(), "c")?,
-            End::start(lab.server(), "s")?,
-        ];
+        let ends = [End::start(lab.client(), "c")?, End::start(lab.server(), "s")?];
         let keys = [private_key()?, private_key()?];
         let public = keys.each_ref().map(|key| public_key(key));
         let [client_key, server_key] = public;
@@ -100,13 +103,7 @@ impl End {
     }
 
     /// Gives it its key, its peer and its addresses: its own, and that of the other end.
-    fn join(
-        &self,
-        namespace: &Namespace,
-        key: &str,
-        (own, other): (Ipv4Addr, Ipv4Addr),
-        peer: &[&str],
-    ) -> Result<()> {
+    fn join(&self, namespace: &Namespace, key: &str, (own, other): (Ipv4Addr, Ipv4Addr), peer: &[&str]) -> Result<()> {
         let port = PORT.to_string();
         let mut command = namespace.command("wg");
         command
@@ -115,10 +112,7 @@ impl End {
             .args(peer)
             .args(["allowed-ips", &format!("{other}/32")]);
         run(&mut command, key)?;
-        namespace.ip(&format!(
-            "address add {own} peer {other} dev {0}\nlink set {0} up\n",
-            self.interface
-        ))
+        namespace.ip(&format!("address add {own} peer {other} dev {0}\nlink set {0} up\n", self.interface))
     }
 
     fn socket(&self) -> PathBuf {
@@ -142,9 +136,14 @@ impl Drop for End {
 fn send_by_route(namespace: &Namespace) -> Result<()> {
     let port = PORT.to_string();
     let mut command = namespace.command("iptables-legacy");
-    command
-        .args(["--wait", "10", "-t", "mangle", "-A", "OUTPUT", "-p", "udp"])
-        .args(["--sport", &port, "-j", "MARK", "--set-mark", "1"]);
+    command.args(["--wait", "10", "-t", "mangle", "-A", "OUTPUT", "-p", "udp"]).args([
+        "--sport",
+        &port,
+        "-j",
+        "MARK",
+        "--set-mark",
+        "1",
+    ]);
     run(&mut command, "").map(drop)
 }
 

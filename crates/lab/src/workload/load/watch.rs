@@ -1,18 +1,20 @@
 //! `dwell response` at the vantage point of a load, and over what was captured there.
 
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use super::cost::Cost;
-use crate::signals::Signals;
-use crate::workload::PATIENCE;
-use crate::{Error, Guarded, Namespace, Result};
+use crate::{Error, Guarded, Namespace, Result, signals::Signals, workload::PATIENCE};
 
 /// Time for the programs to attach before packets pass.
 const ATTACHES: Duration = Duration::from_millis(1_000);
@@ -88,11 +90,7 @@ pub(super) fn replay(
     }
 }
 
-fn wait(
-    process: &mut Guarded,
-    patience: Option<Duration>,
-    signals: &Signals,
-) -> Result<ExitStatus> {
+fn wait(process: &mut Guarded, patience: Option<Duration>, signals: &Signals) -> Result<ExitStatus> {
     let begun = Instant::now();
     loop {
         let ended = process.try_wait();
@@ -107,9 +105,5 @@ fn wait(
 }
 
 fn failed(command: &str, status: ExitStatus, said: &str) -> Error {
-    Error::Command {
-        command: command.to_owned(),
-        status: status.to_string(),
-        stderr: said.trim().to_owned(),
-    }
+    Error::Command { command: command.to_owned(), status: status.to_string(), stderr: said.trim().to_owned() }
 }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::workload::load::Task;
-use crate::{Error, Result};
+use crate::{Error, Result, workload::load::Task};
 
 /// Longest head of a request or an answer.
 const LONGEST_HEAD: usize = 4096;
@@ -160,13 +159,9 @@ mod tests {
         let stream = pipelined(&[1000]);
         let mut answers = Answers::default();
         let mut done = Vec::new();
-        answers
-            .feed(&stream[..stream.len() - 1], &mut done)
-            .unwrap();
+        answers.feed(&stream[..stream.len() - 1], &mut done).unwrap();
         assert_eq!(done, []);
-        answers
-            .feed(&stream[stream.len() - 1..], &mut done)
-            .unwrap();
+        answers.feed(&stream[stream.len() - 1..], &mut done).unwrap();
         assert_eq!(done, [Some(1000)]);
     }
 
@@ -178,11 +173,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_were_written() {
-        let task = |class, bytes| Task {
-            class,
-            bytes,
-            parent: None,
-        };
+        let task = |class, bytes| Task { class, bytes, parent: None };
         let mut stream = Vec::new();
         write_request(&task("html", 11_800), 3, &mut stream);
         assert!((270..330).contains(&stream.len()), "{}", stream.len());
@@ -200,11 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused() {
-        for line in [
-            "POST /html/1/1 HTTP/1.1",
-            "GET /html/1 HTTP/1.1",
-            "GET /html/1/2/3 HTTP/1.1",
-        ] {
+        for line in ["POST /html/1/1 HTTP/1.1", "GET /html/1 HTTP/1.1", "GET /html/1/2/3 HTTP/1.1"] {
             let mut read = format!("{line}\r\n\r\n").into_bytes();
             assert!(take_requests(&mut read).is_err(), "{line}");
         }

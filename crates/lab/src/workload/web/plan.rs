@@ -1,7 +1,6 @@
 //! What the clients fetch: pages, or objects as they come, of sizes as the web has them.
 
-use rand::RngExt;
-use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
 use crate::workload::load::{Mode, Task, generator, normal};
 
@@ -73,11 +72,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(mode: Mode, depth: usize, seed: u64, connection: u64) -> Self {
-        Self {
-            mode,
-            depth,
-            random: generator(seed, 1, connection),
-        }
+        Self { mode, depth, random: generator(seed, 1, connection) }
     }
 
     pub(super) fn round(&mut self) -> Vec<Task> {
@@ -102,11 +97,7 @@ impl Plan {
     fn page(&mut self) -> Vec<Task> {
         let mut tasks = Vec::new();
         let html = self.add(&mut tasks, Class::Html, None);
-        let direct = [
-            (Class::Css, 1..=4),
-            (Class::Js, 1..=6),
-            (Class::Image, 2..=12),
-        ];
+        let direct = [(Class::Css, 1..=4), (Class::Js, 1..=6), (Class::Image, 2..=12)];
         for (class, count) in direct {
             for _ in 0..self.random.random_range(count) {
                 self.add(&mut tasks, class, Some(html));
@@ -115,9 +106,7 @@ impl Plan {
         for parent in 1..tasks.len() {
             let (count, class) = match tasks[parent].class {
                 // A background image or two in every second style sheet.
-                "css" if self.random.random_bool(0.5) => {
-                    (self.random.random_range(1..=2), Class::Image)
-                }
+                "css" if self.random.random_bool(0.5) => (self.random.random_range(1..=2), Class::Image),
                 // Some scripts load another.
                 "js" if self.random.random_bool(0.3) => (1, Class::Js),
                 _ => continue,
@@ -130,11 +119,7 @@ impl Plan {
     }
 
     fn add(&mut self, tasks: &mut Vec<Task>, class: Class, parent: Option<usize>) -> usize {
-        tasks.push(Task {
-            class: class.name(),
-            bytes: class.size(&mut self.random),
-            parent,
-        });
+        tasks.push(Task { class: class.name(), bytes: class.size(&mut self.random), parent });
         tasks.len() - 1
     }
 }
@@ -151,16 +136,10 @@ mod tests {
             sizes.sort_unstable();
             let (median, maximum) = class.sizes();
             let found = sizes[sizes.len() / 2] as f64;
-            assert!(
-                (found / median - 1.0).abs() < 0.05,
-                "{class:?}: median {found}"
-            );
+            assert!((found / median - 1.0).abs() < 0.05, "{class:?}: median {found}");
             let largest = *sizes.last().unwrap() as f64;
             assert!(largest <= maximum, "{class:?}: {largest}");
-            assert!(
-                largest > maximum / 4.0,
-                "{class:?}: the tail is missing, {largest}"
-            );
+            assert!(largest > maximum / 4.0, "{class:?}: the tail is missing, {largest}");
         }
     }
 

@@ -1,22 +1,26 @@
 //! The server: a thread a connection, which waits as long as the service of each request takes.
 
-use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::thread;
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, IoSlice, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::Arc,
+    thread,
+};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::prctl::set_timerslack;
-use nix::sys::time::TimeSpec;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{prctl::set_timerslack, time::TimeSpec},
+};
 use serde::{Deserialize, Serialize};
 
-use super::http::{Request, answer_head, take_requests};
-use super::service::{Service, ServiceModel};
-use crate::workload::load::monotonic_ns;
-use crate::{Error, Nanos, Result};
+use super::{
+    http::{Request, answer_head, take_requests},
+    service::{Service, ServiceModel},
+};
+use crate::{Error, Nanos, Result, workload::load::monotonic_ns};
 
 /// How a connection's requests are worked on. Answers always go in the order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,14 +50,12 @@ const STACK: usize = 128 << 10;
 
 /// Serves until the process is killed.
 pub(crate) fn serve(config: &ServerConfig) -> Result<()> {
-    let listener = TcpListener::bind(config.address)
-        .map_err(Error::io(format!("listen at {}", config.address)))?;
+    let listener = TcpListener::bind(config.address).map_err(Error::io(format!("listen at {}", config.address)))?;
     let service = Arc::new(Service::new(config.service, config.seed));
     let begun_ns = monotonic_ns();
     loop {
         let (stream, _) = listener.accept().map_err(Error::io("accept"))?;
-        let connection =
-            Connection::new(stream, config.discipline, Arc::clone(&service), begun_ns)?;
+        let connection = Connection::new(stream, config.discipline, Arc::clone(&service), begun_ns)?;
         thread::Builder::new()
             .stack_size(STACK)
             // A client that goes away ends its connection and nothing else.
@@ -86,26 +88,13 @@ struct Answer {
 }
 
 impl Connection {
-    fn new(
-        stream: TcpStream,
-        discipline: Discipline,
-        service: Arc<Service>,
-        begun_ns: u64,
-    ) -> Result<Self> {
+    fn new(stream: TcpStream, discipline: Discipline, service: Arc<Service>, begun_ns: u64) -> Result<Self> {
         let prepare = || {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)
         };
         prepare().map_err(Error::io("prepare a connection"))?;
-        Ok(Self {
-            stream,
-            discipline,
-            service,
-            begun_ns,
-            read: Vec::new(),
-            waiting: VecDeque::new(),
-            answer: None,
-        })
+        Ok(Self { stream, discipline, service, begun_ns, read: Vec::new(), waiting: VecDeque::new(), answer: None })
     }
 
     fn run(mut self) -> Result<()> {
@@ -131,17 +120,14 @@ impl Connection {
                 return Ok(());
             };
             let now = monotonic_ns();
-            let ready = *head.ready_ns.get_or_insert_with(|| {
-                now + service_ns(&self.service, head.request, now - self.begun_ns)
-            });
+            let ready = *head
+                .ready_ns
+                .get_or_insert_with(|| now + service_ns(&self.service, head.request, now - self.begun_ns));
             if ready > now {
                 return Ok(());
             }
-            self.answer = Some(Answer {
-                head: answer_head(head.request.bytes),
-                head_written: 0,
-                body_left: head.request.bytes,
-            });
+            self.answer =
+                Some(Answer { head: answer_head(head.request.bytes), head_written: 0, body_left: head.request.bytes });
             self.waiting.pop_front();
         }
     }
@@ -178,9 +164,7 @@ impl Connection {
         for request in take_requests(&mut self.read)? {
             let ready_ns = match self.discipline {
                 Discipline::InOrder => None,
-                Discipline::Concurrent => {
-                    Some(now + service_ns(&self.service, request, now - self.begun_ns))
-                }
+                Discipline::Concurrent => Some(now + service_ns(&self.service, request, now - self.begun_ns)),
             };
             self.waiting.push_back(Waiting { request, ready_ns });
         }
@@ -197,10 +181,7 @@ impl Answer {
     fn write(&mut self, stream: &mut TcpStream) -> Result<bool> {
         while self.head_written < self.head.len() || self.body_left > 0 {
             let body = self.body_left.min(BODY.len() as u64) as usize;
-            let pieces = [
-                IoSlice::new(&self.head[self.head_written..]),
-                IoSlice::new(&BODY[..body]),
-            ];
+            let pieces = [IoSlice::new(&self.head[self.head_written..]), IoSlice::new(&BODY[..body])];
             let written = match stream.write_vectored(&pieces) {
                 Ok(written) => written,
                 Err(error) if is_not_yet(&error) => return Ok(false),

@@ -1,11 +1,12 @@
 //! How long the server works on a request.
 
-use rand::RngExt;
-use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 use serde::{Deserialize, Serialize};
 
-use crate::Nanos;
-use crate::workload::load::{exponential, generator, normal};
+use crate::{
+    Nanos,
+    workload::load::{exponential, generator, normal},
+};
 
 /// A model of service times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,7 @@
 //! the controller `element`.
 
 use dwell_engine::socket::control::Hold;
-use libc::{
-    MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr,
-    socklen_t, ssize_t,
-};
+use libc::{MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{
     super::{
@@ -40,9 +37,7 @@ pub unsafe fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
 /// As send(2).
 pub unsafe fn send(fd: c_int, bytes: *const c_void, count: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller's promise.
-    around(fd, || unsafe {
-        real::sendto(fd, bytes, count, flags, std::ptr::null(), 0)
-    })
+    around(fd, || unsafe { real::sendto(fd, bytes, count, flags, std::ptr::null(), 0) })
 }
 
 /// sendto(2).
@@ -58,9 +53,7 @@ pub unsafe fn sendto(
     length: socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise.
-    let sent = around(fd, || unsafe {
-        real::sendto(fd, bytes, count, flags, to, length)
-    });
+    let sent = around(fd, || unsafe { real::sendto(fd, bytes, count, flags, to, length) });
     opened(fd, flags, sent);
     sent
 }
@@ -120,12 +113,7 @@ fn around(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
 
 fn after(state: &State, fd: c_int, began: Mark, time_ns: Option<u64>, bytes: u64) {
     if let Some(time_ns) = time_ns {
-        state.wrote(Stamp {
-            time_ns,
-            bytes,
-            fd,
-            generation: began.generation(),
-        });
+        state.wrote(Stamp { time_ns, bytes, fd, generation: began.generation() });
     }
     if let Some(wanted) = state.mark(fd).hold() {
         hold(fd, wanted);

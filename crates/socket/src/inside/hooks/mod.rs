@@ -8,11 +8,12 @@ mod real;
 
 use libc::{c_int, sockaddr, socklen_t};
 
-pub(crate) use calls::hold;
+use super::preload::{self, How};
+
 pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 pub use real::resolve;
 
-use super::preload::{self, How};
+pub(crate) use calls::hold;
 
 /// connect(2).
 ///
@@ -44,12 +45,7 @@ pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) 
 ///
 /// # Safety
 /// As accept4(2).
-pub unsafe fn accept4(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
+pub unsafe fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
     accepted(unsafe { real::accept4(fd, address, length, flags) })
 }

@@ -20,10 +20,7 @@ struct Next {
 
 impl Next {
     const fn new(name: &'static CStr) -> Next {
-        Next {
-            name,
-            address: AtomicPtr::new(null_mut()),
-        }
+        Next { name, address: AtomicPtr::new(null_mut()) }
     }
 
     /// Null if no library has it. Calls may come before the library's constructor.

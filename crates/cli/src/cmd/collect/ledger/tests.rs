@@ -12,23 +12,16 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
         let body = wire::encode(&aside).unwrap();
         let written = store.write(|to| {
             to.put_aside("web", ahead_ns, &body)?;
-            to.progress(&Progress {
-                boot: boot.into(),
-                offset_ns: 0,
-                told_at_ns: ahead_ns,
-                told_until_ns: ahead_ns,
-            })
+            to.progress(&Progress { boot: boot.into(), offset_ns: 0, told_at_ns: ahead_ns, told_until_ns: ahead_ns })
         });
         written.unwrap();
     };
     let open = || {
         let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
         let store = Store::open(&path).unwrap();
-        Ledger::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(
-            |failure| {
-                panic!("{failure:?}");
-            },
-        )
+        Ledger::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
+            panic!("{failure:?}");
+        })
     };
     let pending = |ledger: &Ledger| {
         let mut rows = 0;
@@ -49,21 +42,8 @@ fn passage() -> dwell_engine::layers::Passage {
         layers::{Direction, Layer, Passage},
         measure::Endpoint,
     };
-    let end = |port| Endpoint {
-        address: [192, 0, 2, 1].into(),
-        port,
-    };
+    let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
     let mut stamps = [None; Layer::ALL.len()];
     stamps[Layer::TxDriver as usize] = std::num::NonZeroU64::new(5);
-    Passage {
-        ends: Ends {
-            src: end(1),
-            dst: end(2),
-        },
-        seq: 0,
-        direction: Direction::Tx,
-        sent: 1,
-        again: false,
-        stamps,
-    }
+    Passage { ends: Ends { src: end(1), dst: end(2) }, seq: 0, direction: Direction::Tx, sent: 1, again: false, stamps }
 }

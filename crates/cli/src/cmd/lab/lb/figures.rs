@@ -32,10 +32,7 @@ impl Figures {
             let latency = outcome.quantile(share, Duration::ZERO, Duration::MAX);
             latency.map(|latency| latency.as_secs_f64() * 1e3)
         });
-        let run = Run {
-            ms,
-            broken: outcome.seen.broken.len(),
-        };
+        let run = Run { ms, broken: outcome.seen.broken.len() };
         let key = (load.to_bits(), policy.name());
         self.runs.entry(key).or_default().push(run);
     }
@@ -79,12 +76,7 @@ impl Figures {
         for load in self.loads() {
             for policy in Policy::ALL {
                 for (at, share) in SHARES.into_iter().enumerate() {
-                    bars.extend(self.mean(load, policy, at).map(|latency_ms| Bar {
-                        policy,
-                        load,
-                        share,
-                        latency_ms,
-                    }));
+                    bars.extend(self.mean(load, policy, at).map(|latency_ms| Bar { policy, load, share, latency_ms }));
                 }
             }
         }
@@ -111,14 +103,7 @@ impl Figures {
         }
         if self.has_loads() {
             let all = |share| percent(self.mean_cut(share));
-            lines.push(format!(
-                "{:>5}{:>52}{:>9}{:>9}{:>9}",
-                "mean",
-                "",
-                all(0),
-                all(1),
-                all(2)
-            ));
+            lines.push(format!("{:>5}{:>52}{:>9}{:>9}{:>9}", "mean", "", all(0), all(1), all(2)));
         }
         lines.join("\n")
     }
@@ -129,8 +114,7 @@ impl Figures {
         let mut checks = Vec::new();
         let worst = |share: usize| {
             let cuts = self.loads().into_iter().map(|load| self.cut(load, share));
-            cuts.collect::<Option<Vec<f64>>>()
-                .map(|cuts| cuts.into_iter().fold(f64::INFINITY, f64::min))
+            cuts.collect::<Option<Vec<f64>>>().map(|cuts| cuts.into_iter().fold(f64::INFINITY, f64::min))
         };
         if scenario == Scenario::Tail {
             let cut = self.mean_cut(2);
@@ -149,10 +133,7 @@ impl Figures {
             let cut = worst(2);
             checks.push(Check {
                 holds: cut.map(|cut| cut >= -WORSE),
-                what: format!(
-                    "{name}: at the worst load p99 is cut by {}, wanted: -5 % or more",
-                    percent(cut)
-                ),
+                what: format!("{name}: at the worst load p99 is cut by {}, wanted: -5 % or more", percent(cut)),
             });
         }
         if scenario != Scenario::Killed {
@@ -193,11 +174,7 @@ mod tests {
     fn outcome(ms: u64, broken: usize) -> Outcome {
         let answer = (Duration::ZERO, Duration::from_millis(ms));
         Outcome {
-            seen: Seen {
-                answers: vec![answer; 1000],
-                broken: vec![Duration::ZERO; broken],
-                connections: 250,
-            },
+            seen: Seen { answers: vec![answer; 1000], broken: vec![Duration::ZERO; broken], connections: 250 },
             ..Outcome::default()
         }
     }

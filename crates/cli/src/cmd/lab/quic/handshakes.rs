@@ -3,8 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use dwell_lab::Emulation;
-use dwell_lab::quic::{self, HandshakeOptions, Mode};
+use dwell_lab::{
+    Emulation,
+    quic::{self, HandshakeOptions, Mode},
+};
 use serde::Serialize;
 
 use super::{
@@ -86,20 +88,12 @@ impl Handshakes {
         let _folder = folders("dwell-quic-", self.keep.as_deref())?;
         let exe = executable()?;
         let mut pictures = Vec::new();
-        for certificate in self
-            .certificates
-            .iter()
-            .map(|kind| quic::Certificate::from(*kind))
-        {
+        for certificate in self.certificates.iter().map(|kind| quic::Certificate::from(*kind)) {
             for rtt in &self.rtts {
                 let options = HandshakeOptions {
                     certificate,
                     rtt: *rtt,
-                    simultaneous: self
-                        .clients
-                        .iter()
-                        .map(|clients| usize::from(*clients))
-                        .collect(),
+                    simultaneous: self.clients.iter().map(|clients| usize::from(*clients)).collect(),
                     connections: self.connections as usize,
                     rounds: self.rounds as usize,
                 };
@@ -113,26 +107,15 @@ impl Handshakes {
                 pictures.push((title, runs));
             }
         }
-        let pictures: Vec<_> = pictures
-            .iter()
-            .map(|(title, runs)| (title.clone(), runs.as_slice()))
-            .collect();
+        let pictures: Vec<_> = pictures.iter().map(|(title, runs)| (title.clone(), runs.as_slice())).collect();
         let picture = quic::by_clients("Full handshakes, resumed ones, 0-RTT", &pictures);
         save(self.keep.as_deref(), "handshakes.svg", &picture)?;
         Ok(Exit::Done)
     }
 
     /// All modes, with the full handshake over each.
-    fn tell(
-        &self,
-        options: &HandshakeOptions,
-        clients: usize,
-        runs: &[quic::Handshakes],
-    ) -> Result<(), Failure> {
-        let of = |mode| {
-            runs.iter()
-                .find(|run| run.mode == mode && run.simultaneous == clients)
-        };
+    fn tell(&self, options: &HandshakeOptions, clients: usize, runs: &[quic::Handshakes]) -> Result<(), Failure> {
+        let of = |mode| runs.iter().find(|run| run.mode == mode && run.simultaneous == clients);
         let Some(full) = of(Mode::Full) else {
             return Ok(());
         };
@@ -161,17 +144,7 @@ impl Handshakes {
 fn head() -> String {
     format!(
         "{:>7} {:<13}{:>7}{:>8}{:>7}{:>10}{:>10}{:>10}{:>7}{:>10}{:>7}",
-        "clients",
-        "mode",
-        "conns",
-        "resumed",
-        "0-RTT",
-        "mean ms",
-        "p50 ms",
-        "p99 ms",
-        "x",
-        "cpu ms",
-        "x"
+        "clients", "mode", "conns", "resumed", "0-RTT", "mean ms", "p50 ms", "p99 ms", "x", "cpu ms", "x"
     )
 }
 
@@ -180,8 +153,7 @@ fn line(run: &quic::Handshakes, full: &quic::Handshakes) -> String {
         let (full, own) = (of(full)?, of(run)?);
         Some(full.as_secs_f64() / own.as_secs_f64())
     };
-    let times =
-        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let times = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     format!(
         "{:>7} {:<13}{:>7}{:>8}{:>7}{:>10}{:>10}{:>10}{:>7}{:>10}{:>7}",
         run.simultaneous,

@@ -23,12 +23,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Client {
     /// The program, and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
     /// How connections are placed
     #[arg(long, value_enum, default_value_t = Placing::ZeroRtt)]
@@ -43,19 +38,12 @@ pub struct Client {
 impl Client {
     pub fn run(&self) -> Result<Exit, Failure> {
         let scene = self.common.scene(None)?;
-        let options = OtherOptions {
-            command: self.command.clone(),
-            policy: self.policy.into(),
-            patience: self.time,
-        };
+        let options = OtherOptions { command: self.command.clone(), policy: self.policy.into(), patience: self.time };
         let other = quic::other(lab(&scene), &options)?;
         let (stored, taken, missed) = other.tickets;
         self.common.judge(&[Check {
             holds: Some(other.is_well),
-            what: format!(
-                "{}; servers gave {stored} tickets, took {taken}, refused {missed}",
-                self.command.join(" ")
-            ),
+            what: format!("{}; servers gave {stored} tickets, took {taken}, refused {missed}", self.command.join(" ")),
         }])
     }
 }

@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use dwell_lab::quic::{
-    self, Balanced, Change, ChangeOptions, Changed, MoveOptions, Moved, Policy, PolicyOptions,
-    ReplayOptions, Replayed, Theft,
+    self, Balanced, Change, ChangeOptions, Changed, MoveOptions, Moved, Policy, PolicyOptions, ReplayOptions, Replayed,
+    Theft,
 };
 use serde::Serialize;
 
@@ -44,11 +44,7 @@ impl From<Placing> for Policy {
 }
 
 pub(super) fn lab(scene: &Scene) -> quic::Scene<'_> {
-    quic::Scene {
-        star: &scene.star,
-        exe: &scene.exe,
-        folder: scene.folder.path(),
-    }
+    quic::Scene { star: &scene.star, exe: &scene.exe, folder: scene.folder.path() }
 }
 
 /// Clients that come back to four servers: who is answered as 0-RTT data, by how connections are placed
@@ -184,11 +180,7 @@ impl Policies {
             "{} clients, {} connections a second, four servers, round trip {:?}",
             self.clients, self.rate, self.rtt
         );
-        save(
-            self.keep.as_deref(),
-            "policies.svg",
-            &quic::by_policy(&heading, &all),
-        )?;
+        save(self.keep.as_deref(), "policies.svg", &quic::by_policy(&heading, &all))?;
         self.common.judge(&checks(&all))
     }
 }
@@ -228,8 +220,7 @@ fn line(policy: Policy, run: &Balanced) -> String {
         ms(run.quantile(0.9)),
         ms(run.quantile(0.99)),
         ms(run.cpu_each()),
-        run.imbalance()
-            .map_or_else(|| "-".to_owned(), |times| format!("{times:.2}")),
+        run.imbalance().map_or_else(|| "-".to_owned(), |times| format!("{times:.2}")),
         answered.join(" ")
     )
 }
@@ -240,19 +231,12 @@ fn checks(all: &[(Policy, Balanced)]) -> Vec<Check> {
         if *policy == Policy::ZeroRtt {
             checks.push(Check {
                 holds: run.share().map(|share| share >= WANTED),
-                what: format!(
-                    "zero-rtt: {} of eligible connections used 0-RTT, wanted: 99 %",
-                    percent(run.share())
-                ),
+                what: format!("zero-rtt: {} of eligible connections used 0-RTT, wanted: 99 %", percent(run.share())),
             });
         }
         checks.push(Check {
             holds: Some(run.broken == 0),
-            what: format!(
-                "{}: {} connections broke, wanted: none",
-                policy.name(),
-                run.broken
-            ),
+            what: format!("{}: {} connections broke, wanted: none", policy.name(), run.broken),
         });
     }
     checks
@@ -303,11 +287,8 @@ impl Moves {
         ))?;
         let mut checks = Vec::new();
         for policy in self.policies.iter().map(|policy| Policy::from(*policy)) {
-            let options = MoveOptions {
-                connections: self.connections.into(),
-                moves: self.moves.into(),
-                seed: self.seed,
-            };
+            let options =
+                MoveOptions { connections: self.connections.into(), moves: self.moves.into(), seed: self.seed };
             let moved = quic::moves(lab(&scene), policy, &options)?;
             let object = move_object(policy, &moved);
             format.print(&object, || move_line(policy, &moved))?;
@@ -315,10 +296,7 @@ impl Moves {
             checks.push(match policy {
                 Policy::ZeroRtt => Check {
                     holds: Some(moved.survived == wanted),
-                    what: format!(
-                        "zero-rtt: {} of {wanted} moves survived, wanted: all",
-                        moved.survived
-                    ),
+                    what: format!("zero-rtt: {} of {wanted} moves survived, wanted: all", moved.survived),
                 },
                 _ => Check {
                     holds: Some(moved.broken > 0),
@@ -402,19 +380,9 @@ struct TheftObject<'a> {
 impl Replay {
     pub fn run(&self) -> Result<Exit, Failure> {
         let scene = self.common.scene(None)?;
-        let options = ReplayOptions {
-            requests: self.requests.into(),
-            times: self.times.into(),
-        };
-        let Replayed {
-            recorded,
-            tries,
-            missed,
-            repeated,
-            elsewhere,
-            copied,
-            stolen,
-        } = quic::replay(lab(&scene), &options)?;
+        let options = ReplayOptions { requests: self.requests.into(), times: self.times.into() };
+        let Replayed { recorded, tries, missed, repeated, elsewhere, copied, stolen } =
+            quic::replay(lab(&scene), &options)?;
         let object = ReplayObject {
             kind: "lab_quic_replay",
             schema: SCHEMA,
@@ -439,15 +407,11 @@ impl Replay {
             },
             Check {
                 holds: Some(missed > 0),
-                what: format!(
-                    "{missed} tries came as far as a look for their ticket, wanted: some"
-                ),
+                what: format!("{missed} tries came as far as a look for their ticket, wanted: some"),
             },
             Check {
                 holds: Some(found == 0),
-                what: format!(
-                    "{found} requests' sessions were found by who took a server afterwards, wanted: none"
-                ),
+                what: format!("{found} requests' sessions were found by who took a server afterwards, wanted: none"),
             },
             Check {
                 holds: Some(copied.read == recorded),
@@ -476,10 +440,7 @@ impl Replay {
                 read: theft.read,
             };
             format.print(&object, || {
-                format!(
-                    "{whose:<27}{:>9}{:>9}{:>7}{:>7}",
-                    theft.sessions, theft.tries, theft.found, theft.read
-                )
+                format!("{whose:<27}{:>9}{:>9}{:>7}{:>7}", theft.sessions, theft.tries, theft.found, theft.read)
             })
         };
         one("copies from before each", copied)?;
@@ -526,11 +487,8 @@ impl Changes {
     pub fn run(&self) -> Result<Exit, Failure> {
         let scene = self.common.scene(None)?;
         let format = self.common.format;
-        let options = ChangeOptions {
-            lasting: self.lasting.into(),
-            returning: self.returning.into(),
-            pause: self.pause,
-        };
+        let options =
+            ChangeOptions { lasting: self.lasting.into(), returning: self.returning.into(), pause: self.pause };
         format.say(&format!(
             "{:<15}{:>9}{:>7}{:>8}{:>9}{:>7}{:>7}{:>11}",
             "since", "requests", "broken", "visits", "eligible", "0-RTT", "failed", "at server4"
@@ -544,15 +502,9 @@ impl Changes {
         self.common.judge(&[
             Check {
                 holds: Some(broken == 0),
-                what: format!(
-                    "{broken} of {} lasting connections broke, wanted: none",
-                    self.lasting
-                ),
+                what: format!("{broken} of {} lasting connections broke, wanted: none", self.lasting),
             },
-            Check {
-                holds: Some(failed == 0),
-                what: format!("{failed} visits got no answer, wanted: none"),
-            },
+            Check { holds: Some(failed == 0), what: format!("{failed} visits got no answer, wanted: none") },
         ])
     }
 }

@@ -7,11 +7,8 @@ use super::{Bench, Check, SCHEMA, mean, millis, percent};
 use crate::exit::{Exit, Failure};
 
 /// What stands side by side, the first of which is to be near.
-const WAYS: [(&str, Watch); 3] = [
-    ("exact", watch("exact", false)),
-    ("paper", watch("paper", false)),
-    ("outside", watch("exact", true)),
-];
+const WAYS: [(&str, Watch); 3] =
+    [("exact", watch("exact", false)), ("paper", watch("paper", false)), ("outside", watch("exact", true))];
 
 const fn watch(estimator: &'static str, outside: bool) -> Watch {
     Watch {
@@ -103,9 +100,7 @@ fn tell(
             schema: SCHEMA,
             scenario,
             run,
-            estimator: looks
-                .last()
-                .map_or(watch.estimator, |look| look.estimator.as_str()),
+            estimator: looks.last().map_or(watch.estimator, |look| look.estimator.as_str()),
             way,
             side,
             looks: accuracy.map_or(0, |accuracy| accuracy.looks),
@@ -217,9 +212,7 @@ fn is_delayed(runs: &[Option<Accuracy>]) -> bool {
 fn rank(mut values: Vec<f64>, part: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let index = (values.len() as f64 * part) as usize;
-    values
-        .get(index.min(values.len().saturating_sub(1)))
-        .copied()
+    values.get(index.min(values.len().saturating_sub(1))).copied()
 }
 
 #[cfg(test)]
@@ -227,22 +220,11 @@ mod tests {
     use super::*;
 
     fn run(truth_ns: f64, error_ns: f64) -> Option<Accuracy> {
-        Some(Accuracy {
-            looks: 9,
-            truth_ns,
-            estimate_ns: truth_ns,
-            error_ns,
-            p5_ns: 0.0,
-            p95_ns: 0.0,
-        })
+        Some(Accuracy { looks: 9, truth_ns, estimate_ns: truth_ns, error_ns, p5_ns: 0.0, p95_ns: 0.0 })
     }
 
     fn row(scenario: &'static str, sender: Option<Accuracy>, receiver: Option<Accuracy>) -> Row {
-        Row {
-            scenario,
-            sender: vec![vec![sender]; WAYS.len()],
-            receiver: vec![vec![receiver]; WAYS.len()],
-        }
+        Row { scenario, sender: vec![vec![sender]; WAYS.len()], receiver: vec![vec![receiver]; WAYS.len()] }
     }
 
     #[test]
@@ -252,12 +234,7 @@ mod tests {
             row("far", run(100e6, 6e6), run(50e6, 1e6)),
             row("unseen", None, run(0.1e6, 0.0)),
         ];
-        let holds = |row: &Row| {
-            row.checks()
-                .iter()
-                .map(|check| check.holds)
-                .collect::<Vec<_>>()
-        };
+        let holds = |row: &Row| row.checks().iter().map(|check| check.holds).collect::<Vec<_>>();
         assert_eq!(holds(&rows[0]), [Some(true)]);
         assert_eq!(holds(&rows[1]), [Some(false), Some(true)]);
         assert_eq!(holds(&rows[2]), [None]);
@@ -266,15 +243,9 @@ mod tests {
             let line = table.lines().find(|line| line.starts_with(name));
             line.unwrap().split_whitespace().skip(1).collect()
         };
-        assert_eq!(
-            words("near"),
-            ["100", "98.0", "98.0", "98.0", "0.90", "-", "-", "-"]
-        );
+        assert_eq!(words("near"), ["100", "98.0", "98.0", "98.0", "0.90", "-", "-", "-"]);
         assert_eq!(words("unseen")[..4], ["-"; 4]);
-        assert_eq!(
-            words("median"),
-            ["98.0", "98.0", "98.0", "98.0", "98.0", "98.0"]
-        );
+        assert_eq!(words("median"), ["98.0", "98.0", "98.0", "98.0", "98.0", "98.0"]);
         assert_eq!(words("least")[..3], ["94.0"; 3]);
     }
 }

@@ -11,16 +11,9 @@ use super::{Bench, Check, SCHEMA, mean, millis, percent};
 use crate::exit::{Exit, Failure};
 
 /// Delays are known from stamps; round trips are asked for rarely.
-const WATCH: Watch = Watch {
-    estimator: "exact",
-    outside: false,
-    interval_ms: 100,
-};
+const WATCH: Watch = Watch { estimator: "exact", outside: false, interval_ms: 100 };
 /// A program that is left as it is, is only looked at.
-const UNTOUCHED: Watch = Watch {
-    outside: true,
-    ..WATCH
-};
+const UNTOUCHED: Watch = Watch { outside: true, ..WATCH };
 /// How it calls that its library is in the program.
 const INSIDE: &str = "inside";
 /// Of the throughput, what shall be left.
@@ -83,22 +76,14 @@ pub(super) fn run(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Exit, Fai
         let settings = Setting::ALL.into_iter();
         let mut rows: Vec<Row> = settings
             .filter(|setting| can(scenario.application, *setting))
-            .map(|setting| Row {
-                setting,
-                runs: Vec::new(),
-            })
+            .map(|setting| Row { setting, runs: Vec::new() })
             .collect();
         let mut drawn = Vec::new();
         for run in 1..=bench.args.runs {
             for row in &mut rows {
                 let name = row.setting.name();
-                let watch = if row.setting.is_dwells() {
-                    WATCH
-                } else {
-                    UNTOUCHED
-                };
-                let outcome =
-                    bench.run(scenario, (row.setting, watch), &format!("{name}-{run}"))?;
+                let watch = if row.setting.is_dwells() { WATCH } else { UNTOUCHED };
+                let outcome = bench.run(scenario, (row.setting, watch), &format!("{name}-{run}"))?;
                 let figures = Figures::of(&outcome, scenario.others.len());
                 tell(bench, scenario.name, &name, run, &figures)?;
                 row.runs.push(figures);
@@ -136,9 +121,7 @@ impl Figures {
             reading: delays(flow.map(|flow| flow.reading())),
             end_to_end: delays(flow.map(|flow| flow.end_to_end())),
             rtt: outcome.rtt_ns(),
-            others: (1..=others)
-                .map(|number| outcome.flow(number)?.goodput_bps(outcome.span))
-                .collect(),
+            others: (1..=others).map(|number| outcome.flow(number)?.goodput_bps(outcome.span)).collect(),
             inside: outcome.sender.iter().any(|look| look.way == INSIDE),
         }
     }
@@ -146,22 +129,11 @@ impl Figures {
 
 impl From<Delays> for Distribution {
     fn from(delays: Delays) -> Distribution {
-        Distribution {
-            bytes: delays.bytes,
-            mean_ns: delays.mean_ns,
-            p50_ns: delays.p50_ns,
-            p95_ns: delays.p95_ns,
-        }
+        Distribution { bytes: delays.bytes, mean_ns: delays.mean_ns, p50_ns: delays.p50_ns, p95_ns: delays.p95_ns }
     }
 }
 
-fn tell(
-    bench: &Bench<'_>,
-    scenario: &str,
-    setting: &str,
-    run: u32,
-    figures: &Figures,
-) -> Result<(), Failure> {
+fn tell(bench: &Bench<'_>, scenario: &str, setting: &str, run: u32, figures: &Figures) -> Result<(), Failure> {
     let object = Object {
         kind: "lab_minimize",
         schema: SCHEMA,
@@ -177,11 +149,7 @@ fn tell(
     };
     let sending = figures.sending.map(|delays| delays.mean_ns);
     bench.print(&object, || {
-        format!(
-            "{scenario}, {setting}: {} Mbit/s, {} ms in the send buffer",
-            mbit(figures.goodput),
-            millis(sending)
-        )
+        format!("{scenario}, {setting}: {} Mbit/s, {} ms in the send buffer", mbit(figures.goodput), millis(sending))
     })
 }
 
@@ -269,9 +237,7 @@ fn summary(all: &[(&str, Vec<Row>)]) -> String {
     for (scenario, rows) in all {
         let plain = rows[0].goodput();
         let kept = |row: &Row| ratio(row.goodput(), plain);
-        let fixed = rows
-            .iter()
-            .filter(|row| row.setting.is_fixed() && kept(row).is_some_and(|kept| kept >= KEPT));
+        let fixed = rows.iter().filter(|row| row.setting.is_fixed() && kept(row).is_some_and(|kept| kept >= KEPT));
         let wait = |row: &&Row| row.sending().unwrap_or(f64::INFINITY);
         let best = fixed.min_by(|one, other| wait(one).total_cmp(&wait(other)));
         let find = |setting| rows.iter().find(|row| row.setting == setting);
@@ -287,11 +253,7 @@ fn summary(all: &[(&str, Vec<Row>)]) -> String {
     text
 }
 
-fn draw(
-    bench: &Bench<'_>,
-    scenario: &Scenario,
-    drawn: &[(String, u64, Series)],
-) -> Result<(), Failure> {
+fn draw(bench: &Bench<'_>, scenario: &Scenario, drawn: &[(String, u64, Series)]) -> Result<(), Failure> {
     let heading = format!("dwell lab socket: {}", scenario.about);
     let file = format!("{}.svg", scenario.name);
     bench.keep(&file, &over_time(&heading, drawn))
@@ -305,16 +267,11 @@ fn check(scenario: &Scenario, rows: &[Row]) -> Vec<Check> {
     let name = scenario.name;
     let kept = ratio(lowat.goodput(), plain.goodput());
     let left = ratio(lowat.sending(), plain.sending());
-    let untouched = rows
-        .iter()
-        .filter(|row| row.setting.is_dwells() && row.runs.iter().any(|run| !run.inside));
+    let untouched = rows.iter().filter(|row| row.setting.is_dwells() && row.runs.iter().any(|run| !run.inside));
     let mut checks: Vec<Check> = untouched
         .map(|row| Check {
             holds: None,
-            what: format!(
-                "{name}: {} was not done, as dwell run could not load its library",
-                row.setting.name()
-            ),
+            what: format!("{name}: {} was not done, as dwell run could not load its library", row.setting.name()),
         })
         .collect();
     checks.push(Check {
@@ -328,11 +285,7 @@ fn check(scenario: &Scenario, rows: &[Row]) -> Vec<Check> {
     if name == "10m-50ms" {
         checks.push(Check {
             holds: left.map(|left| left <= LEFT),
-            what: format!(
-                "{name}: and {} % of the delay, wanted: at most {} %",
-                percent(left),
-                LEFT * 100.0
-            ),
+            what: format!("{name}: and {} % of the delay, wanted: at most {} %", percent(left), LEFT * 100.0),
         });
     }
     if name == "three-flows" {
@@ -365,12 +318,7 @@ mod tests {
     use super::*;
 
     fn row(setting: Setting, mbit: f64, delay_ms: f64, other_mbit: f64) -> Row {
-        let delays = Distribution {
-            bytes: 1,
-            mean_ns: delay_ms * 1e6,
-            p50_ns: 0.0,
-            p95_ns: 0.0,
-        };
+        let delays = Distribution { bytes: 1, mean_ns: delay_ms * 1e6, p50_ns: 0.0, p95_ns: 0.0 };
         Row {
             setting,
             runs: vec![Figures {

@@ -100,10 +100,7 @@ impl<'a> Object<'a> {
 }
 
 fn head() -> String {
-    format!(
-        "{:<10}{:<45}{:>8}{:>10}{:>8}{:>8}",
-        "", "", "answers", "ms, mean", "truth", "share %"
-    )
+    format!("{:<10}{:<45}{:>8}{:>10}{:>8}{:>8}", "", "", "answers", "ms, mean", "truth", "share %")
 }
 
 #[cfg(test)]
@@ -121,11 +118,7 @@ mod tests {
             says: Some(Nanos(390_000_000)),
             truth: Some(Nanos(780_000_000)),
         };
-        let silent = ToolRow {
-            samples: None,
-            says: None,
-            ..ping.clone()
-        };
+        let silent = ToolRow { samples: None, says: None, ..ping.clone() };
         let words = |row: &ToolRow| -> Vec<String> {
             let line = Object::of(row).line();
             assert_eq!(line.len(), head().len());

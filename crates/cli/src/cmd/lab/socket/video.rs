@@ -78,21 +78,14 @@ pub(super) fn run(args: &Video) -> Result<Exit, Failure> {
         )));
     }
     let exe = executable()?;
-    let queues = choose(&args.bottlenecks, |queue| {
-        queue.bottleneck().missing_requirement()
-    })?;
+    let queues = choose(&args.bottlenecks, |queue| queue.bottleneck().missing_requirement())?;
     args.format.say(&head())?;
     let mut checks = Vec::new();
     for behind in queues {
         for server in Server::ALL {
             let outcome = video::run(&Options::behind(behind, server, args.time, &exe))?;
             if let Some(did) = &outcome.queue {
-                tell(format_args!(
-                    "{}, {}: {}",
-                    behind.name(),
-                    server.name(),
-                    queue(did)
-                ));
+                tell(format_args!("{}, {}: {}", behind.name(), server.name(), queue(did)));
             }
             let object = Object::of(behind, server, &outcome);
             args.format.print(&object, || object.line())?;
@@ -152,12 +145,8 @@ impl<'a> Object<'a> {
     }
 
     fn line(&self) -> String {
-        let ms = |ns: Option<u64>| {
-            ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.0}", ns as f64 / 1e6))
-        };
-        let rate = self
-            .rate_bps
-            .map_or_else(|| "-".to_owned(), |rate| format!("{:.2}", rate / 1e6));
+        let ms = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.0}", ns as f64 / 1e6));
+        let rate = self.rate_bps.map_or_else(|| "-".to_owned(), |rate| format!("{:.2}", rate / 1e6));
         format!(
             "{:<6} {:<14}{:>6}{:>9}{:>8}{:>10}{:>8.1}{rate:>8}{:>8}{:>8}{:>8}",
             self.bottleneck,
@@ -212,19 +201,13 @@ mod tests {
         let codel = ["codel".to_owned()];
         let refused = choose(&codel, lack).unwrap_err();
         assert_eq!(refused.exit, Exit::Host);
-        assert_eq!(
-            refused.error.unwrap().to_string(),
-            "cannot send a video behind codel: no box"
-        );
+        assert_eq!(refused.error.unwrap().to_string(), "cannot send a video behind codel: no box");
         assert_eq!(choose(&codel, |_| None).unwrap(), [Queue::Codel]);
     }
 
     #[test]
     fn columns_stand_below_their_heads_and_what_is_unknown_is_a_dash() {
-        let nothing = Outcome {
-            captured: 9,
-            ..Outcome::default()
-        };
+        let nothing = Outcome { captured: 9, ..Outcome::default() };
         let line = Object::of(Queue::Codel, Server::Naive, &nothing).line();
         assert_eq!(line.len(), head().len());
         let words: Vec<&str> = line.split_whitespace().skip(3).collect();

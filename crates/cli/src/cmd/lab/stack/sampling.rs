@@ -32,15 +32,7 @@ use crate::{
     tell::tell,
 };
 
-const SIZES: [u32; 7] = [
-    1 << 10,
-    1 << 12,
-    1 << 14,
-    1 << 16,
-    1 << 18,
-    1 << 20,
-    1 << 22,
-];
+const SIZES: [u32; 7] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
 /// Bytes a second: 1 Gbit/s.
 const RATE: f64 = 125e6;
 
@@ -54,22 +46,14 @@ pub fn run(time: Duration) -> Result<Exit, Failure> {
     let Some(_counting) = count_run_times() else {
         return Err(Failure::new(
             Exit::Host,
-            anyhow!(
-                "the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux 5.8, needs CAP_SYS_ADMIN)"
-            ),
+            anyhow!("the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux 5.8, needs CAP_SYS_ADMIN)"),
         ));
     };
     let pair = Pair::start("stack-sampling")?;
     let io = |error: std::io::Error| Failure::new(Exit::Host, error);
     let address = (Pair::RIGHT, PORT);
-    let listener = pair
-        .right
-        .enter(|| TcpListener::bind(address))?
-        .map_err(io)?;
-    let client = pair
-        .left
-        .enter(|| TcpStream::connect(address))?
-        .map_err(io)?;
+    let listener = pair.right.enter(|| TcpListener::bind(address))?.map_err(io)?;
+    let client = pair.left.enter(|| TcpStream::connect(address))?.map_err(io)?;
     let (server, _) = listener.accept().map_err(io)?;
     tell(format_args!("a flow of 1 Gbit/s, {time:?} at each size"));
     say(&format!(
@@ -90,28 +74,16 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
     for size in SIZES {
         let ready = Barrier::new(2);
         let [sender, receiver] = thread::scope(|scope| {
-            [
-                (&pair.left, Segment::TxTotal),
-                (&pair.right, Segment::RxTotal),
-            ]
-            .map(|(namespace, total)| {
-                let ready = &ready;
-                scope.spawn(move || side(namespace, size, total, ready, time))
-            })
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+            [(&pair.left, Segment::TxTotal), (&pair.right, Segment::RxTotal)]
+                .map(|(namespace, total)| {
+                    let ready = &ready;
+                    scope.spawn(move || side(namespace, size, total, ready, time))
+                })
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let (sender, receiver) = (sender?, receiver?);
         let rate = |side: &Side| side.bytes as f64 / time.as_secs_f64();
-        let cost = |side: &Side| {
-            format!(
-                "{:.2} %",
-                side.run_ns as f64 / time.as_nanos() as f64 * 100.0
-            )
-        };
+        let cost = |side: &Side| format!("{:.2} %", side.run_ns as f64 / time.as_nanos() as f64 * 100.0);
         say(&format!(
             "{size:>10}{:>16.0}{:>16.0}{:>16}{:>16}",
             rate(&sender),
@@ -120,14 +92,8 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
             cost(&receiver)
         ))?;
     }
-    let [(sent, sender), (read, receiver)] = [
-        pair.left.enter(|| looks(time))??,
-        pair.right.enter(|| looks(time))??,
-    ];
-    say(&format!(
-        "{:>10}{sent:>16.0}{read:>16.0}{sender:>14.2} %{receiver:>14.2} %",
-        "dwell run"
-    ))?;
+    let [(sent, sender), (read, receiver)] = [pair.left.enter(|| looks(time))??, pair.right.enter(|| looks(time))??];
+    say(&format!("{:>10}{sent:>16.0}{read:>16.0}{sender:>14.2} %{receiver:>14.2} %", "dwell run"))?;
     Ok(Exit::Done)
 }
 
@@ -145,11 +111,7 @@ fn looks(time: Duration) -> Result<(f64, f64), Failure> {
     let cpu = own_cpu().saturating_sub(begun_cpu).as_secs_f64() / begun.elapsed().as_secs_f64();
     let mut delays = 0;
     let Ok::<_, Infallible>(()) = outside.visit(&mut |account| {
-        delays += account
-            .totals
-            .sender
-            .samples
-            .max(account.totals.receiver.samples);
+        delays += account.totals.sender.samples.max(account.totals.receiver.samples);
     });
     Ok((delays as f64 / begun.elapsed().as_secs_f64(), 100.0 * cpu))
 }
@@ -176,22 +138,14 @@ fn side(
         let ran = run_ns(&probe) - before;
         let taken = probe.take()?;
         let whole = taken.iter().find(|taken| taken.segment == total);
-        Ok(Side {
-            bytes: whole.map_or(0, |taken| taken.histogram.count()),
-            run_ns: ran,
-        })
+        Ok(Side { bytes: whole.map_or(0, |taken| taken.histogram.count()), run_ns: ran })
     };
     namespace.enter(stamp)?
 }
 
 fn attach(sample_bytes: u32) -> Result<Probe, Failure> {
     let namespace = own_namespace().map_err(|error| Failure::new(Exit::Host, error))?;
-    let config = Config {
-        sample_bytes,
-        port: Some(PORT),
-        namespace: Some(namespace),
-        ..Config::default()
-    };
+    let config = Config { sample_bytes, port: Some(PORT), namespace: Some(namespace), ..Config::default() };
     let mut probe = Probe::load(&Options::new(config, &PROFILES[0]))?;
     probe.attach()?;
     Ok(probe)

@@ -1,33 +1,39 @@
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
 use http::{Request, StatusCode};
 use quinn::crypto::rustls::QuicClientConfig;
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use rustls::{RootCertStore, pki_types::CertificateDer};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
-use super::super::agenda::Agenda;
-use super::super::client::{ClientConfig, LAST_ANSWERS, agenda, conclude};
-use super::super::truth::{Flow, Record, monotonic_ns, realtime_minus_monotonic_ns};
-use super::super::{LoadReport, Task};
-use super::{ClientPart, PROTOCOL, provider};
-use crate::workload::quic::{SERVER_NAME, block_on, endpoint, in_time};
-use crate::{Error, Nanos, Result};
+use super::{
+    super::{
+        LoadReport, Task,
+        agenda::Agenda,
+        client::{ClientConfig, LAST_ANSWERS, agenda, conclude},
+        truth::{Flow, Record, monotonic_ns, realtime_minus_monotonic_ns},
+    },
+    ClientPart, PROTOCOL, provider,
+};
+use crate::{
+    Error, Nanos, Result,
+    workload::quic::{SERVER_NAME, block_on, endpoint, in_time},
+};
 
 type Sender = SendRequest<h3_quinn::OpenStreams, Bytes>;
 
 /// Runs the load, writes the truth log, and sums up.
 pub(in super::super) fn run(part: &ClientPart) -> Result<LoadReport> {
-    let ClientPart {
-        config,
-        certificate,
-    } = part;
+    let ClientPart { config, certificate } = part;
     let offset_ns = realtime_minus_monotonic_ns();
     let quic = quic_config(certificate)?;
     let begin_ns = monotonic_ns() + 100_000_000;
@@ -42,11 +48,8 @@ pub(in super::super) fn run(part: &ClientPart) -> Result<LoadReport> {
                 })
             })
             .collect();
-        let ended = started.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let ended =
+            started.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         ended.collect::<Result<Vec<_>>>()
     })?;
     conclude(config, &flows.concat(), offset_ns)
@@ -55,9 +58,7 @@ pub(in super::super) fn run(part: &ClientPart) -> Result<LoadReport> {
 fn quic_config(certificate: &[u8]) -> Result<quinn::ClientConfig> {
     let wrong = |why: &dyn std::fmt::Display| Error::invalid("HTTP/3 client", why.to_string());
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from(certificate.to_vec()))
-        .map_err(|why| wrong(&why))?;
+    roots.add(CertificateDer::from(certificate.to_vec())).map_err(|why| wrong(&why))?;
     let mut tls = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|why| wrong(&why))?
@@ -92,39 +93,24 @@ async fn drive(
 }
 
 /// One connection, from a port of its own.
-async fn converse(
-    server: SocketAddr,
-    quic: quinn::ClientConfig,
-    agenda: Agenda,
-    end_ns: u64,
-) -> Result<Flow> {
+async fn converse(server: SocketAddr, quic: quinn::ClientConfig, agenda: Agenda, end_ns: u64) -> Result<Flow> {
     let socket = bind(server).map_err(Error::io(format!("find a way to {server}")))?;
     let mut endpoint = endpoint(socket, None)?;
     endpoint.set_default_client_config(quic);
     let source = endpoint.local_addr().map_err(Error::io("look up a port"))?;
-    let connecting = endpoint
-        .connect(server, SERVER_NAME)
-        .map_err(|why| Error::invalid("HTTP/3 client", why))?;
+    let connecting = endpoint.connect(server, SERVER_NAME).map_err(|why| Error::invalid("HTTP/3 client", why))?;
     let connection = in_time(connecting, "a QUIC connection").await?;
     let mut builder = h3::client::builder();
     builder.send_grease(false);
     let transport = h3_quinn::Connection::new(connection.clone());
-    let (mut driver, sender) = in_time(
-        builder.build::<_, _, Bytes>(transport),
-        "an HTTP/3 connection",
-    )
-    .await?;
+    let (mut driver, sender) = in_time(builder.build::<_, _, Bytes>(transport), "an HTTP/3 connection").await?;
     let driver = tokio::spawn(async move { driver.wait_idle().await });
     let records = Talk::new(sender, agenda).run(end_ns).await?;
     connection.close(quinn::VarInt::from_u32(0x100), b"");
     let _ = driver.await;
     // The last words reach the server if they can.
     let _ = timeout(Duration::from_millis(100), endpoint.wait_idle()).await;
-    Ok(Flow {
-        source,
-        destination: server,
-        records,
-    })
+    Ok(Flow { source, destination: server, records })
 }
 
 /// A socket with the address that packets to the server come from, as the truth log is to tell it.
@@ -155,12 +141,7 @@ struct Answered {
 
 impl Talk {
     fn new(sender: Sender, agenda: Agenda) -> Self {
-        Self {
-            sender,
-            agenda,
-            under_way: JoinSet::new(),
-            records: Vec::new(),
-        }
+        Self { sender, agenda, under_way: JoinSet::new(), records: Vec::new() }
     }
 
     async fn run(mut self, end_ns: u64) -> Result<Vec<Record>> {
@@ -212,24 +193,14 @@ impl Talk {
             let sender = self.sender.clone();
             self.under_way.spawn(async move {
                 let (sent_ns, done_ns) = fetch(sender, asked, id).await?;
-                Ok(Answered {
-                    task,
-                    record,
-                    sent_ns,
-                    done_ns,
-                })
+                Ok(Answered { task, record, sent_ns, done_ns })
             });
         }
         (self.agenda.next_id() != first).then_some(first)
     }
 
     fn answered(&mut self, answered: &Answered, end_ns: u64) {
-        let &Answered {
-            task,
-            record,
-            sent_ns,
-            done_ns,
-        } = answered;
+        let &Answered { task, record, sent_ns, done_ns } = answered;
         self.agenda.answered(task);
         let mut triggers = None;
         if monotonic_ns() < end_ns {
@@ -248,18 +219,12 @@ async fn fetch(mut sender: Sender, task: Task, id: u64) -> Result<(u64, u64)> {
     let wrong = |why: &dyn std::fmt::Display| Error::invalid("answer over HTTP/3", why.to_string());
     let Task { class, bytes, .. } = task;
     let request = Request::get(format!("https://{SERVER_NAME}/{class}/{bytes}/{id}"))
-        .header(
-            "user-agent",
-            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
-        )
+        .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
         .header("accept-language", "en-GB,en;q=0.5")
         .body(())
         .map_err(|why| wrong(&why))?;
     let sent_ns = monotonic_ns();
-    let mut stream = sender
-        .send_request(request)
-        .await
-        .map_err(|why| wrong(&why))?;
+    let mut stream = sender.send_request(request).await.map_err(|why| wrong(&why))?;
     stream.finish().await.map_err(|why| wrong(&why))?;
     let response = stream.recv_response().await.map_err(|why| wrong(&why))?;
     let mut length = 0;

@@ -1,6 +1,4 @@
-use std::net::UdpSocket;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::UdpSocket, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use h3::server::RequestResolver;
@@ -8,11 +6,14 @@ use http::{Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::super::truth::monotonic_ns;
-use super::{PROTOCOL, ServerPart, provider};
-use crate::workload::quic::{block_on, endpoint};
-use crate::workload::web::Service;
-use crate::{Error, Nanos, Result};
+use super::{super::truth::monotonic_ns, PROTOCOL, ServerPart, provider};
+use crate::{
+    Error, Nanos, Result,
+    workload::{
+        quic::{block_on, endpoint},
+        web::Service,
+    },
+};
 
 /// A piece of body.
 static BODY: [u8; 64 << 10] = [b'x'; 64 << 10];
@@ -30,10 +31,7 @@ pub(in super::super) fn serve(part: ServerPart) -> Result<()> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|why| wrong(&why))?
         .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from(part.certificate)],
-            PrivatePkcs8KeyDer::from(part.key).into(),
-        )
+        .with_single_cert(vec![CertificateDer::from(part.certificate)], PrivatePkcs8KeyDer::from(part.key).into())
         .map_err(|why| wrong(&why))?;
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
     let tls = QuicServerConfig::try_from(tls).map_err(|why| wrong(&why))?;
@@ -53,16 +51,9 @@ pub(in super::super) fn serve(part: ServerPart) -> Result<()> {
     })
 }
 
-async fn converse(
-    incoming: quinn::Incoming,
-    service: Arc<Service>,
-    begun_ns: u64,
-) -> std::result::Result<(), Failure> {
+async fn converse(incoming: quinn::Incoming, service: Arc<Service>, begun_ns: u64) -> std::result::Result<(), Failure> {
     let transport = h3_quinn::Connection::new(incoming.await?);
-    let mut connection: Connection = h3::server::builder()
-        .send_grease(false)
-        .build(transport)
-        .await?;
+    let mut connection: Connection = h3::server::builder().send_grease(false).build(transport).await?;
     while let Some(asked) = connection.accept().await? {
         let service = Arc::clone(&service);
         tokio::spawn(async move {
@@ -72,11 +63,7 @@ async fn converse(
     Ok(())
 }
 
-async fn answer(
-    asked: Asked,
-    service: &Service,
-    begun_ns: u64,
-) -> std::result::Result<(), Failure> {
+async fn answer(asked: Asked, service: &Service, begun_ns: u64) -> std::result::Result<(), Failure> {
     let (request, mut stream) = asked.resolve_request().await?;
     let read_ns = monotonic_ns();
     let (bytes, id) = parse(&request).ok_or("a path is /CLASS/BYTES/ID")?;
@@ -86,9 +73,7 @@ async fn answer(
     let mut left = bytes;
     while left > 0 {
         let piece = left.min(BODY.len() as u64);
-        stream
-            .send_data(Bytes::from_static(&BODY[..piece as usize]))
-            .await?;
+        stream.send_data(Bytes::from_static(&BODY[..piece as usize])).await?;
         left -= piece;
     }
     stream.finish().await?;

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::compare::{Compared, Comparison, Errors, Truth};
-use super::pairs::{Pair, Pairs};
-use super::quantile::mean;
+use super::{
+    compare::{Compared, Comparison, Errors, Truth},
+    pairs::{Pair, Pairs},
+    quantile::mean,
+};
 
 /// Of the true latency: a longer gap between requests parts two batches.
 const THRESHOLD: f64 = 0.6;
@@ -48,10 +50,7 @@ pub(super) fn steps(comparisons: &[Comparison], pairs: &HashMap<u16, Pairs>) -> 
         return Vec::new();
     };
     let epochs = |comparison: &Comparison, ratio: &dyn Fn(&Figures) -> Option<(f64, f64)>| {
-        let figures = comparison
-            .epochs
-            .iter()
-            .filter_map(|epoch| Figures::of(epoch, pairs.get(&epoch.connection)?));
+        let figures = comparison.epochs.iter().filter_map(|epoch| Figures::of(epoch, pairs.get(&epoch.connection)?));
         Errors::new(figures.filter_map(|figures| ratio(&figures)))
     };
     let step = |name: String, errors| Step { name, errors };
@@ -67,10 +66,7 @@ pub(super) fn steps(comparisons: &[Comparison], pairs: &HashMap<u16, Pairs>) -> 
     ];
     steps.extend(comparisons.iter().map(|comparison| {
         step(
-            format!(
-                "{} / threshold of {THRESHOLD} latencies",
-                comparison.estimator
-            ),
+            format!("{} / threshold of {THRESHOLD} latencies", comparison.estimator),
             epochs(comparison, &|of| Some((of.estimate_ns?, of.batch_ns?))),
         )
     }));
@@ -101,10 +97,7 @@ impl Figures {
 
 /// What large errors go with.
 pub(super) fn causes(comparison: &Comparison, pairs: &HashMap<u16, Pairs>) -> Causes {
-    let mut causes = Causes {
-        estimator: comparison.estimator.clone(),
-        ..Causes::default()
-    };
+    let mut causes = Causes { estimator: comparison.estimator.clone(), ..Causes::default() };
     for epoch in &comparison.epochs {
         let Some((estimate_ns, truth_ns)) = epoch.pair(Truth::Own) else {
             continue;
@@ -139,23 +132,18 @@ fn disorder(epoch: &Compared, pairs: &Pairs) -> (f64, f64) {
         (Some(latency_ns), Some(interval_ns)) => interval_ns / latency_ns - 1.0,
         _ => 0.0,
     };
-    let staggered = mean(
-        answered
-            .iter()
-            .map(|pair| f64::from(u8::from(pair.staggered))),
-    );
-    (
-        late.max(pairs.share_in_company(span)),
-        staggered.unwrap_or(0.0),
-    )
+    let staggered = mean(answered.iter().map(|pair| f64::from(u8::from(pair.staggered))));
+    (late.max(pairs.share_in_company(span)), staggered.unwrap_or(0.0))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::super::log::{Epoch, Estimate, Log, Request};
-    use super::*;
+    use super::{
+        super::log::{Epoch, Estimate, Log, Request},
+        *,
+    };
 
     /// One request outstanding, answered in 100, the next sent so much later: ten epochs of 1000, and an estimate for
     /// each.
@@ -167,19 +155,12 @@ mod tests {
             done_ns: 5100 + id * stride,
             triggers: Some(id + 1),
         });
-        let log = Log {
-            requests: HashMap::from([(1, requests.collect())]),
-            ..Log::default()
-        };
+        let log = Log { requests: HashMap::from([(1, requests.collect())]), ..Log::default() };
         let told: Vec<Epoch> = (0..10)
             .map(|n| Epoch {
                 connection: 1,
                 end_ns: 6000 + n * 1000,
-                estimate: Some(Estimate {
-                    ns: estimate_ns,
-                    method: "modes".to_owned(),
-                    of_causal: true,
-                }),
+                estimate: Some(Estimate { ns: estimate_ns, method: "modes".to_owned(), of_causal: true }),
                 reason: None,
             })
             .collect();
@@ -191,10 +172,7 @@ mod tests {
     fn the_steps_multiply_to_the_error() {
         let (log, comparison) = one_outstanding(25, 150);
         let steps = steps(&[comparison], &Pairs::of_each(&log));
-        let medians: Vec<f64> = steps
-            .iter()
-            .map(|step| step.errors.relative(0.5).unwrap())
-            .collect();
+        let medians: Vec<f64> = steps.iter().map(|step| step.errors.relative(0.5).unwrap()).collect();
         let expected = [0.25, 0.0, 0.2];
         for (median, expected) in medians.iter().zip(expected) {
             assert!((median - expected).abs() < 1e-9, "{medians:?}");

@@ -1,10 +1,14 @@
 //! Estimates beside the truth, epoch by epoch.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
-use super::log::{Epoch, Estimate, Log, Request};
-use super::quantile::{mean, quantile, sorted};
+use super::{
+    log::{Epoch, Estimate, Log, Request},
+    quantile::{mean, quantile, sorted},
+};
 use crate::Nanos;
 
 /// Which answers a mean is over.
@@ -95,13 +99,11 @@ impl Comparison {
             let start_ns = epoch.end_ns.saturating_sub(length_ns);
             known.insert((epoch.connection, number(start_ns + length_ns / 2)));
             let span = (start_ns, epoch.end_ns);
-            epochs.extend(
-                compared(log, epoch.connection, span).map(|compared| Compared {
-                    estimate: epoch.estimate.clone(),
-                    reason: epoch.reason.clone(),
-                    ..compared
-                }),
-            );
+            epochs.extend(compared(log, epoch.connection, span).map(|compared| Compared {
+                estimate: epoch.estimate.clone(),
+                reason: epoch.reason.clone(),
+                ..compared
+            }));
         }
         let mut untold = BTreeMap::new();
         for (&connection, requests) in &log.requests {
@@ -117,10 +119,7 @@ impl Comparison {
             compared(log, connection, (start_ns, end_ns))
         }));
         epochs.sort_by_key(|epoch| (epoch.connection, epoch.end_ns));
-        Self {
-            estimator: estimator.to_owned(),
-            epochs,
-        }
+        Self { estimator: estimator.to_owned(), epochs }
     }
 
     /// Epochs with answers of that kind.
@@ -132,11 +131,7 @@ impl Comparison {
     /// How many estimates each method gave.
     pub fn methods(&self) -> BTreeMap<&str, usize> {
         let mut methods = BTreeMap::new();
-        for estimate in self
-            .epochs
-            .iter()
-            .filter_map(|epoch| epoch.estimate.as_ref())
-        {
+        for estimate in self.epochs.iter().filter_map(|epoch| epoch.estimate.as_ref()) {
             *methods.entry(estimate.method.as_str()).or_default() += 1;
         }
         methods
@@ -154,22 +149,15 @@ impl Comparison {
 
     /// The truth that all estimates say they are of; None where they differ, or there is none.
     pub fn own(&self) -> Option<Truth> {
-        let mut estimates = self
-            .epochs
-            .iter()
-            .filter_map(|epoch| epoch.estimate.as_ref());
+        let mut estimates = self.epochs.iter().filter_map(|epoch| epoch.estimate.as_ref());
         let first = estimates.next()?.of_causal;
         let own = if first { Truth::Causal } else { Truth::All };
-        estimates
-            .all(|estimate| estimate.of_causal == first)
-            .then_some(own)
+        estimates.all(|estimate| estimate.of_causal == first).then_some(own)
     }
 
     /// Estimates and truths in nanoseconds, of epochs that have both.
     pub(super) fn pairs(&self, truth: Truth) -> impl Iterator<Item = (f64, f64)> {
-        self.epochs
-            .iter()
-            .filter_map(move |epoch| epoch.pair(truth))
+        self.epochs.iter().filter_map(move |epoch| epoch.pair(truth))
     }
 
     /// How far the estimates are from that truth.
@@ -181,14 +169,9 @@ impl Comparison {
 impl Errors {
     /// Of estimates and truths in nanoseconds.
     pub(super) fn new(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let errors = pairs
-            .into_iter()
-            .map(|(estimate, truth)| (estimate / truth - 1.0, estimate - truth));
+        let errors = pairs.into_iter().map(|(estimate, truth)| (estimate / truth - 1.0, estimate - truth));
         let (relative, absolute_ns): (Vec<f64>, Vec<f64>) = errors.unzip();
-        Self {
-            relative: sorted(relative),
-            absolute_ns: sorted(absolute_ns),
-        }
+        Self { relative: sorted(relative), absolute_ns: sorted(absolute_ns) }
     }
 
     /// The share of estimates that are within so much of the truth.
@@ -219,23 +202,15 @@ fn sizes(errors: &[f64]) -> Vec<f64> {
 }
 
 /// Requests of a connection whose answer came in that time.
-fn answered(
-    log: &Log,
-    connection: u16,
-    (start_ns, end_ns): (u64, u64),
-) -> impl Iterator<Item = &Request> + Clone {
+fn answered(log: &Log, connection: u16, (start_ns, end_ns): (u64, u64)) -> impl Iterator<Item = &Request> + Clone {
     let requests = log.requests.get(&connection).map_or(&[][..], Vec::as_slice);
-    requests
-        .iter()
-        .filter(move |request| (start_ns..end_ns).contains(&request.done_ns))
+    requests.iter().filter(move |request| (start_ns..end_ns).contains(&request.done_ns))
 }
 
 /// Without estimate; None if no answer came then.
 fn compared(log: &Log, connection: u16, span: (u64, u64)) -> Option<Compared> {
     let answered = answered(log, connection, span);
-    let causal = answered
-        .clone()
-        .filter(|request| request.triggers.is_some());
+    let causal = answered.clone().filter(|request| request.triggers.is_some());
     Some(Compared {
         connection,
         start_ns: span.0,
@@ -254,23 +229,14 @@ mod tests {
     use super::*;
 
     fn request(sent_ns: u64, done_ns: u64, causal: bool) -> Request {
-        Request {
-            id: 0,
-            sent_ns,
-            done_ns,
-            triggers: causal.then_some(1),
-        }
+        Request { id: 0, sent_ns, done_ns, triggers: causal.then_some(1) }
     }
 
     fn epoch(connection: u16, end_ns: u64, estimate_ns: Option<u64>, of_causal: bool) -> Epoch {
         Epoch {
             connection,
             end_ns,
-            estimate: estimate_ns.map(|ns| Estimate {
-                ns,
-                method: "runs".to_owned(),
-                of_causal,
-            }),
+            estimate: estimate_ns.map(|ns| Estimate { ns, method: "runs".to_owned(), of_causal }),
             reason: estimate_ns.is_none().then(|| "too few".to_owned()),
         }
     }
@@ -278,18 +244,8 @@ mod tests {
     fn comparison() -> Comparison {
         let log = Log {
             requests: HashMap::from([
-                (
-                    1,
-                    vec![
-                        request(5000, 5100, true),
-                        request(5000, 5300, false),
-                        request(5900, 6500, true),
-                    ],
-                ),
-                (
-                    2,
-                    vec![request(5000, 5500, true), request(7000, 7100, false)],
-                ),
+                (1, vec![request(5000, 5100, true), request(5000, 5300, false), request(5900, 6500, true)]),
+                (2, vec![request(5000, 5500, true), request(7000, 7100, false)]),
             ]),
             ..Log::default()
         };
@@ -309,9 +265,7 @@ mod tests {
         let comparison = comparison();
         let rounded = |truth| -> Vec<i64> {
             let errors = comparison.errors(truth).relative.into_iter();
-            errors
-                .map(|error| (error * 1000.0).round() as i64)
-                .collect()
+            errors.map(|error| (error * 1000.0).round() as i64).collect()
         };
         assert_eq!(rounded(Truth::Own), [-100, 100]);
         assert_eq!(rounded(Truth::All), [-100, 100]);
@@ -331,19 +285,13 @@ mod tests {
         assert_eq!(comparison.epochs(Truth::All), 4);
         assert_eq!(comparison.epochs(Truth::Causal), 3);
         let last = comparison.epochs.last().unwrap();
-        assert_eq!(
-            (last.connection, last.start_ns, last.end_ns),
-            (2, 7000, 8000)
-        );
+        assert_eq!((last.connection, last.start_ns, last.end_ns), (2, 7000, 8000));
         assert_eq!(last.estimate, None);
     }
 
     #[test]
     fn sizes_of_errors_have_no_sign() {
-        let errors = Errors {
-            relative: vec![-0.4, 0.1, 0.2],
-            absolute_ns: vec![-9.0, 1.0, 2.0],
-        };
+        let errors = Errors { relative: vec![-0.4, 0.1, 0.2], absolute_ns: vec![-9.0, 1.0, 2.0] };
         assert_eq!(errors.relative(0.5), Some(0.1));
         assert_eq!(errors.within(0.3), Some(2.0 / 3.0));
         assert_eq!(errors.relative_size(0.5), Some(0.2));

@@ -1,18 +1,13 @@
 //! The distribution of estimates beside that of the truth.
 
-use super::compare::{Comparison, Truth};
-use super::quantile::{mean, quantile, sorted};
+use super::{
+    compare::{Comparison, Truth},
+    quantile::{mean, quantile, sorted},
+};
 
 /// Shares at which distributions are told.
-pub(super) const SHARES: [(&str, f64); 7] = [
-    ("p10", 0.1),
-    ("p25", 0.25),
-    ("p50", 0.5),
-    ("p75", 0.75),
-    ("p90", 0.9),
-    ("p95", 0.95),
-    ("p99", 0.99),
-];
+pub(super) const SHARES: [(&str, f64); 7] =
+    [("p10", 0.1), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
 
 /// Over the epochs that have both an estimate and that truth. In nanoseconds, ascending.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,10 +25,7 @@ impl Distributions {
     }
 
     pub(super) fn means(&self) -> Option<(f64, f64)> {
-        Some((
-            mean(self.truth.iter().copied())?,
-            mean(self.estimate.iter().copied())?,
-        ))
+        Some((mean(self.truth.iter().copied())?, mean(self.estimate.iter().copied())?))
     }
 
     /// By how much a percentile of the estimates differs from that of the truth at most, and which it is.
@@ -55,10 +47,7 @@ mod tests {
     #[test]
     fn distributions_differ_most_where_their_percentiles_do() {
         let values = |scale: f64| (1..=100).map(|n| f64::from(n) * scale).collect();
-        let mut distributions = Distributions {
-            truth: values(1.0),
-            estimate: values(1.02),
-        };
+        let mut distributions = Distributions { truth: values(1.0), estimate: values(1.02) };
         let (difference, _) = distributions.greatest_difference().unwrap();
         assert!((difference - 0.02).abs() < 1e-9, "{difference}");
         distributions.estimate[74] = 60.0;

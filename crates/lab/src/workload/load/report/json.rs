@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::Cost;
-use super::Report;
-use super::compare::{Comparison, Errors, Truth};
-use super::distribution::{Distributions, SHARES};
-use super::quantile::quantile;
+use super::{
+    super::Cost,
+    Report,
+    compare::{Comparison, Errors, Truth},
+    distribution::{Distributions, SHARES},
+    quantile::quantile,
+};
 use crate::{Error, Nanos, Result};
 
 /// What all lines of a run begin with.
@@ -95,10 +97,7 @@ struct Latencies {
 impl Report {
     /// An object a line, in the order of the tables.
     pub fn lines(&self) -> Result<Vec<String>> {
-        let rows = self
-            .comparisons
-            .iter()
-            .flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
+        let rows = self.comparisons.iter().flat_map(|comparison| Truth::EACH.map(|truth| Row::new(comparison, truth)));
         let mut lines = vec![self.line("lab_run", &Run::new(self))];
         lines.extend(rows.map(|row| self.line("lab_response", &row)));
         let round_trips = self.round_trips.iter();
@@ -113,12 +112,7 @@ impl Report {
             let heuristics = ablations.heuristics.iter();
             let heuristics = heuristics.map(|with| Row::new(with, Truth::Causal));
             lines.extend(heuristics.map(|row| self.line("lab_heuristics", &row)));
-            lines.extend(
-                ablations
-                    .causes
-                    .iter()
-                    .map(|row| self.line("lab_causes", row)),
-            );
+            lines.extend(ablations.causes.iter().map(|row| self.line("lab_causes", row)));
         }
         lines.into_iter().collect()
     }
@@ -144,11 +138,7 @@ impl Report {
 
 impl<'a> Run<'a> {
     fn new(report: &'a Report) -> Self {
-        Self {
-            latency: &report.truth,
-            programs: report.cost,
-            processor_share: report.processor_share(),
-        }
+        Self { latency: &report.truth, programs: report.cost, processor_share: report.processor_share() }
     }
 }
 
@@ -172,10 +162,7 @@ impl<'a> Row<'a> {
                 size_p95: whole(errors.absolute_size_ns(0.95)),
             },
             truth_ns: Latencies::new(means.map(|(truth, _)| truth), &distributions.truth),
-            estimate_ns: Latencies::new(
-                means.map(|(_, estimate)| estimate),
-                &distributions.estimate,
-            ),
+            estimate_ns: Latencies::new(means.map(|(_, estimate)| estimate), &distributions.estimate),
             greatest_difference: difference.map(|(difference, _)| difference),
             greatest_difference_at: difference.map(|(_, at)| at),
         }
@@ -205,9 +192,7 @@ impl Latencies {
         let percentiles = SHARES.iter();
         Self {
             mean: whole(mean),
-            percentiles: percentiles
-                .map(|&(name, share)| (name, whole(quantile(values, share))))
-                .collect(),
+            percentiles: percentiles.map(|&(name, share)| (name, whole(quantile(values, share)))).collect(),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! What a load's client knows, and what `dwell response` told, read back from their files.
 
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::{collections::HashMap, fs, path::Path};
 
 use serde::Deserialize;
 
@@ -84,30 +82,15 @@ enum Line {
 
 impl Log {
     pub(super) fn read(file: &Path, way_ns: u64, is_tunnelled: bool) -> Result<Self> {
-        let mut log = Self {
-            way_ns,
-            is_tunnelled,
-            ..Self::default()
-        };
+        let mut log = Self { way_ns, is_tunnelled, ..Self::default() };
         for line in lines(file)? {
             match line {
-                Line::Clock {
-                    realtime_minus_monotonic_ns,
-                } => log.realtime_minus_monotonic_ns = realtime_minus_monotonic_ns,
-                Line::Request {
-                    sport,
-                    id,
-                    sent_ns,
-                    done_ns,
-                    triggers,
-                } => {
+                Line::Clock { realtime_minus_monotonic_ns } => {
+                    log.realtime_minus_monotonic_ns = realtime_minus_monotonic_ns
+                }
+                Line::Request { sport, id, sent_ns, done_ns, triggers } => {
                     let connection = if is_tunnelled { 0 } else { sport };
-                    log.requests.entry(connection).or_default().push(Request {
-                        id,
-                        sent_ns,
-                        done_ns,
-                        triggers,
-                    });
+                    log.requests.entry(connection).or_default().push(Request { id, sent_ns, done_ns, triggers });
                 }
                 Line::Response { .. } => {}
             }
@@ -119,16 +102,7 @@ impl Log {
     pub(super) fn epochs(&self, records: &Path) -> Result<Vec<Epoch>> {
         let mut epochs = Vec::new();
         for line in lines(records)? {
-            let Line::Response {
-                time,
-                sport,
-                response_ns,
-                method,
-                truth,
-                valid,
-                reason,
-            } = line
-            else {
+            let Line::Response { time, sport, response_ns, method, truth, valid, reason } = line else {
                 continue;
             };
             // What carries data in a tunnel has an identifier and no ports, unlike its handshake.
@@ -142,21 +116,14 @@ impl Log {
                 method: method.unwrap_or_default(),
                 of_causal: truth.as_deref() == Some("causal"),
             });
-            epochs.push(Epoch {
-                connection,
-                end_ns: self.left_client_ns(&time)?,
-                estimate,
-                reason,
-            });
+            epochs.push(Epoch { connection, end_ns: self.left_client_ns(&time)?, estimate, reason });
         }
         Ok(epochs)
     }
 
     /// When that left the client which passed the vantage point at that time.
     fn left_client_ns(&self, time: &str) -> Result<u64> {
-        let time: jiff::Timestamp = time
-            .parse()
-            .map_err(|why| Error::invalid("time of a record", why))?;
+        let time: jiff::Timestamp = time.parse().map_err(|why| Error::invalid("time of a record", why))?;
         let ahead_ns = i128::from(self.realtime_minus_monotonic_ns) + i128::from(self.way_ns);
         let ns = time.as_nanosecond() - ahead_ns;
         u64::try_from(ns).map_err(|why| Error::invalid("time of a record", why))
@@ -182,10 +149,7 @@ mod tests {
     #[test]
     fn an_epoch_at_the_vantage_point_is_of_what_left_the_client_before() {
         let mut records = tempfile::NamedTempFile::new().unwrap();
-        let times = [
-            "1970-01-01T00:00:05.000000000Z",
-            "1970-01-01T00:00:06.000000000Z",
-        ];
+        let times = ["1970-01-01T00:00:05.000000000Z", "1970-01-01T00:00:06.000000000Z"];
         for (time, rest) in times.into_iter().zip([
             r#""response_ns":7,"method":"lag","truth":"all","valid":true,"reason":null"#,
             r#""response_ns":7,"method":"lag","truth":"all","valid":false,"reason":"lossy""#,
@@ -193,42 +157,21 @@ mod tests {
             let line = format!(r#"{{"type":"response","time":"{time}","sport":9,{rest}}}"#);
             writeln!(records, "{line}").unwrap();
         }
-        let log = Log {
-            realtime_minus_monotonic_ns: 1_000_000_000,
-            way_ns: 20_000_000,
-            ..Log::default()
-        };
+        let log = Log { realtime_minus_monotonic_ns: 1_000_000_000, way_ns: 20_000_000, ..Log::default() };
         let epochs = log.epochs(records.path()).unwrap();
         let found: Vec<_> = epochs
             .iter()
-            .map(|epoch| {
-                (
-                    epoch.end_ns,
-                    epoch.estimate.as_ref().map(|of| of.ns),
-                    epoch.reason.as_deref(),
-                )
-            })
+            .map(|epoch| (epoch.end_ns, epoch.estimate.as_ref().map(|of| of.ns), epoch.reason.as_deref()))
             .collect();
-        assert_eq!(
-            found,
-            [
-                (3_980_000_000, Some(7), None),
-                (4_980_000_000, None, Some("lossy"))
-            ]
-        );
+        assert_eq!(found, [(3_980_000_000, Some(7), None), (4_980_000_000, None, Some("lossy"))]);
     }
     #[test]
     fn connections_in_a_tunnel_are_the_flow_that_has_no_ports() {
         let mut truth = tempfile::NamedTempFile::new().unwrap();
-        writeln!(
-            truth,
-            r#"{{"type":"clock","realtime_minus_monotonic_ns":0}}"#
-        )
-        .unwrap();
+        writeln!(truth, r#"{{"type":"clock","realtime_minus_monotonic_ns":0}}"#).unwrap();
         for sport in [5000, 5001] {
-            let line = format!(
-                r#"{{"type":"request","sport":{sport},"id":1,"sent_ns":2,"done_ns":3,"triggers":null}}"#
-            );
+            let line =
+                format!(r#"{{"type":"request","sport":{sport},"id":1,"sent_ns":2,"done_ns":3,"triggers":null}}"#);
             writeln!(truth, "{line}").unwrap();
         }
         let mut records = tempfile::NamedTempFile::new().unwrap();
@@ -240,24 +183,12 @@ mod tests {
         }
         let connections = |is_tunnelled| {
             let log = Log::read(truth.path(), 0, is_tunnelled).unwrap();
-            let mut of_truth: Vec<_> = log
-                .requests
-                .iter()
-                .map(|(&c, all)| (c, all.len()))
-                .collect();
+            let mut of_truth: Vec<_> = log.requests.iter().map(|(&c, all)| (c, all.len())).collect();
             of_truth.sort_unstable();
             let told = log.epochs(records.path()).unwrap();
-            (
-                of_truth,
-                told.iter()
-                    .map(|epoch| epoch.connection)
-                    .collect::<Vec<_>>(),
-            )
+            (of_truth, told.iter().map(|epoch| epoch.connection).collect::<Vec<_>>())
         };
         assert_eq!(connections(true), (vec![(0, 2)], vec![0]));
-        assert_eq!(
-            connections(false),
-            (vec![(5000, 1), (5001, 1)], vec![51820])
-        );
+        assert_eq!(connections(false), (vec![(5000, 1), (5001, 1)], vec![51820]));
     }
 }

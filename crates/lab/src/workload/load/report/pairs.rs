@@ -37,26 +37,16 @@ pub(super) struct Pairs {
 impl Pairs {
     pub(super) fn of_each(log: &Log) -> HashMap<u16, Self> {
         let connections = log.requests.iter();
-        connections
-            .map(|(&connection, requests)| (connection, Self::new(requests)))
-            .collect()
+        connections.map(|(&connection, requests)| (connection, Self::new(requests))).collect()
     }
 
     fn new(requests: &[Request]) -> Self {
-        let by_id: HashMap<u64, u64> = requests
-            .iter()
-            .map(|request| (request.id, request.sent_ns))
-            .collect();
+        let by_id: HashMap<u64, u64> = requests.iter().map(|request| (request.id, request.sent_ns)).collect();
         let mut pairs: Vec<Pair> = requests
             .iter()
             .filter_map(|request| {
                 let &triggered_ns = by_id.get(&request.triggers?)?;
-                Some(Pair {
-                    sent_ns: request.sent_ns,
-                    done_ns: request.done_ns,
-                    triggered_ns,
-                    staggered: false,
-                })
+                Some(Pair { sent_ns: request.sent_ns, done_ns: request.done_ns, triggered_ns, staggered: false })
             })
             .collect();
         pairs.sort_by_key(|pair| pair.done_ns);
@@ -90,8 +80,7 @@ impl Pairs {
     /// From start to start of batches, where a longer gap parts two of them, of batches that start in that time.
     pub(super) fn batches_ns(&self, span: (u64, u64), threshold_ns: f64) -> Vec<f64> {
         let first = self.sent_ns.partition_point(|&sent_ns| sent_ns < span.0);
-        let starts_batch =
-            |n: &usize| *n > 0 && (self.sent_ns[*n] - self.sent_ns[n - 1]) as f64 > threshold_ns;
+        let starts_batch = |n: &usize| *n > 0 && (self.sent_ns[*n] - self.sent_ns[n - 1]) as f64 > threshold_ns;
         // The batch under way when the epoch began started at its last start before, or with the connection.
         let mut start = (0..first).rev().find(starts_batch).unwrap_or(0);
         let mut found = Vec::new();
@@ -115,30 +104,19 @@ mod tests {
     fn pairs(requests: &[(u64, u64, u64, Option<u64>)]) -> Pairs {
         let requests: Vec<Request> = requests
             .iter()
-            .map(|&(id, sent_ns, done_ns, triggers)| Request {
-                id,
-                sent_ns,
-                done_ns,
-                triggers,
-            })
+            .map(|&(id, sent_ns, done_ns, triggers)| Request { id, sent_ns, done_ns, triggers })
             .collect();
         Pairs::new(&requests)
     }
 
     #[test]
     fn a_pair_spans_from_a_request_to_the_one_that_its_answer_triggered() {
-        let pairs = pairs(&[
-            (0, 100, 200, Some(1)),
-            (1, 205, 300, None),
-            (2, 205, 340, Some(3)),
-            (3, 350, 400, None),
-        ]);
+        let pairs = pairs(&[(0, 100, 200, Some(1)), (1, 205, 300, None), (2, 205, 340, Some(3)), (3, 350, 400, None)]);
         let found: Vec<(f64, f64, bool)> = pairs
             .answered((0, 1000))
             .iter()
             .map(|pair| {
-                let (response, request) =
-                    (pair.request_to_response_ns(), pair.request_to_request_ns());
+                let (response, request) = (pair.request_to_response_ns(), pair.request_to_request_ns());
                 (response, request, pair.staggered)
             })
             .collect();
@@ -160,11 +138,7 @@ mod tests {
             (3, 201, 400, None),
             (4, 301, 500, None),
         ]);
-        let staggered: Vec<bool> = pairs
-            .answered((0, 1000))
-            .iter()
-            .map(|pair| pair.staggered)
-            .collect();
+        let staggered: Vec<bool> = pairs.answered((0, 1000)).iter().map(|pair| pair.staggered).collect();
         assert_eq!(staggered, [false, true, true]);
     }
 

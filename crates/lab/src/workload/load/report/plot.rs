@@ -2,36 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::Report;
-use super::compare::{Compared, Comparison, Truth};
-use super::quantile::{quantile, sorted};
-use crate::chart::{Axis, Chart, Line, Scale, drawing, round_step};
-use crate::{Error, Result};
+use super::{
+    Report,
+    compare::{Compared, Comparison, Truth},
+    quantile::{quantile, sorted},
+};
+use crate::{
+    Error, Result,
+    chart::{Axis, Chart, Line, Scale, drawing, round_step},
+};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
-const COLOURS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
-];
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const TRUTH: &str = "#999999";
 const CAUSAL: &str = "#000000";
 
 impl Report {
     /// An SVG picture. The connection over time is the one with this port at the client, or that with most epochs.
     pub fn svg(&self, connection: Option<u16>) -> Result<String> {
-        let [load, connections, requests] = [
-            self.options.kind.name().to_owned(),
-            self.options.connections.to_string(),
-            self.load.requests.to_string(),
-        ];
+        let [load, connections, requests] =
+            [self.options.kind.name().to_owned(), self.options.connections.to_string(), self.load.requests.to_string()];
         let heading = format!(
             "dwell lab response {load}: {requests} requests on {connections} connections, up to {} outstanding on each",
             self.options.depth
         );
-        let charts = [
-            latencies(&self.comparisons),
-            errors(&self.comparisons),
-            one_connection(&self.comparisons, connection)?,
-        ];
+        let charts =
+            [latencies(&self.comparisons), errors(&self.comparisons), one_connection(&self.comparisons, connection)?];
         Ok(drawing(&heading, &charts))
     }
 }
@@ -43,43 +39,20 @@ fn estimates(comparisons: &[Comparison]) -> impl Iterator<Item = (&Comparison, &
 fn latencies(comparisons: &[Comparison]) -> Chart {
     let truth = |truth: Truth| -> Vec<f64> {
         let epochs = comparisons.first().map_or(&[][..], |first| &first.epochs);
-        sorted(
-            epochs
-                .iter()
-                .filter_map(|epoch| epoch.truth_ns(truth))
-                .map(millis),
-        )
+        sorted(epochs.iter().filter_map(|epoch| epoch.truth_ns(truth)).map(millis))
     };
     let mut distributions = vec![
-        (
-            "truth: all answers".to_owned(),
-            TRUTH,
-            false,
-            truth(Truth::All),
-        ),
-        (
-            "truth: causal answers".to_owned(),
-            CAUSAL,
-            true,
-            truth(Truth::Causal),
-        ),
+        ("truth: all answers".to_owned(), TRUTH, false, truth(Truth::All)),
+        ("truth: causal answers".to_owned(), CAUSAL, true, truth(Truth::Causal)),
     ];
     for (comparison, colour) in estimates(comparisons) {
-        let found = comparison
-            .epochs
-            .iter()
-            .filter_map(|epoch| epoch.estimate.as_ref());
+        let found = comparison.epochs.iter().filter_map(|epoch| epoch.estimate.as_ref());
         let found = sorted(found.map(|estimate| millis(estimate.ns as f64)));
         distributions.push((comparison.estimator.clone(), colour, false, found));
     }
-    let ends = distributions
-        .iter()
-        .flat_map(|(.., values)| [0.01, 0.99].map(|share| quantile(values, share)));
+    let ends = distributions.iter().flat_map(|(.., values)| [0.01, 0.99].map(|share| quantile(values, share)));
     let ends = sorted(ends.flatten());
-    let (low, high) = (
-        ends.first().copied().unwrap_or(0.0),
-        ends.last().copied().unwrap_or(1.0),
-    );
+    let (low, high) = (ends.first().copied().unwrap_or(0.0), ends.last().copied().unwrap_or(1.0));
     // Where estimates are wide of the mark, a linear axis would show nothing else.
     let (scale, range) = match low > 0.0 && high / low > 8.0 {
         true => (Scale::Log, (low * 0.9, high * 1.1)),
@@ -87,11 +60,7 @@ fn latencies(comparisons: &[Comparison]) -> Chart {
     };
     Chart {
         title: "Latency of epochs".to_owned(),
-        x: Axis {
-            label: "mean latency of an epoch and connection, ms".to_owned(),
-            scale,
-            range,
-        },
+        x: Axis { label: "mean latency of an epoch and connection, ms".to_owned(), scale, range },
         y: share_of_epochs(),
         lines: distributions
             .into_iter()
@@ -111,9 +80,7 @@ fn errors(comparisons: &[Comparison]) -> Chart {
     const PERCENT: (f64, f64) = (0.01, 1000.0);
     let line = |(comparison, colour): (&Comparison, &'static str)| {
         let errors = comparison.errors(Truth::Own).relative;
-        let sizes = errors
-            .iter()
-            .map(|error| (error.abs() * 100.0).max(PERCENT.0));
+        let sizes = errors.iter().map(|error| (error.abs() * 100.0).max(PERCENT.0));
         Line {
             label: match comparison.own() {
                 Some(own) => format!("{}, of {}", comparison.estimator, own.name()),
@@ -128,11 +95,7 @@ fn errors(comparisons: &[Comparison]) -> Chart {
     };
     Chart {
         title: "Error beside the mean over the answers that each estimates".to_owned(),
-        x: Axis {
-            label: "size of the relative error, %".to_owned(),
-            scale: Scale::Log,
-            range: PERCENT,
-        },
+        x: Axis { label: "size of the relative error, %".to_owned(), scale: Scale::Log, range: PERCENT },
         y: share_of_epochs(),
         lines: estimates(comparisons).map(line).collect(),
     }
@@ -197,16 +160,8 @@ fn one_connection(comparisons: &[Comparison], asked: Option<u16>) -> Result<Char
         .fold(0.0, f64::max);
     Ok(Chart {
         title: format!("Connection {connection}, epoch by epoch"),
-        x: Axis {
-            label: "time, s".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, last_s.max(1e-3)),
-        },
-        y: Axis {
-            label: "latency, ms".to_owned(),
-            scale: Scale::Linear,
-            range: (0.0, around(0.0, high_ms).1),
-        },
+        x: Axis { label: "time, s".to_owned(), scale: Scale::Linear, range: (0.0, last_s.max(1e-3)) },
+        y: Axis { label: "latency, ms".to_owned(), scale: Scale::Linear, range: (0.0, around(0.0, high_ms).1) },
         lines,
     })
 }
@@ -240,17 +195,11 @@ fn pieces(points: impl Iterator<Item = (f64, Option<f64>)>) -> Vec<Vec<(f64, f64
 fn cumulative(sorted: &[f64]) -> Vec<(f64, f64)> {
     let share = |n: usize| n as f64 / sorted.len() as f64;
     let steps = sorted.iter().enumerate();
-    steps
-        .flat_map(|(n, &value)| [(value, share(n)), (value, share(n + 1))])
-        .collect()
+    steps.flat_map(|(n, &value)| [(value, share(n)), (value, share(n + 1))]).collect()
 }
 
 fn share_of_epochs() -> Axis {
-    Axis {
-        label: "share of epochs".to_owned(),
-        scale: Scale::Linear,
-        range: (0.0, 1.0),
-    }
+    Axis { label: "share of epochs".to_owned(), scale: Scale::Linear, range: (0.0, 1.0) }
 }
 
 /// Round ends that hold both.
@@ -270,21 +219,12 @@ mod tests {
 
     #[test]
     fn a_distribution_rises_from_nothing_to_all() {
-        assert_eq!(
-            cumulative(&[2.0, 3.0]),
-            [(2.0, 0.0), (2.0, 0.5), (3.0, 0.5), (3.0, 1.0)]
-        );
+        assert_eq!(cumulative(&[2.0, 3.0]), [(2.0, 0.0), (2.0, 0.5), (3.0, 0.5), (3.0, 1.0)]);
     }
 
     #[test]
     fn a_line_has_a_gap_where_there_is_no_estimate() {
-        let points = [
-            (0.0, None),
-            (1.0, Some(5.0)),
-            (2.0, Some(6.0)),
-            (3.0, None),
-            (4.0, Some(7.0)),
-        ];
+        let points = [(0.0, None), (1.0, Some(5.0)), (2.0, Some(6.0)), (3.0, None), (4.0, Some(7.0))];
         let found = pieces(points.into_iter());
         assert_eq!(found, [vec![(1.0, 5.0), (2.0, 6.0)], vec![(4.0, 7.0)]]);
     }
@@ -300,10 +240,7 @@ mod tests {
             estimate: None,
             reason: None,
         };
-        assert_eq!(
-            longest(&[epoch(7), epoch(9), epoch(9), epoch(8), epoch(8)]),
-            8
-        );
+        assert_eq!(longest(&[epoch(7), epoch(9), epoch(9), epoch(8), epoch(8)]), 8);
         assert_eq!(longest(&[]), 0);
     }
 

@@ -1,23 +1,26 @@
 //! What round-trip times of the same connections say. They end with the kernel's answer, not with the server's.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::capture::Capture;
-use super::log::{Epoch, Log, Request};
-use super::quantile::{mean, quantile, sorted};
-use super::tcptrace;
-use crate::error::find_program;
-use crate::signals::Signals;
-use crate::workload::require;
-use crate::{Error, Lab, Nanos, Result, Role};
+use super::{
+    super::capture::Capture,
+    log::{Epoch, Log, Request},
+    quantile::{mean, quantile, sorted},
+    tcptrace,
+};
+use crate::{Error, Lab, Nanos, Result, Role, error::find_program, signals::Signals, workload::require};
 
 /// Latencies of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -101,11 +104,7 @@ impl AtClient {
             None => None,
         };
         let client = lab.client();
-        Ok(Self {
-            smoothed: client.spawn_thread(move || read_each_second(&server, &stopped)),
-            stop,
-            capture,
-        })
+        Ok(Self { smoothed: client.spawn_thread(move || read_each_second(&server, &stopped)), stop, capture })
     }
 
     pub(super) fn finish(self, signals: &Signals) -> Result<Vec<Latencies>> {
@@ -115,15 +114,13 @@ impl AtClient {
         let mut found = vec![Latencies::new("smoothed-rtt", smoothed)];
         if let Some((capture, file)) = self.capture {
             capture.finish(signals)?;
-            found.extend(
-                tcptrace::round_trips(&file)?.map(|(mean_ns, samples)| Latencies {
-                    of: "tcptrace",
-                    samples,
-                    mean_ns: (samples > 0).then_some(rounded(mean_ns)),
-                    p50_ns: None,
-                    p99_ns: None,
-                }),
-            );
+            found.extend(tcptrace::round_trips(&file)?.map(|(mean_ns, samples)| Latencies {
+                of: "tcptrace",
+                samples,
+                mean_ns: (samples > 0).then_some(rounded(mean_ns)),
+                p50_ns: None,
+                p99_ns: None,
+            }));
         }
         Ok(found)
     }
@@ -166,31 +163,17 @@ mod tests {
     fn the_kernel_tells_the_mean_before_the_deviation_in_ms() {
         let text = "ESTAB 0 284 10.77.1.1:58962 10.77.4.2:80\n\t bbr rto:212 rtt:10.195/6.62 mss:1448 rcv_rtt:6.125 \
                     minrtt:0.009\nESTAB 0 0 10.77.1.1:5 10.77.4.2:80\n\t bbr rtt:0.25/0.1\n";
-        assert_eq!(
-            smoothed_ns(text).collect::<Vec<_>>(),
-            [10_195_000.0, 250_000.0]
-        );
+        assert_eq!(smoothed_ns(text).collect::<Vec<_>>(), [10_195_000.0, 250_000.0]);
     }
 
     #[test]
     fn the_truth_is_over_all_connections() {
-        let request = |sent_ns, done_ns| Request {
-            id: 0,
-            sent_ns,
-            done_ns,
-            triggers: None,
-        };
+        let request = |sent_ns, done_ns| Request { id: 0, sent_ns, done_ns, triggers: None };
         let log = Log {
-            requests: HashMap::from([
-                (1, vec![request(0, 10), request(5, 25)]),
-                (2, vec![request(0, 90)]),
-            ]),
+            requests: HashMap::from([(1, vec![request(0, 10), request(5, 25)]), (2, vec![request(0, 90)])]),
             ..Log::default()
         };
         let truth = Latencies::truth(&log);
-        assert_eq!(
-            (truth.samples, truth.mean_ns, truth.p50_ns),
-            (3, Some(Nanos(40)), Some(Nanos(20)))
-        );
+        assert_eq!((truth.samples, truth.mean_ns, truth.p50_ns), (3, Some(Nanos(40)), Some(Nanos(20))));
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use super::Report;
-use super::compare::{Comparison, Truth};
-use super::distribution::Distributions;
-use super::text::{millis, percent, width};
+use super::{
+    Report,
+    compare::{Comparison, Truth},
+    distribution::Distributions,
+    text::{millis, percent, width},
+};
 use crate::Nanos;
 
 /// A line a run and estimator.

@@ -1,10 +1,11 @@
 //! Round trips that tcptrace finds in a capture taken at the client.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
-use crate::error::{find_program, run};
-use crate::{Error, Lab, Result, Role};
+use crate::{
+    Error, Lab, Result, Role,
+    error::{find_program, run},
+};
 
 /// Mean over all round trips of the client's packets in nanoseconds, and how many there are; None where tcptrace is
 /// not installed. It tells tenths of a millisecond.
@@ -34,15 +35,10 @@ fn sum(table: &str, client: &str) -> Result<(f64, usize)> {
             let cell = at.and_then(|at| line.get(at));
             cell.ok_or_else(|| Error::invalid("what tcptrace says", format!("no {name}")))
         };
-        let way = if *cell("host_a")? == client {
-            "a2b"
-        } else {
-            "b2a"
-        };
+        let way = if *cell("host_a")? == client { "a2b" } else { "b2a" };
         let number = |name: &str| {
             let cell = cell(&format!("{name}_{way}"))?;
-            cell.parse::<f64>()
-                .map_err(|why| Error::invalid("what tcptrace says", why))
+            cell.parse::<f64>().map_err(|why| Error::invalid("what tcptrace says", why))
         };
         let samples = number("RTT_samples")?;
         sum_ns += samples * number("RTT_avg")? * 1e6;

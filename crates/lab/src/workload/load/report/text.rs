@@ -1,12 +1,16 @@
 //! The report as a person reads it.
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+};
 
-use super::compare::{Comparison, Errors, Truth};
-use super::distribution::{Distributions, SHARES};
-use super::quantile::quantile;
-use super::{Ablations, Causes, Latencies, Report};
+use super::{
+    Ablations, Causes, Latencies, Report,
+    compare::{Comparison, Errors, Truth},
+    distribution::{Distributions, SHARES},
+    quantile::quantile,
+};
 use crate::Nanos;
 
 impl fmt::Display for Report {
@@ -15,10 +19,7 @@ impl fmt::Display for Report {
         if let Some(cost) = self.cost {
             let share = percent(self.processor_share(), 2);
             let run_ns = cost.run_ns();
-            writeln!(
-                f,
-                "dwell response: {run_ns:.0} ns a packet, {share} % of a processor"
-            )?;
+            writeln!(f, "dwell response: {run_ns:.0} ns a packet, {share} % of a processor")?;
         }
         writeln!(f)?;
         for comparison in &self.comparisons {
@@ -48,10 +49,7 @@ impl fmt::Display for Report {
 
 /// In brackets, where there are any.
 fn counts(named: &BTreeMap<&str, usize>) -> String {
-    let counts: Vec<String> = named
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
+    let counts: Vec<String> = named.iter().map(|(name, count)| format!("{name} {count}")).collect();
     match counts.is_empty() {
         true => String::new(),
         false => format!(" ({})", counts.join(", ")),
@@ -94,8 +92,7 @@ fn rows(comparison: &Comparison) -> Vec<(Truth, &'static str)> {
     }
 }
 
-const ERROR_FIGURES: &str =
-    "      p5     p10     p50     p90     p95    |p50| ≤ 5 % ≤ 10 % ≤ 15 %    |p50|    |p95|";
+const ERROR_FIGURES: &str = "      p5     p10     p50     p90     p95    |p50| ≤ 5 % ≤ 10 % ≤ 15 %    |p50|    |p95|";
 
 struct ErrorCells<'a>(&'a Errors);
 
@@ -124,15 +121,8 @@ fn distributions(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt:
     for (name, _) in SHARES {
         write!(head, "{name:>9}")?;
     }
-    writeln!(
-        f,
-        "\nlatencies of epochs in ms, truth over estimate\n{:width$} {head}  greatest difference",
-        ""
-    )?;
-    for comparison in comparisons
-        .iter()
-        .filter(|of| of.pairs(Truth::Own).count() > 0)
-    {
+    writeln!(f, "\nlatencies of epochs in ms, truth over estimate\n{:width$} {head}  greatest difference", "")?;
+    for comparison in comparisons.iter().filter(|of| of.pairs(Truth::Own).count() > 0) {
         let distributions = Distributions::new(comparison, Truth::Own);
         write!(f, "{:<width$} ", "truth")?;
         line(f, &distributions.truth)?;
@@ -157,11 +147,7 @@ fn round_trips(f: &mut fmt::Formatter<'_>, found: &[Latencies]) -> fmt::Result {
     if found.is_empty() {
         return Ok(());
     }
-    writeln!(
-        f,
-        "\n{:<44}{:>8}{:>10}{:>10}",
-        "what round trips say", "samples", "mean ms", "p50 ms"
-    )?;
+    writeln!(f, "\n{:<44}{:>8}{:>10}{:>10}", "what round trips say", "samples", "mean ms", "p50 ms")?;
     let ns_millis = |ns: Option<Nanos>| millis(ns.map(|ns| ns.0 as f64), 3);
     for latencies in found {
         let of = match latencies.of {
@@ -179,36 +165,17 @@ fn round_trips(f: &mut fmt::Formatter<'_>, found: &[Latencies]) -> fmt::Result {
 }
 
 fn ablations(f: &mut fmt::Formatter<'_>, found: &Ablations) -> fmt::Result {
-    writeln!(
-        f,
-        "\nwhere errors of causal latencies come from, in %, at last in ms"
-    )?;
+    writeln!(f, "\nwhere errors of causal latencies come from, in %, at last in ms")?;
     writeln!(f, "{:<48}{:>6}{ERROR_FIGURES}", "", "n")?;
-    let steps = found
-        .steps
-        .iter()
-        .map(|step| (&step.name, step.errors.clone()));
+    let steps = found.steps.iter().map(|step| (&step.name, step.errors.clone()));
     let heuristics = found.heuristics.iter();
     let heuristics = heuristics.map(|with| (&with.estimator, with.errors(Truth::Causal)));
     for (name, errors) in steps.chain(heuristics) {
-        writeln!(
-            f,
-            "{name:<48}{:>6}{}",
-            errors.relative.len(),
-            ErrorCells(&errors)
-        )?;
+        writeln!(f, "{name:<48}{:>6}{}", errors.relative.len(), ErrorCells(&errors))?;
     }
     writeln!(f)?;
     for causes in &found.causes {
-        let Causes {
-            estimator,
-            epochs,
-            large,
-            late,
-            staggered,
-            both,
-            neither,
-        } = causes;
+        let Causes { estimator, epochs, large, late, staggered, both, neither } = causes;
         writeln!(
             f,
             "{estimator}: {large} of {epochs} epochs are off by more than 10 %: late or joined requests {late}, \

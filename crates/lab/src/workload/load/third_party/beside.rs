@@ -1,17 +1,19 @@
 //! Estimates of `dwell response` beside what the client of others tells.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::watch::{Watch, replay};
-use super::{ThirdPartyOptions, ThirdPartyReport, load_observed};
-use crate::signals::Signals;
-use crate::{Error, Nanos, Result};
+use super::{
+    super::watch::{Watch, replay},
+    ThirdPartyOptions, ThirdPartyReport, load_observed,
+};
+use crate::{Error, Nanos, Result, signals::Signals};
 
 /// What the client and each estimator found.
 #[derive(Debug, Clone)]
@@ -48,24 +50,13 @@ pub struct Told {
 }
 
 /// Runs the load with `dwell response` beside it, then more estimators over the capture.
-pub fn respond(
-    options: &ThirdPartyOptions,
-    estimators: &[String],
-    epoch: Duration,
-    folder: &Path,
-) -> Result<Beside> {
+pub fn respond(options: &ThirdPartyOptions, estimators: &[String], epoch: Duration, folder: &Path) -> Result<Beside> {
     let signals = Signals::watch()?;
-    let (first, others) = estimators
-        .split_first()
-        .ok_or_else(|| Error::invalid("estimators", "none is named"))?;
+    let (first, others) = estimators.split_first().ok_or_else(|| Error::invalid("estimators", "none is named"))?;
     let arguments = |estimator: &str| -> Vec<String> {
         let epoch = format!("{}ns", epoch.as_nanos());
         // A name, and options of its own.
-        ["--epoch", &epoch, "--estimator"]
-            .into_iter()
-            .chain(estimator.split_whitespace())
-            .map(str::to_owned)
-            .collect()
+        ["--epoch", &epoch, "--estimator"].into_iter().chain(estimator.split_whitespace()).map(str::to_owned).collect()
     };
     let records = |name: &str| -> PathBuf { folder.join(name) };
     let mut asked = options.clone();
@@ -76,15 +67,7 @@ pub fn respond(
     let load = load_observed(
         &asked,
         &signals,
-        |lab| {
-            Watch::start(
-                lab.vantage(),
-                &asked.exe,
-                &arguments(first),
-                &live,
-                &signals,
-            )
-        },
+        |lab| Watch::start(lab.vantage(), &asked.exe, &arguments(first), &live, &signals),
         |watch| watch.finish(&signals).map(drop),
     )?;
     let truth_ns = load.latency.mean_ns;
@@ -92,14 +75,7 @@ pub fn respond(
     if let Some(pcap) = &asked.pcap {
         for other in others {
             let file = records("replay.jsonl");
-            replay(
-                &asked.exe,
-                "response",
-                pcap,
-                &arguments(other),
-                &file,
-                &signals,
-            )?;
+            replay(&asked.exe, "response", pcap, &arguments(other), &file, &signals)?;
             told.push(Told::read(other, &file, truth_ns)?);
         }
     }
@@ -137,19 +113,15 @@ impl Told {
         let mut estimates = Vec::new();
         let (mut sum, mut batches) = (0.0, 0.0);
         for line in records.lines() {
-            let epoch: Epoch = serde_json::from_str(line).map_err(|why| {
-                Error::invalid("record of dwell response", format!("{why}: {line}"))
-            })?;
+            let epoch: Epoch = serde_json::from_str(line)
+                .map_err(|why| Error::invalid("record of dwell response", format!("{why}: {line}")))?;
             told.epochs += 1;
             match epoch.response_ns.filter(|_| epoch.valid) {
                 Some(ns) => {
                     estimates.push(ns);
                     sum += ns as f64 * epoch.batches as f64;
                     batches += epoch.batches as f64;
-                    *told
-                        .methods
-                        .entry(epoch.method.unwrap_or_default())
-                        .or_default() += 1;
+                    *told.methods.entry(epoch.method.unwrap_or_default()).or_default() += 1;
                 }
                 None => {
                     let reason = epoch.reason.unwrap_or_default();
@@ -185,12 +157,7 @@ impl Beside {
             told: &'a Told,
         }
         let line = |told| {
-            let line = Line {
-                r#type: "lab_third_party",
-                schema: "dwell.lab_third_party/1",
-                load: &self.load,
-                told,
-            };
+            let line = Line { r#type: "lab_third_party", schema: "dwell.lab_third_party/1", load: &self.load, told };
             serde_json::to_string(&line).map_err(|why| Error::invalid("report", why))
         };
         self.told.iter().map(line).collect()
@@ -218,23 +185,12 @@ impl fmt::Display for Beside {
                 false => writeln!(f, "; without: {}", counts(&told.reasons))?,
             }
         }
-        writeln!(
-            f,
-            "\nlatency in ms     of           n     mean   error    stdev      p50      p95      p99"
-        )?;
+        writeln!(f, "\nlatency in ms     of           n     mean   error    stdev      p50      p95      p99")?;
         let latency = &self.load.latency;
-        let millis =
-            |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns.0 as f64 / 1e6));
-        let mut row = |name: &str,
-                       of: &str,
-                       count: u64,
-                       error: &str,
-                       figures: [Option<Nanos>; 5]| {
+        let millis = |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns.0 as f64 / 1e6));
+        let mut row = |name: &str, of: &str, count: u64, error: &str, figures: [Option<Nanos>; 5]| {
             let [mean, deviation, p50, p95, p99] = figures.map(millis);
-            writeln!(
-                f,
-                "{name:<17} {of:<8}{count:>6} {mean:>8} {error:>7} {deviation:>8} {p50:>8} {p95:>8} {p99:>8}"
-            )
+            writeln!(f, "{name:<17} {of:<8}{count:>6} {mean:>8} {error:>7} {deviation:>8} {p50:>8} {p95:>8} {p99:>8}")
         };
         row(
             self.load.program.name(),
@@ -250,9 +206,7 @@ impl fmt::Display for Beside {
             ],
         )?;
         for told in &self.told {
-            let error = told
-                .error
-                .map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
+            let error = told.error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
             row(
                 &told.estimator,
                 "epochs",
@@ -289,10 +243,7 @@ mod tests {
         let told = Told::new("pirate", &records.join("\n"), Nanos(100)).unwrap();
         assert_eq!((told.epochs, told.estimates), (4, 2));
         assert_eq!((told.mean_ns, told.error), (Some(Nanos(125)), Some(0.25)));
-        assert_eq!(
-            (told.p50_ns, told.p99_ns),
-            (Some(Nanos(100)), Some(Nanos(200)))
-        );
+        assert_eq!((told.p50_ns, told.p99_ns), (Some(Nanos(100)), Some(Nanos(200))));
         assert_eq!(told.methods, BTreeMap::from([("modes".to_owned(), 2)]));
         assert_eq!(told.reasons["paced"], 1);
         let none = Told::new("pirate", "", Nanos(100)).unwrap();

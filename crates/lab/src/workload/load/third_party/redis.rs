@@ -4,13 +4,13 @@
 //! once for each request of the batch. Where answers come in several pieces, what comes after the first is not in it.
 //! With several threads it looks each quarter of a second whether it is done, so that its rate is too low by up to that.
 
-use std::net::SocketAddr;
-use std::process::Command;
+use std::{net::SocketAddr, process::Command};
 
-use super::super::stage::Stage;
-use super::{Distribution, Program, ThirdPartyOptions, ThirdPartyReport};
-use crate::workload::{output, require, serve};
-use crate::{Error, Guarded, Nanos, Result};
+use super::{super::stage::Stage, Distribution, Program, ThirdPartyOptions, ThirdPartyReport};
+use crate::{
+    Error, Guarded, Nanos, Result,
+    workload::{output, require, serve},
+};
 
 /// What `begin` gives is of the load alone.
 pub(super) fn run<T>(
@@ -37,12 +37,7 @@ pub(super) fn run<T>(
         .flat_map(|(name, value)| [name.to_owned(), value])
         .chain(["--csv".to_owned()])
         .collect();
-        output(
-            stage.lab.client(),
-            "redis-benchmark",
-            &arguments,
-            &stage.signals.stop,
-        )
+        output(stage.lab.client(), "redis-benchmark", &arguments, &stage.signals.stop)
     };
     // What is read must be there.
     benchmark("set", 1, 1, 1)?;
@@ -58,10 +53,7 @@ pub(super) fn run<T>(
         depth: options.depth,
         requests,
         lasted_ns: row.lasted_ns,
-        latency: Distribution {
-            batches: requests / depth,
-            ..row.latency
-        },
+        latency: Distribution { batches: requests / depth, ..row.latency },
         capture: None,
     };
     Ok((report, begun))
@@ -77,13 +69,7 @@ fn start_server(stage: &Stage<'_>, address: SocketAddr) -> Result<Guarded> {
             .arg("--dir")
             .arg(folder);
     };
-    serve(
-        stage.lab.server(),
-        "redis-server",
-        configure,
-        "tcp",
-        address.port(),
-    )
+    serve(stage.lab.server(), "redis-server", configure, "tcp", address.port())
 }
 
 /// A row of its table.
@@ -99,9 +85,7 @@ fn read(said: &str, requests: u64) -> Result<Row> {
     let parsed = || {
         let cells = |line: &str| -> Vec<String> {
             let cells = line.split(',');
-            cells
-                .map(|cell| cell.trim_matches('"').to_owned())
-                .collect()
+            cells.map(|cell| cell.trim_matches('"').to_owned()).collect()
         };
         let mut lines = said.lines().map(cells);
         let heads = lines.find(|cells| cells.first().is_some_and(|head| head == "test"))?;
@@ -162,10 +146,7 @@ mod tests {
     fn one_request_has_an_infinite_rate_and_a_latency() {
         let said = SAID.replace("198019.80", "inf");
         let row = read(&said, 1).unwrap();
-        assert_eq!(
-            (row.lasted_ns, row.latency.p50_ns),
-            (Nanos(0), Nanos(55_000))
-        );
+        assert_eq!((row.lasted_ns, row.latency.p50_ns), (Nanos(0), Nanos(55_000)));
     }
 
     #[test]

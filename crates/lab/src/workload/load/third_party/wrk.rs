@@ -6,15 +6,18 @@
 //! shorter latencies that nobody saw. A script of ours has wrk print its whole histogram and what it corrected by, and
 //! the correction is taken back here, exactly.
 
-use std::fs::{self, File};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::Path,
+    process::Command,
+};
 
-use super::super::stage::Stage;
-use super::{Distribution, Program, ThirdPartyOptions, ThirdPartyReport};
-use crate::workload::{output, require, serve};
-use crate::{Error, Guarded, Nanos, Result};
+use super::{super::stage::Stage, Distribution, Program, ThirdPartyOptions, ThirdPartyReport};
+use crate::{
+    Error, Guarded, Nanos, Result,
+    workload::{output, require, serve},
+};
 
 /// The batch, and at the end what wrk knows, for machines.
 const SCRIPT: &str = r#"
@@ -42,8 +45,7 @@ pub(super) fn run<T>(
 ) -> Result<(ThirdPartyReport, T)> {
     let (connections, threads) = (options.connections, options.threads);
     if !connections.is_multiple_of(threads) {
-        let reason =
-            format!("{connections} is no multiple of {threads} threads; wrk gives each as many");
+        let reason = format!("{connections} is no multiple of {threads} threads; wrk gives each as many");
         return Err(Error::invalid("connections", reason));
     }
     require("wrk")?;
@@ -69,12 +71,7 @@ pub(super) fn run<T>(
 }
 
 /// One object of that size, and no file outside of the lab's folder.
-fn start_nginx(
-    stage: &Stage<'_>,
-    folder: &Path,
-    address: SocketAddr,
-    size: u64,
-) -> Result<Guarded> {
+fn start_nginx(stage: &Stage<'_>, folder: &Path, address: SocketAddr, size: u64) -> Result<Guarded> {
     let object = folder.join("object");
     let made = File::create(&object).and_then(|file| file.set_len(size));
     made.map_err(Error::file("write", &object))?;
@@ -93,13 +90,7 @@ fn start_nginx(
     let configure = |command: &mut Command| {
         command.args(["-e", "stderr", "-c"]).arg(&file);
     };
-    serve(
-        stage.lab.server(),
-        "nginx",
-        configure,
-        "tcp",
-        address.port(),
-    )
+    serve(stage.lab.server(), "nginx", configure, "tcp", address.port())
 }
 
 /// What the script printed: times in microseconds.
@@ -119,8 +110,7 @@ fn read(said: &str, options: &ThirdPartyOptions) -> Result<ThirdPartyReport> {
             _ => {}
         }
     }
-    let (requests, lasted_us, broken, refused) =
-        summary.ok_or_else(|| wrong("there is no summary"))?;
+    let (requests, lasted_us, broken, refused) = summary.ok_or_else(|| wrong("there is no summary"))?;
     if broken > 0 || refused > 0 {
         let reason = format!("{broken} failures of connections, {refused} answers with errors");
         return Err(Error::invalid("load by wrk", reason));
@@ -128,8 +118,7 @@ fn read(said: &str, options: &ThirdPartyOptions) -> Result<ThirdPartyReport> {
     let each = requests / options.connections as u64;
     // Without a request of each connection, wrk corrects nothing.
     let expected_us = lasted_us.checked_div(each).unwrap_or(u64::MAX / 2);
-    let histogram =
-        take_back(&histogram, expected_us).ok_or_else(|| wrong("the histogram is another"))?;
+    let histogram = take_back(&histogram, expected_us).ok_or_else(|| wrong("the histogram is another"))?;
     let latency = distribution(&histogram).ok_or_else(|| wrong("no batch was answered"))?;
     // Of each connection one batch may be answered in part.
     let depth = options.depth as u64;
@@ -179,10 +168,7 @@ fn distribution(histogram: &[(u64, u64)]) -> Option<Distribution> {
     let &(max_us, _) = histogram.last()?;
     let nanos = |us: f64| Nanos((us * 1e3).round() as u64);
     let over = |what: &dyn Fn(f64) -> f64| {
-        let sum: f64 = histogram
-            .iter()
-            .map(|&(value_us, count)| what(value_us as f64) * count as f64)
-            .sum();
+        let sum: f64 = histogram.iter().map(|&(value_us, count)| what(value_us as f64) * count as f64).sum();
         sum / count as f64
     };
     let mean_us = over(&|value_us| value_us);
@@ -209,8 +195,7 @@ fn distribution(histogram: &[(u64, u64)]) -> Option<Distribution> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Network;
-    use super::*;
+    use super::{super::Network, *};
     use crate::Topology;
 
     /// As wrk 4.1.0 printed it: two connections, batches of 4, answers of 100 kB at 20 MB/s.
@@ -226,11 +211,7 @@ mod tests {
             size: 100_000,
             duration: std::time::Duration::from_secs(1),
             seed: 1,
-            network: Network {
-                topology: Topology::triangle(Nanos(0), Nanos(0), Nanos(0)),
-                cross: None,
-                tunnel: None,
-            },
+            network: Network { topology: Topology::triangle(Nanos(0), Nanos(0), Nanos(0)), cross: None, tunnel: None },
             pcap: None,
         }
     }
@@ -275,10 +256,7 @@ mod tests {
         let figures = distribution(&[(10, 98), (20, 1), (110, 1)]).unwrap();
         assert_eq!((figures.batches, figures.mean_ns), (100, Nanos(11_100)));
         assert_eq!(figures.deviation_ns, Some(Nanos(9_989)));
-        assert_eq!(
-            (figures.p50_ns, figures.p99_ns, figures.max_ns),
-            (Nanos(10_000), Nanos(20_000), Nanos(110_000))
-        );
+        assert_eq!((figures.p50_ns, figures.p99_ns, figures.max_ns), (Nanos(10_000), Nanos(20_000), Nanos(110_000)));
         assert_eq!(distribution(&[]), None);
     }
 }

@@ -9,9 +9,11 @@ use rustls::crypto::CryptoProvider;
 use serde::{Deserialize, Serialize};
 
 use super::client::ClientConfig;
-use crate::Result;
-use crate::workload::quic::Identity;
-use crate::workload::web::ServerConfig;
+use crate::{
+    Result,
+    workload::{quic::Identity, web::ServerConfig},
+};
+
 pub(super) use client::run;
 pub(super) use server::serve;
 
@@ -42,18 +44,11 @@ impl Trust {
     }
 
     pub(super) fn server(&self, config: ServerConfig) -> ServerPart {
-        ServerPart {
-            config,
-            certificate: self.0.certificate.to_vec(),
-            key: self.0.key.secret_der().to_vec(),
-        }
+        ServerPart { config, certificate: self.0.certificate.to_vec(), key: self.0.key.secret_der().to_vec() }
     }
 
     pub(super) fn client(&self, config: ClientConfig) -> ClientPart {
-        ClientPart {
-            config,
-            certificate: self.0.certificate.to_vec(),
-        }
+        ClientPart { config, certificate: self.0.certificate.to_vec() }
     }
 }
 

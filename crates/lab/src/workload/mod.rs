@@ -11,19 +11,23 @@ pub(crate) mod quic;
 mod tcp;
 pub mod web;
 
-use std::ffi::OsStr;
-use std::net::IpAddr;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    net::IpAddr,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error, Guarded, Lab, Namespace, Nanos, Result, Role,
+    error::{command_line, find_program},
+};
 
 pub use dns::Dns;
 pub use icmp::{Ping, PingReport};
 pub use quic::{Quic, QuicReport};
 pub use tcp::{Bulk, BulkReport, PingPong};
-
-use crate::error::{command_line, find_program};
-use crate::{Error, Guarded, Lab, Namespace, Nanos, Result, Role};
 
 /// How long a program or connection may take to start, and a reply to come.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,19 +46,12 @@ pub struct Ends<'a> {
 impl<'a> Ends<'a> {
     /// Client and server of a lab, over IPv4.
     pub fn v4(lab: &'a Lab) -> Self {
-        Self {
-            client: lab.client(),
-            server: lab.server(),
-            address: Lab::address_v4(Role::Server).into(),
-        }
+        Self { client: lab.client(), server: lab.server(), address: Lab::address_v4(Role::Server).into() }
     }
 
     /// Client and server of a lab, over IPv6.
     pub fn v6(lab: &'a Lab) -> Self {
-        Self {
-            address: Lab::address_v6(Role::Server).into(),
-            ..Self::v4(lab)
-        }
+        Self { address: Lab::address_v6(Role::Server).into(), ..Self::v4(lab) }
     }
 }
 
@@ -84,20 +81,10 @@ pub(crate) fn output(
 }
 
 /// The same for a program that is known to exist.
-fn collect(
-    namespace: &Namespace,
-    program: &OsStr,
-    arguments: &[String],
-    stop: &AtomicBool,
-) -> Result<String> {
+fn collect(namespace: &Namespace, program: &OsStr, arguments: &[String], stop: &AtomicBool) -> Result<String> {
     let mut line = String::new();
     let mut child = namespace.spawn(program, |command| {
-        command
-            .args(arguments)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         line = command_line(command);
     })?;
     // Both outputs are read while it runs, so that it never waits for a reader.
@@ -115,10 +102,7 @@ fn collect(
         if stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        match child
-            .try_wait()
-            .map_err(Error::io(format!("wait for `{line}`")))?
-        {
+        match child.try_wait().map_err(Error::io(format!("wait for `{line}`")))? {
             Some(status) => break status,
             None => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -129,16 +113,8 @@ fn collect(
     if status.success() || program == "ping" && status.code() == Some(1) {
         return Ok(stdout);
     }
-    let said = if stderr.trim().is_empty() {
-        stdout
-    } else {
-        stderr
-    };
-    Err(Error::Command {
-        command: line,
-        status: status.to_string(),
-        stderr: said.trim().to_owned(),
-    })
+    let said = if stderr.trim().is_empty() { stdout } else { stderr };
+    Err(Error::Command { command: line, status: status.to_string(), stderr: said.trim().to_owned() })
 }
 
 /// Starts a server program and waits until it listens.
@@ -163,10 +139,7 @@ fn listen(
 ) -> Result<Guarded> {
     let name = program.to_string_lossy();
     let mut child = namespace.spawn(program, |command| {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         configure(command);
     })?;
     let begun = Instant::now();
@@ -174,16 +147,9 @@ fn listen(
         if namespace.enter(|| is_bound(table, port))? {
             return Ok(child);
         }
-        if let Some(status) = child
-            .try_wait()
-            .map_err(Error::io(format!("wait for {name}")))?
-        {
+        if let Some(status) = child.try_wait().map_err(Error::io(format!("wait for {name}")))? {
             let stderr = "it ended before it listened".to_owned();
-            return Err(Error::Command {
-                command: name.into_owned(),
-                status: status.to_string(),
-                stderr,
-            });
+            return Err(Error::Command { command: name.into_owned(), status: status.to_string(), stderr });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -193,14 +159,12 @@ fn listen(
 /// Whether the calling thread's namespace has a socket of its own at that port: `table` is `tcp` or `udp`.
 pub(crate) fn is_bound(table: &str, port: u16) -> bool {
     ["", "6"].iter().any(|family| {
-        let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}{family}"))
-            .unwrap_or_default();
+        let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}{family}")).unwrap_or_default();
         let local = format!(":{port:04X}");
-        sockets.lines().skip(1).any(|line| {
-            line.split_ascii_whitespace()
-                .nth(1)
-                .is_some_and(|own| own.ends_with(&local))
-        })
+        sockets
+            .lines()
+            .skip(1)
+            .any(|line| line.split_ascii_whitespace().nth(1).is_some_and(|own| own.ends_with(&local)))
     })
 }
 
@@ -225,17 +189,10 @@ const PROGRAMS: [(&str, &str); 15] = [
 
 /// That the program is there.
 pub(crate) fn require(program: &'static str) -> Result<()> {
-    let remedy = PROGRAMS
-        .iter()
-        .find(|(name, _)| *name == program)
-        .map_or("Install it.", |(_, remedy)| remedy);
+    let remedy = PROGRAMS.iter().find(|(name, _)| *name == program).map_or("Install it.", |(_, remedy)| remedy);
     match find_program(program) {
         Some(_) => Ok(()),
-        None => Err(Error::Host {
-            wanted: "make traffic",
-            fact: format!("there is no program {program}"),
-            remedy,
-        }),
+        None => Err(Error::Host { wanted: "make traffic", fact: format!("there is no program {program}"), remedy }),
     }
 }
 

@@ -6,6 +6,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use clap::builder::PossibleValuesParser;
 use dwell_lab::balancer::{self, Options, Outcome, Policy, Scenario, Work, by_load, over_time};
+use figures::Figures;
 use serde::Serialize;
 
 use super::star::{Common, Scene, save};
@@ -14,7 +15,6 @@ use crate::{
     exit::{Exit, Failure},
     tell::tell,
 };
-use figures::Figures;
 
 /// Balance connections over four servers by `dwell lb`, and print what clients wait with each policy
 ///
@@ -99,11 +99,7 @@ pub fn run(args: &Lb) -> Result<Exit, Failure> {
     let format = args.common.format;
     let mut checks = Vec::new();
     for scenario in chosen(&args.scenarios) {
-        let runs = Runs {
-            args,
-            scenario,
-            scene: &scene,
-        };
+        let runs = Runs { args, scenario, scene: &scene };
         let figures = runs.all()?;
         format.say("")?;
         format.say(&figures.table())?;
@@ -226,25 +222,13 @@ impl Runs<'_> {
 fn head() -> String {
     format!(
         "{:<8}{:>5}{:>4} {:<8}{:>9}{:>7}{:>9}{:>9}{:>9}{:>8}{:>8}  answered by",
-        "",
-        "load",
-        "run",
-        "policy",
-        "requests",
-        "broken",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "late ms",
-        "changes"
+        "", "load", "run", "policy", "requests", "broken", "p50 ms", "p90 ms", "p99 ms", "late ms", "changes"
     )
 }
 
 impl Object {
     fn line(&self) -> String {
-        let ms = |ns: Option<u64>| {
-            ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e6))
-        };
+        let ms = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e6));
         let answered: Vec<String> = self.answered.iter().map(u64::to_string).collect();
         format!(
             "{:<8}{:>5}{:>4} {:<8}{:>9}{:>7}{:>9}{:>9}{:>9}{:>8}{:>8}  {}",

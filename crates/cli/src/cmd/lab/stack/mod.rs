@@ -117,12 +117,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
                 store.display()
             )));
         }
-        tell(format_args!(
-            "{}: {}, {:?}",
-            scenario.name(),
-            scenario.about(),
-            args.time
-        ));
+        tell(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.time));
         let outcome = dwell_lab::stack::run(&Options {
             scenario,
             time: args.time,
@@ -190,10 +185,7 @@ impl Ways {
             span_ns: (span.1 - span.0).unsigned_abs(),
             end_ns: span.1.unsigned_abs(),
             all,
-            flows: flows
-                .into_iter()
-                .map(|(number, ends, _)| (number, ends))
-                .collect(),
+            flows: flows.into_iter().map(|(number, ends, _)| (number, ends)).collect(),
         })
     }
 
@@ -221,26 +213,15 @@ impl Ways {
     }
 }
 
-const EMULATED: &str =
-    "emulated: a guest without hardware support; its times mean nothing as speeds\n";
+const EMULATED: &str = "emulated: a guest without hardware support; its times mean nothing as speeds\n";
 
 /// Prints it. False if a check failed.
-fn report(
-    scenario: Scenario,
-    args: &Stack,
-    store: &Path,
-    outcome: &Outcome,
-) -> Result<bool, Failure> {
+fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> Result<bool, Failure> {
     let ways = Ways::read(store)?;
     let format = entry("text").expect("a format of this name");
     let mut output = Output::new((format.new)(), Sink::stdout()?, Source::default());
     output.lines(|text| {
-        *text = format!(
-            "{}: {}, {:?}\n",
-            scenario.name(),
-            scenario.about(),
-            args.time
-        );
+        *text = format!("{}: {}, {:?}\n", scenario.name(), scenario.about(), args.time);
         if scenario.is_emulated() {
             text.push_str(EMULATED);
         }
@@ -269,11 +250,7 @@ fn report(
         say(from.map_or("", |from| &devices[from..]).trim_end())?;
     }
     let checks = checks(scenario, &ways, outcome, args.sample_bytes);
-    say(&checks
-        .iter()
-        .map(Check::line)
-        .collect::<Vec<_>>()
-        .join("\n"))?;
+    say(&checks.iter().map(Check::line).collect::<Vec<_>>().join("\n"))?;
     if let Some(report) = &outcome.emulator {
         say(&format!("the link emulator:\n{report}"))?;
     }
@@ -320,9 +297,7 @@ fn flows(ways: &Ways, outcome: &Outcome) -> String {
 
 /// That agents and collectors come and go as they shall.
 fn is_usual(line: &str) -> bool {
-    ["awaited", "is here", "is there", "is gone"]
-        .iter()
-        .any(|usual| line.contains(usual))
+    ["awaited", "is here", "is there", "is gone"].iter().any(|usual| line.contains(usual))
 }
 
 struct Check {
@@ -332,20 +307,13 @@ struct Check {
 
 impl Check {
     fn line(&self) -> String {
-        format!(
-            "{} {}",
-            if self.holds { "ok   " } else { "FAILS" },
-            self.what
-        )
+        format!("{} {}", if self.holds { "ok   " } else { "FAILS" }, self.what)
     }
 }
 
 fn checks(scenario: Scenario, ways: &Ways, outcome: &Outcome, sample_bytes: u32) -> Vec<Check> {
     let Some(all) = ways.all.get(&(None, false)) else {
-        return vec![Check {
-            what: "no byte was seen on both hosts".into(),
-            holds: false,
-        }];
+        return vec![Check { what: "no byte was seen on both hosts".into(), holds: false }];
     };
     let mut checks = vec![adds_up(all)];
     if scenario.is_emulated() {
@@ -357,10 +325,7 @@ fn checks(scenario: Scenario, ways: &Ways, outcome: &Outcome, sample_bytes: u32)
             checks.push(agrees(&whole, clocked));
         } else {
             checks.push(Check {
-                what: format!(
-                    "flow to port {}: of {} bytes none was seen on both hosts",
-                    clocked.port, clocked.bytes
-                ),
+                what: format!("flow to port {}: of {} bytes none was seen on both hosts", clocked.port, clocked.bytes),
                 holds: clocked.bytes < FEW * u64::from(sample_bytes),
             });
         }
@@ -420,15 +385,9 @@ fn is_late_enough(path: &join::Path, delay: Nanos) -> Check {
 fn agrees(whole: &Histogram, clocked: &Clocked) -> Check {
     let whole = mean(whole);
     let (Some(least), Some(most)) = (clocked.least_ns, clocked.most_ns) else {
-        return Check {
-            what: format!("flow to port {}: nothing was read", clocked.port),
-            holds: false,
-        };
+        return Check { what: format!("flow to port {}: nothing was read", clocked.port), holds: false };
     };
-    let (low, high) = (
-        least.0 as f64 * (1.0 - AGREES),
-        most.0 as f64 * (1.0 + AGREES),
-    );
+    let (low, high) = (least.0 as f64 * (1.0 - AGREES), most.0 as f64 * (1.0 + AGREES));
     Check {
         what: format!(
             "flow to port {}: end to end {} on average, by the application's clock {} to {}",
@@ -452,15 +411,8 @@ fn page(store: &Path) -> Result<(), Failure> {
         .status()
         .map_err(|error| Failure::new(Exit::Host, error))?;
     if !done.success() {
-        return Err(Failure::new(
-            Exit::Incomplete,
-            anyhow::anyhow!("dwell report could not write {}", page.display()),
-        ));
+        return Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("dwell report could not write {}", page.display())));
     }
-    tell(format_args!(
-        "{} and {} are there",
-        store.display(),
-        page.display()
-    ));
+    tell(format_args!("{} and {} are there", store.display(), page.display()));
     Ok(())
 }

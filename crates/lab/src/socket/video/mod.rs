@@ -5,26 +5,25 @@
 pub(super) mod figures;
 pub mod policy;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use dwell_socket::table::Config;
-use dwell_socket::{Session, Socket};
-use nix::sys::socket::{setsockopt, sockopt};
-
-use super::net::Net;
-use super::scenario::Bottleneck;
-use crate::part::PATIENCE;
-use crate::signals::Signals;
-use crate::{
-    BitsPerSecond, BoxLink, Discipline, Error, LinkSpec, Nanos, QueueLimit, QueueStatistics, Result,
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
 };
+
+use dwell_socket::{Session, Socket, table::Config};
 use figures::{figures, now_ns};
+use nix::sys::socket::{setsockopt, sockopt};
 use policy::{Cautious, DEADLINE_NS, Decision, FRAME_NS, Informed, Naive, Policy};
+
+use super::{net::Net, scenario::Bottleneck};
+use crate::{
+    BitsPerSecond, BoxLink, Discipline, Error, LinkSpec, Nanos, QueueLimit, QueueStatistics, Result, part::PATIENCE,
+    signals::Signals,
+};
 
 /// How to run it.
 #[derive(Debug, Clone)]
@@ -155,12 +154,9 @@ impl Queue {
                 queue: Some(QueueLimit::Packets(QUEUE_PACKETS)),
                 ..LinkSpec::delay(ONE_WAY)
             }),
-            Queue::Codel => Bottleneck::Box(BoxLink {
-                rate,
-                delay: ONE_WAY,
-                discipline: Discipline::Codel,
-                ecn: false,
-            }),
+            Queue::Codel => {
+                Bottleneck::Box(BoxLink { rate, delay: ONE_WAY, discipline: Discipline::Codel, ecn: false })
+            }
         }
     }
 }
@@ -190,26 +186,16 @@ pub fn run(options: &Options) -> Result<Outcome> {
     net.widen_window()?;
     let address = net.address(0);
     let io = |what: &str| Error::io(format!("{what} {address}"));
-    let listener = net
-        .receiver()
-        .enter(|| TcpListener::bind(address))?
-        .map_err(io("listen at"))?;
-    let server = net
-        .sender()
-        .enter(|| TcpStream::connect(address))?
-        .map_err(io("connect to"))?;
+    let listener = net.receiver().enter(|| TcpListener::bind(address))?.map_err(io("listen at"))?;
+    let server = net.sender().enter(|| TcpStream::connect(address))?.map_err(io("connect to"))?;
     let (client, _) = listener.accept().map_err(io("accept at"))?;
     let congestion = options.congestion.as_str();
     setsockopt(&server, sockopt::TcpCongestion, &congestion.into())
         .map_err(Error::os("set the congestion control of a socket"))?;
     for socket in [&server, &client] {
         socket.set_nodelay(true).map_err(io("set up"))?;
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .map_err(io("set up"))?;
-        socket
-            .set_write_timeout(Some(PATIENCE))
-            .map_err(io("set up"))?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(io("set up"))?;
+        socket.set_write_timeout(Some(PATIENCE)).map_err(io("set up"))?;
     }
     let client = thread::spawn(move || watch(client));
     let session = watch_sockets()?;
@@ -222,9 +208,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let sent = serve(&server, &watched, policy, options.time, &signals.stop);
     // The client has seen all when nothing more can come, however this ended.
     server.shutdown(Shutdown::Write).map_err(io("close"))?;
-    let delays = client
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let delays = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut outcome = sent?;
     outcome.delays = delays.map_err(io("read at"))?;
     outcome.delays.sort_unstable();
@@ -277,9 +261,7 @@ fn serve(
         frame[..8].copy_from_slice(&captured.to_ne_bytes());
         frame[8..HEAD].copy_from_slice(&bytes.0.to_ne_bytes());
         let writes = now_ns();
-        socket
-            .write_all(&frame)
-            .map_err(Error::io("send a frame"))?;
+        socket.write_all(&frame).map_err(Error::io("send a frame"))?;
         policy.wrote(writes, now_ns(), bytes);
         outcome.sent += 1;
         outcome.bytes += bytes.0;

@@ -1,18 +1,19 @@
 mod plan;
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
-use std::process::Command;
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
+    process::Command,
+};
 
+use plan::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::error::run;
-use crate::registry::Record;
 use crate::{
-    EmulatorConfig, EmulatorHandle, LinkSpec, Namespace, Nanos, QueueConfig, Report, Result, State,
+    EmulatorConfig, EmulatorHandle, LinkSpec, Namespace, Nanos, QueueConfig, Report, Result, State, error::run,
+    registry::Record,
 };
-use plan::Plan;
 
 /// Who a namespace is in a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,10 +71,7 @@ impl Leg {
     /// A link that only delays: half the round trip each way.
     pub fn with_rtt(rtt: Nanos) -> Self {
         let out = Nanos(rtt.0 / 2);
-        Self {
-            to_vantage: LinkSpec::delay(out),
-            from_vantage: LinkSpec::delay(rtt - out),
-        }
+        Self { to_vantage: LinkSpec::delay(out), from_vantage: LinkSpec::delay(rtt - out) }
     }
 
     fn rtt(&self) -> Nanos {
@@ -106,18 +104,11 @@ pub enum Topology {
 impl Topology {
     /// A line with these round-trip times on either side of the vantage point.
     pub fn line(client_rtt: Nanos, server_rtt: Nanos) -> Self {
-        Self::Line {
-            client: Leg::with_rtt(client_rtt),
-            server: Leg::with_rtt(server_rtt),
-        }
+        Self::Line { client: Leg::with_rtt(client_rtt), server: Leg::with_rtt(server_rtt) }
     }
 
     /// A triangle with these one-way delays.
-    pub fn triangle(
-        client_to_vantage: Nanos,
-        vantage_to_server: Nanos,
-        server_to_client: Nanos,
-    ) -> Self {
+    pub fn triangle(client_to_vantage: Nanos, vantage_to_server: Nanos, server_to_client: Nanos) -> Self {
         Self::Triangle {
             client_to_vantage: LinkSpec::delay(client_to_vantage),
             vantage_to_server: LinkSpec::delay(vantage_to_server),
@@ -139,11 +130,7 @@ impl Topology {
     pub fn end_to_end_rtt(&self) -> Nanos {
         match self {
             Self::Line { client, server } => client.rtt() + server.rtt(),
-            Self::Triangle {
-                client_to_vantage,
-                vantage_to_server,
-                server_to_client,
-            } => {
+            Self::Triangle { client_to_vantage, vantage_to_server, server_to_client } => {
                 client_to_vantage.delay_ns + vantage_to_server.delay_ns + server_to_client.delay_ns
             }
         }
@@ -156,27 +143,15 @@ impl Topology {
 
     pub(crate) fn endpoints(&self) -> [(Role, Option<(Ipv4Addr, Ipv6Addr)>); 3] {
         let address = |role| (role, Some((Lab::address_v4(role), Lab::address_v6(role))));
-        [
-            address(Role::Client),
-            (Role::Vantage, None),
-            address(Role::Server),
-        ]
+        [address(Role::Client), (Role::Vantage, None), address(Role::Server)]
     }
 
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Line { client, server } => {
-                format!(
-                    "client -- {} -- vantage -- {} -- server (round trips)",
-                    client.rtt(),
-                    server.rtt()
-                )
+                format!("client -- {} -- vantage -- {} -- server (round trips)", client.rtt(), server.rtt())
             }
-            Self::Triangle {
-                client_to_vantage,
-                vantage_to_server,
-                server_to_client,
-            } => format!(
+            Self::Triangle { client_to_vantage, vantage_to_server, server_to_client } => format!(
                 "client -- {} -> vantage -- {} -> server -- {} -> client (one way)",
                 client_to_vantage.delay_ns, vantage_to_server.delay_ns, server_to_client.delay_ns
             ),
@@ -239,11 +214,7 @@ impl Lab {
     }
 
     /// Makes a lab under this very name that stays when the process ends.
-    pub(crate) fn start_kept(
-        name: &str,
-        topology: &Topology,
-        exe: &std::path::Path,
-    ) -> Result<State> {
+    pub(crate) fn start_kept(name: &str, topology: &Topology, exe: &std::path::Path) -> Result<State> {
         let plan = Plan::of(topology);
         let record = Record::named(name, topology, &plan.role_names())?;
         let mut lab = Self::build(topology.clone(), &plan, record)?;
@@ -262,19 +233,11 @@ impl Lab {
             plan.set_kernel_options(&namespace)?;
             namespaces.insert(role, namespace);
         }
-        run(
-            Command::new("ip").args(["-batch", "-"]),
-            &plan.links(&namespaces),
-        )?;
+        run(Command::new("ip").args(["-batch", "-"]), &plan.links(&namespaces))?;
         for (&role, namespace) in &namespaces {
             namespace.ip(&plan.addresses_and_routes(role))?;
         }
-        Ok(Self {
-            emulator: None,
-            namespaces,
-            topology,
-            record,
-        })
+        Ok(Self { emulator: None, namespaces, topology, record })
     }
 
     /// Sends forwarded packets to the emulator's queues. Without an emulator they are dropped rather than let through
@@ -298,10 +261,7 @@ impl Lab {
             queue: queue.number,
             link: queue.link.clone(),
         });
-        EmulatorConfig {
-            queues: queues.collect(),
-            ..EmulatorConfig::default()
-        }
+        EmulatorConfig { queues: queues.collect(), ..EmulatorConfig::default() }
     }
 
     /// The namespace of a role.

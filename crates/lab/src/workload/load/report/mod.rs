@@ -13,18 +13,23 @@ mod sweep;
 mod tcptrace;
 mod text;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::watch::{Watch, replay};
-use super::{Cost, LoadOptions, LoadReport, load_observed};
-use crate::signals::Signals;
-use crate::{Error, Result, Topology};
-pub use ablation::{Causes, Step};
-pub use compare::{Comparison, Errors, Truth};
 use log::{Epoch, Log};
 use pairs::Pairs;
 use round_trips::AtClient;
+
+use super::{
+    Cost, LoadOptions, LoadReport, load_observed,
+    watch::{Watch, replay},
+};
+use crate::{Error, Result, Topology, signals::Signals};
+
+pub use ablation::{Causes, Step};
+pub use compare::{Comparison, Errors, Truth};
 pub use round_trips::Latencies;
 pub use sweep::sweep;
 
@@ -78,16 +83,9 @@ pub struct Ablations {
 /// Runs a load with `dwell response` beside it, then what else is asked for over the capture.
 pub fn respond(options: &ReportOptions) -> Result<Report> {
     let signals = Signals::watch()?;
-    let (first, others) = options
-        .estimators
-        .split_first()
-        .ok_or_else(|| Error::invalid("estimators", "none is named"))?;
-    let mut run = Run {
-        options,
-        asked: options.load.clone(),
-        signals,
-        log: Log::default(),
-    };
+    let (first, others) =
+        options.estimators.split_first().ok_or_else(|| Error::invalid("estimators", "none is named"))?;
+    let mut run = Run { options, asked: options.load.clone(), signals, log: Log::default() };
     let truth = run.file("truth.jsonl");
     let truth = run.asked.truth.get_or_insert(truth).clone();
     if !others.is_empty() || options.round_trips || options.ablations {
@@ -95,11 +93,7 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
         run.asked.pcap.get_or_insert(capture);
     }
     let (load, live) = run.watched(first)?;
-    run.log = Log::read(
-        &truth,
-        way_ns(&options.load.network.topology),
-        options.load.network.tunnel.is_some(),
-    )?;
+    run.log = Log::read(&truth, way_ns(&options.load.network.topology), options.load.network.tunnel.is_some())?;
     let mut comparisons = vec![run.compare(first, &run.log.epochs(&live.records)?)];
     for other in others {
         comparisons.push(run.compare(other, &run.estimate(&options.arguments(other))?));
@@ -123,9 +117,7 @@ pub fn respond(options: &ReportOptions) -> Result<Report> {
 /// From the client to the vantage point, without what packets wait in queues.
 fn way_ns(topology: &Topology) -> u64 {
     match topology {
-        Topology::Triangle {
-            client_to_vantage, ..
-        } => client_to_vantage.delay_ns.0,
+        Topology::Triangle { client_to_vantage, .. } => client_to_vantage.delay_ns.0,
         Topology::Line { client, .. } => client.to_vantage.delay_ns.0,
     }
 }
@@ -181,11 +173,7 @@ impl Run<'_> {
             },
         )
         .map(|(load, (cost, at_client))| {
-            let live = Live {
-                records,
-                cost,
-                at_client,
-            };
+            let live = Live { records, cost, at_client };
             (load, live)
         })
     }
@@ -199,14 +187,7 @@ impl Run<'_> {
     fn replay(&self, verb: &str, arguments: &[String]) -> Result<PathBuf> {
         let records = self.file("replay.jsonl");
         let capture = self.asked.pcap.as_deref().unwrap_or(Path::new(""));
-        replay(
-            &self.asked.exe,
-            verb,
-            capture,
-            arguments,
-            &records,
-            &self.signals,
-        )?;
+        replay(&self.asked.exe, verb, capture, arguments, &records, &self.signals)?;
         Ok(records)
     }
 
@@ -225,18 +206,13 @@ impl Run<'_> {
         Ok(Ablations {
             steps: ablation::steps(comparisons, &pairs),
             heuristics: heuristics.into_iter().collect::<Result<_>>()?,
-            causes: causes
-                .map(|comparison| ablation::causes(comparison, &pairs))
-                .collect(),
+            causes: causes.map(|comparison| ablation::causes(comparison, &pairs)).collect(),
         })
     }
 
     fn round_trips(&self, at_client: Vec<Latencies>) -> Result<Vec<Latencies>> {
         let handshakes = self.estimate(&self.options.arguments("syn-ack"))?;
-        let mut found = vec![
-            Latencies::truth(&self.log),
-            Latencies::handshakes(&handshakes),
-        ];
+        let mut found = vec![Latencies::truth(&self.log), Latencies::handshakes(&handshakes)];
         found.extend(at_client);
         let records = self.replay("rtt", &[])?;
         found.push(Latencies::dwell_rtt(&records)?);
@@ -260,10 +236,6 @@ impl Report {
 impl ReportOptions {
     fn arguments(&self, estimator: &str) -> Vec<String> {
         let epoch = format!("{}ns", self.epoch.as_nanos());
-        ["--epoch", &epoch, "--estimator"]
-            .into_iter()
-            .chain(estimator.split_whitespace())
-            .map(str::to_owned)
-            .collect()
+        ["--epoch", &epoch, "--estimator"].into_iter().chain(estimator.split_whitespace()).map(str::to_owned).collect()
     }
 }

@@ -3,22 +3,26 @@
 mod samples;
 mod table;
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::Stdio,
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use crate::signals::Signals;
-use crate::workload::{Bulk, Dns, Ends, Ping, PingPong, Quic};
-use crate::{
-    BitsPerSecond, Bytes, Emulation, Error, Guarded, Lab, LabOptions, Nanos, Report, Result, Side,
-    Topology,
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 use samples::{Collected, Collector};
+
+use crate::{
+    BitsPerSecond, Bytes, Emulation, Error, Guarded, Lab, LabOptions, Nanos, Report, Result, Side, Topology,
+    signals::Signals,
+    workload::{Bulk, Dns, Ends, Ping, PingPong, Quic},
+};
+
 pub use table::{Row, Scope};
 
 /// What to demonstrate.
@@ -41,9 +45,7 @@ impl DemoOptions {
     pub fn new(dwell: impl Into<PathBuf>) -> Self {
         Self {
             dwell: dwell.into(),
-            arguments: ["rtt", "-i", "server0", "--format", "jsonl"]
-                .map(str::to_owned)
-                .to_vec(),
+            arguments: ["rtt", "-i", "server0", "--format", "jsonl"].map(str::to_owned).to_vec(),
             client_rtt: Nanos::from_millis(20),
             server_rtt: Nanos::from_millis(5),
             seed: 1,
@@ -69,11 +71,7 @@ pub struct DemoReport {
 /// Makes the lab, runs traffic through it for about twelve seconds while dwell watches, and writes what dwell found
 /// beside what is true to `results`. What goes on is told to `progress`. All is removed at the end, and on SIGINT and
 /// SIGTERM too, which give [`Error::Interrupted`].
-pub fn demo(
-    options: &DemoOptions,
-    results: &mut dyn Write,
-    progress: &mut dyn Write,
-) -> Result<DemoReport> {
+pub fn demo(options: &DemoOptions, results: &mut dyn Write, progress: &mut dyn Write) -> Result<DemoReport> {
     let signals = Signals::watch()?;
     let told = |outcome: std::io::Result<()>| outcome.map_err(Error::io("tell progress"));
     let topology = Topology::line(options.client_rtt, options.server_rtt);
@@ -82,11 +80,7 @@ pub fn demo(
         "network: client -- {} -- vantage -- {} -- server",
         options.client_rtt, options.server_rtt
     ))?;
-    let lab = Lab::start(&LabOptions {
-        name: "demo".to_owned(),
-        topology,
-        emulation: Emulation::Thread,
-    })?;
+    let lab = Lab::start(&LabOptions { name: "demo".to_owned(), topology, emulation: Emulation::Thread })?;
     let mut dwell = Watcher::start(&lab, options)?;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {
@@ -113,9 +107,7 @@ pub fn demo(
     // The last samples may still be on their way.
     signals.pause(Duration::from_millis(300))?;
     let collected = dwell.finish()?;
-    let emulator = lab
-        .stop()?
-        .ok_or_else(|| Error::invalid("link emulator", "it did not run"))?;
+    let emulator = lab.stop()?.ok_or_else(|| Error::invalid("link emulator", "it did not run"))?;
 
     let report = DemoReport {
         rows: rows(&collected, options, &emulator),
@@ -133,64 +125,24 @@ type Run<'a> = Box<dyn Fn() -> Result<()> + 'a>;
 /// One after the other, so that none delays another.
 fn traffic<'a>(lab: &'a Lab, stop: &'a AtomicBool, seed: u64) -> Vec<(&'static str, Run<'a>)> {
     let (v4, v6) = (Ends::v4(lab), Ends::v6(lab));
-    let ping = Ping {
-        count: 40,
-        interval: Duration::from_millis(25),
-    };
+    let ping = Ping { count: 40, interval: Duration::from_millis(25) };
     let dns = Dns { queries: 50, seed };
-    let ping_pong = PingPong {
-        duration: Duration::from_millis(2_500),
-        longest: Bytes(1_000),
-        seed,
-    };
-    let bulk = Bulk {
-        seconds: 2,
-        rate: BitsPerSecond::new(20_000_000),
-        download: false,
-        congestion: None,
-    };
-    let quic = Quic {
-        connections: 8,
-        duration: Duration::from_secs(3),
-        longest: Bytes(1_000),
-        seed,
-    };
+    let ping_pong = PingPong { duration: Duration::from_millis(2_500), longest: Bytes(1_000), seed };
+    let bulk = Bulk { seconds: 2, rate: BitsPerSecond::new(20_000_000), download: false, congestion: None };
+    let quic = Quic { connections: 8, duration: Duration::from_secs(3), longest: Bytes(1_000), seed };
     vec![
-        (
-            "ICMP, ping",
-            Box::new(move || ping.run(v4, stop).map(drop)) as Run<'a>,
-        ),
-        (
-            "ICMPv6, ping",
-            Box::new(move || ping.run(v6, stop).map(drop)),
-        ),
-        (
-            "DNS, dig and dnsmasq",
-            Box::new(move || dns.run(v4, stop).map(drop)),
-        ),
-        (
-            "TCP requests and responses",
-            Box::new(move || ping_pong.run(v4, stop).map(drop)),
-        ),
-        (
-            "TCP bulk, iperf3 at 20 Mbit/s",
-            Box::new(move || bulk.run(v4, stop).map(drop)),
-        ),
-        (
-            "QUIC requests and responses",
-            Box::new(move || quic.run(v4, stop).map(drop)),
-        ),
+        ("ICMP, ping", Box::new(move || ping.run(v4, stop).map(drop)) as Run<'a>),
+        ("ICMPv6, ping", Box::new(move || ping.run(v6, stop).map(drop))),
+        ("DNS, dig and dnsmasq", Box::new(move || dns.run(v4, stop).map(drop))),
+        ("TCP requests and responses", Box::new(move || ping_pong.run(v4, stop).map(drop))),
+        ("TCP bulk, iperf3 at 20 Mbit/s", Box::new(move || bulk.run(v4, stop).map(drop))),
+        ("QUIC requests and responses", Box::new(move || quic.run(v4, stop).map(drop))),
     ]
 }
 
 /// The truth is what was configured plus the median of what the emulator found it was late, both ways.
 fn rows(collected: &Collected, options: &DemoOptions, emulator: &Report) -> Vec<Row> {
-    let late = |name| {
-        emulator
-            .direction(name)
-            .and_then(|direction| direction.error_p50_ns)
-            .unwrap_or_default()
-    };
+    let late = |name| emulator.direction(name).and_then(|direction| direction.error_p50_ns).unwrap_or_default();
     let client = options.client_rtt + late("client to vantage") + late("vantage to client");
     let server = options.server_rtt + late("server to vantage") + late("vantage to server");
     let row = |(key, values): (&(String, Scope), &Vec<Nanos>)| {
@@ -215,31 +167,16 @@ impl Watcher {
     fn start(lab: &Lab, options: &DemoOptions) -> Result<Self> {
         let mut process = lab.vantage().spawn(&options.dwell, |command| {
             command.args(&options.arguments);
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         })?;
         let collector = Collector::start(&mut process);
-        let name = format!(
-            "{} {}",
-            options.dwell.display(),
-            options.arguments.join(" ")
-        );
-        Ok(Self {
-            process,
-            collector,
-            name,
-        })
+        let name = format!("{} {}", options.dwell.display(), options.arguments.join(" "));
+        Ok(Self { process, collector, name })
     }
 
     /// It must not end before it is told to.
     fn check(&mut self) -> Result<()> {
-        match self
-            .process
-            .try_wait()
-            .map_err(Error::io(format!("wait for `{}`", self.name)))?
-        {
+        match self.process.try_wait().map_err(Error::io(format!("wait for `{}`", self.name)))? {
             None => Ok(()),
             Some(status) => Err(Error::Command {
                 command: self.name.clone(),
@@ -253,9 +190,8 @@ impl Watcher {
     fn is_attached(&self) -> bool {
         let folder = format!("/proc/{}/fdinfo", self.process.id());
         let infos = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let links = infos.filter(|info| {
-            std::fs::read_to_string(info.path()).is_ok_and(|text| text.contains("link_type:"))
-        });
+        let links =
+            infos.filter(|info| std::fs::read_to_string(info.path()).is_ok_and(|text| text.contains("link_type:")));
         links.count() >= 2
     }
 
@@ -263,16 +199,10 @@ impl Watcher {
         self.check()?;
         let pid = i32::try_from(self.process.id()).expect("process numbers fit");
         // Not collected yet, so the number is still that of the child.
-        kill(Pid::from_raw(pid), Signal::SIGINT)
-            .map_err(Error::os(format!("interrupt `{}`", self.name)))?;
+        kill(Pid::from_raw(pid), Signal::SIGINT).map_err(Error::os(format!("interrupt `{}`", self.name)))?;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(3) {
-            if self
-                .process
-                .try_wait()
-                .map_err(Error::io(format!("wait for `{}`", self.name)))?
-                .is_some()
-            {
+            if self.process.try_wait().map_err(Error::io(format!("wait for `{}`", self.name)))?.is_some() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));

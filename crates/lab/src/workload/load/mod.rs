@@ -17,28 +17,27 @@ mod truth;
 mod tunnel;
 mod watch;
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use super::memcached::{self, Memcached};
-use super::web::{self, Discipline, ServerConfig, ServiceModel, Web};
-use super::{collect, listen};
-use crate::signals::Signals;
-use crate::{Error, Guarded, Lab, Nanos, Result};
 use client::ClientConfig;
-pub use cost::Cost;
 use http3::Trust;
-pub use pace::Think;
-pub(super) use random::{exponential, generator, normal};
-pub use stage::Network;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use stage::{Stage, StageOptions};
-pub(super) use truth::monotonic_ns;
+
+use super::{
+    collect, listen,
+    memcached::{self, Memcached},
+    web::{self, Discipline, ServerConfig, ServiceModel, Web},
+};
+use crate::{Error, Guarded, Lab, Nanos, Result, signals::Signals};
+
+pub use cost::Cost;
+pub use pace::Think;
+pub use stage::Network;
 pub use tunnel::Tunnel;
+
+pub(super) use random::{exponential, generator, normal};
+pub(super) use truth::monotonic_ns;
 
 /// In what pattern a connection sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,9 +104,7 @@ impl Kind {
     fn dialect(self, depth: usize, seed: u64, connection: u64) -> Box<dyn Dialect> {
         match self {
             // HTTP/3 asks for the same, and says it in its own way.
-            Self::Web { mode, .. } | Self::Http3 { mode, .. } => {
-                Box::new(Web::new(mode, depth, seed, connection))
-            }
+            Self::Web { mode, .. } | Self::Http3 { mode, .. } => Box::new(Web::new(mode, depth, seed, connection)),
             Self::Memcached { mode } => Box::new(Memcached::new(mode, depth, seed, connection)),
         }
     }
@@ -200,12 +197,7 @@ impl fmt::Display for LoadReport {
             rate(self.requests as f64),
             rate(self.bytes as f64 * 8e-6),
         )?;
-        write!(
-            f,
-            "latency: median {}, 95th percentile {}",
-            time(self.p50_ns),
-            time(self.p95_ns)
-        )?;
+        write!(f, "latency: median {}, 95th percentile {}", time(self.p50_ns), time(self.p95_ns))?;
         if let Some(CaptureReport { missed: 1.. }) = self.capture {
             let missed = self.capture.map_or(0, |capture| capture.missed);
             write!(f, "\ncapture: {missed} packets missed")?;
@@ -241,39 +233,21 @@ fn load_observed<T, Seen>(
     let server = SocketAddr::from((stage.server(), options.kind.port()));
     let config = client_config(server, options);
     let (_server, client) = match options.kind {
-        Kind::Web {
-            discipline,
-            service,
-            ..
-        } => {
+        Kind::Web { discipline, service, .. } => {
             let part = Part::WebServer(server_config(server, discipline, service, options));
-            (
-                start_server(&stage, &part, server, "tcp", options)?,
-                Part::Client(config),
-            )
+            (start_server(&stage, &part, server, "tcp", options)?, Part::Client(config))
         }
         Kind::Http3 { service, .. } => {
             let trust = Trust::new()?;
             let at_once = server_config(server, Discipline::Concurrent, service, options);
             let part = Part::Http3Server(trust.server(at_once));
-            (
-                start_server(&stage, &part, server, "udp", options)?,
-                Part::Http3Client(trust.client(config)),
-            )
+            (start_server(&stage, &part, server, "udp", options)?, Part::Http3Client(trust.client(config)))
         }
-        Kind::Memcached { .. } => (
-            memcached::start(stage.lab.server(), server)?,
-            Part::Client(config),
-        ),
+        Kind::Memcached { .. } => (memcached::start(stage.lab.server(), server)?, Part::Client(config)),
     };
     let watchers = stage.watch()?;
     let observer = start(&stage.lab)?;
-    let said = collect(
-        stage.lab.client(),
-        options.exe.as_os_str(),
-        &client.arguments()?,
-        &signals.stop,
-    )?;
+    let said = collect(stage.lab.client(), options.exe.as_os_str(), &client.arguments()?, &signals.stop)?;
     let mut report: LoadReport = from_json("report of the client", &said)?;
     report.capture = stage.finish(watchers)?;
     let seen = finish(observer)?;
@@ -303,12 +277,7 @@ fn server_config(
     service: ServiceModel,
     options: &LoadOptions,
 ) -> ServerConfig {
-    ServerConfig {
-        address,
-        discipline,
-        service,
-        seed: options.seed,
-    }
+    ServerConfig { address, discipline, service, seed: options.seed }
 }
 
 fn client_config(server: SocketAddr, options: &LoadOptions) -> ClientConfig {
@@ -339,11 +308,8 @@ enum Part {
 
 impl Part {
     fn arguments(&self) -> Result<Vec<String>> {
-        let json =
-            serde_json::to_string(self).map_err(|why| Error::invalid("part of a load", why))?;
-        Ok(["lab", "load-part", "--config", &json]
-            .map(str::to_owned)
-            .to_vec())
+        let json = serde_json::to_string(self).map_err(|why| Error::invalid("part of a load", why))?;
+        Ok(["lab", "load-part", "--config", &json].map(str::to_owned).to_vec())
     }
 }
 
@@ -361,9 +327,8 @@ impl FromStr for PartConfig {
 /// The whole of the process `dwell lab load-part`. A client gives its report, as JSON; a server runs until it is
 /// killed.
 pub fn run_part(config: &PartConfig) -> Result<String> {
-    let told = |report: LoadReport| {
-        serde_json::to_string(&report).map_err(|why| Error::invalid("report of the client", why))
-    };
+    let told =
+        |report: LoadReport| serde_json::to_string(&report).map_err(|why| Error::invalid("report of the client", why));
     match &config.0 {
         Part::WebServer(config) => web::serve(config).map(|()| String::new()),
         Part::Http3Server(part) => http3::serve(part.clone()).map(|()| String::new()),

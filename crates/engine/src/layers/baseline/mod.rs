@@ -111,8 +111,7 @@ impl Change {
 
     fn is_large(&self) -> bool {
         let ratio = self.ratio();
-        self.was_ns.abs_diff(self.is_ns) >= LEAST_CHANGE_NS
-            && (ratio >= LEAST_RATIO || ratio <= 1.0 / LEAST_RATIO)
+        self.was_ns.abs_diff(self.is_ns) >= LEAST_CHANGE_NS && (ratio >= LEAST_RATIO || ratio <= 1.0 / LEAST_RATIO)
     }
 }
 
@@ -127,12 +126,8 @@ impl Compared {
 /// way. Both sides in the order of time; of `recent`, the last [`MOST_RECENT`].
 pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<Compared> {
     let recent = &recent[recent.len().saturating_sub(MOST_RECENT)..];
-    let segments = Segment::ALL
-        .into_iter()
-        .filter(|segment| segment.name() != "unexplained");
-    let mut compared: Vec<_> = segments
-        .filter_map(|segment| beside(segment, baseline, recent))
-        .collect();
+    let segments = Segment::ALL.into_iter().filter(|segment| segment.name() != "unexplained");
+    let mut compared: Vec<_> = segments.filter_map(|segment| beside(segment, baseline, recent)).collect();
     // Bonferroni: as many chances for a false alarm as figures were looked at.
     let tests: usize = compared.iter().map(|segment| segment.changes.len()).sum();
     for segment in &mut compared {
@@ -144,13 +139,8 @@ pub fn compare(baseline: &[Interval], recent: &[Interval]) -> Vec<Compared> {
 /// `None` where the baseline has too few intervals of it.
 fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Option<Compared> {
     let of = |intervals: &[Interval]| -> Vec<Figures> {
-        let figures = intervals
-            .iter()
-            .filter_map(|interval| interval.get(&segment));
-        figures
-            .filter(|figures| figures.count >= LEAST_BYTES)
-            .copied()
-            .collect()
+        let figures = intervals.iter().filter_map(|interval| interval.get(&segment));
+        figures.filter(|figures| figures.count >= LEAST_BYTES).copied().collect()
     };
     let (then, now) = (of(baseline), of(recent));
     if then.len() < LEAST_BASELINE {
@@ -158,9 +148,7 @@ fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Optio
     }
     let changes = Figure::ALL.into_iter().filter_map(|figure| {
         let series = |side: &[Figures]| -> Vec<u64> {
-            let values = side
-                .iter()
-                .filter_map(|figures| figures.ns[figure as usize]);
+            let values = side.iter().filter_map(|figures| figures.ns[figure as usize]);
             values.collect()
         };
         Some((figure, change(&series(&then), &series(&now))?))
@@ -183,20 +171,12 @@ fn beside(segment: Segment, baseline: &[Interval], recent: &[Interval]) -> Optio
 /// `None` where one of the sides has too few intervals.
 fn change(then: &[u64], now: &[u64]) -> Option<Change> {
     let is_enough = then.len() >= LEAST_BASELINE && now.len() >= LEAST_RECENT;
-    is_enough.then(|| Change {
-        was_ns: middle(then),
-        is_ns: middle(now),
-        chance: chance(then, now),
-    })
+    is_enough.then(|| Change { was_ns: middle(then), is_ns: middle(now), chance: chance(then, now) })
 }
 
 impl Compared {
     fn judge(&mut self, tests: f64) {
-        let all = || {
-            self.changes
-                .iter()
-                .map(|(figure, change)| (*figure, change))
-        };
+        let all = || self.changes.iter().map(|(figure, change)| (*figure, change));
         let least = |changes: &mut dyn Iterator<Item = (Figure, &Change)>| {
             changes
                 .min_by(|(_, one), (_, other)| one.chance.total_cmp(&other.chance))
@@ -216,10 +196,7 @@ impl Compared {
 fn middle(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    sorted
-        .get(sorted.len().saturating_sub(1) / 2)
-        .copied()
-        .unwrap_or(0)
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 /// How often two samples of one process, each in the order of time, differ by as much, at
@@ -277,10 +254,7 @@ fn without_outliers(values: &[u64]) -> Vec<f64> {
     let log = |ns: u64| (ns.max(1) as f64).ln();
     let [low, high] = [sorted.len() / 4, sorted.len() * 3 / 4].map(|place| log(sorted[place]));
     let far = (3.0 * (high - low)).max(LEAST_RATIO.ln());
-    values
-        .iter()
-        .map(|ns| log(*ns).clamp(low - far, high + far))
-        .collect()
+    values.iter().map(|ns| log(*ns).clamp(low - far, high + far)).collect()
 }
 
 /// How often a normal deviate is as far from 0 as that, or further.
@@ -315,17 +289,10 @@ fn within(values: &[f64], first: usize) -> (f64, f64) {
     for side in [&values[..first], &values[first..]] {
         let mean = side.iter().sum::<f64>() / side.len() as f64;
         let deviations: Vec<f64> = side.iter().map(|value| value - mean).collect();
-        products += deviations
-            .windows(2)
-            .map(|pair| pair[0] * pair[1])
-            .sum::<f64>();
+        products += deviations.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
         squares += deviations.iter().map(|one| one * one).sum::<f64>();
     }
-    let found = if squares > 0.0 {
-        products / squares
-    } else {
-        0.0
-    };
+    let found = if squares > 0.0 { products / squares } else { 0.0 };
     let both = values.len() as f64;
     let found = (found + 2.0 * (1.0 + 3.0 * found) / both).clamp(0.0, 0.95);
     let doubt = ((1.0 - found * found) / both).sqrt();

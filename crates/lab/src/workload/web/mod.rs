@@ -5,15 +5,17 @@ mod plan;
 mod server;
 mod service;
 
-pub use server::Discipline;
-pub(super) use server::{ServerConfig, serve};
-pub(super) use service::Service;
-pub use service::ServiceModel;
+use http::Answers;
+use plan::Plan;
 
 use super::load::{Dialect, Mode, Task};
 use crate::Result;
-use http::Answers;
-use plan::Plan;
+
+pub use server::Discipline;
+pub use service::ServiceModel;
+
+pub(super) use server::{ServerConfig, serve};
+pub(super) use service::Service;
 
 /// One connection's side of the talk.
 #[derive(Debug)]
@@ -24,10 +26,7 @@ pub(super) struct Web {
 
 impl Web {
     pub(super) fn new(mode: Mode, depth: usize, seed: u64, connection: u64) -> Self {
-        Self {
-            plan: Plan::new(mode, depth, seed, connection),
-            answers: Answers::default(),
-        }
+        Self { plan: Plan::new(mode, depth, seed, connection), answers: Answers::default() }
     }
 }
 

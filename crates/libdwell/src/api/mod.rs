@@ -8,7 +8,6 @@ use std::{ffi::CStr, sync::Arc, time::Duration};
 
 use dwell_socket::{Bound, Error, Session, table};
 use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
-
 use place::Place;
 use types::{Config, Controller, Info};
 
@@ -31,11 +30,7 @@ pub unsafe extern "C" fn dwell_init(config: *const Config) -> c_int {
     match Session::start(&config) {
         Ok(started) => {
             // Another thread may have been quicker.
-            if SESSION.put(Arc::new(started)) {
-                0
-            } else {
-                failed(libc::EALREADY)
-            }
+            if SESSION.put(Arc::new(started)) { 0 } else { failed(libc::EALREADY) }
         }
         Err(error) => failed(number(&error)),
     }
@@ -108,10 +103,7 @@ pub unsafe extern "C" fn dwell_get(fd: c_int, info: *mut Info) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_wait(fd: c_int, threshold_ns: u64, timeout_ms: c_int) -> c_int {
     let threshold = Some(Duration::from_nanos(threshold_ns));
-    let bound = Bound {
-        sender_delay: threshold,
-        jitter: threshold,
-    };
+    let bound = Bound { sender_delay: threshold, jitter: threshold };
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     with(|session| session.wait_raw(fd, bound, timeout)).map_or_else(failed, c_int::from)
 }
@@ -121,11 +113,7 @@ pub extern "C" fn dwell_wait(fd: c_int, threshold_ns: u64, timeout_ms: c_int) ->
 /// # Safety
 /// `controller` may be called with `user` from another thread as long as the connection is open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dwell_control(
-    fd: c_int,
-    controller: Option<types::Callback>,
-    user: *mut c_void,
-) -> c_int {
+pub unsafe extern "C" fn dwell_control(fd: c_int, controller: Option<types::Callback>, user: *mut c_void) -> c_int {
     let Some(callback) = controller else {
         return failed(libc::EINVAL);
     };

@@ -102,11 +102,7 @@ pub fn run(args: &Socket) -> Result<Exit, Failure> {
 
 fn compare(args: &Socket) -> Result<Exit, Failure> {
     let folder = folders("dwell-socket-", args.keep.as_deref())?;
-    let bench = Bench {
-        args,
-        exe: executable()?,
-        folder: args.keep.as_deref().unwrap_or(folder.path()),
-    };
+    let bench = Bench { args, exe: executable()?, folder: args.keep.as_deref().unwrap_or(folder.path()) };
     let scenarios = args.scenarios()?;
     let both = !args.accuracy && !args.minimize;
     let mut exit = Exit::Done;
@@ -122,9 +118,7 @@ fn compare(args: &Socket) -> Result<Exit, Failure> {
 impl Socket {
     fn scenarios(&self) -> Result<Vec<Scenario>, Failure> {
         let trace = self.trace.as_deref().map(Trace::read).transpose()?;
-        let choice = choose(&self.scenarios, trace.as_ref(), |scenario| {
-            scenario.bottleneck.missing_requirement()
-        })?;
+        let choice = choose(&self.scenarios, trace.as_ref(), |scenario| scenario.bottleneck.missing_requirement())?;
         for (why, names) in choice.left_out {
             tell(format_args!("{}: left out: {why}", names.join(", ")));
         }
@@ -145,20 +139,14 @@ fn choose(
     trace: Option<&Trace>,
     lack: impl Fn(&Scenario) -> Option<String>,
 ) -> Result<Choice, Failure> {
-    let mut choice = Choice {
-        scenarios: Vec::new(),
-        left_out: BTreeMap::new(),
-    };
+    let mut choice = Choice { scenarios: Vec::new(), left_out: BTreeMap::new() };
     let names: Vec<&str> = match asked {
         [] => Scenario::names().map(|(name, _)| name).collect(),
         some => some.iter().map(String::as_str).collect(),
     };
     for name in names {
         let (why, exit) = match Scenario::find(name, trace) {
-            None => (
-                "it needs a trace: name one with --trace FILE".to_owned(),
-                Exit::Usage,
-            ),
+            None => ("it needs a trace: name one with --trace FILE".to_owned(), Exit::Usage),
             Some(scenario) => match lack(&scenario) {
                 Some(lack) => (lack, Exit::Host),
                 None => {
@@ -170,11 +158,7 @@ fn choose(
         if !asked.is_empty() {
             return Err(Failure::new(exit, anyhow!("cannot run {name}: {why}")));
         }
-        choice
-            .left_out
-            .entry(why)
-            .or_default()
-            .push(name.to_owned());
+        choice.left_out.entry(why).or_default().push(name.to_owned());
     }
     Ok(choice)
 }
@@ -188,21 +172,13 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Runs it once. What was stamped is kept if that was asked for.
-    fn run(
-        &self,
-        scenario: &Scenario,
-        (setting, watch): (Setting, Watch),
-        label: &str,
-    ) -> Result<Outcome, Failure> {
+    fn run(&self, scenario: &Scenario, (setting, watch): (Setting, Watch), label: &str) -> Result<Outcome, Failure> {
         let name = format!("{}-{label}", scenario.name).replace(' ', "-");
         let folder = self.folder.join(name);
         fs::create_dir(&folder)
             .with_context(|| format!("make the folder {}", folder.display()))
             .map_err(Failure::usage)?;
-        tell(format_args!(
-            "{}: {}, {:?}: {label}",
-            scenario.name, scenario.about, self.args.time
-        ));
+        tell(format_args!("{}: {}, {:?}: {label}", scenario.name, scenario.about, self.args.time));
         let outcome = dwell_lab::socket::run(&Options {
             scenario: scenario.clone(),
             setting,
@@ -218,10 +194,7 @@ impl Bench<'_> {
             tell(told(queues));
         }
         if outcome.truth.lost > 0 {
-            tell(format_args!(
-                "{} stamped bytes are missing in the truth",
-                outcome.truth.lost
-            ));
+            tell(format_args!("{} stamped bytes are missing in the truth", outcome.truth.lost));
         }
         if self.args.keep.is_none() {
             // The whole folder goes at the end; until then it is only in the way.
@@ -254,15 +227,10 @@ impl Bench<'_> {
 
 impl Format {
     /// An object in jsonl, the text else.
-    pub(super) fn print(
-        self,
-        object: &impl Serialize,
-        text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    pub(super) fn print(self, object: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let line = match self {
             Format::Text => text(),
-            Format::Jsonl => serde_json::to_string(object)
-                .map_err(|error| Failure::new(Exit::Incomplete, error))?,
+            Format::Jsonl => serde_json::to_string(object).map_err(|error| Failure::new(Exit::Incomplete, error))?,
         };
         say(&line).map(drop)
     }
@@ -278,27 +246,16 @@ impl Format {
 
 /// What the bottleneck of a link box did.
 fn told(queues: &Statistics) -> String {
-    let mut text = queues
-        .to_right
-        .as_ref()
-        .map_or_else(|| "the queue told nothing".to_owned(), queue);
+    let mut text = queues.to_right.as_ref().map_or_else(|| "the queue told nothing".to_owned(), queue);
     if queues.lost_elsewhere > 0 {
-        text += &format!(
-            "; {} were lost elsewhere, which the link was not asked for",
-            queues.lost_elsewhere
-        );
+        text += &format!("; {} were lost elsewhere, which the link was not asked for", queues.lost_elsewhere);
     }
     text
 }
 
 fn queue(queue: &QueueStatistics) -> String {
-    let marked = queue
-        .marked
-        .map_or_else(|| "-".to_owned(), |marked| marked.to_string());
-    format!(
-        "the queue passed {} packets, dropped {}, marked {marked}",
-        queue.packets, queue.dropped
-    )
+    let marked = queue.marked.map_or_else(|| "-".to_owned(), |marked| marked.to_string());
+    format!("the queue passed {} packets, dropped {}, marked {marked}", queue.packets, queue.dropped)
 }
 
 /// What must hold, and whether it does. `None`: that is not known.
@@ -359,14 +316,8 @@ mod tests {
     #[test]
     fn figures_have_the_digits_that_say_something() {
         let ms = |ms: f64| millis(Some(ms * 1e6));
-        assert_eq!(
-            [ms(655.4), ms(23.46), ms(9.116), ms(0.5), ms(0.0124)],
-            ["655", "23.5", "9.12", "0.50", "0.012"]
-        );
-        assert_eq!(
-            (millis(None), percent(None)),
-            ("-".to_owned(), "-".to_owned())
-        );
+        assert_eq!([ms(655.4), ms(23.46), ms(9.116), ms(0.5), ms(0.0124)], ["655", "23.5", "9.12", "0.50", "0.012"]);
+        assert_eq!((millis(None), percent(None)), ("-".to_owned(), "-".to_owned()));
         assert_eq!(mean([Some(1.0), None, Some(3.0)]), Some(2.0));
         assert_eq!(mean([None]), None);
     }
@@ -374,8 +325,7 @@ mod tests {
     #[test]
     fn what_this_host_cannot_is_left_out_of_all_and_refused_by_name() {
         let lack = |scenario: &Scenario| {
-            matches!(scenario.bottleneck, Bottleneck::Box(_))
-                .then(|| "there is no box: apt-get install box".to_owned())
+            matches!(scenario.bottleneck, Bottleneck::Box(_)).then(|| "there is no box: apt-get install box".to_owned())
         };
         let all = choose(&[], None, lack).unwrap();
         let boxed = ["codel", "fq-codel", "pie", "codel-ecn"];
@@ -388,10 +338,7 @@ mod tests {
         };
         let (exit, error) = refused("pie", lack).unwrap();
         assert_eq!(exit, Exit::Host);
-        assert_eq!(
-            error,
-            "cannot run pie: there is no box: apt-get install box"
-        );
+        assert_eq!(error, "cannot run pie: there is no box: apt-get install box");
         assert_eq!(refused("lte", lack).unwrap().0, Exit::Usage);
         assert!(refused("reno", lack).is_none());
         assert!(refused("pie", |_| None).is_none());
@@ -399,13 +346,8 @@ mod tests {
 
     #[test]
     fn a_check_that_fails_goes_before_one_that_nobody_knows() {
-        let check = |holds| Check {
-            holds,
-            what: String::new(),
-        };
-        let exit = |checks: &[Option<bool>]| {
-            Check::exit(&checks.iter().map(|holds| check(*holds)).collect::<Vec<_>>())
-        };
+        let check = |holds| Check { holds, what: String::new() };
+        let exit = |checks: &[Option<bool>]| Check::exit(&checks.iter().map(|holds| check(*holds)).collect::<Vec<_>>());
         assert_eq!(exit(&[Some(true)]), Exit::Done);
         assert_eq!(exit(&[None, Some(true)]), Exit::Incomplete);
         assert_eq!(exit(&[None, Some(false)]), Exit::False);

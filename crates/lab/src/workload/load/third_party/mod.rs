@@ -4,16 +4,16 @@ mod beside;
 mod redis;
 mod wrk;
 
-use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{fmt, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-use super::stage::{Stage, StageOptions, Watchers};
-use super::{CaptureReport, Network};
-use crate::signals::Signals;
-use crate::{Lab, Nanos, Result};
+use super::{
+    CaptureReport, Network,
+    stage::{Stage, StageOptions, Watchers},
+};
+use crate::{Lab, Nanos, Result, signals::Signals};
+
 pub use beside::{Beside, Told, respond};
 
 /// Client and server.
@@ -152,12 +152,7 @@ impl fmt::Display for ThirdPartyReport {
             latency.batches,
             self.depth,
         )?;
-        writeln!(
-            f,
-            "latency as {} tells it, {}:",
-            self.program.name(),
-            self.program.measures()
-        )?;
+        writeln!(f, "latency as {} tells it, {}:", self.program.name(), self.program.measures())?;
         write!(
             f,
             "mean {}, median {}, 95th percentile {}, 99th {}, longest {}",

@@ -206,9 +206,7 @@ impl Run {
     /// A line that names the run; empty where it is the only one.
     pub fn heading(&self) -> String {
         let name = self.name.as_ref();
-        name.map_or(String::new(), |name| {
-            format!("{}\n", name.replace('-', " "))
-        })
+        name.map_or(String::new(), |name| format!("{}\n", name.replace('-', " ")))
     }
 
     /// The file of this run: `run.svg` becomes `run-rate-500.svg`.
@@ -253,10 +251,7 @@ impl Web {
 
 impl Http3 {
     fn kind(&self) -> Kind {
-        Kind::Http3 {
-            mode: self.mode.into(),
-            service: self.service.into(),
-        }
+        Kind::Http3 { mode: self.mode.into(), service: self.service.into() }
     }
 }
 
@@ -317,13 +312,7 @@ impl Common {
         Ok(runs)
     }
 
-    fn options(
-        &self,
-        kind: Kind,
-        connections: usize,
-        depth: usize,
-        rate: Requests,
-    ) -> Result<LoadOptions, Failure> {
+    fn options(&self, kind: Kind, connections: usize, depth: usize, rate: Requests) -> Result<LoadOptions, Failure> {
         Ok(LoadOptions {
             exe: executable()?,
             kind,
@@ -367,10 +356,7 @@ impl Network {
                 ..narrow.clone()
             },
             vantage_to_server: LinkSpec::delay(Nanos(rtt / 4)),
-            server_to_client: LinkSpec {
-                delay_ns: Nanos(rtt - rtt / 4 * 2),
-                ..narrow
-            },
+            server_to_client: LinkSpec { delay_ns: Nanos(rtt - rtt / 4 * 2), ..narrow },
         }
     }
 
@@ -448,17 +434,11 @@ mod tests {
     fn each_run_of_a_sweep_has_files_of_its_own() {
         let web = |more: &str| files(&format!("lab web --pcap /a.b/run.pcap{more}"));
         assert_eq!(web(""), [Path::new("/a.b/run.pcap")]);
-        assert_eq!(
-            web(" --rate 500,max"),
-            ["/a.b/run-rate-500.pcap", "/a.b/run-rate-max.pcap"].map(Path::new)
-        );
+        assert_eq!(web(" --rate 500,max"), ["/a.b/run-rate-500.pcap", "/a.b/run-rate-max.pcap"].map(Path::new));
         let both = web(" --rate 500,1000 --connections 10,100");
         assert_eq!(both.len(), 4);
         assert_eq!(both[1], Path::new("/a.b/run-connections-10-rate-1000.pcap"));
-        assert_eq!(
-            with_name(Path::new("run"), "rate-5"),
-            Path::new("run-rate-5")
-        );
+        assert_eq!(with_name(Path::new("run"), "rate-5"), Path::new("run-rate-5"));
     }
 
     #[test]

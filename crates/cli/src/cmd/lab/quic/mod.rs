@@ -58,10 +58,7 @@ fn nanos(time: Option<Duration>) -> Option<u64> {
 
 /// In milliseconds, `-` if unknown.
 fn ms(time: Option<Duration>) -> String {
-    time.map_or_else(
-        || "-".to_owned(),
-        |time| format!("{:.2}", time.as_secs_f64() * 1e3),
-    )
+    time.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time.as_secs_f64() * 1e3))
 }
 
 fn percent(share: Option<f64>) -> String {

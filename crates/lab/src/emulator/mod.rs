@@ -3,34 +3,46 @@
 mod handle;
 mod report;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::io::Read as _;
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::process::Command;
-use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    io::Read as _,
+    net::UdpSocket,
+    os::fd::AsFd,
+    path::PathBuf,
+    process::Command,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
-use nix::sys::prctl::set_timerslack;
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::time::{TimeSpec, TimeValLike};
+use handle::Status;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll, ppoll},
+    sys::{
+        prctl::set_timerslack,
+        socket::{setsockopt, sockopt},
+        time::{TimeSpec, TimeValLike},
+    },
+};
+use report::Tally;
 use serde::{Deserialize, Serialize};
 
-use crate::error::run;
-use crate::nfqueue::{Packet, Queue, Received, Verdict, kernel_drops};
-use crate::{DropReason, Error, Fate, Link, LinkSpec, Nanos, Result, namespace};
+use crate::{
+    DropReason, Error, Fate, Link, LinkSpec, Nanos, Result,
+    error::run,
+    namespace,
+    nfqueue::{Packet, Queue, Received, Verdict, kernel_drops},
+};
 
 pub use handle::EmulatorHandle;
-use handle::Status;
-pub(crate) use handle::read_report;
-use report::Tally;
 pub use report::{DirectionReport, Report};
+
+pub(crate) use handle::read_report;
 
 /// How long before a packet is due waiting turns into watching the clock. It covers what a wake-up costs.
 const SPIN: Nanos = Nanos::from_micros(50);
@@ -78,8 +90,7 @@ impl FromStr for EmulatorConfig {
         let from_file;
         let json = match text.strip_prefix('@') {
             Some(file) => {
-                from_file =
-                    std::fs::read_to_string(file).map_err(Error::io(format!("read {file}")))?;
+                from_file = std::fs::read_to_string(file).map_err(Error::io(format!("read {file}")))?;
                 &from_file
             }
             None => text,
@@ -92,8 +103,7 @@ impl FromStr for EmulatorConfig {
 pub fn emulate(config: &EmulatorConfig) -> Result<Report> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(Error::io("watch for signals"))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Error::io("watch for signals"))?;
     }
     let tell = |status: Status| match &config.status {
         Some(file) => status.write(file),
@@ -105,17 +115,11 @@ pub fn emulate(config: &EmulatorConfig) -> Result<Report> {
 }
 
 /// Emulates on this thread until `stop` is set. Calls `ready` when packets pass.
-fn emulate_until(
-    config: &EmulatorConfig,
-    stop: &AtomicBool,
-    ready: impl FnOnce() -> Result<()>,
-) -> Result<Report> {
+fn emulate_until(config: &EmulatorConfig, stop: &AtomicBool, ready: impl FnOnce() -> Result<()>) -> Result<Report> {
     // While a socket asks for time stamps, the kernel stamps every packet as it comes in. So a packet that this
     // process read late is not also released late.
-    let stamping =
-        UdpSocket::bind(("127.0.0.1", 0)).map_err(Error::io("open a socket for time stamps"))?;
-    setsockopt(&stamping, sockopt::ReceiveTimestampns, &true)
-        .map_err(Error::os("switch on time stamps"))?;
+    let stamping = UdpSocket::bind(("127.0.0.1", 0)).map_err(Error::io("open a socket for time stamps"))?;
+    setsockopt(&stamping, sockopt::ReceiveTimestampns, &true).map_err(Error::os("switch on time stamps"))?;
     let mut emulator = Emulator::open(config)?;
     let realtime = become_realtime();
     ready()?;
@@ -134,11 +138,7 @@ fn emulate_until(
 pub(crate) fn become_realtime() -> bool {
     let _ = set_timerslack(1);
     let thread = nix::unistd::gettid().to_string();
-    run(
-        Command::new("chrt").args(["--fifo", "--pid", "50", &thread]),
-        "",
-    )
-    .is_ok()
+    run(Command::new("chrt").args(["--fifo", "--pid", "50", &thread]), "").is_ok()
 }
 
 struct Emulator {
@@ -189,12 +189,7 @@ impl Emulator {
             })
         };
         let directions = config.queues.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self {
-            directions,
-            held: BinaryHeap::new(),
-            clock,
-            packets: 0,
-        })
+        Ok(Self { directions, held: BinaryHeap::new(), clock, packets: 0 })
     }
 
     fn now(&self) -> Nanos {
@@ -205,12 +200,7 @@ impl Emulator {
         loop {
             let now = self.now();
             let mut given = 0;
-            while given < VERDICT_BATCH
-                && self
-                    .held
-                    .peek()
-                    .is_some_and(|Reverse(held)| held.due <= now)
-            {
+            while given < VERDICT_BATCH && self.held.peek().is_some_and(|Reverse(held)| held.due <= now) {
                 let Some(Reverse(held)) = self.held.pop() else {
                     break;
                 };
@@ -226,10 +216,7 @@ impl Emulator {
                 if !direction.due.is_empty() {
                     direction.queue.flush()?;
                     let done = Nanos::from(self.clock.elapsed());
-                    direction
-                        .due
-                        .drain(..)
-                        .for_each(|due| direction.tally.delivered(done.since(due)));
+                    direction.due.drain(..).for_each(|due| direction.tally.delivered(done.since(due)));
                 }
             }
         }
@@ -256,32 +243,18 @@ impl Emulator {
     fn decide(&mut self, index: usize, packet: Packet) {
         let now = self.now();
         let direction = &mut self.directions[index];
-        let age = packet
-            .arrival
-            .and_then(|arrival| SystemTime::now().duration_since(arrival).ok());
+        let age = packet.arrival.and_then(|arrival| SystemTime::now().duration_since(arrival).ok());
         direction.tally.offered(packet.bytes, age.is_some());
         // Stamps are rounded down to a microsecond; a packet must never be early. An age past a second is a step of
         // the wall clock.
-        let age = age
-            .map(Nanos::from)
-            .filter(|age| age.0 < 1_000_000_000)
-            .unwrap_or_default();
-        let arrival = now
-            .since(age.since(Nanos::from_micros(1)))
-            .max(direction.last_arrival);
+        let age = age.map(Nanos::from).filter(|age| age.0 < 1_000_000_000).unwrap_or_default();
+        let arrival = now.since(age.since(Nanos::from_micros(1))).max(direction.last_arrival);
         direction.last_arrival = arrival;
-        let link = direction
-            .link
-            .get_or_insert_with(|| Link::new(direction.spec.clone(), arrival));
+        let link = direction.link.get_or_insert_with(|| Link::new(direction.spec.clone(), arrival));
         match link.offer(arrival, packet.bytes) {
             Fate::Deliver(due) => {
                 self.packets += 1;
-                self.held.push(Reverse(Held {
-                    due,
-                    order: self.packets,
-                    direction: index,
-                    id: packet.id,
-                }));
+                self.held.push(Reverse(Held { due, order: self.packets, direction: index, id: packet.id }));
             }
             Fate::Drop(reason) => {
                 match reason {
@@ -302,11 +275,8 @@ impl Emulator {
         if pause == Nanos::ZERO {
             return Ok(true);
         }
-        let mut watched: Vec<PollFd> = self
-            .directions
-            .iter()
-            .map(|direction| PollFd::new(direction.queue.as_fd(), PollFlags::POLLIN))
-            .collect();
+        let mut watched: Vec<PollFd> =
+            self.directions.iter().map(|direction| PollFd::new(direction.queue.as_fd(), PollFlags::POLLIN)).collect();
         let pause = TimeSpec::nanoseconds(i64::try_from(pause.0).expect("it is at most 50 ms"));
         match ppoll(&mut watched, Some(pause), None) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -320,20 +290,14 @@ impl Emulator {
         for Reverse(held) in &self.held {
             waiting[held.direction] += 1;
         }
-        let directions = self
-            .directions
-            .into_iter()
-            .zip(waiting)
-            .map(|(direction, waiting)| {
-                let number = direction.queue.number();
-                let dropped = match &direction.namespace {
-                    Some(name) => namespace::enter(name, || kernel_drops(number))
-                        .ok()
-                        .flatten(),
-                    None => kernel_drops(number),
-                };
-                (direction.name, direction.tally, dropped, waiting)
-            });
+        let directions = self.directions.into_iter().zip(waiting).map(|(direction, waiting)| {
+            let number = direction.queue.number();
+            let dropped = match &direction.namespace {
+                Some(name) => namespace::enter(name, || kernel_drops(number)).ok().flatten(),
+                None => kernel_drops(number),
+            };
+            (direction.name, direction.tally, dropped, waiting)
+        });
         Report::new(realtime, directions.collect())
     }
 }
@@ -360,25 +324,15 @@ mod tests {
             seed: u64::MAX,
             ..LinkSpec::default()
         };
-        let queue = QueueConfig {
-            name: "client out".to_owned(),
-            namespace: None,
-            queue: 3,
-            link,
-        };
-        let config = EmulatorConfig {
-            queues: vec![queue],
-            ..EmulatorConfig::default()
-        };
+        let queue = QueueConfig { name: "client out".to_owned(), namespace: None, queue: 3, link };
+        let config = EmulatorConfig { queues: vec![queue], ..EmulatorConfig::default() };
         let json = serde_json::to_string(&config).unwrap();
         assert_eq!(json.parse::<EmulatorConfig>().unwrap(), config);
     }
 
     #[test]
     fn a_misspelt_key_is_an_error_that_names_it() {
-        let error = r#"{"queues":[{"name":"x","queue":0,"link":{"delay":5}}]}"#
-            .parse::<EmulatorConfig>()
-            .unwrap_err();
+        let error = r#"{"queues":[{"name":"x","queue":0,"link":{"delay":5}}]}"#.parse::<EmulatorConfig>().unwrap_err();
         assert!(error.to_string().contains("delay"), "{error}");
     }
 }

@@ -114,10 +114,8 @@ impl Ledger {
         // The time of another boot is another, and may have been ahead of this one.
         let before = before.filter(|before| before.boot == time.boot);
         let is_anew = had_rows && before.is_none();
-        let told = before.map_or(Told::default(), |before| Told {
-            at_ns: before.told_at_ns,
-            until_ns: before.told_until_ns,
-        });
+        let told =
+            before.map_or(Told::default(), |before| Told { at_ns: before.told_at_ns, until_ns: before.told_until_ns });
         let now_ns = time.now_ns()?;
         let mut ledger = Ledger {
             time,
@@ -166,12 +164,7 @@ impl Ledger {
 
     /// What was put aside, in the order in which it came.
     fn take_up(&mut self) -> Result<(), Failure> {
-        let Ledger {
-            store,
-            hosts,
-            joiner,
-            ..
-        } = self;
+        let Ledger { store, hosts, joiner, .. } = self;
         let mut damaged = 0;
         store.pending(|host, body| match wire::decode::<Aside>(&body) {
             Ok((arrived_ns, passages, edges)) => {
@@ -181,9 +174,7 @@ impl Ledger {
             Err(_) => damaged += 1,
         })?;
         if damaged > 0 {
-            tell(format_args!(
-                "{damaged} rows of the store's table 'pending' are damaged, and left out"
-            ));
+            tell(format_args!("{damaged} rows of the store's table 'pending' are damaged, and left out"));
         }
         Ok(())
     }
@@ -192,10 +183,7 @@ impl Ledger {
     pub fn hello(&mut self, agent: &Agent) -> Result<u64, Failure> {
         let last = self.store.last_batch(agent.name.as_str(), &agent.run)?;
         let again = if last.is_some() { " again" } else { "" };
-        tell(format_args!(
-            "{} is here{again}, from {}",
-            agent.name, agent.address
-        ));
+        tell(format_args!("{} is here{again}, from {}", agent.name, agent.address));
         Ok(last.unwrap_or(0))
     }
 
@@ -207,14 +195,7 @@ impl Ledger {
         }
         let now_ns = self.time.now_ns()?;
         let to_unix_ns = self.time.to_unix_ns()?;
-        let Ledger {
-            store,
-            time,
-            clocks,
-            hosts,
-            counted,
-            ..
-        } = self;
+        let Ledger { store, time, clocks, hosts, counted, .. } = self;
         let mut estimates = Vec::new();
         let written = store.write(|to| {
             for sight in sights {
@@ -228,11 +209,7 @@ impl Ledger {
                 if !to.batch(name, &agent.run, batch.number, now_unix_ns)? {
                     continue;
                 }
-                let Content {
-                    intervals,
-                    passages,
-                    counters,
-                } = &batch.content;
+                let Content { intervals, passages, counters } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
                     let ended = ended.map(|ended| time.at(ended.ns));
@@ -346,12 +323,7 @@ impl Ledger {
         };
         // Of a byte in an interval that is not told yet, the first half may have come so
         // long before its end.
-        let Config {
-            window_ns,
-            wait_ns,
-            settle_ns,
-            ..
-        } = config;
+        let Config { window_ns, wait_ns, settle_ns, .. } = config;
         let needed_ns = until_ns.saturating_sub(window_ns + wait_ns + settle_ns + GRACE_NS);
         self.note_matched(&windows, now_ns);
         let is_told = |estimate: &mut Estimate| config.next_end(estimate.end_ns) <= until_ns;
@@ -360,13 +332,7 @@ impl Ledger {
         let Ledger { store, hosts, .. } = self;
         store.write(|to| {
             for window in &windows {
-                write_window(
-                    to,
-                    hosts,
-                    window,
-                    window_ns,
-                    unix(window.end_ns, to_unix_ns),
-                )?;
+                write_window(to, hosts, window, window_ns, unix(window.end_ns, to_unix_ns))?;
             }
             for estimate in &told {
                 write_estimate(to, estimate)?;
@@ -481,12 +447,7 @@ impl Ledger {
     }
 }
 
-fn halves(
-    host: u32,
-    arrived_ns: u64,
-    passages: &Passages,
-    edges: &[(u64, u64)],
-) -> impl Iterator<Item = Half> {
+fn halves(host: u32, arrived_ns: u64, passages: &Passages, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
     let each = passages.0.iter().zip(edges);
     each.map(move |(passage, (edge_ns, bound_ns))| Half {
         host,
@@ -497,17 +458,10 @@ fn halves(
     })
 }
 
-fn write_interval(
-    to: &mut Writing<'_>,
-    host: &str,
-    interval: &Interval,
-    time_ns: i64,
-) -> Written<()> {
+fn write_interval(to: &mut Writing<'_>, host: &str, interval: &Interval, time_ns: i64) -> Written<()> {
     for row in &interval.rows {
         let both = [(false, &row.histogram), (true, &row.again)];
-        let some = both
-            .into_iter()
-            .filter(|(resent, histogram)| !resent || histogram.count() > 0);
+        let some = both.into_iter().filter(|(resent, histogram)| !resent || histogram.count() > 0);
         for (resent, histogram) in some {
             to.interval(&IntervalRow {
                 time_ns,
@@ -578,13 +532,7 @@ fn write_sight(to: &mut Writing<'_>, sight: &Sight, time_ns: i64) -> Written<()>
     })
 }
 
-fn write_window(
-    to: &mut Writing<'_>,
-    hosts: &Hosts,
-    window: &Window,
-    length_ns: u64,
-    time_ns: i64,
-) -> Written<()> {
+fn write_window(to: &mut Writing<'_>, hosts: &Hosts, window: &Window, length_ns: u64, time_ns: i64) -> Written<()> {
     for (key, path) in &window.paths {
         for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
             let between = leg.direction().is_none();
