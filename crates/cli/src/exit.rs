@@ -92,8 +92,8 @@ impl From<dwell_sim::trace::TraceError> for Failure {
     }
 }
 
-impl From<dwell_records::store::StoreError> for Failure {
-    fn from(error: dwell_records::store::StoreError) -> Failure {
+impl From<dwell_store::StoreError> for Failure {
+    fn from(error: dwell_store::StoreError) -> Failure {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
         Failure::new(exit, error)
     }

@@ -3,10 +3,8 @@
 use std::{borrow::Cow, net::SocketAddr, sync::Arc};
 
 use dwell_engine::rtt::Counters;
-use dwell_records::{
-    Interfaces,
-    prometheus::{Map, Metrics, Program, Server, serve},
-};
+use dwell_metrics::{Map, Metrics, Program, Server, serve};
+use dwell_records::Interfaces;
 
 use crate::{exit::Failure, tell::tell};
 

@@ -9,7 +9,6 @@
 //! removes what a killed one left ([`list`]).
 
 pub mod balancer;
-pub mod chart;
 mod console;
 pub mod demo;
 mod emulator;

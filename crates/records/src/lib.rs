@@ -4,22 +4,18 @@
 //! A [`Format`] turns records into bytes and does nothing else. A [`Sink`]
 //! takes the bytes to a file, pipe or terminal and says what a failure means. An
 //! [`Output`] is the two with a [`Source`], which knows how to read the times
-//! and interface numbers in records. [`Summary`] and [`prometheus::Metrics`]
-//! collect what is told later. Nothing here reads a clock: all output is in
+//! and interface numbers in records. [`Summary`] collects what is written at the end. Nothing here reads a clock: all output is in
 //! Unix time as the source's [`Clock`] gives it, whatever the local time zone.
 
 #![deny(clippy::print_stderr, reason = "the program says what there is to say")]
 
 mod clock;
 mod formats;
-pub mod html;
 mod output;
-pub mod prometheus;
 mod record;
 mod sink;
 mod sockets;
 mod source;
-pub mod store;
 mod summary;
 
 pub use clock::{Clock, Timestamps};

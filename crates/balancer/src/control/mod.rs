@@ -26,11 +26,11 @@ use std::{
 };
 
 use dwell_engine::response;
+use dwell_metrics::Metrics;
 use dwell_probes::{
     Interface,
     balancer::{Counters, Load, NextHop, Plane, PlaneOptions, Taken},
 };
-use dwell_records::prometheus::Metrics;
 use nix::time::{ClockId, clock_gettime};
 
 use self::{

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use dwell_engine::rtt::Counters;
+use dwell_metrics::{BalancerMetric as Metric, BalancerSample};
 use dwell_probes::balancer::{Load, Seen, Why};
-use dwell_records::prometheus::{BalancerMetric as Metric, BalancerSample};
 
 use super::{
     Balancer,

@@ -9,10 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use dwell_records::{
-    counted,
+use dwell_records::counted;
+use dwell_store::{
+    Address, Reader, StoreError,
     html::{Choice, FlowEnd, Report},
-    store::{Address, Reader, StoreError},
 };
 
 use crate::{

@@ -12,7 +12,7 @@ use dwell_engine::{
     layers::{Ends, Leg, Segment},
     measure::Endpoint,
 };
-use dwell_records::store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
+use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Store, Writing, Written};
 use tempfile::TempDir;
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dwell_balancer::config::Config;
-use dwell_records::prometheus::BalancerMetric;
+use dwell_metrics::BalancerMetric;
 use serde_json::Value;
 
 use crate::support::dwell;

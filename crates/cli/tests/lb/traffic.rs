@@ -416,7 +416,7 @@ fn root_metrics_say_what_the_status_says() {
     // Each metric that there is, but for those of which nothing is known.
     let unknown =
         ["dwell_lb_backend_latency_seconds", "dwell_lb_backend_load_seconds", "dwell_lb_backend_load_age_seconds"];
-    for metric in dwell_records::prometheus::BalancerMetric::ALL {
+    for metric in dwell_metrics::BalancerMetric::ALL {
         let is_there = page.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind));
         assert_eq!(is_there, !unknown.contains(&metric.name), "{} {page}", metric.name);
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use dwell_store::chart::{Axis, Chart, Line, Scale, drawing};
+
 use super::{Outcome, Policy, SERVERS};
-use crate::chart::{Axis, Chart, Line, Scale, drawing};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
 const COLOURS: [&str; SERVERS] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7"];

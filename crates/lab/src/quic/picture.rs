@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use dwell_store::chart::{Axis, Chart, Line, Scale, drawing};
+
 use super::{Balanced, Handshakes, Mode, Policy};
-use crate::chart::{Axis, Chart, Line, Scale, drawing};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
 const COLOURS: [&str; 3] = ["#d55e00", "#0072b2", "#009e73"];

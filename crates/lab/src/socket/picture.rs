@@ -1,7 +1,8 @@
 //! What bytes waited, over time.
 
+use dwell_store::chart::{Axis, Chart, Line, Scale, drawing, round_step};
+
 use super::{MS, accuracy::Series};
-use crate::chart::{Axis, Chart, Line, Scale, drawing, round_step};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];

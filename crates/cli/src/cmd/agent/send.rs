@@ -10,8 +10,9 @@ use dwell_fleet::{
     Backlog, Uplink,
     wire::{Content, Flow, FlowSegment, Interval as Told, Row, Trip},
 };
+use dwell_metrics::Family;
 use dwell_probes::stack;
-use dwell_records::{StackRow, prometheus::Family};
+use dwell_records::StackRow;
 
 use super::super::stack::live::{Hear, Interval};
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};

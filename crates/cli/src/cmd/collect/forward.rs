@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_records::{
-    counted,
-    store::{Server, Store, Waiting},
-};
+use dwell_records::counted;
+use dwell_store::{Server, Store, Waiting};
 
 use crate::{
     exit::{Exit, Failure},

@@ -19,10 +19,8 @@ use anyhow::anyhow;
 use clap::ValueEnum;
 use dwell_engine::layers::join::Config;
 use dwell_fleet::{Key, Server};
-use dwell_records::{
-    Output, Sink, Source, entry,
-    store::{Address, Login, Server as ClickHouse, Store},
-};
+use dwell_records::{Output, Sink, Source, entry};
+use dwell_store::{Address, Login, Server as ClickHouse, Store};
 
 use self::{
     clocks::Clocks,

@@ -1,6 +1,6 @@
 //! The collector's time, in which passages of all hosts are compared.
 
-use dwell_records::store::Progress;
+use dwell_store::Progress;
 
 use crate::{
     exit::Failure,

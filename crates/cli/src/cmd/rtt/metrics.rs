@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use dwell_engine::rtt::{Counters, Group};
+use dwell_metrics::OTHER;
 use dwell_probes::rtt::Probe;
-use dwell_records::{Interfaces, prometheus::OTHER};
+use dwell_records::Interfaces;
 
 use super::Args;
 use crate::{exit::Failure, served::Served};

@@ -1,7 +1,7 @@
 //! One page of HTML with tables and charts, which needs nothing else.
 
-use dwell_lab::chart::{Axis, Chart, Line, Scale, drawing};
 use dwell_sim::{Distribution, Policy, study::Summary};
+use dwell_store::chart::{Axis, Chart, Line, Scale, drawing};
 
 use super::Part;
 

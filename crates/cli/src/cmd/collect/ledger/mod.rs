@@ -13,11 +13,9 @@ use dwell_fleet::{
     Agent, Refusals, Server,
     wire::{self, Batch, Content, Interval, Passages, Trip},
 };
-use dwell_records::{
-    Clock, Output, PathTable,
-    prometheus::Family,
-    store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written},
-};
+use dwell_metrics::Family;
+use dwell_records::{Clock, Output, PathTable};
+use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written};
 
 use super::{
     clocks::{Clocks, Sight},

@@ -18,10 +18,8 @@ use dwell_lab::{
     Guest, Nanos,
     stack::{Clocked, Options, Outcome, Scenario},
 };
-use dwell_records::{
-    Latency, Output, PathTable, Sink, Source, entry,
-    store::{Place, Reader},
-};
+use dwell_records::{Latency, Output, PathTable, Sink, Source, entry};
+use dwell_store::{Place, Reader};
 
 use super::{executable, folders, say};
 use crate::{
@@ -168,7 +166,7 @@ impl Ways {
         let flows = reader.flows(span, &[]).map_err(wrong)?;
         let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
         let mut all = BTreeMap::<_, join::Path>::new();
-        let each = |read: dwell_records::store::Read| {
+        let each = |read: dwell_store::Read| {
             if !matches!(read.place, Place::Way(Some(_), Some(_))) {
                 return;
             }

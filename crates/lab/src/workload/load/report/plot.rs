@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use dwell_store::chart::{Axis, Chart, Line, Scale, drawing, round_step};
+
 use super::{
     Report,
     compare::{Compared, Comparison, Truth},
     quantile::{quantile, sorted},
 };
-use crate::{
-    Error, Result,
-    chart::{Axis, Chart, Line, Scale, drawing, round_step},
-};
+use crate::{Error, Result};
 
 /// Told apart by people with any kind of sight for colours (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];

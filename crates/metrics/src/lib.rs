@@ -11,6 +11,8 @@
 //! time, while ours come counted: from the kernel's counters as totals, and
 //! from its histograms as buckets.
 
+#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+
 mod balancer;
 mod exposition;
 mod fleet;

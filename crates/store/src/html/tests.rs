@@ -2,10 +2,7 @@ use dwell_engine::{histogram::Histogram, layers::Segment};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    formats::samples::endpoint,
-    store::{IntervalRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written},
-};
+use crate::{IntervalRow, PathMethod, PathRow, Reader, Store, StoreError, Writing, Written, tests::endpoint};
 
 const SECOND_NS: i64 = 1_000_000_000;
 

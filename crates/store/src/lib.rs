@@ -1,7 +1,11 @@
 //! Where a collector keeps what agents measured: `docs/method/store.md`.
 
+#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+
+pub mod chart;
 mod clickhouse;
 mod error;
+pub mod html;
 mod read;
 mod spool;
 mod sqlite;

@@ -6,12 +6,10 @@ use std::{
 };
 
 use dwell_engine::{histogram::Histogram, layers::Leg};
+use jiff::Timestamp;
 
 use super::{Choice, Clock, Flow, Page, PagePlace, Resent, Row, leg_names};
-use crate::{
-    Timestamps,
-    store::{Place, Read, Reader, Span, StoreError},
-};
+use crate::{Place, Read, Reader, Span, StoreError};
 
 /// Pieces of time in a chart, at most: more are not told apart.
 const MOST_BINS: i64 = 120;
@@ -72,7 +70,7 @@ impl Report {
         };
         let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
         let mut page = Page {
-            made: Timestamps::default().rfc3339(now_ns).unwrap_or_default().to_owned(),
+            made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
             from_ms: span.0 as f64 / 1e6,
             to_ms: span.1 as f64 / 1e6,
             bin_ms: gathered.bin_ns as f64 / 1e6,

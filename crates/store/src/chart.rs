@@ -200,8 +200,8 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5, 10 ... from there on.
-pub(crate) fn round_step(least: f64) -> f64 {
+/// The smallest step of 1, 2 or 5 times a power of ten that is at least `least`.
+pub fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let step = [1.0, 2.0, 5.0].into_iter().find(|step| step * power >= least * 0.999);
     step.unwrap_or(10.0) * power

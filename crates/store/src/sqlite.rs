@@ -11,7 +11,6 @@ use dwell_engine::{histogram::Histogram, layers::Ends};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{ClockRow, IntervalRow, PathRow, Progress, StoreError, error::remedy};
-use crate::Distribution;
 
 /// "dwel", so that a file of something else is told.
 const APPLICATION: i64 = 0x6477_656c;
@@ -432,16 +431,16 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn of(histogram: &Histogram) -> Figures {
-        let figures = Distribution::from(histogram);
+        let quantile = |q| histogram.quantile_ns(q).map(signed);
         Figures {
-            count: signed(figures.count),
+            count: signed(histogram.count()),
             sum: i64::try_from(histogram.sum_ns()).unwrap_or(i64::MAX),
-            mean: figures.mean_ns.map(signed),
-            min: figures.min_ns.map(signed),
-            max: figures.max_ns.map(signed),
-            p50: figures.p50_ns.map(signed),
-            p90: figures.p90_ns.map(signed),
-            p99: figures.p99_ns.map(signed),
+            mean: histogram.mean_ns().map(signed),
+            min: histogram.min_ns().map(signed),
+            max: histogram.max_ns().map(signed),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
         }
     }
 }

@@ -3,11 +3,11 @@ use std::{fs, process::Command};
 use dwell_engine::{
     histogram::Histogram,
     layers::{Ends, Leg, Segment},
+    measure::Endpoint,
 };
 use rusqlite::Connection;
 
 use super::{IntervalRow, PathMethod, PathRow, Progress, Store, StoreError};
-use crate::formats::samples::endpoint;
 
 const RUN: [u8; 16] = [7; 16];
 
@@ -17,6 +17,10 @@ fn histogram() -> Histogram {
         histogram.record(ns);
     }
     histogram
+}
+
+pub(crate) fn endpoint(address: &str, port: u16) -> Endpoint {
+    Endpoint { address: address.parse().unwrap(), port }
 }
 
 fn ends() -> Ends {
