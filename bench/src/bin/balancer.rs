@@ -12,7 +12,7 @@ use dwell_bench::{
     stop::Stop,
 };
 use dwell_engine::{
-    balance::{Forward, NextHop, Proto, Real, Vip, VipKey, Why},
+    balance::{Forward, NextHop, Protocol, Real, Vip, VipKey, Why},
     response::{Config, Estimator},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -155,7 +155,7 @@ fn rows() -> Vec<Row> {
         Row { name: "hit, layer 2", forward: Forward::L2, grown: 0, katran: &[], ..hit.clone() },
         Row {
             name: "hit, GUE",
-            forward: Forward::Gue,
+            forward: Forward::Gue(6080),
             grown: 28,
             katran: &["200", "312", "327", "383"],
             ..hit.clone()
@@ -233,16 +233,16 @@ fn plane(row: &Row) -> Result<Plane> {
             address: to,
             next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: row.forward,
-            gue_port: 6080,
             down: false,
         };
         plane.set_real(number, &real)?;
     }
     let table: Vec<u32> = (0..65_537).map(|at| 1 + at % 100).collect();
-    let vips = [(1, VIP, Proto::Tcp), (2, VIP_6, Proto::Tcp), (3, VIP, Proto::Udp)];
-    for (number, address, proto) in vips {
-        let key = VipKey { address: address.parse()?, proto, port: Some(443) };
-        let vip = Vip { number, measured: row.estimator.is_some(), is_quic: proto == Proto::Udp, ..Vip::default() };
+    let vips = [(1, VIP, Protocol::Tcp), (2, VIP_6, Protocol::Tcp), (3, VIP, Protocol::Udp)];
+    for (number, address, protocol) in vips {
+        let key = VipKey { address: address.parse()?, protocol, port: Some(443) };
+        let vip =
+            Vip { number, measured: row.estimator.is_some(), is_quic: protocol == Protocol::Udp, ..Vip::default() };
         plane.set_vip(&key, &vip)?;
         plane.set_table(number, &table)?;
     }

@@ -15,7 +15,7 @@ use dwell_bench::{
     stop::Stop,
 };
 use dwell_engine::{
-    balance::{Forward, NextHop, Proto, Real, ServerId, Vip, VipKey, Why, ZeroVip},
+    balance::{Forward, NextHop, Protocol, Real, ServerId, Vip, VipKey, Why, ZeroVip},
     quic_lb::{Config, Load, Stamp},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -130,12 +130,11 @@ fn plane() -> Result<Plane> {
             address: IpAddr::from([10, 99, 0, number as u8]),
             next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
             forward: Forward::L2,
-            gue_port: 6080,
             down: false,
         };
         plane.set_real(number, &real)?;
     }
-    let key = VipKey { address: "198.51.100.1".parse()?, proto: Proto::Udp, port: Some(443) };
+    let key = VipKey { address: "198.51.100.1".parse()?, protocol: Protocol::Udp, port: Some(443) };
     let servers = (1..=SERVERS).map(|real| (real, ServerId(real.into())));
     let zero = ZeroVip {
         window: Duration::from_secs(3600),

@@ -8,7 +8,7 @@ use std::{
 
 use dwell_engine::{
     balance::{
-        Balancer, Decision, Forward, NextHop, Proto, Real, ServerId, Verdict, Vip, VipKey, Why, ZeroVip, config,
+        Balancer, Decision, Forward, NextHop, Protocol, Real, ServerId, Verdict, Vip, VipKey, Why, ZeroVip, config,
     },
     measure::Method,
     quic_lb::Config,
@@ -64,20 +64,19 @@ fn balancer_of(choices: u8) -> Balancer {
         let real = Real {
             address,
             next_hop: Some(next_hop),
-            forward: [Forward::Ipip, Forward::Gue, Forward::L2, Forward::Ipip][usize::from(choices & 3)],
-            gue_port: 6080,
+            forward: [Forward::Ipip, Forward::Gue(6080), Forward::L2, Forward::Ipip][usize::from(choices & 3)],
             down: choices & 8 != 0 && number == 1,
         };
         balancer.set_real(number, &real);
     }
     for v6 in [false, true] {
         let (_, vip) = endpoints(v6, (0, 0));
-        for (number, proto) in (1..).zip([Proto::Tcp, Proto::Udp]) {
-            let key = VipKey { address: vip.address, proto, port: None };
+        for (number, protocol) in (1..).zip([Protocol::Tcp, Protocol::Udp]) {
+            let key = VipKey { address: vip.address, protocol, port: None };
             let vip = Vip { number: number + 2 * u32::from(v6), measured: true, ..Vip::default() };
             balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);
         }
-        let key = VipKey { address: vip.address, proto: Proto::Udp, port: Some(443) };
+        let key = VipKey { address: vip.address, protocol: Protocol::Udp, port: Some(443) };
         let slot = 1 + u16::from(v6);
         let vip = Vip { number: 4 + u32::from(slot), zero_slot: Some(slot), ..Vip::default() };
         balancer.set_vip(&key, &vip, &[1, 2, 1, 2, 1, 2, 1]);

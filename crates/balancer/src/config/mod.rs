@@ -10,13 +10,12 @@ mod zero_rtt;
 
 use std::{
     collections::BTreeMap,
-    fmt, fs, io,
+    fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
 use self::{
@@ -24,9 +23,11 @@ use self::{
     value::{parsed, socket, text, time, whole},
 };
 
+pub use dwell_engine::balance::{Forward, Protocol, VipKey};
+
 pub use self::{
     table::Fault,
-    vip::{Backend, Check, Forward, Kind, Latency, PolicyName, Tls, Vip},
+    vip::{Backend, Check, Kind, Latency, PolicyName, Tls, Vip},
     zero_rtt::ZeroRtt,
 };
 
@@ -94,47 +95,6 @@ pub struct Checking {
     pub threads: usize,
     /// A backend that comes back has its whole weight after this time.
     pub ramp: Duration,
-}
-
-/// What tells VIPs apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct VipKey {
-    /// Its address.
-    pub address: IpAddr,
-    /// Its transport.
-    pub protocol: Protocol,
-    /// Its port; none for all.
-    pub port: Option<u16>,
-}
-
-/// A transport that is balanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-        })
-    }
-}
-
-impl fmt::Display for VipKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.address, self.port) {
-            (address, Some(port)) => write!(f, "{}", SocketAddr::new(address, port))?,
-            (IpAddr::V4(v4), None) => write!(f, "{v4}:any")?,
-            (IpAddr::V6(v6), None) => write!(f, "[{v6}]:any")?,
-        }
-        write!(f, "/{}", self.protocol)
-    }
 }
 
 /// Why there is no configuration.

@@ -7,13 +7,16 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::steer::{IntervalsConfig, LatencyConfig, maglev};
+use dwell_engine::{
+    balance::{Forward, Protocol, VipKey},
+    steer::{IntervalsConfig, LatencyConfig, maglev},
+};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde::{Deserialize, Serialize};
 use toml::de::DeValue;
 
 use super::{
-    DAY, MILLISECOND, MINUTE, Places, Protocol, VipKey, VipPlace,
+    DAY, MILLISECOND, MINUTE, Places, VipPlace,
     table::{Table, Wrong},
     value::{choice, flag, host, kind, number, text, time, whole},
     zero_rtt::{self, ZeroRtt},
@@ -60,28 +63,6 @@ pub struct Backend {
     /// By which connection IDs name it, if they do.
     #[serde(default)]
     pub server_id: Option<u64>,
-}
-
-/// How packets go to a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Forward {
-    /// By their Ethernet header alone: the backend is on a segment of the balancer.
-    L2,
-    /// In an IP packet (RFC 2003, 2473, 4213).
-    Ipip,
-    /// In UDP, as Generic UDP Encapsulation, to this port.
-    Gue(u16),
-}
-
-impl fmt::Display for Forward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Forward::L2 => f.write_str("l2"),
-            Forward::Ipip => f.write_str("ipip"),
-            Forward::Gue(port) => write!(f, "gue:{port}"),
-        }
-    }
 }
 
 /// How weights are found.

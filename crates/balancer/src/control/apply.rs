@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use dwell_probes::balancer::{Forward as Way, Proto, Real, Vip as PlaneVip, VipKey as PlaneKey};
+use dwell_probes::balancer::{Real, Vip as PlaneVip};
 
 use super::{
     Balancer, ControlError, Event,
@@ -16,7 +16,7 @@ use super::{
     zero_rtt::Given,
 };
 use crate::{
-    config::{Forward, Protocol, Vip, VipKey},
+    config::{Vip, VipKey},
     health::Target,
     plan::{self, Phase, Plan},
 };
@@ -118,10 +118,10 @@ impl Balancer {
         }
         for run in runs {
             let slot = planned.next.zero_slot(&run.vip.key);
-            self.plane.set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, slot))?;
+            self.plane.set_vip(&run.vip.key, &flags(run.number, &run.vip, slot))?;
         }
         for (number, key) in &planned.gone_vips {
-            self.plane.remove_vip(&to_plane(key))?;
+            self.plane.remove_vip(key)?;
             self.plane.clear_table(*number)?;
         }
         Ok(())
@@ -131,14 +131,12 @@ impl Balancer {
     fn undo(&mut self, planned: &Plan) {
         for run in &self.vips {
             // The kernel has just refused something: what it refuses now cannot be helped.
-            let _ = self
-                .plane
-                .set_vip(&to_plane(&run.vip.key), &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)));
+            let _ = self.plane.set_vip(&run.vip.key, &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)));
             let _ = self.plane.set_table(run.number, &run.table);
         }
         for number in &planned.new_vips {
             if let Some(key) = planned.next.vips.get(number) {
-                let _ = self.plane.remove_vip(&to_plane(key));
+                let _ = self.plane.remove_vip(key);
             }
         }
         for number in &planned.new_reals {
@@ -149,16 +147,10 @@ impl Balancer {
 
     /// A backend as the kernel takes it.
     pub(super) fn real(&self, real: &plan::Real, is_down: bool) -> Real {
-        let (forward, gue_port) = match real.forward {
-            Forward::L2 => (Way::L2, 0),
-            Forward::Ipip => (Way::Ipip, 0),
-            Forward::Gue(port) => (Way::Gue, port),
-        };
         Real {
             address: real.address,
             next_hop: self.last_hops.get(&real.address).copied(),
-            forward,
-            gue_port,
+            forward: real.forward,
             down: is_down,
         }
     }
@@ -228,17 +220,6 @@ fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Targ
         }
     }
     Ok(targets)
-}
-
-pub(super) fn to_plane(key: &VipKey) -> PlaneKey {
-    PlaneKey {
-        address: key.address,
-        proto: match key.protocol {
-            Protocol::Tcp => Proto::Tcp,
-            Protocol::Udp => Proto::Udp,
-        },
-        port: key.port,
-    }
 }
 
 fn flags(number: u32, vip: &Vip, zero_slot: Option<u16>) -> PlaneVip {

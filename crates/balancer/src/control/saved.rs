@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vip::scaled;
 use crate::{
-    config::{Forward, Limits, PolicyName, Vip, VipKey},
+    config::{Limits, PolicyName, Vip, VipKey},
     plan::{Phase, Plan, Real, State},
 };
 
@@ -92,7 +92,7 @@ impl Saved {
     pub(super) fn matching(mut self, plane: &mut Plane, limits: Limits) -> Result<Saved, Error> {
         let slots: BTreeMap<u16, VipKey> = plane
             .vips()
-            .filter_map(|(key, vip)| Some((vip.zero_slot?, from_plane(key))))
+            .filter_map(|(key, vip)| Some((vip.zero_slot?, *key)))
             .filter(|(slot, _)| *slot <= limits.zero_rtt_vips)
             .collect();
         let mut named = BTreeMap::new();
@@ -103,9 +103,7 @@ impl Saved {
         }
         let there: BTreeMap<u32, _> = plane.reals().collect();
         self.state.reals.retain(|number, real| {
-            there.get(number).is_some_and(|there| {
-                there.address == real.address && forward(there.forward, there.gue_port) == real.forward
-            })
+            there.get(number).is_some_and(|there| there.address == real.address && there.forward == real.forward)
         });
         for (number, real) in there {
             let named = named.get(&number);
@@ -113,36 +111,15 @@ impl Saved {
                 vip: named.map(|(key, _)| *key),
                 name: real.address.to_string(),
                 address: real.address,
-                forward: forward(real.forward, real.gue_port),
+                forward: real.forward,
                 phase: Phase::Leaving,
                 server_id: named.and_then(|(_, id)| id.0.try_into().ok()),
             });
         }
         let slots = slots.into_iter().map(|(slot, key)| (slot.into(), key));
         self.state.zero_slots = slots.collect();
-        self.state.vips = plane.vips().map(|(key, vip)| (vip.number, from_plane(key))).collect();
+        self.state.vips = plane.vips().map(|(key, vip)| (vip.number, *key)).collect();
         Ok(self)
-    }
-}
-
-fn forward(forward: dwell_probes::balancer::Forward, gue_port: u16) -> Forward {
-    use dwell_probes::balancer::Forward as Theirs;
-    match forward {
-        Theirs::L2 => Forward::L2,
-        Theirs::Ipip => Forward::Ipip,
-        Theirs::Gue => Forward::Gue(gue_port),
-    }
-}
-
-pub(super) fn from_plane(key: &dwell_probes::balancer::VipKey) -> VipKey {
-    use dwell_probes::balancer::Proto;
-    VipKey {
-        address: key.address,
-        protocol: match key.proto {
-            Proto::Tcp => crate::config::Protocol::Tcp,
-            Proto::Udp => crate::config::Protocol::Udp,
-        },
-        port: key.port,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use dwell_engine::{balance::ServerId, quic_lb::Stamp};
 use dwell_probes::balancer::{ServerLoad, ZeroServer, ZeroVip};
 
-use super::{Balancer, ControlError, apply::to_plane, vip::VipRun};
+use super::{Balancer, ControlError, vip::VipRun};
 use crate::{
     config::VipKey,
     plan::{Phase, State},
@@ -60,7 +60,7 @@ impl Balancer {
         // Also of what fails halfway it must be known that it was begun.
         let before = self.zero.told.insert(key, wanted.clone());
         given.push((key, slot, before));
-        Ok(self.plane.set_zero(&to_plane(&key), slot, &wanted)?)
+        Ok(self.plane.set_zero(&key, slot, &wanted)?)
     }
 
     /// As it was before a plan that failed: of what that has touched. Not so of the first plan after a
@@ -69,7 +69,7 @@ impl Balancer {
         for (key, slot, before) in given {
             // The kernel has just refused something: what it refuses now cannot be helped.
             if let Some(before) = before {
-                let _ = self.plane.set_zero(&to_plane(&key), slot, &before);
+                let _ = self.plane.set_zero(&key, slot, &before);
                 self.zero.told.insert(key, before);
                 continue;
             }
@@ -89,7 +89,7 @@ impl Balancer {
                 continue;
             };
             if self.zero.told.get(&key).is_some_and(|told| *told != wanted) {
-                self.plane.set_zero(&to_plane(&key), slot, &wanted)?;
+                self.plane.set_zero(&key, slot, &wanted)?;
                 self.zero.told.insert(key, wanted);
             }
         }

@@ -6,11 +6,13 @@ mod outcome;
 mod zero_rtt;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
 use native::zero_bit;
+use serde::{Deserialize, Serialize};
 
 use crate::abi;
 
@@ -21,39 +23,60 @@ pub use zero_rtt::{Seating, ServerId, ZeroServer, ZeroState, ZeroVip};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// A transport that is balanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Proto {
+/// A transport protocol that can be balanced. It is serialized in lower case: `"tcp"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
     /// TCP.
     Tcp,
-    /// UDP, and QUIC in it.
+    /// UDP, and QUIC over it.
     Udp,
 }
 
-impl Proto {
-    /// Its IP protocol number.
+impl Protocol {
+    /// Returns the IP protocol number.
     pub fn number(self) -> u8 {
         match self {
-            Proto::Tcp => abi::DWELL_PROTO_TCP as u8,
-            Proto::Udp => abi::DWELL_PROTO_UDP as u8,
+            Protocol::Tcp => abi::DWELL_PROTO_TCP as u8,
+            Protocol::Udp => abi::DWELL_PROTO_UDP as u8,
         }
     }
 
-    /// The protocol of an IP protocol number.
-    pub fn from_number(number: u8) -> Option<Proto> {
-        [Proto::Tcp, Proto::Udp].into_iter().find(|proto| proto.number() == number)
+    /// Returns the protocol with this IP protocol number, or `None` if it cannot be balanced.
+    pub fn from_number(number: u8) -> Option<Protocol> {
+        [Protocol::Tcp, Protocol::Udp].into_iter().find(|protocol| protocol.number() == number)
     }
 }
 
-/// What clients connect to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        })
+    }
+}
+
+/// The address that clients connect to: what identifies a VIP. It is displayed as `192.0.2.10:443/tcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VipKey {
-    /// The virtual address.
+    /// The virtual IP address.
     pub address: IpAddr,
-    /// The transport.
-    pub proto: Proto,
-    /// The port; none: all that have no VIP of their own.
+    /// The transport protocol.
+    pub protocol: Protocol,
+    /// The port. `None` matches every port that has no VIP of its own.
     pub port: Option<u16>,
+}
+
+impl fmt::Display for VipKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.address, self.port) {
+            (address, Some(port)) => write!(f, "{}", SocketAddr::new(address, port))?,
+            (IpAddr::V4(v4), None) => write!(f, "{v4}:any")?,
+            (IpAddr::V6(v6), None) => write!(f, "[{v6}]:any")?,
+        }
+        write!(f, "/{}", self.protocol)
+    }
 }
 
 impl VipKey {
@@ -62,7 +85,7 @@ impl VipKey {
         abi::dwell_vip_key {
             address: to_core(self.address),
             port: self.port.unwrap_or(0),
-            proto: self.proto.number(),
+            proto: self.protocol.number(),
             reserved: [0; 5],
         }
     }
@@ -80,14 +103,14 @@ impl VipKey {
     pub fn from_core(key: &abi::dwell_vip_key) -> Option<VipKey> {
         Some(VipKey {
             address: from_core(key.address),
-            proto: Proto::from_number(key.proto)?,
+            protocol: Protocol::from_number(key.proto)?,
             port: (key.port != 0).then_some(key.port),
         })
     }
 }
 
 /// How a VIP is balanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Vip {
     /// Its number: 1 to the most VIPs there may be. Several keys may share it, and
     /// its Maglev table.
@@ -130,40 +153,51 @@ impl Vip {
     }
 }
 
-/// How packets get to a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// How packets are sent to a backend. It is serialized in lower case (`"l2"`, `{"gue": 6080}`) and displayed as
+/// `l2`, `ipip` or `gue:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Forward {
-    /// With another destination MAC address: the backend is on a segment of ours.
+    /// Rewrites the destination MAC address: the backend is on a segment of the balancer's.
     L2,
-    /// In another IP packet (RFC 2003, RFC 2473, RFC 4213).
+    /// Encapsulates in another IP packet (RFC 2003, RFC 2473, RFC 4213).
     #[default]
     Ipip,
-    /// In UDP: GUE variant 1, which has no header between UDP and the inner IP.
-    Gue,
+    /// Encapsulates in UDP to this port: GUE variant 1, which has no header between UDP and the inner IP packet.
+    Gue(u16),
 }
 
 impl Forward {
-    /// Its name in configurations and output.
-    pub fn name(self) -> &'static str {
+    fn to_core(self) -> (u32, u16) {
         match self {
-            Forward::L2 => "l2",
-            Forward::Ipip => "ipip",
-            Forward::Gue => "gue",
+            Forward::L2 => (abi::DWELL_FORWARD_L2, 0),
+            Forward::Ipip => (abi::DWELL_FORWARD_IPIP, 0),
+            Forward::Gue(port) => (abi::DWELL_FORWARD_GUE, port),
         }
     }
 
-    fn to_core(self) -> u8 {
-        let number = match self {
-            Forward::L2 => abi::DWELL_FORWARD_L2,
-            Forward::Ipip => abi::DWELL_FORWARD_IPIP,
-            Forward::Gue => abi::DWELL_FORWARD_GUE,
-        };
-        number as u8
+    fn from_core(number: u8, gue_port: u16) -> Option<Forward> {
+        match u32::from(number) {
+            abi::DWELL_FORWARD_L2 => Some(Forward::L2),
+            abi::DWELL_FORWARD_IPIP => Some(Forward::Ipip),
+            abi::DWELL_FORWARD_GUE => Some(Forward::Gue(gue_port)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Forward::L2 => f.write_str("l2"),
+            Forward::Ipip => f.write_str("ipip"),
+            Forward::Gue(port) => write!(f, "gue:{port}"),
+        }
     }
 }
 
 /// Where packets to a backend leave this host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NextHop {
     /// The interface's number.
     pub interface: u32,
@@ -176,7 +210,7 @@ pub struct NextHop {
 }
 
 /// A backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Real {
     /// Its own address, not the VIP's.
     pub address: IpAddr,
@@ -184,8 +218,6 @@ pub struct Real {
     pub next_hop: Option<NextHop>,
     /// How packets get there.
     pub forward: Forward,
-    /// UDP port of GUE; 0 with the others.
-    pub gue_port: u16,
     /// Connections that are not established go elsewhere.
     pub down: bool,
 }
@@ -194,14 +226,15 @@ impl Real {
     /// As the core has it.
     pub fn to_core(&self) -> abi::dwell_real {
         let hop = self.next_hop.unwrap_or(NextHop { interface: 0, destination: [0; 6], source: [0; 6], mtu: 0 });
+        let (forward, gue_port) = self.forward.to_core();
         abi::dwell_real {
             address: to_core(self.address),
             interface: hop.interface,
             destination_mac: hop.destination,
             source_mac: hop.source,
             mtu: hop.mtu,
-            gue_port: self.gue_port,
-            forward: self.forward.to_core(),
+            gue_port,
+            forward: forward as u8,
             flags: if self.down { abi::DWELL_REAL_DOWN as u8 } else { 0 },
             reserved: [0; 2],
         }
@@ -209,8 +242,6 @@ impl Real {
 
     /// None of a number that nobody has.
     pub fn from_core(real: &abi::dwell_real) -> Option<Real> {
-        let forward =
-            [Forward::L2, Forward::Ipip, Forward::Gue].into_iter().find(|forward| forward.to_core() == real.forward)?;
         Some(Real {
             address: from_core(real.address),
             next_hop: (real.interface != 0).then_some(NextHop {
@@ -219,8 +250,7 @@ impl Real {
                 source: real.source_mac,
                 mtu: real.mtu,
             }),
-            forward,
-            gue_port: real.gue_port,
+            forward: Forward::from_core(real.forward, real.gue_port)?,
             down: u32::from(real.flags) & abi::DWELL_REAL_DOWN != 0,
         })
     }
@@ -292,20 +322,30 @@ mod tests {
         let real = Real {
             address: "10.1.2.3".parse().expect("an address"),
             next_hop: Some(NextHop { interface: 7, destination: [1, 2, 3, 4, 5, 6], source: [7; 6], mtu: 1500 }),
-            forward: Forward::Gue,
-            gue_port: 6080,
+            forward: Forward::Gue(6080),
             down: true,
         };
         assert_eq!(Real::from_core(&real.to_core()), Some(real));
         let lost = Real { next_hop: None, ..real };
         assert_eq!(Real::from_core(&lost.to_core()), Some(lost));
         assert_eq!(Real::from_core(&abi::dwell_real::default()), None);
-        let key = VipKey { address: "2001:db8::1".parse().expect("an address"), proto: Proto::Udp, port: None };
+        let key = VipKey { address: "2001:db8::1".parse().expect("an address"), protocol: Protocol::Udp, port: None };
         assert_eq!(VipKey::from_core(&key.to_core()), Some(key));
         assert_eq!(VipKey::from_core(&key.to_core_icmp()), None);
         assert_eq!(key.to_core_icmp().proto, 58);
         let vip = Vip { number: 9, measured: true, is_quic: false, by_source: true, zero_slot: None };
         assert_eq!(Vip::from_core(&vip.to_core(65_537)), vip);
+    }
+
+    #[test]
+    fn keys_and_forwarding_are_serialized_in_lower_case() {
+        let key = VipKey { address: "192.0.2.1".parse().expect("an address"), protocol: Protocol::Udp, port: None };
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        let value = serde_json::to_value(key).expect("JSON");
+        assert_eq!(value, json(r#"{"address": "192.0.2.1", "protocol": "udp", "port": null}"#));
+        assert_eq!(key.to_string(), "192.0.2.1:any/udp");
+        let forwards = serde_json::to_value([Forward::L2, Forward::Ipip, Forward::Gue(6080)]).expect("JSON");
+        assert_eq!(forwards, json(r#"["l2", "ipip", {"gue": 6080}]"#));
     }
 
     #[test]

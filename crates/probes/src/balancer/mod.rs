@@ -12,7 +12,7 @@ mod zero_rtt;
 
 pub use decap::{Decap, DecapCounters};
 pub use dwell_engine::balance::{
-    Counters, Decision, Forward, Load, Mac, NextHop, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
+    Counters, Decision, Forward, Load, Mac, NextHop, Protocol, Real, Seen, ServerId, Verdict, Vip, VipKey, Why,
     ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;

@@ -1,6 +1,6 @@
 //! Where a connection is, and when it goes elsewhere.
 
-use dwell_probes::balancer::{Plane, Proto, Real, Vip, VipKey, Why};
+use dwell_probes::balancer::{Plane, Protocol, Real, Vip, VipKey, Why};
 
 use crate::{
     fixtures::{ask, l2, pass, plane, why},
@@ -123,7 +123,7 @@ fn root_all_connections_of_a_client_may_go_to_one_backend() {
     };
     let spread = backends(&mut plane);
     assert!(spread.iter().all(|count| *count > 60), "{spread:?}");
-    let key = VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(80) };
+    let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
     let vip = Vip { number: 1, by_source: true, ..Vip::default() };
     plane.set_vip(&key, &vip).unwrap();
     let together = backends(&mut plane);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Answer, Decap, Forward, Plane, Proto, Real, Verdict, Vip, VipKey, Why};
+use dwell_probes::balancer::{Answer, Decap, Forward, Plane, Protocol, Real, Verdict, Vip, VipKey, Why};
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
 use crate::{
@@ -25,8 +25,8 @@ pub fn plane(first: Real) -> Option<Plane> {
     plane.set_real(1, &first).unwrap();
     plane.set_real(2, &first).unwrap();
     for (client, number) in [(v4(), 1), (v6(), 2)] {
-        for (proto, port) in [(Proto::Tcp, Some(80)), (Proto::Udp, None)] {
-            let key = VipKey { address: client.dst, proto, port };
+        for (protocol, port) in [(Protocol::Tcp, Some(80)), (Protocol::Udp, None)] {
+            let key = VipKey { address: client.dst, protocol, port };
             let vip = Vip { number, measured: true, ..Vip::default() };
             plane.set_vip(&key, &vip).unwrap();
         }
@@ -62,9 +62,9 @@ pub fn pass(plane: &mut Plane, frame: &[u8]) -> (Option<u32>, Why) {
 fn root_tunnels_carry_the_packet_with_a_hop_less() {
     for (outer, forward) in [
         ("10.0.0.5", Forward::Ipip),
-        ("10.0.0.5", Forward::Gue),
+        ("10.0.0.5", Forward::Gue(GUE_PORT)),
         ("2001:db8:5::5", Forward::Ipip),
-        ("2001:db8:5::5", Forward::Gue),
+        ("2001:db8:5::5", Forward::Gue(GUE_PORT)),
     ] {
         let Some(mut plane) = plane(real(address(outer), forward, OUT)) else {
             return;
@@ -120,12 +120,12 @@ fn carries(plane: &mut Plane, decap: &mut Decap, to: IpAddr, forward: Forward, f
             assert_eq!(ip.hop_limit, left);
             assert_eq!(ip.traffic_class, 0b1011_1010);
             let is_plain = frame[14] != 0x47;
-            if forward == Forward::Gue && is_plain {
+            if forward == Forward::Gue(GUE_PORT) && is_plain {
                 assert_ne!(outer.payload[6..8], [0, 0], "{case}");
             }
         }
     }
-    let port = (forward == Forward::Gue).then_some(GUE_PORT);
+    let port = (forward == Forward::Gue(GUE_PORT)).then_some(GUE_PORT);
     let expected = hop_less(&frame[14..]);
     let carried = inside(&outer, port);
     assert_eq!(carried, expected, "{case}");
@@ -247,9 +247,9 @@ fn root_icmp_errors_go_where_the_connection_is() {
 fn root_a_client_is_told_what_fits() {
     for (to, forward, overhead) in [
         ("10.0.0.5", Forward::Ipip, 20),
-        ("10.0.0.5", Forward::Gue, 28),
+        ("10.0.0.5", Forward::Gue(GUE_PORT), 28),
         ("2001:db8:5::5", Forward::Ipip, 40),
-        ("2001:db8:5::5", Forward::Gue, 48),
+        ("2001:db8:5::5", Forward::Gue(GUE_PORT), 48),
         ("10.0.0.5", Forward::L2, 0),
     ] {
         let Some(mut plane) = plane(real(address(to), forward, OUT)) else {

@@ -4,7 +4,7 @@ use dwell_engine::{
     balance::{Balancer, Why},
     response::Watch,
 };
-use dwell_probes::balancer::{Forward, Proto, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
 
 use crate::{
     both::native,
@@ -26,7 +26,7 @@ fn balancer() -> Balancer {
 }
 
 fn lead_to(balancer: &mut Balancer, real: u32) {
-    let key = VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(80) };
+    let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
     let vip = Vip { number: 1, measured: true, ..Vip::default() };
     balancer.set_vip(&key, &vip, &[real; 7]);
 }

@@ -22,7 +22,7 @@ use std::io::{Read, Write};
 
 use dwell_probes::{
     Interface,
-    balancer::{Forward, Plane, PlaneOptions, Proto, Real, Vip, VipKey, Why},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, Vip, VipKey, Why},
 };
 use star::{PORT, Star, VIP, address, ask};
 
@@ -30,7 +30,7 @@ fn options() -> PlaneOptions {
     PlaneOptions { max_connections: 1024, max_vips: 4, max_reals: 16, ..PlaneOptions::default() }
 }
 
-const WEB: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), proto: Proto::Tcp, port: Some(PORT) };
+const WEB: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), protocol: Protocol::Tcp, port: Some(PORT) };
 
 fn web() -> Vip {
     Vip { number: 1, measured: true, ..Vip::default() }
@@ -49,13 +49,7 @@ fn root_a_connection_stays_while_the_table_changes() {
 
 /// A server, counted from 0, whose packets go there as they are.
 fn backend(star: &Star, server: usize) -> Real {
-    Real {
-        address: address(server + 3).into(),
-        next_hop: Some(star.hop(server)),
-        forward: Forward::L2,
-        gue_port: 6080,
-        down: false,
-    }
+    Real { address: address(server + 3).into(), next_hop: Some(star.hop(server)), forward: Forward::L2, down: false }
 }
 
 /// Tells it of the VIP and the servers, without a table.
@@ -73,7 +67,7 @@ fn root_tunnels_end_at_the_backends() {
     if !star::may_run() {
         return;
     }
-    for forward in [Forward::Ipip, Forward::Gue] {
+    for forward in [Forward::Ipip, Forward::Gue(6080)] {
         let mut star = Star::new(2);
         star.let_xdp_send();
         star.end_tunnels(6080);

@@ -21,7 +21,6 @@ pub fn real(to: IpAddr, forward: Forward, interface: u32) -> Real {
         address: to,
         next_hop: Some(NextHop { interface, destination: REAL_MAC, source: OUR_MAC, mtu: 1500 }),
         forward,
-        gue_port: GUE_PORT,
         down: false,
     }
 }

@@ -1,12 +1,12 @@
 //! The same frames through the kernel (BPF_PROG_TEST_RUN) and through the native
 //! core come to the same.
 
-use dwell_probes::balancer::{Forward, Proto, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
 
 use crate::{
     both::Both,
     options,
-    packets::{Client, address, real, v4, v6},
+    packets::{Client, GUE_PORT, address, real, v4, v6},
 };
 
 fn both(forward: Forward, to: [&str; 2]) -> Option<Both> {
@@ -16,8 +16,8 @@ fn both(forward: Forward, to: [&str; 2]) -> Option<Both> {
     }
     let table: Vec<u32> = (0..251).map(|at| 1 + at * 7 % 2).collect();
     for (client, number) in [(v4(), 1), (v6(), 2)] {
-        for (proto, port, number) in [(Proto::Tcp, Some(80), number), (Proto::Udp, None, number + 2)] {
-            let key = VipKey { address: client.dst, proto, port };
+        for (protocol, port, number) in [(Protocol::Tcp, Some(80), number), (Protocol::Udp, None, number + 2)] {
+            let key = VipKey { address: client.dst, protocol, port };
             let vip = Vip { number, measured: true, ..Vip::default() };
             both.set_vip(&key, &vip, &table);
         }
@@ -65,7 +65,7 @@ fn root_kernel_and_native_send_the_same_packets() {
     for (forward, to) in [
         (Forward::L2, ["10.0.0.5", "10.0.0.6"]),
         (Forward::Ipip, ["10.0.0.5", "2001:db8:5::6"]),
-        (Forward::Gue, ["10.0.0.5", "2001:db8:5::6"]),
+        (Forward::Gue(GUE_PORT), ["10.0.0.5", "2001:db8:5::6"]),
     ] {
         let Some(Both { mut plane, mut native }) = both(forward, to) else {
             return;

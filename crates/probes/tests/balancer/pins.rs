@@ -12,7 +12,7 @@ use std::{
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
     Chain, Error, Interface,
-    balancer::{Forward, Plane, PlaneOptions, Proto, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip},
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
@@ -58,7 +58,7 @@ impl Drop for End<'_> {
     }
 }
 
-const DATAGRAMS: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), proto: Proto::Udp, port: Some(PORT) };
+const DATAGRAMS: VipKey = VipKey { address: std::net::IpAddr::V4(VIP), protocol: Protocol::Udp, port: Some(PORT) };
 
 #[test]
 fn root_a_data_plane_goes_on_and_is_taken_over() {
@@ -223,7 +223,7 @@ fn ids_are_carried(path: &Path) {
     let sized = |max_zero_vips, max_zero_servers| PlaneOptions { max_zero_vips, max_zero_servers, ..options() };
     let run = |options: &PlaneOptions| Plane::run_at(options, &interface, path).unwrap();
     let client = packets::v4();
-    let key = |port| VipKey { address: client.dst, proto: Proto::Udp, port: Some(port) };
+    let key = |port| VipKey { address: client.dst, protocol: Protocol::Udp, port: Some(port) };
     let (mut plane, _) = run(&sized(2, 6));
     for number in 1..=6 {
         let to = packets::address(&format!("10.0.0.{number}"));

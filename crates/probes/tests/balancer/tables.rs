@@ -1,6 +1,6 @@
 //! Maglev tables, VIPs and backends as they come and go.
 
-use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Proto, Real, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey};
 
 use crate::{
     options,
@@ -17,13 +17,12 @@ fn real(host: u8) -> Real {
             mtu: 1500,
         }),
         forward: Forward::L2,
-        gue_port: 0,
         down: false,
     }
 }
 
 fn key(port: u16) -> VipKey {
-    VipKey { address: v4().dst, proto: Proto::Tcp, port: Some(port) }
+    VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(port) }
 }
 
 fn numbered(number: u32) -> Vip {

@@ -12,7 +12,7 @@ use dwell_engine::{
     steer::zero_rtt::OverloadConfig,
 };
 use dwell_probes::balancer::{
-    Decision, Forward, PlaneOptions, Proto, Real, Seen, ServerId, Verdict, Vip, VipKey, Why, ZeroVip,
+    Decision, Forward, PlaneOptions, Protocol, Real, Seen, ServerId, Verdict, Vip, VipKey, Why, ZeroVip,
 };
 
 use crate::{
@@ -36,7 +36,7 @@ fn now_s() -> u64 {
 }
 
 pub fn key(client: &Client) -> VipKey {
-    VipKey { address: client.dst, proto: Proto::Udp, port: Some(443) }
+    VipKey { address: client.dst, protocol: Protocol::Udp, port: Some(443) }
 }
 
 pub fn zero_vip() -> ZeroVip {

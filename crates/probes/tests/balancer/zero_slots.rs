@@ -1,7 +1,7 @@
 //! Slots of VIPs that go by connection ID, as user space sets and clears them.
 
 use dwell_engine::quic_lb::Config;
-use dwell_probes::balancer::{Plane, PlaneOptions, Proto, ServerId, VipKey, ZeroVip};
+use dwell_probes::balancer::{Plane, PlaneOptions, Protocol, ServerId, VipKey, ZeroVip};
 
 use crate::{options, packets::v4};
 
@@ -17,7 +17,7 @@ fn plane() -> Option<Plane> {
 }
 
 fn key() -> VipKey {
-    VipKey { address: v4().dst, proto: Proto::Udp, port: Some(443) }
+    VipKey { address: v4().dst, protocol: Protocol::Udp, port: Some(443) }
 }
 
 /// Servers from this number on, as many as there may be, in all layouts that there may be.
