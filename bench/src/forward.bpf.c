@@ -7,7 +7,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "headers.h"
+#include "base/headers.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -1,4 +1,4 @@
-//! The packets that compare clocks. `core/sync.h` has what the kernel does with
+//! The packets that compare clocks. `core/clock/sync.h` has what the kernel does with
 //! them; this is the same for user space, by the same code.
 #![allow(unsafe_code)]
 

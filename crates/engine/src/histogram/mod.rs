@@ -1,4 +1,4 @@
-//! Log-linear histograms over the buckets of `core/histogram.h`.
+//! Log-linear histograms over the buckets of `core/base/histogram.h`.
 
 mod bytes;
 

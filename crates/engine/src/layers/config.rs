@@ -90,7 +90,7 @@ impl Config {
     /// As the core takes it.
     pub fn to_core(&self) -> abi::dwell_stack_program {
         let shift = self.sample_bytes().trailing_zeros();
-        // Half of the grid bytes that there are: see core/layers.h.
+        // Half of the grid bytes that there are: see core/stack/layers.h.
         let cycle = 1 << (32 - shift - 1);
         abi::dwell_stack_program {
             filter: FilterRule::all_to_core(&self.filter),

@@ -1,4 +1,4 @@
-//! The way of bytes from device to device: `core/hops.h`.
+//! The way of bytes from device to device: `core/stack/hops.h`.
 
 use zerocopy::FromBytes;
 

@@ -1,4 +1,4 @@
-//! One byte on its way through the layers of a host: `core/layers.h`.
+//! One byte on its way through the layers of a host: `core/stack/layers.h`.
 
 pub mod baseline;
 mod budget;

@@ -21,7 +21,7 @@ fn kernel(values: &[u64]) -> abi::dwell_histogram {
     raw
 }
 
-/// The definition of `core/histogram.h`, written anew.
+/// The definition of `core/base/histogram.h`, written anew.
 fn index(value: u64) -> usize {
     if value < 128 {
         return value as usize;

@@ -22,7 +22,7 @@ static void let_others(void)
 #define __sync_val_compare_and_swap(where, old, new) (let_others(), __sync_val_compare_and_swap(where, old, new))
 
 #define DWELL_STORES_IN_ORDER 0 /* on any machine */
-#include "seat_hooks.h"
+#include "response/slot_hooks.h"
 
 #define PLACES 64U
 #define BUCKETS 32U

@@ -2,8 +2,8 @@
 /* The balancer's maps, and the core's steps over them. After hook_xdp.bpf.h. */
 #include "frame.bpf.h"
 
-#include "balance_types.h"
-#include "response_event.h"
+#include "lb/balance_types.h"
+#include "response/response_event.h"
 
 /* Alone in their sections, so that user space can write each whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};
@@ -12,7 +12,7 @@ SEC(".rodata.balance") struct dwell_balance_config balance = {};
 #define DWELL_COUNTED struct dwell_balance_counters
 #include "seat.bpf.h"
 
-#include "balance.h"
+#include "lb/balance.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

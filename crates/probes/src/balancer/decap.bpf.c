@@ -4,7 +4,7 @@
 
 #include "frame.bpf.h"
 
-#include "decap.h"
+#include "lb/decap.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -13,7 +13,7 @@ int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
 #define dwell_request(state, config, now_ns, progress) auto_request(state, now_ns, progress)
 
 #define DWELL_STORES_IN_ORDER program.stores_in_order
-#include "seat.h"
+#include "response/slot.h"
 
 #define DWELL_TABLE program.table
 #define DWELL_BUCKET struct dwell_seat_bucket

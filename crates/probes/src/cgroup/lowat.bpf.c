@@ -6,7 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "lowat.h"
+#include "socket/lowat.h"
 
 #define SOL_TCP IPPROTO_TCP
 

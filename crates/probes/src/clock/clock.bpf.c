@@ -5,7 +5,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "sync.h"
+#include "clock/sync.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -4,7 +4,7 @@
  */
 #include "frame.bpf.h"
 
-#include "response_event.h"
+#include "response/response_event.h"
 
 /* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};

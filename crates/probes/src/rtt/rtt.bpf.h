@@ -4,9 +4,9 @@
  */
 #include "frame.bpf.h"
 
-#include "aggregate.h"
-#include "histogram.h"
-#include "rtt.h"
+#include "base/aggregate.h"
+#include "base/histogram.h"
+#include "rtt/rtt.h"
 
 /* Alone in its section, so that user space can write it whole. Constant from
  * load on, and the verifier drops the code of what is switched off; not const

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From device to device, in all network namespaces of the host. */
 #include "packet.bpf.h"
-#include "hops.h"
+#include "stack/hops.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -7,10 +7,10 @@
 
 #include "kernel.bpf.h"
 
-#include "filter.h"
-#include "headers.h"
-#include "histogram.h"
-#include "grid.h"
+#include "parse/filter.h"
+#include "base/headers.h"
+#include "base/histogram.h"
+#include "stack/sampling.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

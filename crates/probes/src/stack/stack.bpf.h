@@ -2,7 +2,7 @@
 /* The core's rows over BPF maps, and bytes on their way past them. */
 #include "packet.bpf.h"
 
-#include "layers.h"
+#include "stack/layers.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,4 +1,4 @@
-//! Has the kernel keep the unsent part of the send buffer short: `core/lowat.h`.
+//! Has the kernel keep the unsent part of the send buffer short: `core/socket/lowat.h`.
 #![allow(unsafe_code)]
 
 use super::{Controller, Setting, State};

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "lb/balance_native.h"
+
+#include "response/slot_hooks.h"
+
+#include "lb/balance.h"
+
+/* A frame in a buffer that is larger. */
+struct framed {
+	struct dwell_frame frame;
+	const char *first;
+};
+
+static __always_inline void *dwell_frame_data(struct dwell_frame *frame)
+{
+	return (void *)frame->data;
+}
+
+static __always_inline const void *dwell_frame_end(struct dwell_frame *frame)
+{
+	return frame->end;
+}
+
+static __always_inline int dwell_frame_grow(struct dwell_frame *frame, int bytes)
+{
+	struct framed *framed = (void *)frame;
+	const char *data = frame->data;
+
+	if (data - framed->first < bytes)
+		return 0;
+	frame->data = data - bytes;
+	return 1;
+}
+
+static __always_inline int dwell_frame_cut(struct dwell_frame *frame, __u32 bytes)
+{
+	const char *data = frame->data;
+
+	if ((const char *)frame->end - data < (long)bytes)
+		return 0;
+	frame->end = data + bytes;
+	return 1;
+}
+
+static __always_inline const struct dwell_balance_config *dwell_balance_config_of(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return &balancer->config;
+}
+
+static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	for (__u32 i = 0; i < balancer->vip_count; i++)
+		if (!__builtin_memcmp(&balancer->vips[i].key, key, sizeof(*key)))
+			return &balancer->vips[i].vip;
+	return 0;
+}
+
+/* All bits: the VIPs are asked in any case. */
+static __always_inline const struct dwell_maybe *dwell_maybe_of(void *embedder)
+{
+	static struct dwell_maybe all;
+
+	(void)embedder;
+	if (!all.word[0])
+		__builtin_memset(&all, 0xff, sizeof(all));
+	return &all;
+}
+
+static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->real_count ? &balancer->reals[number] : 0;
+}
+
+static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return vip < balancer->table_count && balancer->tables[vip] ? balancer->tables[vip][index] : 0;
+}
+
+static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number)
+{
+	(void)embedder;
+	(void)number;
+	return 0;
+}
+
+static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number)
+{
+	(void)embedder;
+	(void)number;
+	return 0;
+}
+
+static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return &balancer->zero_state;
+}
+
+static __always_inline const struct dwell_zero_vip *dwell_zero_vip_at(void *embedder, __u32 slot)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? &balancer->zero_vips[slot] : 0;
+}
+
+static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embedder, __u32 slot)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? balancer->zero_loads[slot].server : 0;
+}
+
+static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->heavy_count ? &balancer->heavies[number] : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return slot < balancer->zero_slots ? balancer->zero_ids[slot].place[id & 0xffff] : 0;
+}
+
+static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	for (__u32 i = 0; i < balancer->zero_name_count; i++)
+		if (!__builtin_memcmp(&balancer->zero_names[i].name, name, sizeof(*name)))
+			return balancer->zero_names[i].place;
+	return 0;
+}
+
+static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return real < balancer->zero_place_count ? balancer->zero_places[real] : 0;
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->cids ? &balancer->cids[hash & balancer->config.cid_mask] : 0;
+}
+
+static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->cids ? &balancer->cids[balancer->config.cid_mask + 1] : 0;
+}
+
+static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return &balancer->zero_work;
+}
+
+static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet)
+{
+	return dwell_zero_vip_at_port(embedder, packet);
+}
+
+static __always_inline void dwell_zero_count(void *embedder, __u32 counter)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	balancer->zero[counter]++;
+}
+
+static __always_inline __u32 dwell_zero_clock_s(void *embedder)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return balancer->now_ns / 1000000000;
+}
+
+static __always_inline __u32 dwell_random(void *embedder)
+{
+	struct dwell_balancer *balancer = embedder;
+
+	return balancer->random = balancer->random * 1664525 + 1013904223;
+}
+
+static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+{
+	return dwell_zero_open_block(embedder, rotation, entry);
+}
+
+static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *embedder, __u32 slot, __u32 rotation,
+					      __u32 at)
+{
+	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
+}
+
+static __always_inline void dwell_zero_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)
+{
+	dwell_attempt_key(dwell_frame_data(frame), dwell_frame_end(frame), packet, at);
+}
+
+static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
+					    struct dwell_cid_entry *entry)
+{
+	dwell_zero_note(embedder, packet, entry);
+}
+
+static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet)
+{
+	return dwell_zero_divert(embedder, packet);
+}
+
+static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
+					     const struct dwell_address *client, __u16 port,
+					     const struct dwell_heavy_config *config)
+{
+	dwell_heavy_admit(heavy, client, port, dwell_random(embedder), config);
+}
+
+static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
+{
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
+	struct dwell_address client = dwell_zero_client(packet);
+
+	for (__u32 place = 0; vip && place < vip->places; place++)
+		if (dwell_zero_is_heavy_at(embedder, vip, place, &client))
+			return 1;
+	return 0;
+}
+
+static __always_inline __u32 dwell_balance_zero(struct dwell_frame *frame, void *embedder, struct dwell_packet *packet,
+						__u32 l4_offset, int asks)
+{
+	return dwell_zero_route(frame, embedder, packet, l4_offset, asks);
+}
+
+static __always_inline __u32 dwell_balance_odd(struct dwell_frame *frame, struct dwell_packet *packet)
+{
+	return dwell_visit_odd(frame->data, frame->end, packet);
+}
+
+static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet)
+{
+	return dwell_choose(embedder, packet);
+}
+
+static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
+							int asks)
+{
+	return dwell_choose_first(table, packet, asks);
+}
+
+static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
+							__u32 place, int asks)
+{
+	return dwell_choose_again(table, packet, place, asks);
+}
+
+static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, struct dwell_table *table,
+						   const struct dwell_packet *packet, __u32 ingress,
+						   struct dwell_decision *decision)
+{
+	return dwell_balance_send(frame, table->embedder, packet, ingress, decision);
+}
+
+static __always_inline int dwell_balance_ping(struct dwell_frame *frame, __u32 l4_offset)
+{
+	return dwell_reply_ping(dwell_frame_data(frame), frame->end, l4_offset);
+}
+
+static __always_inline int dwell_balance_too_big(struct dwell_frame *frame, __u32 version, __u32 mtu)
+{
+	return dwell_too_big(frame, version, mtu);
+}
+
+__u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
+			   int asks, struct dwell_decision *decision)
+{
+	const char *first = (const char *)data - DWELL_BALANCE_HEADROOM;
+	struct framed framed = {{data, (const char *)data + *bytes}, first};
+	struct dwell_clock clock = {time_ns};
+	struct dwell_table table = table_of(&balancer->seats, &clock);
+	struct dwell_packet packet;
+
+	balancer->seats.events = 0;
+	balancer->now_ns = time_ns;
+	__builtin_memset(decision, 0, sizeof(*decision));
+	__builtin_memset(&packet, 0, sizeof(packet));
+	packet.wire_bytes = *bytes;
+	packet.segments = 1;
+	dwell_balance(&framed.frame, &table, &packet, ingress, asks, decision);
+	if (!asks) {
+		balancer->seats.counters.value[DWELL_SEEN_PACKETS]++;
+		balancer->seats.counters.value[DWELL_SEEN_BYTES] += packet.wire_bytes;
+		balancer->why[decision->why]++;
+	}
+	*bytes = (const char *)framed.frame.end - (const char *)framed.frame.data;
+	return (const char *)framed.frame.data - first;
+}
+
+__u32 dwell_balance_maybe_bit(struct dwell_address address)
+{
+	return dwell_maybe_bit(&address);
+}
+
+__u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port)
+{
+	return dwell_zero_bit(&address, port);
+}

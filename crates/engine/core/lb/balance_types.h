@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What kernel and user space share for `dwell lb`: VIPs, reals (the backends
+ * behind them), and what became of packets.
+ */
+#ifndef DWELL_LB_BALANCE_TYPES_H
+#define DWELL_LB_BALANCE_TYPES_H
+
+#include "base/events.h"
+#include "lb/zero_rtt_types.h"
+
+/* Raised whenever pinned maps of another build would be misread. */
+#define DWELL_BALANCE_LAYOUT 2
+
+/* A virtual address that clients connect to. Each address of a VIP also has an
+ * entry with the protocol ICMP or ICMPv6 and port 0, whose number is 0.
+ */
+struct dwell_vip_key {
+	struct dwell_address address;
+	__u16 port; /* host order; 0: any */
+	__u8 proto;
+	__u8 reserved[5];
+};
+
+#define DWELL_VIP_MEASURE 1 /* response latency is estimated */
+#define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP unless it has a zero_slot */
+#define DWELL_VIP_SOURCE 4  /* new connections go by the client's address alone */
+#define DWELL_VIP_NETWORK 8 /* of which, if it is IPv6, the first half counts */
+
+struct dwell_vip {
+	__u32 number;    /* 1 to max_vips */
+	__u32 size;      /* entries of its Maglev table; 0: no backend */
+	__u32 flags;     /* DWELL_VIP_* */
+	__u32 zero_slot; /* of its struct dwell_zero_vip: packets go by connection ID; 0: none */
+};
+
+enum dwell_forward {
+	DWELL_FORWARD_NONE,
+	DWELL_FORWARD_L2,   /* another destination MAC, for reals on a segment of ours */
+	DWELL_FORWARD_IPIP, /* RFC 2003, RFC 2473, RFC 4213: 4in4, 6in6, 6in4, 4in6 */
+	DWELL_FORWARD_GUE,  /* UDP, and in it IP without a header between: GUE variant 1 */
+};
+
+#define DWELL_REAL_DOWN 1 /* connections that are not established go elsewhere */
+
+/* A backend. */
+struct dwell_real {
+	struct dwell_address address;
+	__u32 interface; /* where packets to it go out; 0: it cannot be reached */
+	__u8 destination_mac[6];
+	__u8 source_mac[6];
+	__u16 mtu;      /* of the way there: the largest IP packet, outer headers included */
+	__u16 gue_port; /* host order */
+	__u8 forward;   /* enum dwell_forward */
+	__u8 flags;     /* DWELL_REAL_* */
+	__u8 reserved[2];
+};
+
+/* Which addresses may be VIPs: a bit for those that share a hash. Most packets of
+ * others need no look-up more.
+ */
+#define DWELL_MAYBE_BITS 65536
+struct dwell_maybe {
+	__u64 word[DWELL_MAYBE_BITS / 64];
+};
+
+/* Part of a Maglev table: numbers of reals. The kernel takes each on its own when a
+ * table is written, which costs as much as copying hundreds of them.
+ */
+#define DWELL_CHUNK 256
+struct dwell_chunk {
+	__u32 real[DWELL_CHUNK];
+};
+
+/* What a VIP or a real was sent. Bytes of IP, without what we put around them. */
+struct dwell_load {
+	__u64 packets;
+	__u64 bytes;
+	__u64 opened; /* connections that were entered into the table */
+};
+
+struct dwell_balance_config {
+	__u64 hash_seed;               /* of Maglev: the same on all balancers of a VIP */
+	struct dwell_address outer_v4; /* source of outer headers: the low 16 bits vary */
+	struct dwell_address outer_v6; /* the low 64 bits do */
+	__u32 active_coarse;           /* a connection without a packet for so long is not active */
+	__u32 cid_mask;                /* connection IDs that are cached, less 1 */
+};
+
+/* What is pinned with the maps, so that they are used as they were made. */
+struct dwell_balance_layout {
+	__u32 layout; /* DWELL_BALANCE_LAYOUT */
+	__u32 seat_bytes;
+	__u64 table_seed;
+	__u32 estimator;  /* whose state the seats hold */
+	__u32 chain_slot; /* plus 1, where another program calls us; 0: none does */
+};
+
+/* What became of a packet, and why. A counter each. */
+enum dwell_why {
+	/* passed on, to the next program or to this host */
+	DWELL_WHY_NOT_IP,
+	DWELL_WHY_NOT_VIP,
+	/* sent to a real */
+	DWELL_WHY_CONNECTION, /* where its connection is */
+	DWELL_WHY_NEW,        /* by the VIP's Maglev table, and entered */
+	DWELL_WHY_FALLBACK,   /* the same, of a connection that is not new, but not known */
+	DWELL_WHY_FULL,       /* by the Maglev table, as the connection table has no place */
+	DWELL_WHY_MOVED,      /* by the Maglev table: its real is down or gone */
+	DWELL_WHY_QUOTED,     /* an ICMP error, where the packet that it quotes belongs */
+	DWELL_WHY_CID,        /* where its connection ID says */
+	DWELL_WHY_DIVERTED,   /* the same as new, to a server that is less loaded */
+	/* answered */
+	DWELL_WHY_PING,
+	DWELL_WHY_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
+	/* dropped */
+	DWELL_WHY_NO_BACKEND, /* the VIP has none */
+	DWELL_WHY_NO_ROUTE,   /* to the real */
+	DWELL_WHY_TTL,        /* would not live on: a loop, or traceroute */
+	DWELL_WHY_FRAGMENT,
+	DWELL_WHY_MALFORMED,  /* cut off, or a length contradicts itself */
+	DWELL_WHY_NO_ROOM,    /* the driver left none for outer headers */
+	DWELL_WHY_UNROUTABLE, /* no server's connection ID where there must be one */
+	DWELL_WHYS,
+};
+
+struct dwell_balance_counters {
+	struct dwell_counters table;
+	__u64 why[DWELL_WHYS];
+	__u64 zero[DWELL_ZERO_COUNTERS];
+};
+
+/* What a backend's end of the tunnel did with a packet. A counter each. */
+enum dwell_decap {
+	DWELL_DECAP_OTHER, /* not for us: passed on as it is */
+	DWELL_DECAP_IPIP,
+	DWELL_DECAP_GUE,
+	DWELL_DECAP_MARKED,    /* taken out as well: congestion was marked on the way */
+	DWELL_DECAP_CONGESTED, /* dropped, as the same cannot be told the inner packet */
+	DWELL_DECAP_MALFORMED, /* dropped */
+	DWELL_DECAPS,
+};
+
+struct dwell_decap_counters {
+	__u64 value[DWELL_DECAPS];
+};
+
+struct dwell_decap_program {
+	__u16 gue_port; /* host order; 0: no GUE */
+	__u8 reserved[6];
+};
+
+enum dwell_verdict {
+	DWELL_VERDICT_PASS,
+	DWELL_VERDICT_DROP,
+	DWELL_VERDICT_SEND, /* where it came in */
+	DWELL_VERDICT_REDIRECT,
+};
+
+struct dwell_decision {
+	__u32 real; /* 0: none */
+	__u32 vip;  /* 0: none */
+	__u32 why;  /* enum dwell_why */
+	__u32 verdict;
+	__u32 interface; /* where it goes out, if it does */
+	__u32 size;      /* of IP, as it goes out */
+};
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A backend's end of the tunnel: takes the inner packet out of what is addressed
+ * to this host. Checksums of UDP around it are not looked at: the inner packet has
+ * its own.
+ */
+#ifndef DWELL_LB_DECAP_H
+#define DWELL_LB_DECAP_H
+
+#include "lb/encapsulation.h"
+#include "lb/reply.h"
+
+/* The embedding program's: true if it is an address of this host. */
+static __always_inline int dwell_is_own(const struct dwell_address *address);
+static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
+static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
+
+#define DWELL_ECN_MASK 3
+#define DWELL_ECN_ECT0 2
+#define DWELL_ECN_ECT1 1
+#define DWELL_ECN_CE 3
+
+/* The inner packet's ECN from both (RFC 6040 section 4.2); ~0: it must be dropped. */
+static __always_inline __u32 dwell_ecn_out(__u32 outer, __u32 inner)
+{
+	if (outer == DWELL_ECN_CE)
+		return inner ? DWELL_ECN_CE : ~0U;
+	if (outer == DWELL_ECN_ECT1 && inner == DWELL_ECN_ECT0)
+		return DWELL_ECN_ECT1;
+	return inner;
+}
+
+struct dwell_tunnel {
+	__u32 bytes;  /* of outer headers; 0: not for us */
+	__u32 inside; /* IP version of the inner packet; 0: as its first byte says */
+	__u32 room;   /* bytes of IP that the tunnel carries */
+	__u32 ecn;    /* of the outer header */
+	__u32 kind;   /* enum dwell_decap */
+};
+
+/* IP in IP, or UDP to the port of GUE. */
+static __always_inline void dwell_tunnel_of(const void *data, const void *end, __u32 at, __u32 proto, __u32 room,
+					    __u16 gue_port, struct dwell_tunnel *tunnel)
+{
+	const struct dwell_udp *udp = data + at;
+
+	tunnel->kind = DWELL_DECAP_IPIP;
+	tunnel->room = room;
+	tunnel->bytes = at - DWELL_VISIT_IP;
+	if (proto == DWELL_PROTO_IPV4) {
+		tunnel->inside = 4;
+	} else if (proto == DWELL_PROTO_IPV6) {
+		tunnel->inside = 6;
+	} else if (proto == DWELL_PROTO_UDP && gue_port && (void *)(udp + 1) <= end &&
+		   udp->dst_port == dwell_ntohs(gue_port) && room >= sizeof(*udp)) {
+		tunnel->kind = DWELL_DECAP_GUE;
+		tunnel->room = room - sizeof(*udp);
+		tunnel->bytes += sizeof(*udp);
+	} else {
+		tunnel->bytes = 0;
+	}
+}
+
+/* Reads outer headers without options, as balancers write them. */
+static __always_inline void dwell_tunnel_read(const void *data, const void *end, __u16 gue_port,
+					      struct dwell_tunnel *tunnel)
+{
+	const struct dwell_ethernet *eth = data;
+	const struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
+	const struct dwell_ipv6 *ip6 = data + DWELL_VISIT_IP;
+	struct dwell_address dst;
+
+	if ((void *)(ip + 1) > end)
+		return;
+	if (eth->type == DWELL_ETH_IPV4) {
+		__u32 bytes = dwell_ntohs(ip->total_length);
+
+		dst = dwell_address_v4(ip->dst);
+		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) || !dwell_is_own(&dst))
+			return;
+		tunnel->ecn = ip->tos & DWELL_ECN_MASK;
+		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip), ip->proto, bytes - sizeof(*ip), gue_port,
+				tunnel);
+	} else if (eth->type == DWELL_ETH_IPV6 && (void *)(ip6 + 1) <= end) {
+		dst.high = ip6->dst_high;
+		dst.low = ip6->dst_low;
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_own(&dst))
+			return;
+		tunnel->ecn = ip6->version_class_flow >> 12 & DWELL_ECN_MASK;
+		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip6), ip6->next, dwell_ntohs(ip6->payload_length),
+				gue_port, tunnel);
+	}
+}
+
+/* Gives the inner packet the outer one's mark. False if it must be dropped. */
+static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 ecn, __u32 *changed)
+{
+	struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
+	__u32 inner, next;
+	__u16 before;
+
+	if ((void *)(ip + 1) > end)
+		return 0;
+	inner = ip->version_length >> 4 == 4 ? ip->tos & DWELL_ECN_MASK : ip->tos >> 4 & DWELL_ECN_MASK;
+	next = dwell_ecn_out(ecn, inner);
+	if (next == ~0U)
+		return 0;
+	*changed = next != inner;
+	if (!*changed)
+		return 1;
+	if (ip->version_length >> 4 == 4) {
+		before = ip->version_length | (__u16)ip->tos << 8;
+		ip->tos = (ip->tos & ~DWELL_ECN_MASK) | next;
+		ip->checksum = dwell_checksum_change(ip->checksum, before, ip->version_length | (__u16)ip->tos << 8);
+	} else { /* the traffic class begins in the first byte's lower half */
+		ip->tos = (ip->tos & ~(DWELL_ECN_MASK << 4)) | next << 4;
+	}
+	return 1;
+}
+
+/* The inner packet fits the tunnel, and is of the version that it should be. */
+static __always_inline __u16 dwell_inner_type(const void *data, const void *end, const struct dwell_tunnel *tunnel)
+{
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, 0);
+	__u32 version = ip->version_length >> 4;
+
+	if (tunnel->inside && tunnel->inside != version)
+		return 0;
+	if (version == 4)
+		return (ip->version_length & 0xf) >= 5 && dwell_ntohs(ip->total_length) <= tunnel->room ? DWELL_ETH_IPV4
+													: 0;
+	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
+	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room ? DWELL_ETH_IPV6 : 0;
+}
+
+/* One packet. Returns enum dwell_decap. */
+static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, __u16 gue_port)
+{
+	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
+	struct dwell_tunnel tunnel = {};
+	struct dwell_link old, *link;
+	__u32 changed = 0;
+
+	dwell_tunnel_read(data, end, gue_port, &tunnel);
+	if (!tunnel.bytes)
+		return DWELL_DECAP_OTHER;
+	if (data + sizeof(old) > end)
+		return DWELL_DECAP_OTHER;
+	old = *(const struct dwell_link *)data;
+	if (tunnel.room > (__u32)(end - data) - DWELL_VISIT_IP - tunnel.bytes ||
+	    !dwell_frame_grow(frame, -(int)tunnel.bytes))
+		return DWELL_DECAP_MALFORMED;
+	link = dwell_frame_data(frame);
+	if ((void *)(link + 1) > dwell_frame_end(frame))
+		return DWELL_DECAP_MALFORMED;
+	*link = old;
+	link->type = dwell_inner_type(link, dwell_frame_end(frame), &tunnel);
+	if (!link->type)
+		return DWELL_DECAP_MALFORMED;
+	if (!dwell_ecn_hand_on(link, dwell_frame_end(frame), tunnel.ecn, &changed))
+		return DWELL_DECAP_CONGESTED;
+	return changed ? DWELL_DECAP_MARKED : tunnel.kind;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which servers are overloaded, by what they say themselves. */
+#ifndef DWELL_LB_OVERLOAD_H
+#define DWELL_LB_OVERLOAD_H
+
+#include "base/base.h"
+#include "lb/overload_types.h"
+#include "lb/quic_lb.h"
+
+static __always_inline __u64 dwell_stamp_of_seconds(__u64 seconds)
+{
+	return seconds << 32;
+}
+
+/* Takes over what a server says, if it is newer than all before. `unix_s` is now,
+ * and `now_s` as well, on the clock of `seen_s`. Of two CPUs one may lose: it
+ * was as good.
+ */
+static __always_inline enum dwell_noted dwell_load_note(struct dwell_server_load *load, __u64 stamp, __u64 unix_s,
+							__u32 now_s, const struct dwell_overload_config *config)
+{
+	__u64 before = *(volatile __u64 *)&load->stamp;
+
+	if (dwell_likely(stamp >> 16 <= before >> 16))
+		return DWELL_NOTED_OLD;
+	if (stamp >= dwell_stamp_of_seconds(unix_s + config->slack_s + 1))
+		return DWELL_NOTED_AHEAD;
+	if (config->stale_s && stamp < dwell_stamp_of_seconds(unix_s - config->slack_s - config->stale_s))
+		return DWELL_NOTED_STALE;
+	if (__sync_val_compare_and_swap(&load->stamp, before, stamp) != before)
+		return DWELL_NOTED_OLD;
+	load->seen_s = now_s;
+	return DWELL_NOTED;
+}
+
+/* 1 or 0, of numbers below 2^63. Without a branch here and in what follows: the
+ * verifier would count along, and a kernel takes no program that it has not walked
+ * through in so many steps.
+ */
+static __always_inline __u64 dwell_less(__u64 a, __u64 b)
+{
+	__u64 difference = a - b;
+
+	DWELL_OPAQUE(difference);
+	return difference >> 63;
+}
+
+/* The load code of a server that can be given something, 0 if nothing is known. What
+ * is of a moment to come was said before the clock was set back, or is read while
+ * another CPU writes it: that is not old.
+ */
+static __always_inline __u32 dwell_load_code(const struct dwell_server_load *load, __u32 now_s,
+					     const struct dwell_overload_config *config)
+{
+	__u32 age_s = now_s - load->seen_s;
+	__u64 is_stale = dwell_less(config->stale_s, age_s) & dwell_less(0, config->stale_s) & ~(age_s >> 31);
+
+	return load->stamp & 0xffff & (((load->flags & DWELL_SERVER_OUT) | is_stale) - 1);
+}
+
+/* How many servers are known, how many of them wait for less than `code`, and who
+ * waits least: its code and, in the low bits, its turn.
+ */
+struct dwell_standing {
+	__u64 known;
+	__u64 below;
+	__u64 least;
+};
+
+static __always_inline void dwell_standing_add(struct dwell_standing *standing, __u32 turn, __u64 code, __u64 than)
+{
+	__u64 is_known = dwell_less(0, code), candidate = code << 32 | turn;
+
+	standing->known += is_known;
+	standing->below += dwell_less(code, than) & is_known;
+	standing->least += (candidate - standing->least) & -(dwell_less(candidate, standing->least) & is_known);
+}
+
+/* Whose turn it is, of `count` that begin with `from`. */
+static __always_inline __u32 dwell_place_from(__u32 from, __u32 turn, __u32 count)
+{
+	__u32 place = from + turn;
+
+	return place - (count & (dwell_less(place, count) - 1)) & (DWELL_SERVERS_MOST - 1);
+}
+
+/* True if a server's wait is above a percentile of all that are known, and by more
+ * than `margin_ns` above the least (TrafficGrinder, Equation 1); then `least` is
+ * whose that is. The percentile lies between the two values next to its rank, as
+ * of few servers the highest would never be above it otherwise. `servers` has
+ * DWELL_SERVERS_MOST places, `count` of them in use. Of servers that wait alike the
+ * first from `from` on is the least: where many do, a number that differs from
+ * connection to connection keeps them from all going to the same.
+ */
+static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
+						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,
+						 __u32 *least)
+{
+	struct dwell_standing standing = {};
+	__u32 code;
+
+	server &= DWELL_SERVERS_MOST - 1;
+	code = dwell_load_code(&servers[server], now_s, config);
+	if (code <= DWELL_WAIT_NONE)
+		return 0;
+	standing.least = (code + 1ULL) << 32;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (__u32 i = 0; i < DWELL_SERVERS_MOST && i < count; i++) {
+		__u32 place = dwell_place_from(from, i, count);
+
+		dwell_standing_add(&standing, i, dwell_load_code(&servers[place], now_s, config), code);
+	}
+	*least = dwell_place_from(from, standing.least, count);
+	return standing.below * 1000 > config->percentile * (standing.known - 1) &&
+	       dwell_wait_ns(code) - dwell_wait_ns(standing.least >> 32) > config->margin_ns;
+}
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet as a balancer sees it: by its outermost IP header, which follows the
+ * Ethernet header at once. A frame with a VLAN tag is not ours.
+ */
+#ifndef DWELL_LB_PARSE_H
+#define DWELL_LB_PARSE_H
+
+#include "lb/balance_types.h"
+#include "parse/packet.h"
+
+#define DWELL_VISIT_IP sizeof(struct dwell_ethernet)
+/* IPv6 extension headers that are walked, at most. */
+#define DWELL_VISIT_EXTENSIONS 4
+
+enum dwell_reading {
+	DWELL_READ_PLAIN, /* a flow's, with its key */
+	DWELL_READ_ODD,   /* of plain reading: needs more work */
+	DWELL_READ_OTHER, /* a protocol that is not balanced */
+	DWELL_READ_NOT_IP,
+	DWELL_READ_PING,
+	DWELL_READ_QUOTE, /* an ICMP error; the key is that of the packet that it quotes */
+	/* of these the key has the addresses alone */
+	DWELL_READ_FRAGMENT,
+	DWELL_READ_MALFORMED,
+};
+
+/* What reading found. The transport's offset matters to few. */
+#define DWELL_READING(reading, l4_offset) ((__u32)(reading) | (__u32)(l4_offset) << 8)
+#define dwell_reading_of(r) ((r)&0xff)
+#define dwell_reading_l4(r) ((r) >> 8)
+
+static __always_inline struct dwell_address dwell_address_v4(__u32 address)
+{
+	struct dwell_address wide = {0, (__u64)address << 32 | 0xffff0000};
+
+	return wide;
+}
+
+static __always_inline int dwell_is_v4(const struct dwell_address *address)
+{
+	return !address->high && (__u32)address->low == 0xffff0000;
+}
+
+/* The address's bit in struct dwell_maybe. */
+static __always_inline __u32 dwell_maybe_bit(const struct dwell_address *address)
+{
+	__u64 word = address->high ^ address->low;
+
+	return ((__u32)(word ^ word >> 32) * 0x9e3779b1) >> 16;
+}
+
+/* The VIP: only clients send packets here. */
+static __always_inline const struct dwell_address *dwell_visit_vip(const struct dwell_packet *packet)
+{
+	return packet->direction & 1 ? &packet->key.a : &packet->key.b;
+}
+
+static __always_inline __u16 dwell_visit_port(const struct dwell_packet *packet)
+{
+	return packet->direction & 1 ? packet->key.a_port : packet->key.b_port;
+}
+
+static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 proto, __u32 ip_bytes,
+					      __u32 payload_bytes)
+{
+	packet->proto = proto;
+	packet->ip_bytes = ip_bytes;
+	packet->payload_bytes = payload_bytes;
+	packet->kind = DWELL_KIND_OTHER;
+	packet->key_kind = DWELL_KEY_5TUPLE;
+	packet->may_open = 1;
+	packet->tcp_flags = 0;
+}
+
+/* Ports, and TCP's numbers. `payload_bytes` is what IP carries. */
+static __always_inline __u32 dwell_visit_transport(const void *data, const void *end, __u32 l4_offset,
+						   struct dwell_address src, struct dwell_address dst,
+						   struct dwell_packet *packet)
+{
+	if (packet->proto == DWELL_PROTO_TCP) {
+		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_READ_MALFORMED);
+		__u32 header = (tcp->data_offset >> 4) * 4;
+
+		if (header < sizeof(*tcp) || header > packet->payload_bytes)
+			return DWELL_READ_MALFORMED;
+		packet->kind = DWELL_KIND_TCP;
+		packet->payload_bytes -= header;
+		packet->tcp_flags = tcp->flags;
+		packet->seq = dwell_ntohl(tcp->seq);
+		packet->ack = dwell_ntohl(tcp->ack);
+		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
+	} else {
+		DWELL_PEEK(struct dwell_udp, udp, l4_offset, DWELL_READ_MALFORMED);
+		__u32 bytes = dwell_ntohs(udp->length);
+
+		if (bytes < sizeof(*udp) || bytes > packet->payload_bytes)
+			return DWELL_READ_MALFORMED;
+		packet->kind = DWELL_KIND_UDP;
+		packet->payload_bytes -= sizeof(*udp);
+		packet->seq = 0;
+		packet->ack = 0;
+		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port), dwell_ntohs(udp->dst_port));
+	}
+	return DWELL_READ_PLAIN;
+}
+
+/* The common case: TCP or UDP right after an IP header without options. Sets
+ * the key whatever it returns, but for DWELL_READ_ODD and DWELL_READ_NOT_IP.
+ */
+static __always_inline __u32 dwell_visit_plain(const void *data, const void *end, struct dwell_packet *packet)
+{
+	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
+	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes;
+	struct dwell_address src, dst;
+
+	if (eth->type == DWELL_ETH_IPV4) {
+		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, DWELL_READ_ODD);
+		bytes = dwell_ntohs(ip->total_length);
+		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes > room || bytes < sizeof(*ip) ||
+		    (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP))
+			return DWELL_READ_ODD;
+		src = dwell_address_v4(ip->src);
+		dst = dwell_address_v4(ip->dst);
+		dwell_visit_begin(packet, ip->proto, bytes, bytes - sizeof(*ip));
+		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip), src, dst, packet) !=
+		    DWELL_READ_PLAIN)
+			return DWELL_READ_ODD;
+		return DWELL_READ_PLAIN;
+	}
+	if (eth->type == DWELL_ETH_IPV6) {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, DWELL_READ_ODD);
+		bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || bytes > room ||
+		    (ip6->next != DWELL_PROTO_TCP && ip6->next != DWELL_PROTO_UDP))
+			return DWELL_READ_ODD;
+		src.high = ip6->src_high;
+		src.low = ip6->src_low;
+		dst.high = ip6->dst_high;
+		dst.low = ip6->dst_low;
+		dwell_visit_begin(packet, ip6->next, bytes, bytes - sizeof(*ip6));
+		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip6), src, dst, packet) !=
+		    DWELL_READ_PLAIN)
+			return DWELL_READ_ODD;
+		return DWELL_READ_PLAIN;
+	}
+	return DWELL_READ_NOT_IP;
+}
+
+/* Where the transport is behind extension headers: offset and protocol, packed;
+ * DWELL_PROTO_FRAGMENT for a fragment, 0 if it cannot be found.
+ */
+static __always_inline __u32 dwell_visit_extensions(const void *data, const void *end)
+{
+	__u32 at = DWELL_VISIT_IP + sizeof(struct dwell_ipv6), next;
+
+	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
+	next = ip6->next;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (int i = 0; i <= DWELL_VISIT_EXTENSIONS; i++) {
+		DWELL_OPAQUE(at);
+		if (at > 3 * DWELL_MAX_OFFSET)
+			return 0;
+		if (next != DWELL_PROTO_HOP_BY_HOP && next != DWELL_PROTO_ROUTING && next != DWELL_PROTO_DEST_OPTIONS &&
+		    next != DWELL_PROTO_FRAGMENT && next != DWELL_PROTO_MOBILITY && next != DWELL_PROTO_AH)
+			return at << 8 | next;
+		DWELL_PEEK(struct dwell_ipv6_fragment, option, at, 0);
+		if (next == DWELL_PROTO_FRAGMENT) {
+			if (option->offset_more & 0xf9ff)
+				return at << 8 | DWELL_PROTO_FRAGMENT;
+			at += sizeof(*option);
+		} else if (next == DWELL_PROTO_AH) {
+			at += ((option->reserved & 0xff) + 2) * 4;
+		} else {
+			at += ((option->reserved & 0xff) + 1) * 8;
+		}
+		next = option->next;
+	}
+	return 0;
+}
+
+/* The addresses and ports that an ICMP error quotes. The VIP sent what is
+ * quoted, so that the connection is the same seen from the other end; a quote of
+ * another sender is not for us to judge, and of no connection.
+ */
+static __always_inline __u32 dwell_visit_quote(const void *data, const void *end, __u32 at,
+					       const struct dwell_address *vip, struct dwell_packet *packet)
+{
+	struct dwell_address src, dst;
+	__u32 proto, l4;
+
+	DWELL_OPAQUE(at);
+	if (at > 3 * DWELL_MAX_OFFSET)
+		return DWELL_READ_MALFORMED;
+	DWELL_PEEK(struct dwell_ipv4, ip, at, DWELL_READ_MALFORMED);
+	if (dwell_is_v4(vip)) {
+		__u32 header = (ip->version_length & 0xf) * 4;
+
+		if (ip->version_length >> 4 != 4 || header < sizeof(*ip))
+			return DWELL_READ_MALFORMED;
+		if (ip->fragment & 0xff1f) /* not the first: it has no ports */
+			return DWELL_READ_FRAGMENT;
+		src = dwell_address_v4(ip->src);
+		dst = dwell_address_v4(ip->dst);
+		proto = ip->proto;
+		l4 = at + header;
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, at, DWELL_READ_MALFORMED);
+		if ((ip6->version_class_flow & 0xf0) != 0x60)
+			return DWELL_READ_MALFORMED;
+		src.high = ip6->src_high;
+		src.low = ip6->src_low;
+		dst.high = ip6->dst_high;
+		dst.low = ip6->dst_low;
+		proto = ip6->next;
+		l4 = at + sizeof(*ip6);
+	}
+	if (src.high != vip->high || src.low != vip->low)
+		return DWELL_READ_MALFORMED;
+	if (proto != DWELL_PROTO_TCP && proto != DWELL_PROTO_UDP)
+		return DWELL_READ_OTHER;
+	DWELL_OPAQUE(l4);
+	if (l4 > 4 * DWELL_MAX_OFFSET)
+		return DWELL_READ_MALFORMED;
+	DWELL_PEEK(__u32, ports, l4, DWELL_READ_MALFORMED);
+	packet->proto = proto;
+	packet->may_open = 0;
+	/* as the client's packets have it: towards the VIP */
+	dwell_set_key(packet, &dst, &src, dwell_ntohs(*ports >> 16), dwell_ntohs((__u16)*ports));
+	return DWELL_READ_QUOTE;
+}
+
+static __always_inline __u32 dwell_visit_icmp(const void *data, const void *end, __u32 l4_offset,
+					      const struct dwell_address *vip, struct dwell_packet *packet)
+{
+	int is_v4 = dwell_is_v4(vip);
+
+	DWELL_PEEK(struct dwell_icmp_echo, icmp, l4_offset, DWELL_READ_MALFORMED);
+	if (packet->payload_bytes < sizeof(*icmp))
+		return DWELL_READ_MALFORMED;
+	if (icmp->type == (is_v4 ? 8 : 128))
+		return DWELL_READ_PING;
+	/* unreachable, time exceeded, parameter problem; unreachable to the same */
+	if (is_v4 ? icmp->type == 3 || icmp->type == 11 || icmp->type == 12 : icmp->type >= 1 && icmp->type <= 4)
+		return dwell_visit_quote(data, end, l4_offset + sizeof(*icmp), vip, packet);
+	return DWELL_READ_OTHER;
+}
+
+/* Any IP packet that is not plain. Returns a DWELL_READING(). */
+static __always_inline __u32 dwell_visit_odd(const void *data, const void *end, struct dwell_packet *packet)
+{
+	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
+	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes, proto, l4, reading;
+	struct dwell_address src, dst;
+
+	if (eth->type == DWELL_ETH_IPV4) {
+		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, DWELL_READ_NOT_IP);
+		__u32 header = (ip->version_length & 0xf) * 4;
+
+		bytes = dwell_ntohs(ip->total_length);
+		src = dwell_address_v4(ip->src);
+		dst = dwell_address_v4(ip->dst);
+		proto = ip->proto;
+		l4 = DWELL_VISIT_IP + header;
+		if (ip->version_length >> 4 != 4 || header < sizeof(*ip) || bytes < header)
+			proto = 0;
+		else if (ip->fragment & 0xff3f)
+			proto = DWELL_PROTO_FRAGMENT;
+	} else {
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, DWELL_READ_NOT_IP);
+		bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
+		src.high = ip6->src_high;
+		src.low = ip6->src_low;
+		dst.high = ip6->dst_high;
+		dst.low = ip6->dst_low;
+		l4 = dwell_visit_extensions(data, end);
+		proto = l4 & 0xff;
+		l4 >>= 8;
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || !l4)
+			proto = 0;
+	}
+	dwell_visit_begin(packet, proto, bytes, 0);
+	dwell_set_key(packet, &src, &dst, 0, 0);
+	/* hop-by-hop options are read as an extension, so that 0 is no protocol */
+	if (!proto || bytes > room || l4 > DWELL_VISIT_IP + bytes)
+		return DWELL_READ_MALFORMED;
+	if (proto == DWELL_PROTO_FRAGMENT)
+		return DWELL_READ_FRAGMENT;
+	packet->payload_bytes = DWELL_VISIT_IP + bytes - l4;
+	DWELL_OPAQUE(l4);
+	if (l4 > 4 * DWELL_MAX_OFFSET)
+		return DWELL_READ_MALFORMED;
+	if (proto == DWELL_PROTO_TCP || proto == DWELL_PROTO_UDP)
+		reading = dwell_visit_transport(data, end, l4, src, dst, packet);
+	else if (proto == (dwell_is_v4(&dst) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6))
+		reading = dwell_visit_icmp(data, end, l4, &dst, packet);
+	else
+		reading = DWELL_READ_OTHER;
+	return DWELL_READING(reading, l4);
+}
+
+#endif

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* auto: follows requests and the ends of their responses, as far as the
+ * client's packets show them, and keeps what other estimates need: gaps between
+ * requests, and from a request to the one `depth` later. Which of them is right,
+ * the epoch's record tells.
+ *
+ * A request is a data packet, with the full-size ones before it. A response ends
+ * with a run of ACK progress: one that a request follows, or a pause. An end
+ * completes the oldest request that waits. The mean over all responses is right
+ * even if the server answers in another order, as it depends only on how many
+ * wait at each time.
+ */
+#ifndef DWELL_RESPONSE_QUEUE_H
+#define DWELL_RESPONSE_QUEUE_H
+
+#include "response/response_types.h"
+
+#define DWELL_TICK_SHIFT 8
+
+static __always_inline __u32 dwell_tick(__u64 time_ns)
+{
+	return time_ns >> DWELL_TICK_SHIFT;
+}
+
+static __always_inline void dwell_count_u16(__u16 *count)
+{
+	*count += *count != 0xffff;
+}
+
+static __always_inline void dwell_count_u8(__u8 *count)
+{
+	*count += *count != 0xff;
+}
+
+/* A mean that a value moves by a 2^shift-th of what it is off. */
+static __always_inline __u32 dwell_toward(__u32 mean, __u32 value, __u32 shift)
+{
+	if (value >= mean)
+		return mean + ((value - mean) >> shift);
+	return mean - ((mean - value) >> shift);
+}
+
+static __always_inline __u32 dwell_waiting(const struct dwell_auto_state *state)
+{
+	return (__u8)(state->tail - state->head);
+}
+
+/* Ends come at once with others, and one in eight is missed: then responses
+ * follow each other closely, and progress by other than full segments is an end
+ * within the run. Else it is a server that writes a response in parts.
+ */
+#define DWELL_MERGED 16
+
+/* A client keeps its window full if so many requests in a row came alone, each after
+ * an end.
+ */
+#define DWELL_ALONE 32
+
+/* What BPF verifies apart, once each: it defines these as calls, with its own
+ * configuration, before it includes this.
+ */
+#ifndef DWELL_RESPONSE_OUTLINED
+#define dwell_request(state, config, now_ns, progress) dwell_request_in(state, config, now_ns, progress, 0)
+#define dwell_complete dwell_complete_in
+#define dwell_missed dwell_missed_in
+#endif
+
+/* An end was seen, or concluded, at `tick`. */
+static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
+					      const struct dwell_response_config *config, __u32 tick)
+{
+	__u64 latency_ns;
+	__u32 latency;
+
+	dwell_count_u8(&state->ends);
+	if (!dwell_waiting(state)) {
+		dwell_count_u16(&state->surplus);
+		state->merged -= state->merged < 8 ? state->merged : 8;
+		return;
+	}
+	latency = tick - state->sent[state->head++ & (DWELL_WAITING - 1)];
+	if ((__s32)latency < 0) {
+		dwell_count_u16(&state->early);
+		return;
+	}
+	latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
+	if (latency_ns > config->idle_ns) { /* of a time before the clock was set, or given up */
+		dwell_count_u16(&state->clock.idle);
+		return;
+	}
+	dwell_tally_add(&state->all, latency_ns);
+	state->held = latency ? latency : 1;
+}
+
+/* The run of progress is over. With segments of known size, a run of full ones
+ * only is a part of a response: the server waits for its window.
+ */
+static __always_inline void dwell_close_run(struct dwell_auto_state *state, const struct dwell_response_config *config)
+{
+	if (!(state->flags & DWELL_FLOW_RUN))
+		return;
+	if (state->flags & DWELL_FLOW_ALIGNED && !(state->flags & DWELL_FLOW_EDGE))
+		return;
+	dwell_complete_in(state, config, state->progress);
+	state->flags &= ~(DWELL_FLOW_RUN | DWELL_FLOW_EDGE);
+}
+
+/* Closes a run that has paused for long enough. */
+static __always_inline void dwell_age_run(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					  __u64 now_ns)
+{
+	__u32 pause = dwell_tick(now_ns) - state->progress;
+
+	if ((__s32)pause > 0 && pause > dwell_tick(config->run_gap_ns))
+		dwell_close_run(state, config);
+}
+
+static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64 now_ns, __u32 edge)
+{
+	state->progress = dwell_tick(now_ns);
+	state->burst = 0;
+	if (state->flags & DWELL_FLOW_GUESS)
+		state->flags &= ~(DWELL_FLOW_PART | DWELL_FLOW_GUESS);
+	if (state->flags & DWELL_FLOW_RUN)
+		state->flags &= ~DWELL_FLOW_ALONE;
+	else
+		state->flags |= DWELL_FLOW_RUN | DWELL_FLOW_ALONE;
+	if (edge)
+		state->flags |= DWELL_FLOW_EDGE;
+}
+
+/* True unless the ACK number advances by full segments. The remainder is taken
+ * by 32-bit division, for progress only.
+ */
+static __always_inline int dwell_is_edge(struct dwell_auto_state *state, __u32 delta)
+{
+	__u32 segment = state->segment;
+
+	if (!segment || delta % segment)
+		return 1;
+	state->flags |= DWELL_FLOW_ALIGNED;
+	return 0;
+}
+
+/* The ACK number of a packet, data or not. */
+static __always_inline void dwell_ack_number(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					     const struct dwell_arrival *arrival)
+{
+	__u32 delta = arrival->ack - state->ack, edge;
+
+	if (!(state->flags & DWELL_FLOW_NUMBERS)) {
+		state->flags |= DWELL_FLOW_NUMBERS;
+		state->ack = arrival->ack;
+		state->next_seq = arrival->seq;
+		return;
+	}
+	if ((__s32)delta <= 0) {
+		if (!arrival->payload_bytes)
+			dwell_count_u16(&state->repeats);
+		return;
+	}
+	dwell_age_run(state, config, arrival->time_ns);
+	state->ack = arrival->ack;
+	edge = dwell_is_edge(state, delta);
+	dwell_progress(state, arrival->time_ns, edge);
+	if (edge && state->merged >= DWELL_MERGED && !arrival->payload_bytes)
+		dwell_close_run(state, config);
+}
+
+/* A hole is filled within this many ticks (1.07 s), or never: it was lost behind
+ * the client, before us.
+ */
+#define DWELL_HOLE_AGE (1 << 22)
+
+enum dwell_data {
+	DWELL_DATA_SEEN, /* before */
+	DWELL_DATA_NEXT,
+	DWELL_DATA_FILLS, /* a hole: it was overtaken, or its first copy was lost before us */
+};
+
+static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	__u32 end = arrival->seq + arrival->payload_bytes, skipped, now = dwell_tick(arrival->time_ns);
+
+	if (dwell_after(end, state->next_seq)) {
+		skipped = arrival->seq - state->next_seq;
+		if ((__s32)skipped > 0) {
+			if (!state->holes || now - state->pace > DWELL_HOLE_AGE)
+				state->pace = now;
+			skipped += state->holes;
+			state->holes = skipped > 0xffff ? 0xffff : skipped;
+		}
+		state->next_seq = end;
+		return DWELL_DATA_NEXT;
+	}
+	dwell_count_u8(&state->late);
+	if (arrival->payload_bytes > state->holes)
+		return DWELL_DATA_SEEN;
+	state->holes -= arrival->payload_bytes;
+	return DWELL_DATA_FILLS;
+}
+
+/* Half octaves; what is shorter or longer is in the first or last bucket. */
+static __always_inline __u32 dwell_gap_log(__u64 gap_ns)
+{
+	__u32 power = dwell_log2(gap_ns), index;
+
+	if (power < DWELL_GAP_LOG_MIN)
+		return 0;
+	index = (power - DWELL_GAP_LOG_MIN) * 2 + (gap_ns >> ((power - 1) & 63) & 1);
+	return index < DWELL_GAP_LOGS ? index : DWELL_GAP_LOGS - 1;
+}
+
+/* The time since the last request, and since the one `depth` before. */
+static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config, __u32 tick)
+{
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
+	__u32 far = state->sent[(state->tail - state->depth) & (DWELL_WAITING - 1)];
+	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
+	__u64 lag_ns = (__u64)(tick - far) << DWELL_TICK_SHIFT;
+
+	if (far && lag_ns <= config->idle_ns)
+		dwell_tally_add(&state->lag, lag_ns);
+	if (!last)
+		return;
+	if (gap_ns > config->idle_ns) {
+		dwell_count_u16(&state->clock.idle);
+		return;
+	}
+	if (dwell_tally_add(&state->gaps, gap_ns))
+		dwell_count_u16(&state->gap_log[dwell_gap_log(gap_ns) & (DWELL_GAP_LOGS - 1)]);
+}
+
+/* True if a client that sends a request now waits for nothing else any more. If
+ * it let ends pass without a request, it had none to send; that it has one now
+ * means that the page or the batch is complete, and the next begins. The longer
+ * the pause before the request, the fewer ends must have been seen. With packets
+ * out of order there is no telling.
+ */
+static __always_inline int dwell_begins_anew(const struct dwell_auto_state *state,
+					     const struct dwell_response_config *config, __u32 pause)
+{
+	__u32 waiting = dwell_waiting(state), ends = state->ends;
+	__u32 run_gap = dwell_tick(config->run_gap_ns);
+
+	if (state->late >= 4)
+		return 0;
+	if (pause > 16 * run_gap)
+		return ends > 0;
+	if (pause > 4 * run_gap)
+		return 2 * ends >= waiting;
+	return ends > 1 && ends > waiting;
+}
+
+/* A client that keeps its window full is late at times, too. If it is again and
+ * again, it has no window: it waits for one response, then sends one request.
+ */
+static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					   __u32 pause)
+{
+	if (pause <= 4 * dwell_tick(config->run_gap_ns))
+		return 0;
+	dwell_count_u8(&state->pauses);
+	if (state->streak < DWELL_ALONE)
+		return 0;
+	if (state->pauses < 4)
+		return 1;
+	state->depth = 1;
+	state->flags &= ~DWELL_FLOW_DEEP;
+	return 0;
+}
+
+/* How many ends were not seen, now that the client sends a request: they came at
+ * once with others. It cannot wait for more than it sends at once.
+ */
+static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config, __u32 first, __u32 pause)
+{
+	__u32 waiting = dwell_waiting(state);
+
+	if (first && dwell_begins_anew(state, config, pause) && !dwell_is_hiccup(state, config, pause))
+		return waiting;
+	return waiting >= state->depth ? waiting - state->depth + 1 : 0;
+}
+
+/* A client that keeps its window full sends one for each end: of more than one, the
+ * others were none, and all but one of the window still wait.
+ */
+static __always_inline void dwell_refill(struct dwell_auto_state *state)
+{
+	if (state->streak < DWELL_ALONE || state->ends < 2 || dwell_waiting(state) + 1 >= state->depth)
+		return;
+	state->head = state->tail - state->depth + 1;
+	dwell_count_u16(&state->surplus);
+}
+
+/* So many ends, of which nothing was seen. */
+static __always_inline void dwell_missed_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					    __u32 missed)
+{
+	for (__u32 i = 0; i < DWELL_WAITING; i++) {
+		if (i >= missed)
+			break;
+		state->merged += state->merged < 64 ? 8 : 0;
+		dwell_count_u16(&state->missed);
+		dwell_complete(state, config, state->progress);
+	}
+}
+
+static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config, __u32 first, __u32 pause,
+					       int apart)
+{
+	__u32 missed = dwell_ends_missed(state, config, first, (__s32)pause > 0 ? pause : 0);
+
+	if (first && missed == 1 && !state->ends)
+		dwell_count_u16(&state->plain);
+	state->merged -= state->merged != 0;
+	if (missed && apart)
+		dwell_missed(state, config, missed);
+	else if (missed)
+		dwell_missed_in(state, config, missed);
+	if (first)
+		dwell_refill(state);
+	state->held = 0;
+	state->ends = 0;
+}
+
+/* Closes the run that a request ends. If all of the run is the ACK number of
+ * that very request, the response may have come long before: hidden.
+ */
+static __always_inline void dwell_close_by_request(struct dwell_auto_state *state,
+						   const struct dwell_response_config *config, __u32 tick)
+{
+	__u32 held = state->held;
+	__u32 hidden = state->flags & DWELL_FLOW_ALONE && state->progress == tick;
+
+	state->held = 0;
+	dwell_close_run(state, config);
+	if (!state->held)
+		state->held = held;
+	else if (hidden)
+		dwell_tally_add(&state->hidden, (__u64)state->held << DWELL_TICK_SHIFT);
+}
+
+/* The longest burst is what the client sends at once. A packet that overtakes
+ * others makes one too, and without headers one that is sent again: then a burst
+ * counts if it comes early, or again and again.
+ */
+static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
+{
+	if (state->tail > DWELL_WAITING)
+		state->flags |= DWELL_FLOW_GROWN;
+	if (state->burst > 1 && (state->flags & DWELL_FLOW_GROWN || state->tail > 4))
+		state->flags |= DWELL_FLOW_TWICE;
+	if (state->burst > DWELL_WAITING && state->late < 4)
+		state->flags |= DWELL_FLOW_DEEP;
+	if (state->burst <= state->depth || state->depth == DWELL_WAITING)
+		return;
+	dwell_count_u8(&state->deeper);
+	if (state->flags & DWELL_FLOW_GROWN &&
+	    (state->late >= 4 || (!(state->flags & DWELL_FLOW_NUMBERS) && state->deeper < 3)))
+		return;
+	state->depth = state->burst < DWELL_WAITING ? state->burst : DWELL_WAITING;
+}
+
+/* A client that never had as many under way in two epochs, though it waited for
+ * all of them at times, has come down to what it had.
+ */
+static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
+{
+	__u32 waiting = dwell_waiting(state);
+
+	if (state->requests < 2 * DWELL_WAITING)
+		return;
+	if (state->peak < state->depth && state->pauses > 3 && !state->surplus && !state->early)
+		state->quiet++;
+	else
+		state->quiet = 0;
+	if (state->quiet >= 2) {
+		state->depth = state->peak ? state->peak : 1;
+		state->flags &= ~DWELL_FLOW_DEEP;
+		state->quiet = 0;
+	}
+	state->peak = waiting < DWELL_WAITING ? waiting : DWELL_WAITING;
+}
+
+/* The client sent a request so long after the end that it answers to. */
+static __always_inline void dwell_react(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					__u32 ticks)
+{
+	state->think += ticks;
+	if (ticks > dwell_tick(config->run_gap_ns))
+		dwell_count_u16(&state->slow);
+}
+
+static __always_inline void dwell_push(struct dwell_auto_state *state, __u32 tick)
+{
+	__u32 waiting;
+
+	state->sent[state->tail++ & (DWELL_WAITING - 1)] = tick ? tick : 1;
+	state->requests++;
+	waiting = dwell_waiting(state);
+	if (waiting > state->peak)
+		state->peak = waiting;
+}
+
+/* A request that was lost before us and sent again: the first was sent when the
+ * hole was seen, about, and that it comes now tells of no end. 0: not known when.
+ */
+static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u32 tick)
+{
+	dwell_count_u8(&state->burst);
+	dwell_learn_depth(state);
+	if (tick && dwell_waiting(state) < DWELL_WAITING)
+		dwell_push(state, tick);
+}
+
+/* `progress` is the tick of the newest progress before this packet's own. With
+ * `apart`, what most requests need not is left to a function that is verified apart.
+ */
+static __always_inline void dwell_request_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					     __u64 now_ns, __u32 progress, int apart)
+{
+	__u32 tick = dwell_tick(now_ns), first = !state->burst;
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
+	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
+
+	dwell_close_by_request(state, config, tick);
+	if (first) {
+		dwell_count_u16(&state->turns);
+		/* as a part of the gap, if that counts */
+		if (last && gap_ns <= config->idle_ns && (__s32)(progress - last) > 0 && (__s32)(tick - progress) > 0)
+			dwell_react(state, config, tick - progress);
+		state->streak += state->streak != 0xff;
+	} else {
+		state->streak >>= 1;
+	}
+	dwell_count_u8(&state->burst);
+	dwell_learn_depth(state);
+	dwell_request_ends(state, config, first, tick - state->progress, apart);
+	dwell_request_gaps(state, config, tick);
+	dwell_push(state, tick);
+}
+
+#endif

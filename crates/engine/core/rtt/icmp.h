@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* icmp, icmpv6: echo request and reply by identifier (part of the flow's key)
+ * and sequence (RFC 792, RFC 4443 section 4). A duplicated request keeps the
+ * time of the first; a sequence that comes round again takes the new one.
+ */
+#ifndef DWELL_RTT_ICMP_H
+#define DWELL_RTT_ICMP_H
+
+#include "rtt/step.h"
+
+static __always_inline void dwell_icmp(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_memories *memories = dwell_memories_of(step);
+	__u32 direction = packet->direction & 1;
+	__u32 method = packet->proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
+	struct dwell_waiting waiting;
+	struct dwell_icmp_state *mine;
+	int repeated;
+
+	if (!memories)
+		return;
+	mine = &memories->of[direction].icmp;
+	if (packet->is_answer) {
+		waiting = dwell_stamp_find(step, method, !direction, packet->seq);
+		if (waiting.stamp)
+			dwell_stamp_take(step, &waiting, method, 0);
+		return;
+	}
+	repeated = mine->known && mine->seq == packet->seq;
+	mine->seq = packet->seq;
+	mine->known = 1;
+	if (repeated)
+		return;
+	if (dwell_may_stamp(step)) {
+		dwell_stamp_put(step, method, packet->seq, 0);
+	} else {
+		/* the reply must not find the request of an earlier round */
+		waiting = dwell_stamp_find(step, method, direction, packet->seq);
+		if (waiting.stamp)
+			waiting.stamp->check = 0;
+	}
+}
+
+#endif

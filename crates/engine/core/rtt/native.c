@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "rtt/native.h"
+#include "rtt/rtt.h"
+
+static __always_inline __u64 dwell_now(struct dwell_clock *clock)
+{
+	return clock->now_ns;
+}
+
+static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
+{
+	return clock->now_ns >> 20;
+}
+
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
+{
+	struct dwell_native *native = step->table->embedder;
+
+	return &native->stamps[place & native->config.stamp_mask];
+}
+
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->buckets[index & native->config.table.bucket_mask];
+}
+
+static __always_inline __u32 place_in(const struct dwell_native *native, __u32 place)
+{
+	return place & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
+}
+
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->flows[place_in(native, place)];
+}
+
+static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place)
+{
+	struct dwell_native *native = embedder;
+
+	return &native->memories[place_in(native, place)];
+}
+
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
+{
+	return dwell_vacancy_of(table->embedder, first, second, tag, dwell_now_coarse(table->clock),
+				table->config->idle_timeout_ns >> 20);
+}
+
+static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
+					    const struct dwell_memories *memories, __u32 change, __u32 detail,
+					    __u64 rtt_ns)
+{
+	struct dwell_native *native = table->embedder;
+
+	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow, memories->first_ns, change, detail,
+				      rtt_ns, dwell_now(table->clock));
+}
+
+static struct dwell_table table_of(struct dwell_native *native, struct dwell_clock *clock)
+{
+	struct dwell_table table = {&native->config.table, &native->counters, clock, native};
+
+	return table;
+}
+
+static void emit_sample(struct dwell_step *step, const struct dwell_match *match)
+{
+	struct dwell_native *native = step->table->embedder;
+
+	if (match->found && native->events < DWELL_NATIVE_EVENTS)
+		dwell_fill_sample(&native->event[native->events++].sample, step, match, dwell_now(step->table->clock));
+}
+
+/* A capture of all interfaces (SLL2) shows a packet that is forwarded once for
+ * each interface that it crosses: kept apart by the interface in the header,
+ * they are not taken for retransmissions.
+ */
+static __u32 interface_of(const void *data, __u32 bytes, __u32 link, __u32 interface)
+{
+	const __u32 *sll2 = data;
+
+	return link == DWELL_LINK_SLL2 && bytes >= 8 ? dwell_ntohl(sll2[1]) : interface;
+}
+
+/* Fetches the stamps that the packet may want while its flow is looked up: on
+ * captures of many flows both lie far away.
+ */
+static void prefetch_stamps(const struct dwell_native *native, const struct dwell_packet *packet)
+{
+	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask;
+
+	if (!packet->has_ts)
+		return;
+	__builtin_prefetch(
+		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval) & mask], 1);
+	__builtin_prefetch(
+		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr) & mask], 1);
+}
+
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			 __u32 interface, __u64 time_ns)
+{
+	const void *end = (const char *)data + bytes;
+	struct dwell_frame frame = {data, end};
+	struct dwell_clock clock = {time_ns};
+	struct dwell_packet packet;
+	struct dwell_table table = table_of(native, &clock);
+	struct dwell_step step = {
+		.table = &table,
+		.config = &native->config,
+		.packet = &packet,
+	};
+	dwell_where where;
+	__u32 result;
+
+	native->events = 0;
+	native->counters.value[DWELL_SEEN_PACKETS]++;
+	native->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
+	where = dwell_locate_plain(data, end, link);
+	if (!where)
+		where = dwell_locate_nested(&frame, data, end, link);
+	result = dwell_where_error(where);
+	if (result) {
+		native->counters.value[result]++;
+		return;
+	}
+	__builtin_memset(&packet, 0, sizeof(packet));
+	packet.wire_bytes = wire_bytes;
+	packet.segments = 1;
+	packet.key.interface = interface_of(data, bytes, link, interface);
+	result = dwell_parse(&frame, data, end, where, &native->config, &packet);
+	if (result != DWELL_FRAME_OK) {
+		native->counters.value[result]++;
+		return;
+	}
+	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.table.seed);
+	prefetch_stamps(native, &packet);
+	dwell_rtt_flow(&step);
+	if (!step.flow)
+		return;
+	dwell_rtt_step(&step);
+	emit_sample(&step, &step.match);
+	emit_sample(&step, &step.loop);
+}
+
+void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason)
+{
+	struct dwell_clock clock = {time_ns};
+	struct dwell_table table = table_of(native, &clock);
+
+	native->events = 0;
+	dwell_bucket_sweep(&table, bucket, reason);
+}
+
+__u32 dwell_native_bucket_index(__u64 value_ns)
+{
+	return dwell_bucket_index(value_ns);
+}

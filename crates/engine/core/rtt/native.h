@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The core for user space: replay, tests, fuzzing. The caller owns the memory. */
+#ifndef DWELL_RTT_NATIVE_H
+#define DWELL_RTT_NATIVE_H
+
+#include "base/aggregate.h"
+#include "base/base.h"
+#include "base/events.h"
+#include "rtt/flow.h"
+#include "base/histogram.h"
+#include "rtt/stamp.h"
+
+#define DWELL_NATIVE_EVENTS 8 /* more than one packet or bucket can cause */
+
+union dwell_native_event {
+	struct dwell_rtt_sample sample;
+	struct dwell_flow_event flow;
+};
+
+struct dwell_native {
+	struct dwell_rtt_config config;
+	struct dwell_counters counters;
+	struct dwell_bucket *buckets;
+	struct dwell_flow *flows;
+	struct dwell_memories *memories;
+	struct dwell_stamp *stamps;
+	__u32 events;
+	__u32 reserved;
+	union dwell_native_event event[DWELL_NATIVE_EVENTS];
+};
+
+/* Observes one packet: `bytes` of it are at `data`, `wire_bytes` were on the
+ * wire. What it caused is in event[0..events].
+ */
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			 __u32 interface, __u64 time_ns);
+
+/* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all. */
+void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason);
+
+__u32 dwell_native_bucket_index(__u64 value_ns);
+
+#endif

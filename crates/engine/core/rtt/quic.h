@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* quic-handshake: the client's first Initial, and the first long-header
+ * packet back.
+ *
+ * quic-spin: the client inverts the spin bit that it last saw, the server
+ * echoes it (RFC 9000 section 17.4). So the sides take turns: after an edge of
+ * one side only the other may change its value, the server to the client's, the
+ * client away from the server's. Seen from the middle, an edge that follows the
+ * other side's is a round trip to its sender (RFC 9312 section 3.8.2).
+ *
+ * Either side may instead send a constant, or a random value with each packet
+ * (RFC 9000 recommends it for at least one connection in sixteen), and then
+ * there is nothing to measure. A constant is seen at once, as the other side
+ * never gets its turn. Chance is told from rule by how long it would go on:
+ * - An edge out of turn or of the wrong value is a fault. Samples resume after a
+ *   streak of right edges, longer the more faults there were.
+ * - Each side must be trusted, by one of three kinds of evidence that its values
+ *   are not drawn for each packet. Each is as likely by chance as given:
+ *   * holds: 6 packets kept the value while the other side had the turn, where
+ *     each had an even chance to be a fault (2^-6),
+ *   * calm: packets that kept the value outweigh three times those that changed
+ *     it by 8 since the connection began (1.84^-8, 0.8 %),
+ *   * flips: 16 packets in a row changed it, as when requests and answers take
+ *     turns one by one (2^-16).
+ *   With each fault 2 more are asked for, so that the chances add up to little
+ *   more than the first.
+ * What is genuine but too short or too sparse to prove it gives nothing.
+ */
+#ifndef DWELL_RTT_QUIC_H
+#define DWELL_RTT_QUIC_H
+
+#include "rtt/step.h"
+
+#define DWELL_QUIC_WAITING 1 /* an Initial was stamped and not answered */
+#define DWELL_QUIC_OFFERED 2 /* an Initial was seen */
+#define DWELL_QUIC_CLIENT_KNOWN 4
+#define DWELL_QUIC_CLIENT 8 /* the client's direction, if known */
+#define DWELL_QUIC_EDGE_KNOWN 16
+#define DWELL_QUIC_EDGE 32 /* direction of the last edge, if known */
+
+#define DWELL_SPIN_STREAK 2
+#define DWELL_SPIN_STREAK_PER_FAULT 4
+#define DWELL_SPIN_FAULTS_MAX 15
+#define DWELL_SPIN_HOLDS 6
+#define DWELL_SPIN_CALM 8
+#define DWELL_SPIN_CALM_PER_FLIP 3
+#define DWELL_SPIN_CALM_MAX 100
+#define DWELL_SPIN_FLIPS 16
+
+/* True if an Initial of this direction would be a client's first: of the flow,
+ * or of another connection between the same ports. A client sends no Initial
+ * any more once it sends short headers (RFC 9001 section 4.9.1).
+ */
+static __always_inline int dwell_quic_begins(struct dwell_step *step)
+{
+	__u32 direction = step->packet->direction & 1;
+	struct dwell_memories *memories = dwell_memories_of(step);
+
+	if (!(step->flow->quic & DWELL_QUIC_OFFERED))
+		return 1;
+	if (!memories || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) ||
+	    !memories->of[direction].spin.known)
+		return 0;
+	__builtin_memset(&memories->of[0].spin, 0, sizeof(memories->of[0].spin));
+	__builtin_memset(&memories->of[1].spin, 0, sizeof(memories->of[1].spin));
+	return 1;
+}
+
+static __always_inline void dwell_quic_long(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	__u32 type = packet->quic_first >> 4 & 3;
+	__u32 initial = packet->quic_version == 0x6b3343cf ? 1 : 0;
+	struct dwell_memories *memories;
+	struct dwell_waiting waiting;
+
+	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
+		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN | (direction ? DWELL_QUIC_CLIENT : 0);
+		memories = dwell_memories_of(step);
+		if (memories)
+			memories->spin_streak = 0;
+		if (dwell_wants(step->config, DWELL_QUIC_HANDSHAKE)) {
+			flow->quic |= DWELL_QUIC_WAITING;
+			dwell_stamp_put(step, DWELL_QUIC_HANDSHAKE, 0, 0);
+		}
+		return;
+	}
+	if (!(flow->quic & DWELL_QUIC_WAITING) || direction == !!(flow->quic & DWELL_QUIC_CLIENT))
+		return;
+	flow->quic &= ~DWELL_QUIC_WAITING;
+	waiting = dwell_stamp_find(step, DWELL_QUIC_HANDSHAKE, !direction, 0);
+	if (waiting.stamp)
+		dwell_stamp_take(step, &waiting, DWELL_QUIC_HANDSHAKE, DWELL_SAMPLE_HANDSHAKE);
+}
+
+/* Edges of one side that are closer than this are taken for reordering: a
+ * quarter of the round trip known so far, halved with each rejection so that a
+ * slow handshake cannot silence a fast path for good.
+ */
+static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step, const struct dwell_spin_state *spin)
+{
+	const struct dwell_flow *flow = step->flow;
+	__u64 halves = flow->side[0].min_rtt_ns + flow->side[1].min_rtt_ns;
+	__u64 known = halves > spin->loop_ns ? halves : spin->loop_ns;
+	__u64 floor = known >> 2 >> (spin->early & 63);
+
+	return floor > step->config->spin_floor_ns ? floor : step->config->spin_floor_ns;
+}
+
+static __always_inline int dwell_spin_trusts(const struct dwell_spin_state *side, __u32 faults)
+{
+	return side->holds >= DWELL_SPIN_HOLDS + 2 * faults || side->calm >= (int)(DWELL_SPIN_CALM + 2 * faults) ||
+	       side->flips >= DWELL_SPIN_FLIPS + 2 * faults;
+}
+
+/* A packet with the value of its side's last one. */
+static __always_inline void dwell_spin_kept(struct dwell_spin_state *mine, int its_turn)
+{
+	mine->flips = 0;
+	if (mine->calm < DWELL_SPIN_CALM_MAX)
+		mine->calm++;
+	if (!its_turn && mine->holds < 255)
+		mine->holds++;
+}
+
+static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
+{
+	if (mine->flips < 255)
+		mine->flips++;
+	if (mine->calm > -DWELL_SPIN_CALM_MAX)
+		mine->calm -= DWELL_SPIN_CALM_PER_FLIP;
+}
+
+/* Somebody does not spin, or packets were lost or reordered. */
+static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_memories *memories,
+					     struct dwell_spin_state *mine)
+{
+	memories->spin_streak = 0;
+	if (memories->spin_faults < DWELL_SPIN_FAULTS_MAX)
+		memories->spin_faults++;
+	mine->holds = 0;
+	dwell_count(step, DWELL_REJECT_SPIN_ORDER);
+}
+
+static __always_inline void dwell_quic_spin(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_spin_state *mine;
+	const struct dwell_spin_state *other;
+	__u8 value = packet->quic_first >> 5 & 1, quic = flow->quic;
+	__u32 first = !(quic & DWELL_QUIC_EDGE_KNOWN);
+	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
+	__u64 now, previous;
+
+	if (!memories)
+		return;
+	mine = &memories->of[direction].spin;
+	other = &memories->of[!direction].spin;
+	if (!mine->known) {
+		mine->known = DWELL_SPIN_VALUE;
+		mine->value = value;
+		return;
+	}
+	if (mine->value == value) {
+		dwell_spin_kept(mine, first || last != direction);
+		return;
+	}
+	now = dwell_now(step->table->clock);
+	if (mine->known & DWELL_SPIN_EDGE && now - mine->edge_ns < dwell_spin_floor(step, mine)) {
+		if (mine->early < 63)
+			mine->early++;
+		mine->holds = 0;
+		dwell_spin_changed(mine);
+		dwell_count(step, DWELL_REJECT_SPIN_EARLY);
+		return;
+	}
+
+	int trusted = dwell_spin_trusts(mine, memories->spin_faults) && dwell_spin_trusts(other, memories->spin_faults);
+	__u32 inverts = other->known && other->value != value;
+
+	dwell_spin_changed(mine);
+	previous = mine->known & DWELL_SPIN_EDGE ? mine->edge_ns : 0;
+	mine->known |= DWELL_SPIN_EDGE;
+	mine->early = 0;
+	mine->value = value;
+	mine->edge_ns = now;
+	flow->quic = (quic & ~DWELL_QUIC_EDGE) | DWELL_QUIC_EDGE_KNOWN | (direction ? DWELL_QUIC_EDGE : 0);
+	if (first || !other->known)
+		return;
+	if (!(quic & DWELL_QUIC_CLIENT_KNOWN)) {
+		__u32 client = inverts ? direction : !direction;
+
+		flow->quic &= ~DWELL_QUIC_CLIENT;
+		flow->quic |= DWELL_QUIC_CLIENT_KNOWN | (client ? DWELL_QUIC_CLIENT : 0);
+		quic = flow->quic;
+	}
+	__u32 is_client = direction == (quic & DWELL_QUIC_CLIENT ? 1U : 0U);
+
+	if (last == direction) {
+		dwell_spin_fault(step, memories, mine);
+		return;
+	}
+	if (is_client != inverts) {
+		dwell_spin_fault(step, memories, mine);
+		/* or it is the other way round, and who began was not seen */
+		if (!(quic & DWELL_QUIC_WAITING))
+			flow->quic &= ~DWELL_QUIC_CLIENT_KNOWN;
+		return;
+	}
+	if (memories->spin_streak < 255)
+		memories->spin_streak++;
+	if (!trusted || memories->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * memories->spin_faults)
+		return;
+	if (memories->spin_streak == 255) {
+		memories->spin_streak = 64;
+		memories->spin_faults >>= 1;
+	}
+	if (dwell_wants(step->config, DWELL_QUIC_SPIN))
+		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);
+	if (!previous)
+		return;
+	if (now >= previous && (!mine->loop_ns || now - previous < mine->loop_ns))
+		mine->loop_ns = now - previous;
+	if (dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
+		dwell_match_set(step, &step->loop, DWELL_QUIC_SPIN_LOOP, now - previous, 0);
+		step->loop.min_rtt_ns = mine->loop_ns;
+	}
+}
+
+static __always_inline void dwell_quic(struct dwell_step *step)
+{
+	struct dwell_memories *memories;
+
+	if (step->packet->quic_first & 0x80) {
+		dwell_quic_long(step);
+	} else if (dwell_wants(step->config, DWELL_QUIC_SPIN) || dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
+		dwell_quic_spin(step);
+	} else {
+		/* tells where the next connection begins */
+		memories = dwell_memories_of(step);
+		if (memories)
+			memories->of[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
+	}
+}
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One parsed packet through look-up, matchers and bookkeeping. */
+#ifndef DWELL_RTT_H
+#define DWELL_RTT_H
+
+#include "rtt/dns.h"
+#include "rtt/icmp.h"
+#include "rtt/quic.h"
+#include "rtt/tcp_seq.h"
+#include "rtt/tcp_timestamp.h"
+
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place)
+{
+	struct dwell_flow *flow = dwell_flow_at(embedder, place);
+
+	return flow ? &flow->head : 0;
+}
+
+static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason)
+{
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
+	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+
+	if (flow && memories)
+		dwell_emit_flow(table, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
+}
+
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet)
+{
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
+	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+
+	if (!flow || !memories)
+		return 0;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	__builtin_memset(memories, 0, sizeof(*memories));
+	memories->first_ns = dwell_now(table->clock);
+	(void)packet;
+	return 1;
+}
+
+/* Steps take no lock. */
+/* Each way has its own. */
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
+{
+	(void)bucket;
+	return index * DWELL_WAYS + way;
+}
+
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+					     __u32 way)
+{
+	(void)table;
+	return dwell_place_of(bucket, index, way);
+}
+
+static __always_inline int dwell_place_spare(void *embedder)
+{
+	(void)embedder;
+	return 1;
+}
+
+static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
+}
+
+static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
+	return 1;
+}
+
+static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place)
+{
+	(void)table;
+	(void)place;
+}
+
+/* Finds the packet's flow; step->flow stays null if it has none and gets none. */
+static __always_inline void dwell_rtt_flow(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_found found = dwell_flow_of(step->table, packet);
+
+	if (!found.head && !packet->may_open)
+		/* a short header could be any UDP */
+		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80) ? DWELL_SKIP_PROTOCOL
+												  : DWELL_SKIP_STRAY);
+	step->flow = (struct dwell_flow *)found.head;
+	step->place = found.place;
+	step->opened = found.opened;
+}
+
+/* A flow that begins again under the same addresses and ports: what is known
+ * of its sequence numbers and TSvals no longer holds.
+ */
+static __always_inline void dwell_tcp_begin(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_tcp_seq_state *seq;
+
+	if (!memories)
+		return;
+	seq = &memories->of[direction].seq;
+	if (flow->head.close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
+		flow->head.close_reason = DWELL_CLOSE_NONE;
+		flow->samples = 0;
+		flow->head.flags = direction ? DWELL_HEAD_OPENER : 0;
+		memories->first_ns = dwell_now(step->table->clock);
+		for (int side = 0; side < 2; side++) {
+			flow->own[side] &= ~DWELL_OWN_FIN;
+			flow->side[side].packets = 0;
+			flow->side[side].bytes = 0;
+			flow->side[side].min_rtt_ns = 0;
+			memories->of[side].srtt_q7 = 0;
+		}
+		flow->side[direction].packets = packet->segments;
+		flow->side[direction].bytes = packet->wire_bytes;
+		dwell_emit_flow(step->table, flow, memories, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		seq->sent = 0;
+	}
+	/* a SYN that is sent again has the number of the first */
+	if (!(seq->sent & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
+		__builtin_memset(seq, 0, sizeof(*seq));
+		flow->own[direction] &= DWELL_OWN_FIN;
+	}
+}
+
+static __always_inline void dwell_tcp(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 flags = packet->tcp_flags, syn = flags & DWELL_TCP_SYN;
+	int by_ts = packet->has_ts && dwell_wants(step->config, DWELL_TCP_TIMESTAMP);
+
+	if (dwell_unlikely(syn))
+		dwell_tcp_begin(step);
+	if (by_ts)
+		dwell_tcp_timestamp(step);
+	/* a SYN's options are an offer: only the answer tells which matcher the
+	 * connection gets
+	 */
+	if (dwell_wants(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
+		dwell_tcp_seq(step);
+	if (dwell_unlikely(flags & (DWELL_TCP_FIN | DWELL_TCP_RST))) {
+		__u8 reason = DWELL_CLOSE_NONE;
+
+		if (flags & DWELL_TCP_FIN) {
+			flow->own[packet->direction & 1] |= DWELL_OWN_FIN;
+			if (flow->own[0] & flow->own[1] & DWELL_OWN_FIN)
+				reason = DWELL_CLOSE_FIN;
+		}
+		if (flags & DWELL_TCP_RST)
+			reason = DWELL_CLOSE_RST;
+		if (reason && !flow->head.close_reason) {
+			flow->head.close_reason = reason;
+			dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_CLOSE, reason, 0);
+		}
+	}
+}
+
+/* Counts a sample, and tells of a flow's first. */
+static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct dwell_match *match)
+{
+	struct dwell_flow *flow = step->flow;
+
+	dwell_count(step, DWELL_SAMPLES);
+	if (!flow->samples++)
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT, match->method,
+				match->rtt_ns);
+}
+
+/* The least and the smoothed round trip to this side. */
+static __always_inline void dwell_rtt_learn(struct dwell_step *step)
+{
+	__u32 direction = step->packet->direction & 1, rtt_q7;
+	struct dwell_side *side = &step->flow->side[direction];
+	struct dwell_match *match = &step->match;
+	struct dwell_memories *memories;
+	struct dwell_memory *memory;
+
+	match->min_rtt_ns = match->rtt_ns;
+	if (!side->min_rtt_ns || match->rtt_ns < side->min_rtt_ns)
+		side->min_rtt_ns = match->rtt_ns ? match->rtt_ns : 1; /* 0: unknown */
+	else
+		match->min_rtt_ns = side->min_rtt_ns;
+	if (!step->config->rtt_rate_q8)
+		return;
+	memories = dwell_memories_of(step);
+	if (!memories)
+		return;
+	memory = &memories->of[direction];
+	rtt_q7 = match->rtt_ns >> 39 ? 0xffffffff : match->rtt_ns >> 7;
+	if (!rtt_q7)
+		rtt_q7 = 1; /* 0: unknown */
+	if (memory->srtt_q7)
+		rtt_q7 = memory->srtt_q7 + (((__s64)rtt_q7 - memory->srtt_q7) >> 3);
+	memory->srtt_q7 = rtt_q7;
+}
+
+/* Runs the packet through its matcher; step->match and step->loop tell what it
+ * completed. step->flow is the packet's flow.
+ */
+static __always_inline void dwell_rtt_step(struct dwell_step *step)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	struct dwell_side *side = &flow->side[packet->direction & 1];
+
+	side->packets += packet->segments;
+	side->bytes += packet->wire_bytes;
+	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
+		flow->head.flags |= DWELL_HEAD_SETTLED;
+	if (dwell_unlikely(step->opened))
+		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+
+	switch (packet->kind) {
+	case DWELL_KIND_TCP:
+		dwell_tcp(step);
+		break;
+	case DWELL_KIND_ICMP:
+		dwell_icmp(step);
+		break;
+	case DWELL_KIND_DNS:
+		dwell_dns(step);
+		break;
+	case DWELL_KIND_QUIC:
+		dwell_quic(step);
+		break;
+	}
+	if (step->match.found) {
+		dwell_rtt_learn(step);
+		dwell_rtt_note(step, &step->match);
+	}
+	if (step->loop.found)
+		dwell_rtt_note(step, &step->loop);
+}
+
+static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, const struct dwell_step *step,
+					      const struct dwell_match *match, __u64 now_ns)
+{
+	const struct dwell_packet *packet = step->packet;
+	const struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+
+	sample->event = DWELL_EVENT_SAMPLE;
+	sample->method = match->method;
+	sample->proto = packet->proto;
+	sample->flags = match->flags;
+	sample->interface = packet->key.interface;
+	sample->time_ns = now_ns;
+	sample->rtt_ns = match->rtt_ns;
+	sample->min_rtt_ns = match->min_rtt_ns;
+	sample->src = direction ? packet->key.a : packet->key.b;
+	sample->dst = direction ? packet->key.b : packet->key.a;
+	sample->src_port = direction ? packet->key.a_port : packet->key.b_port;
+	sample->dst_port = direction ? packet->key.b_port : packet->key.a_port;
+	sample->reserved = 0;
+	sample->packets = flow->side[0].packets + flow->side[1].packets;
+	sample->bytes = flow->side[0].bytes + flow->side[1].bytes;
+}
+
+static __always_inline void dwell_fill_flow_event(struct dwell_flow_event *event, const struct dwell_flow *flow,
+						  __u64 first_ns, __u32 change, __u32 detail, __u64 rtt_ns,
+						  __u64 now_ns)
+{
+	int opener = flow->head.flags & DWELL_HEAD_OPENER;
+
+	event->event = DWELL_EVENT_FLOW;
+	event->change = change;
+	event->proto = flow->head.proto;
+	event->detail = detail;
+	event->interface = flow->head.key.interface;
+	event->time_ns = now_ns;
+	event->rtt_ns = rtt_ns;
+	event->first_ns = first_ns;
+	event->src = opener ? flow->head.key.b : flow->head.key.a;
+	event->dst = opener ? flow->head.key.a : flow->head.key.b;
+	event->src_port = opener ? flow->head.key.b_port : flow->head.key.a_port;
+	event->dst_port = opener ? flow->head.key.a_port : flow->head.key.b_port;
+	event->samples = flow->samples;
+	event->packets = flow->side[0].packets + flow->side[1].packets;
+	event->bytes = flow->side[0].bytes + flow->side[1].bytes;
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Times of packets that wait for their answer: one array for all flows and
+ * matchers. A flow may have as many waiting as it needs; those that follow each
+ * other lie side by side, so that the next is in a cache line or page that was
+ * just used. A stamp has two places; one that nobody answers is overwritten by
+ * the next that falls on it.
+ */
+#ifndef DWELL_RTT_STAMP_H
+#define DWELL_RTT_STAMP_H
+
+#include "parse/packet.h"
+
+#define DWELL_STAMP_TIME_BITS 48
+#define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
+
+/* 48 bits of hash tell stamps apart: one look-up in 10^14
+ * matches falsely. 48
+ * bits of time wrap in 78 hours.
+ */
+struct dwell_stamp {
+	__u32 check; /* 0: empty */
+	__u32 ack;   /* tcp-timestamp: what the echo must at least acknowledge */
+	__u64 check_time;
+};
+
+static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet, __u32 method, __u32 direction,
+					      __u32 id)
+{
+	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction), packet->hash >> 7);
+}
+
+/* Where a stamp lies. Sequence numbers are of bytes: segments of a cache line
+ * and more do not fall on each other.
+ */
+static __always_inline __u32 dwell_stamp_place(const struct dwell_packet *packet, __u32 method, __u32 direction,
+					       __u32 id)
+{
+	__u32 base = (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1;
+
+	return base + (method == DWELL_TCP_SEQ ? id >> 6 : id);
+}
+
+static __always_inline __u32 dwell_stamp_check(__u64 hash)
+{
+	return hash >> 32 ? hash >> 32 : 1;
+}
+
+#define DWELL_STAMP_NONE (~0ULL)
+
+/* When what `hash` names was stamped, or DWELL_STAMP_NONE. A writer clears the
+ * check word first, so what is read before it belongs together.
+ */
+static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash, __u32 *ack)
+{
+	__u64 check_time = *(const volatile __u64 *)&stamp->check_time;
+
+	*ack = *(const volatile __u32 *)&stamp->ack;
+	if (*(const volatile __u32 *)&stamp->check != dwell_stamp_check(hash) ||
+	    check_time >> DWELL_STAMP_TIME_BITS != ((__u32)hash >> 16))
+		return DWELL_STAMP_NONE;
+	return check_time & DWELL_STAMP_TIME;
+}
+
+static __always_inline __u64 dwell_stamp_age(__u64 time_ns, __u64 now_ns)
+{
+	return (now_ns - time_ns) & DWELL_STAMP_TIME;
+}
+
+/* A clock stepped back meanwhile. */
+static __always_inline int dwell_is_backwards(__u64 age_ns)
+{
+	return age_ns >> (DWELL_STAMP_TIME_BITS - 1) != 0;
+}
+
+static __always_inline void dwell_stamp_write(struct dwell_stamp *stamp, __u64 hash, __u32 ack, __u64 now_ns)
+{
+	*(volatile __u32 *)&stamp->check = 0;
+	stamp->ack = ack;
+	stamp->check_time = (now_ns & DWELL_STAMP_TIME) | (__u64)((__u32)hash >> 16) << DWELL_STAMP_TIME_BITS;
+	*(volatile __u32 *)&stamp->check = dwell_stamp_check(hash);
+}
+
+#endif

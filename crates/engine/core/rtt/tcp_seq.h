@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* tcp-seq: data, and the ACK that first covers its last byte.
+ *
+ * An ACK gives at most one sample: of the segment that ends just where it
+ * acknowledges to, or else of the oldest stamped segment that it is the first
+ * to cover (the probe). Karn's rule, widened: once anything makes it unclear
+ * which transmission an ACK answers (a byte seen twice, a SACK block, a
+ * duplicate ACK), no ACK up to the highest byte sent so far gives a sample.
+ */
+#ifndef DWELL_RTT_TCP_SEQ_H
+#define DWELL_RTT_TCP_SEQ_H
+
+#include "rtt/step.h"
+
+/* True if it is unclear which transmission of the byte before `seq` an ACK
+ * answers.
+ */
+static __always_inline int dwell_tcp_seq_doubts(const struct dwell_tcp_seq_state *state, __u32 seq)
+{
+	return (state->sent & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_sent)) ||
+	       (state->answered & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_acked));
+}
+
+static __always_inline void dwell_tcp_seq_doubt_sent(struct dwell_step *step, struct dwell_tcp_seq_state *mine)
+{
+	if (!dwell_tcp_seq_doubts(mine, mine->next_seq))
+		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
+	mine->doubt_sent = mine->next_seq;
+	mine->sent |= DWELL_SEQ_DOUBT;
+}
+
+static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step, struct dwell_tcp_seq_state *theirs)
+{
+	if (!dwell_tcp_seq_doubts(theirs, theirs->next_seq))
+		dwell_count(step, DWELL_REJECT_AMBIGUOUS);
+	theirs->doubt_acked = theirs->next_seq;
+	theirs->answered |= DWELL_SEQ_DOUBT;
+}
+
+/* A probe waits until an ACK covers it. Each side tells by a bit of its own: the
+ * data turns it, the ACK turns its own after. Numbers alone would not do, for
+ * after 2 GiB they compare the other way round.
+ */
+static __always_inline int dwell_tcp_seq_waits(const struct dwell_tcp_seq_state *state)
+{
+	return (state->sent ^ state->answered) & DWELL_SEQ_PROBE;
+}
+
+/* Of the bytes that a direction has sent. Where the rate limit leaves segments
+ * without a stamp, that of the same number one turn of the sequence space
+ * (4 GiB) earlier is told by it.
+ */
+static __always_inline __u32 dwell_tcp_seq_turn(const struct dwell_side *side)
+{
+	return side->bytes >> 28;
+}
+
+/* The packet's ACK, for the data of the other direction. */
+static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dwell_memories *memories)
+{
+	const struct dwell_packet *packet = step->packet;
+	__u32 other = !(packet->direction & 1), flags = packet->tcp_flags, ack = packet->ack;
+	struct dwell_tcp_seq_state *theirs = &memories->of[other].seq;
+	int known = theirs->answered & DWELL_SEQ_ACKED, probed = 0, clear;
+	__u32 handshake = theirs->sent & DWELL_SEQ_SYN && !known ? DWELL_SAMPLE_HANDSHAKE : 0;
+	struct dwell_waiting waiting;
+	__u64 probe_ns = 0;
+
+	if (known && ack == theirs->acked) {
+		int duplicate = !packet->payload_bytes && packet->window == theirs->window &&
+				!(flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
+
+		if ((duplicate || packet->has_sack) && theirs->sent & DWELL_SEQ_NEXT &&
+		    dwell_after(theirs->next_seq, ack))
+			dwell_tcp_seq_doubt_acked(step, theirs);
+		theirs->window = packet->window;
+		return;
+	}
+	if (known && !dwell_after(ack, theirs->acked))
+		return;
+	clear = !dwell_tcp_seq_doubts(theirs, ack);
+	if (dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack)) {
+		/* before the bit is turned: then the data may take another probe */
+		probe_ns = *(volatile __u64 *)&theirs->probe_ns;
+		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) && !dwell_comes_late(step, probe_ns);
+		DWELL_BARRIER();
+		theirs->answered ^= DWELL_SEQ_PROBE;
+	}
+	theirs->acked = ack;
+	theirs->window = packet->window;
+	theirs->answered |= DWELL_SEQ_ACKED;
+	if (!(theirs->sent & DWELL_SEQ_NEXT))
+		return;
+	if (packet->has_sack)
+		dwell_tcp_seq_doubt_acked(step, theirs);
+	else if (dwell_after(ack, theirs->doubt_acked))
+		theirs->answered &= ~DWELL_SEQ_DOUBT;
+	if (!clear)
+		return;
+	waiting = dwell_stamp_find(step, DWELL_TCP_SEQ, other, ack);
+	if (waiting.stamp && dwell_tcp_seq_turn(&step->flow->side[other]) - waiting.ack <= 8 &&
+	    !dwell_comes_late(step, waiting.time_ns))
+		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
+	else if (probed)
+		dwell_match_set(step, &step->match, DWELL_TCP_SEQ, dwell_now(step->table->clock) - probe_ns, handshake);
+}
+
+/* The packet's own bytes. */
+static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct dwell_memories *memories)
+{
+	const struct dwell_packet *packet = step->packet;
+	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
+	struct dwell_tcp_seq_state *mine = &memories->of[direction].seq;
+	__u32 syn = !!(flags & DWELL_TCP_SYN), fin = !!(flags & DWELL_TCP_FIN);
+	__u32 end = packet->seq + packet->payload_bytes + syn + fin, next = mine->next_seq;
+
+	if (end == packet->seq)
+		return;
+	if (!(mine->sent & DWELL_SEQ_NEXT)) {
+		mine->next_seq = end;
+		mine->sent |= DWELL_SEQ_NEXT;
+		/* what came before a flow's first packet seen is not known: it may
+		 * be a retransmission
+		 */
+		if (!syn) {
+			mine->doubt_sent = end;
+			mine->sent |= DWELL_SEQ_DOUBT;
+			return;
+		}
+	} else {
+		if (dwell_after(end, next))
+			mine->next_seq = end;
+		if (dwell_after(next, packet->seq)) {
+			dwell_tcp_seq_doubt_sent(step, mine);
+			return;
+		}
+	}
+	if (mine->answered & DWELL_SEQ_ACKED && dwell_after(mine->acked, mine->doubt_sent))
+		mine->sent &= ~DWELL_SEQ_DOUBT;
+	if (syn ? !step->config->include_handshake : !packet->payload_bytes)
+		return;
+	if (!dwell_may_stamp(step))
+		return;
+	dwell_stamp_put(step, DWELL_TCP_SEQ, end, dwell_tcp_seq_turn(&step->flow->side[direction]));
+	if (syn)
+		mine->sent |= DWELL_SEQ_SYN;
+	if (!dwell_tcp_seq_waits(mine) || dwell_tcp_seq_doubts(mine, mine->probe_seq)) {
+		mine->probe_seq = end;
+		mine->probe_ns = dwell_now(step->table->clock);
+		DWELL_BARRIER();
+		if (!dwell_tcp_seq_waits(mine))
+			mine->sent ^= DWELL_SEQ_PROBE;
+	}
+}
+
+static __always_inline void dwell_tcp_seq(struct dwell_step *step)
+{
+	struct dwell_memories *memories = dwell_memories_of(step);
+
+	if (!memories)
+		return;
+	if ((step->packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK)
+		dwell_tcp_seq_ack(step, memories);
+	dwell_tcp_seq_data(step, memories);
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The least TCP_NOTSENT_LOWAT that does not starve a connection. It falls slowly while the
+ * connection always had something to send, and doubles once it had not, up to what leaves in
+ * the target's time. The kernel says so for a round trip, which counts as once. An application
+ * that has little to send raises it too, which does no harm: there is nothing that would wait.
+ * While the bottleneck has a queue it stays busy, even if the application is late.
+ */
+#ifndef DWELL_SOCKET_LOWAT_H
+#define DWELL_SOCKET_LOWAT_H
+
+#include "socket/lowat_types.h"
+
+/* With less than this unsent the application could not keep up with acknowledgements. */
+#define DWELL_LOWAT_SEGMENTS 4
+/* A queue in the network that lasts until an application comes. */
+#define DWELL_LOWAT_COVER_US 5000
+/* It gets this long to write more, whatever it costs in delay. */
+#define DWELL_LOWAT_LEAST_US 500
+#define DWELL_LOWAT_MOST (1U << 30)
+
+static __always_inline __u32 dwell_lowat_in(__u64 rate, __u32 time_us)
+{
+	__u64 bytes = (rate >> 10) * time_us / (1000000 >> 10);
+
+	return bytes < DWELL_LOWAT_MOST ? bytes : DWELL_LOWAT_MOST;
+}
+
+/* What it should be set to now; 0: leave it. */
+static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_look *look)
+{
+	__u64 rate = lowat->rate - lowat->rate / 16;
+	__u32 least = look->mss * DWELL_LOWAT_SEGMENTS;
+	__u32 bytes = lowat->bytes;
+	__u32 most, difference;
+
+	if (rate < look->rate)
+		rate = look->rate;
+	lowat->rate = rate;
+	if (least < dwell_lowat_in(rate, DWELL_LOWAT_LEAST_US))
+		least = dwell_lowat_in(rate, DWELL_LOWAT_LEAST_US);
+	most = dwell_lowat_in(rate, look->target_us);
+	if (most < least)
+		most = least;
+	if (!look->app_limited || look->queue_us >= DWELL_LOWAT_COVER_US) {
+		bytes -= bytes / 16;
+	} else if (!lowat->raised || look->now_us - lowat->raised_us >= look->rtt_us) {
+		bytes *= 2;
+		lowat->raised = 1;
+		lowat->raised_us = look->now_us;
+	}
+	if (bytes < least)
+		bytes = least;
+	if (bytes > most)
+		bytes = most;
+	lowat->bytes = bytes;
+	difference = bytes > lowat->set ? bytes - lowat->set : lowat->set - bytes;
+	if (difference <= lowat->set / 8)
+		return 0;
+	lowat->set = bytes;
+	return bytes;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One byte on its way from device to device: through the namespaces, bridges and
+ * tunnels of a host. Grid bytes and rows are as in layers.h.
+ *
+ * The embedding program defines dwell_hop_row_at() and dwell_hop_add().
+ */
+#ifndef DWELL_STACK_HOPS_H
+#define DWELL_STACK_HOPS_H
+
+#include "stack/sampling.h"
+
+struct dwell_hop_row {
+	__u64 tag; /* of flow and byte; 0 if never used */
+	__u64 first_ns;
+	__u64 last_ns;
+	struct dwell_stack_place origin;
+	struct dwell_stack_place last;
+};
+
+static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index);
+
+/* Counts a hop. Its generation is the embedder's. */
+static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns);
+
+static __always_inline int dwell_place_is(const struct dwell_stack_place *place, const struct dwell_stack_place *other)
+{
+	return place->netns == other->netns && place->device == other->device && place->point == other->point;
+}
+
+/* Counts the hop of one byte of a packet, and goes on to the next byte. Back at the
+ * origin it is sent again, and its way begins anew.
+ */
+static __always_inline void dwell_hop_step(void *embedder, const struct dwell_stack_program *program,
+					   struct dwell_pass *pass, const struct dwell_stack_place *place)
+{
+	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
+	__u32 index = dwell_row_index(program, pass->flow, slot);
+	struct dwell_hop_row *row = dwell_hop_row_at(embedder, index);
+	struct dwell_stack_hop hop = {};
+
+	pass->slot += pass->stride;
+	if (!row)
+		return;
+	if (row->tag != tag || dwell_place_is(&row->origin, place)) {
+		row->tag = tag;
+		row->first_ns = pass->now_ns;
+		row->last_ns = pass->now_ns;
+		row->origin = *place;
+		row->last = *place;
+		return;
+	}
+	if (dwell_place_is(&row->last, place) || pass->now_ns < row->last_ns)
+		return;
+	hop.origin = row->origin;
+	hop.from = row->last;
+	hop.to = *place;
+	dwell_hop_add(embedder, &hop, pass->now_ns - row->last_ns, row->last_ns - row->first_ns);
+	row->last = *place;
+	row->last_ns = pass->now_ns;
+}
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One byte on its way through the layers.
+ *
+ * Each 2^shift-th byte of TCP's sequence space is a grid byte. A layer that a
+ * packet with one passes stamps it in a row, which is found from flow and byte.
+ * All layers and both hosts know the same bytes by the same numbers, so that no
+ * search, no initial sequence number and no state of a flow is needed.
+ *
+ * Rows are one array for all flows. Consecutive grid bytes of a flow have
+ * consecutive rows, from where its hash says. A flow uses at most half as many
+ * rows as the sequence space has grid bytes: so that a row is used by another
+ * byte before the same number comes round again, 4 GiB later.
+ *
+ * The embedding program defines dwell_row_at(), dwell_segment_add(),
+ * dwell_stack_count(), dwell_passage() and dwell_may_begin().
+ */
+#ifndef DWELL_STACK_LAYERS_H
+#define DWELL_STACK_LAYERS_H
+
+#include "stack/sampling.h"
+
+/* Rows in a sequence that may be missing before a walk back gives up. */
+#define DWELL_WALK_MISSES 4
+
+/* Steps of a walk back: what may come into order, or be read, at once. */
+#define DWELL_WALK_STEPS 1024
+
+struct dwell_row {
+	__u64 tag;    /* of flow and byte; 0 if never used */
+	__u32 device; /* where it came in first */
+	__u8 sent;    /* how often TCP sent it, to 255 */
+	__u8 again;   /* it came in again before TCP took it */
+	__u16 reserved;
+	__u64 copy_ns;                /* when the last copy left IP */
+	__u64 stamp_ns[DWELL_LAYERS]; /* 0 if missing */
+};
+
+static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index);
+static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns);
+static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
+
+/* A byte went all the way down, or up: what it was told is complete. */
+static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again);
+
+/* Whether a byte of this flow is to be followed, where not all are: down or up. */
+static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns);
+
+static __always_inline struct dwell_row *dwell_row_of(void *embedder, const struct dwell_stack_program *program,
+						      __u64 flow, __u32 slot)
+{
+	return dwell_row_at(embedder, dwell_row_index(program, flow, slot));
+}
+
+/* Begins a row. If it was another byte's, that one is on its way for too long, or
+ * was lost: it is counted, but for what is forwarded, which no socket will read.
+ */
+static __always_inline void dwell_row_begin(void *embedder, struct dwell_row *row, __u64 tag)
+{
+	const __u64 *stamp_ns = row->stamp_ns;
+
+	if (row->tag != tag) {
+		if (stamp_ns[DWELL_TX_SOCKET] && !stamp_ns[DWELL_TX_DRIVER])
+			dwell_stack_count(embedder, DWELL_TX_DISPLACED);
+		if (stamp_ns[DWELL_RX_TCP] && !stamp_ns[DWELL_RX_SOCKET])
+			dwell_stack_count(embedder, DWELL_RX_DISPLACED);
+	}
+	*row = (struct dwell_row){.tag = tag};
+}
+
+/* Stamps a byte at a layer, and says whether it is there for the first time. */
+static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row, __u64 tag, __u32 layer, __u64 now_ns)
+{
+	/* The socket's stamp begins a row: what a write was told to copy, and did
+	 * not, is stamped again by the next.
+	 */
+	if (row->tag != tag || layer == DWELL_TX_SOCKET)
+		dwell_row_begin(embedder, row, tag);
+	else if (row->stamp_ns[layer])
+		return 0;
+	row->stamp_ns[layer] = now_ns;
+	return 1;
+}
+
+/* Counts the time between two layers, if both have stamped. Returns it. */
+static __always_inline __u64 dwell_row_segment(void *embedder, const struct dwell_row *row, __u32 segment, __u32 from,
+					       __u32 to)
+{
+	__u64 from_ns = row->stamp_ns[from], to_ns = row->stamp_ns[to];
+
+	if (!from_ns || to_ns < from_ns)
+		return 0;
+	dwell_segment_add(embedder, segment, to_ns - from_ns);
+	return to_ns - from_ns;
+}
+
+static __always_inline void dwell_row_missed(void *embedder, const struct dwell_stack_program *program,
+					     const struct dwell_row *row, __u32 first, __u32 last)
+{
+	for (__u32 layer = first; layer <= last; layer++)
+		if (!row->stamp_ns[layer] && program->hooked & 1U << layer)
+			dwell_stack_count(embedder, DWELL_MISSED + layer);
+}
+
+/* Where the socket's segment ends: at IP, microseconds later, where the packet
+ * did not bring the time at which TCP handed it down.
+ */
+static __always_inline __u32 dwell_row_tcp(const struct dwell_stack_program *program, const struct dwell_row *row)
+{
+	int untold = !row->stamp_ns[DWELL_TX_TCP] && program->hooked & 1U << DWELL_TX_TCP;
+
+	return untold ? DWELL_TX_IP : DWELL_TX_TCP;
+}
+
+/* All segments of the way down at once, so that they add up to the total, and what no
+ * segment explains is a figure of its own. `kind` is 0, or DWELL_SEGMENTS for those of
+ * bytes that were sent again.
+ */
+static __always_inline void dwell_row_sent(void *embedder, const struct dwell_stack_program *program,
+					   const struct dwell_row *row, __u32 kind)
+{
+	__u64 total_ns, explained_ns;
+	__u32 first = program->tx_first;
+
+	total_ns = dwell_row_segment(embedder, row, kind + DWELL_TX_TOTAL, first, DWELL_TX_DRIVER);
+	explained_ns =
+		dwell_row_segment(embedder, row, kind + DWELL_SOCKET_TCP, DWELL_TX_SOCKET, dwell_row_tcp(program, row));
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_TCP_IP, DWELL_TX_TCP, DWELL_TX_IP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_IP_DRIVER, DWELL_TX_IP, DWELL_TX_DRIVER);
+	dwell_row_segment(embedder, row, kind + DWELL_QUEUEING, DWELL_TX_QUEUE, DWELL_TX_DRIVER);
+	if (total_ns > explained_ns)
+		dwell_segment_add(embedder, kind + DWELL_TX_UNEXPLAINED, total_ns - explained_ns);
+}
+
+/* The same of the way up. */
+static __always_inline void dwell_row_read(void *embedder, const struct dwell_row *row, __u32 first, __u32 kind)
+{
+	__u64 total_ns, explained_ns;
+
+	total_ns = dwell_row_segment(embedder, row, kind + DWELL_RX_TOTAL, first, DWELL_RX_SOCKET);
+	explained_ns = dwell_row_segment(embedder, row, kind + DWELL_DRIVER_IP, DWELL_RX_DRIVER, DWELL_RX_IP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_IP_TCP, DWELL_RX_IP, DWELL_RX_TCP);
+	explained_ns += dwell_row_segment(embedder, row, kind + DWELL_TCP_SOCKET, DWELL_RX_TCP, DWELL_RX_SOCKET);
+	dwell_row_segment(embedder, row, kind + DWELL_REORDERING, DWELL_RX_TCP, DWELL_RX_READY);
+	dwell_row_segment(embedder, row, kind + DWELL_APPLICATION, DWELL_RX_READY, DWELL_RX_SOCKET);
+	if (total_ns > explained_ns)
+		dwell_segment_add(embedder, kind + DWELL_RX_UNEXPLAINED, total_ns - explained_ns);
+}
+
+/* As it is told, but for the ends. */
+static __always_inline void dwell_passage_of(const struct dwell_stack_program *program, const struct dwell_row *row,
+					     __u32 slot, int up, int again, struct dwell_stack_passage *passage)
+{
+	passage->seq = slot << (program->shift & 31);
+	passage->up = up;
+	passage->sent = row->sent;
+	passage->again = again;
+	passage->reserved = 0;
+	for (__u32 layer = 0; layer < DWELL_LAYERS; layer++)
+		passage->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
+}
+
+/* The way down is over. The row is a copy: another CPU may take the original over. */
+static __always_inline void dwell_row_down(void *embedder, const struct dwell_stack_program *program,
+					   const struct dwell_row *row, __u32 slot)
+{
+	if (program->tx_first >= DWELL_LAYERS || !row->stamp_ns[program->tx_first]) {
+		/* what is forwarded here has no socket, and does not leave IP there */
+		if (row->stamp_ns[DWELL_TX_IP])
+			dwell_stack_count(embedder, DWELL_TX_UNBEGUN);
+		return;
+	}
+	dwell_row_sent(embedder, program, row, 0);
+	dwell_row_missed(embedder, program, row, DWELL_TX_SOCKET, DWELL_TX_DRIVER);
+	if (program->passages)
+		dwell_passage(embedder, row, slot, 0, 0);
+}
+
+/* The way up is over. A driver that no hook stamps begins at IP. */
+static __always_inline void dwell_row_up(void *embedder, const struct dwell_stack_program *program,
+					 const struct dwell_row *row, __u32 slot)
+{
+	__u32 first = program->rx_first;
+
+	if (first == DWELL_RX_DRIVER && !row->stamp_ns[DWELL_RX_DRIVER])
+		first = DWELL_RX_IP;
+	if (first >= DWELL_LAYERS || !row->stamp_ns[first]) {
+		dwell_stack_count(embedder, DWELL_RX_UNBEGUN);
+		return;
+	}
+	if (row->again) {
+		dwell_stack_count(embedder, DWELL_RX_AGAIN);
+		if (program->again)
+			dwell_row_read(embedder, row, first, DWELL_SEGMENTS);
+	} else {
+		dwell_row_read(embedder, row, first, 0);
+		dwell_row_missed(embedder, program, row, DWELL_RX_DRIVER, DWELL_RX_SOCKET);
+	}
+	if (program->passages)
+		dwell_passage(embedder, row, slot, 1, row->again);
+}
+
+/* With a pace, most rows are not taken again before the same numbers come round: what is
+ * over, or is older than any byte gets, is of a byte 4 GiB before.
+ */
+#define DWELL_ROW_AGE_NS (60ULL * 1000 * 1000 * 1000)
+
+static __always_inline int dwell_row_is_over(const struct dwell_row *row, __u32 layer, __u64 now_ns)
+{
+	int up = layer > DWELL_TX_DRIVER;
+
+	if (row->stamp_ns[up ? DWELL_RX_SOCKET : DWELL_TX_DRIVER])
+		return 1;
+	return row->stamp_ns[layer] && now_ns > row->stamp_ns[layer] + DWELL_ROW_AGE_NS;
+}
+
+/* Where bytes are chosen, they are by the first layer, or by IP for drivers that no hook
+ * stamps; the others follow. With a pace that would be what the driver's passed over.
+ */
+static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_stack_program *program,
+					    struct dwell_row *row, __u64 tag, __u32 slot, __u32 layer,
+					    const struct dwell_pass *pass)
+{
+	int first =
+		layer == program->tx_first || layer == program->rx_first || (layer == DWELL_RX_IP && !program->pace_ns);
+
+	if (!program->chosen && !program->pace_ns)
+		return 1;
+	if (row->tag == tag && !(first && program->pace_ns && dwell_row_is_over(row, layer, pass->now_ns)))
+		return 1;
+	if (!first)
+		return 0;
+	if (row->tag == tag)
+		row->tag = 0;
+	return dwell_may_begin(embedder, pass->flow, slot, layer > DWELL_TX_DRIVER, pass->now_ns);
+}
+
+/* Below IP: true of a packet in which TCP sent the byte again. That it brings the
+ * time of the first copy with it tells the first copy, which may still be queued
+ * when the second is sent. Without a second one any time will do: other programs
+ * may have changed it.
+ */
+static __always_inline int dwell_row_is_copy(const struct dwell_row *row, __u64 tag, __u64 tcp_ns)
+{
+	return row->tag == tag && row->sent > 1 && row->stamp_ns[DWELL_TX_TCP] != tcp_ns;
+}
+
+static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row, __u64 tag,
+					  const struct dwell_pass *pass)
+{
+	/* a time in the future is that of a paced packet: when it should leave, and not
+	 * when TCP handed it down; nor is it that of the packet sent again
+	 */
+	if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns && !(row->tag == tag && row->stamp_ns[DWELL_TX_IP]))
+		dwell_row_stamp(embedder, row, tag, DWELL_TX_TCP, pass->tcp_ns);
+	if (!dwell_row_stamp(embedder, row, tag, DWELL_TX_IP, pass->now_ns))
+		row->copy_ns = pass->now_ns;
+	if (row->sent < 255)
+		row->sent++;
+}
+
+/* A copy that TCP sent later reached the driver. If the first one did not before,
+ * it may have been dropped: then the byte is in no segment of those that went once.
+ */
+static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_stack_program *program,
+					    struct dwell_row *row, __u32 slot, const struct dwell_pass *pass)
+{
+	struct dwell_row copy = {.sent = row->sent};
+
+	copy.stamp_ns[DWELL_TX_SOCKET] = row->stamp_ns[DWELL_TX_SOCKET];
+	if (pass->tcp_ns <= pass->now_ns)
+		copy.stamp_ns[DWELL_TX_TCP] = pass->tcp_ns;
+	/* only the last copy's is known */
+	if (row->copy_ns >= pass->tcp_ns)
+		copy.stamp_ns[DWELL_TX_IP] = row->copy_ns;
+	copy.stamp_ns[DWELL_TX_DRIVER] = pass->now_ns;
+	if (!row->stamp_ns[DWELL_TX_DRIVER]) {
+		row->stamp_ns[DWELL_TX_DRIVER] = pass->now_ns;
+		dwell_stack_count(embedder, DWELL_TX_AGAIN);
+	}
+	if (program->again)
+		dwell_row_sent(embedder, program, &copy, DWELL_SEGMENTS);
+	if (program->passages)
+		dwell_passage(embedder, &copy, slot, 0, 1);
+}
+
+static __always_inline void dwell_pass_driver(void *embedder, const struct dwell_stack_program *program,
+					      struct dwell_row *row, __u64 tag, __u32 slot,
+					      const struct dwell_pass *pass)
+{
+	struct dwell_row copy;
+
+	if (dwell_row_is_copy(row, tag, pass->tcp_ns)) {
+		dwell_pass_copy(embedder, program, row, slot, pass);
+		return;
+	}
+	if (!dwell_row_stamp(embedder, row, tag, DWELL_TX_DRIVER, pass->now_ns))
+		return;
+	copy = *row;
+	if (copy.tag == tag)
+		dwell_row_down(embedder, program, &copy, slot);
+}
+
+/* Again from the same device before TCP took it: this host lost the first one. */
+static __always_inline void dwell_pass_arrive(void *embedder, struct dwell_row *row, __u64 tag,
+					      const struct dwell_pass *pass)
+{
+	if (dwell_row_stamp(embedder, row, tag, DWELL_RX_DRIVER, pass->now_ns))
+		row->device = pass->device;
+	else if (row->device == pass->device && !row->stamp_ns[DWELL_RX_TCP])
+		row->again = 1;
+}
+
+/* Stamps one of them, and goes on to the next. */
+static __always_inline void dwell_pass_step(void *embedder, const struct dwell_stack_program *program,
+					    struct dwell_pass *pass, __u32 layer)
+{
+	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
+	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, slot);
+
+	pass->slot += pass->stride;
+	if (!row || !dwell_row_wanted(embedder, program, row, tag, slot, layer, pass))
+		return;
+	if (layer == DWELL_TX_IP)
+		dwell_pass_ip(embedder, row, tag, pass);
+	else if (layer == DWELL_TX_DRIVER)
+		dwell_pass_driver(embedder, program, row, tag, slot, pass);
+	else if (layer == DWELL_RX_DRIVER)
+		dwell_pass_arrive(embedder, row, tag, pass);
+	else if (layer != DWELL_TX_QUEUE || !dwell_row_is_copy(row, tag, pass->tcp_ns))
+		dwell_row_stamp(embedder, row, tag, layer, pass->now_ns);
+}
+
+/* A walk back over the grid bytes below `end`, of which those that are new at a
+ * layer are stamped. Beside `misses` is a word that is not 0: the verifier loses
+ * count of one that is written together with another 0.
+ */
+struct dwell_walk_back {
+	__u64 flow;
+	__u64 now_ns;
+	__u32 slot;
+	__u32 misses;
+	__u32 stride;
+	__u32 grid;
+};
+
+static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell_stack_program *program, __u64 flow,
+							      __u32 end, __u64 now_ns, __u32 grid)
+{
+	__u32 stride = 1U << dwell_grid_thin(grid);
+
+	return (struct dwell_walk_back){
+		.flow = flow,
+		.now_ns = now_ns,
+		.slot = ((end - 1) >> (program->shift & 31)) & ~(stride - 1),
+		.stride = stride,
+		.grid = grid,
+	};
+}
+
+/* One step; true if it was the last. */
+static __always_inline int dwell_walk_step_back(void *embedder, const struct dwell_stack_program *program,
+						struct dwell_walk_back *walk, __u32 layer)
+{
+	__u32 slot = walk->slot;
+	__u64 tag = dwell_row_tag(walk->flow, walk->grid, slot);
+	struct dwell_row *row = dwell_row_of(embedder, program, walk->flow, slot);
+	struct dwell_row copy;
+
+	if (!row)
+		return 1;
+	walk->slot = (slot - walk->stride) & (~0U >> (program->shift & 31));
+	if (row->tag != tag)
+		return ++walk->misses >= DWELL_WALK_MISSES;
+	walk->misses = 0;
+	if (!dwell_row_stamp(embedder, row, tag, layer, walk->now_ns))
+		return 1;
+	if (layer != DWELL_RX_SOCKET)
+		return 0;
+	copy = *row;
+	if (copy.tag == tag)
+		dwell_row_up(embedder, program, &copy, slot);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Places that no flow has. The one that was freed last is taken first, and fresh
+ * ones in their order, so that what is in use lies close together: few pages, and
+ * in cache.
+ */
+#ifndef DWELL_TABLE_POOL_H
+#define DWELL_TABLE_POOL_H
+
+#include "table/table.h"
+
+/* A bucket whose ways may have any place. */
+struct dwell_seat_bucket {
+	struct dwell_bucket bucket;
+	__u32 place[DWELL_WAYS];
+};
+
+struct dwell_pool {
+	__u64 top;   /* the place that was freed last, plus 1; above it how often that changed */
+	__u32 fresh; /* places from this one on were never taken */
+	__u32 reserved;
+};
+
+#define DWELL_POOL_TRIES 64
+
+static __always_inline int dwell_pool_spare(const struct dwell_pool *pool, __u32 places)
+{
+	return pool && ((__u32)pool->top || pool->fresh < places);
+}
+
+/* A place that was never taken. */
+static __always_inline __u32 dwell_pool_fresh(struct dwell_pool *pool, __u32 places)
+{
+	for (int i = 0; i < DWELL_POOL_TRIES; i++) {
+		__u32 fresh = *(volatile __u32 *)&pool->fresh;
+
+		if (fresh >= places)
+			break;
+		if (__sync_val_compare_and_swap(&pool->fresh, fresh, fresh + 1) == fresh)
+			return fresh;
+	}
+	return DWELL_NO_PLACE;
+}
+
+/* Has another be on top. The count above it tells that it left and came back. */
+static __always_inline int dwell_pool_swap(struct dwell_pool *pool, __u64 top, __u32 next)
+{
+	__u64 changed = ((top >> 32) + 1) << 32 | next;
+
+	return __sync_val_compare_and_swap(&pool->top, top, changed) == top;
+}
+
+#endif

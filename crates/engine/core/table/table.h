@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The flow table: a fixed array of buckets, four flows each. A flow lives in
+ * one of two buckets that its hash names, so the table fills evenly; both
+ * directions share the entry. There is no allocation and no list: admitting
+ * and evicting a flow is O(1), memory is what was asked for at start, and
+ * kernel and replay evict alike. What a flow is beyond its head is the
+ * embedding algorithm's.
+ */
+#ifndef DWELL_TABLE_H
+#define DWELL_TABLE_H
+
+#include "parse/filter.h"
+#include "parse/packet.h"
+
+#define DWELL_WAYS 4
+
+/* What every flow begins with. */
+struct dwell_head {
+	struct dwell_flow_key key;
+	__u8 proto;
+	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
+	__u8 flags;        /* DWELL_HEAD_* */
+	__u8 reserved;
+	__u32 seen; /* last packet, coarse units */
+};
+#define DWELL_HEAD_OPENER 1  /* direction of the first packet seen */
+#define DWELL_HEAD_SETTLED 2 /* has shown that it is no flood's */
+#define DWELL_HEAD_SPENT 4   /* has all that it wanted, may make room for others */
+#define DWELL_HEAD_CLOSING 8 /* one side says that it is over */
+#define DWELL_HEAD_ESTABLISHED 16
+
+/* The place of a flow that one side says is over may go to another after 10 s of
+ * silence: anybody can forge such an end, and after half of one answers go on.
+ */
+#define DWELL_CLOSING_COARSE (10000000000ULL >> 20)
+
+/* What a table works with. */
+struct dwell_table {
+	const struct dwell_table_config *config;
+	struct dwell_counters *counters;
+	struct dwell_clock *clock;
+	void *embedder;
+};
+
+/* Apart from the flows, so that all buckets stay in cache. */
+struct dwell_bucket {
+	__u64 tags; /* 16 bits of hash each, 0 is free */
+	__u32 lock;
+	__u32 reserved;
+};
+
+/* Where the table lies is the embedding program's to know; null beyond it. */
+static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place);
+
+/* Where the flow in a way of a bucket is; where a new one in a free way is to be,
+ * DWELL_NO_PLACE if there is no room; that there is room; and that a flow leaves
+ * its place for good.
+ */
+#define DWELL_NO_PLACE (~0U)
+static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way);
+static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+					     __u32 way);
+static __always_inline int dwell_place_spare(void *embedder);
+static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place);
+
+/* What the algorithm does when a flow ends that was not over, and with a place
+ * for the flow that this packet opens: before anybody can find it there. Both
+ * between take, which fails while another CPU is at the place, and give.
+ */
+static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason);
+static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet);
+static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place);
+static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place);
+
+/* dwell_vacancy_of(), or a call of it. */
+static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag);
+
+static __always_inline void dwell_table_count(struct dwell_table *table, __u32 counter)
+{
+	table->counters->value[counter]++;
+}
+
+static __always_inline __u64 dwell_tag(__u64 hash)
+{
+	return hash >> 48 ? hash >> 48 : 1;
+}
+
+static __always_inline __u32 dwell_bucket_first(__u64 hash, __u32 mask)
+{
+	return (__u32)hash & mask;
+}
+
+static __always_inline __u32 dwell_bucket_second(__u64 hash, __u32 mask)
+{
+	return ((__u32)hash ^ (__u32)(dwell_tag(hash) * 0x5bd1e995)) & mask;
+}
+
+/* The way that holds this tag, or DWELL_WAYS. Plain arithmetic instead of a
+ * loop with a branch each, which the verifier would walk once a way.
+ */
+static __always_inline __u32 dwell_way_of(__u64 tags, __u64 tag)
+{
+	const __u64 ones = 0x0001000100010001ULL;
+	__u64 other = tags ^ tag * ones;
+	__u64 zero = (other - ones) & ~other & ones << 15;
+
+	if (!zero)
+		return DWELL_WAYS;
+	zero = (zero & -zero) >> 15;
+	return (zero >> 16 & 1) | (zero >> 31 & 2) | (zero >> 48 & 1) * 3;
+}
+
+static __always_inline int dwell_same_key(const struct dwell_flow_key *x, const struct dwell_flow_key *y)
+{
+	const __u64 *p = (const void *)x, *q = (const void *)y;
+
+	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
+}
+
+/* Where a packet's flow is; head is null if it is not there. */
+struct dwell_found {
+	struct dwell_head *head;
+	__u32 place;
+	__u32 opened; /* by this packet */
+};
+
+static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
+{
+	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
+	struct dwell_found none = {}, found = {};
+	__u64 tag = dwell_tag(packet->hash), tags;
+	__u32 way;
+
+	if (!bucket)
+		return none;
+	tags = *(volatile __u64 *)&bucket->tags;
+	/* a branch that is mostly foretold: flow and bucket may be fetched at once then */
+	if (dwell_likely((tags & 0xffff) == tag)) {
+		found.place = dwell_place_of(bucket, index, 0);
+	} else {
+		way = dwell_way_of(tags, tag);
+		if (way >= DWELL_WAYS)
+			return none;
+		found.place = dwell_place_of(bucket, index, way);
+	}
+	found.head = dwell_head_at(embedder, found.place);
+	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) || found.head->proto != packet->proto)
+		return none;
+	return found;
+}
+
+static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 first, __u32 second,
+							  const struct dwell_packet *packet)
+{
+	struct dwell_found found = dwell_flow_in(embedder, first, packet);
+
+	if (!found.head)
+		found = dwell_flow_in(embedder, second, packet);
+	return found;
+}
+
+/* How good a place is for a new flow, best first: a free one, one whose flow is
+ * over, one that was idle for the timeout, and, under pressure, one that may be
+ * a flood's and was silent for a second or more.
+ */
+enum dwell_rank {
+	DWELL_RANK_FREE,
+	DWELL_RANK_OVER,
+	DWELL_RANK_IDLE,
+	DWELL_RANK_UNSETTLED,
+	DWELL_RANK_NONE,
+};
+
+/* Another CPU may have seen a flow a moment later than now, or the clock of a
+ * capture stepped back: idle for nearly a whole turn of the coarse clock.
+ */
+static __always_inline int dwell_is_future(__u32 idle)
+{
+	return idle >= 0xf0000000;
+}
+
+static __always_inline int dwell_is_closed(const struct dwell_head *head, __u32 idle)
+{
+	return head->flags & DWELL_HEAD_CLOSING && idle > DWELL_CLOSING_COARSE;
+}
+
+static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now_coarse, __u32 timeout_coarse)
+{
+	__u32 idle;
+
+	if (!head)
+		return DWELL_RANK_NONE;
+	idle = now_coarse - head->seen;
+	if (dwell_is_future(idle))
+		return DWELL_RANK_NONE;
+	if (head->close_reason || head->flags & DWELL_HEAD_SPENT)
+		return DWELL_RANK_OVER;
+	if (idle > timeout_coarse || dwell_is_closed(head, idle))
+		return DWELL_RANK_IDLE;
+	if (!(head->flags & DWELL_HEAD_SETTLED) && idle > (head->flags & DWELL_HEAD_ESTABLISHED ? 30 * 953 : 953))
+		return DWELL_RANK_UNSETTLED;
+	return DWELL_RANK_NONE;
+}
+
+/* A place for a new flow in one of its two buckets, packed: which bucket, which
+ * way, how good. The first bucket is taken, which look-ups try first, unless it
+ * is half full and the second is emptier. A tag is unique within its
+ * bucket, so that a look-up tries one way; a bucket that has the tag already is
+ * out.
+ */
+#define DWELL_VACANCY(second, way, rank) ((second) | (way) << 8 | (rank) << 16)
+#define dwell_vacancy_second(v) ((v)&0xff)
+#define dwell_vacancy_way(v) ((v) >> 8 & (DWELL_WAYS - 1))
+#define dwell_vacancy_rank(v) ((v) >> 16)
+
+static __always_inline __u32 dwell_bucket_used(const struct dwell_bucket *bucket)
+{
+	__u64 tags = bucket->tags;
+
+	return !!(tags & 0xffff) + !!(tags >> 16 & 0xffff) + !!(tags >> 32 & 0xffff) + !!(tags >> 48);
+}
+
+static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32 second, __u64 tag, __u32 now_coarse,
+					      __u32 timeout_coarse)
+{
+	const struct dwell_bucket *one = dwell_bucket_at(embedder, first);
+	const struct dwell_bucket *two = dwell_bucket_at(embedder, second);
+	__u32 best = DWELL_VACANCY(0, 0, DWELL_RANK_NONE), swap;
+
+	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
+	       dwell_bucket_used(two) < dwell_bucket_used(one);
+	/* a free place is told by the tags alone: no flow has to be looked at */
+	for (__u32 i = 0; i < 2; i++) {
+		const struct dwell_bucket *bucket = i ^ swap ? two : one;
+		__u32 way;
+
+		if (!bucket || !dwell_place_spare(embedder) || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+			continue;
+		way = dwell_way_of(bucket->tags, 0);
+		if (way < DWELL_WAYS)
+			return DWELL_VACANCY(i ^ swap, way, DWELL_RANK_FREE);
+	}
+	for (__u32 i = 0; i < 2 * DWELL_WAYS; i++) {
+		__u32 other = (i >= DWELL_WAYS) ^ swap, index = other ? second : first;
+		const struct dwell_bucket *bucket = other ? two : one;
+		__u32 way = i & (DWELL_WAYS - 1), rank;
+
+		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS || !(bucket->tags >> 16 * way & 0xffff))
+			continue;
+		rank = dwell_rank(dwell_head_at(embedder, dwell_place_of(bucket, index, way)), now_coarse,
+				  timeout_coarse);
+		if (rank < dwell_vacancy_rank(best))
+			best = DWELL_VACANCY(other, way, rank);
+	}
+	return best;
+}
+
+static __always_inline int dwell_bucket_lock(struct dwell_bucket *bucket)
+{
+	return __sync_val_compare_and_swap(&bucket->lock, 0, 1) == 0;
+}
+
+static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
+{
+	/* an exchange: on machines that reorder stores, all before it are seen first */
+	__sync_lock_test_and_set(&bucket->lock, 0);
+}
+
+/* Writes a new flow over way `way`; nobody finds it before its tag is there.
+ * Under the bucket's lock. False if the place is beyond the table, which cannot
+ * be, but the BPF verifier does not know it.
+ */
+static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket, __u32 way,
+					    __u32 place, const struct dwell_packet *packet)
+{
+	__u64 shift = 16 * way;
+	struct dwell_head *head = dwell_head_at(table->embedder, place);
+
+	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
+	DWELL_BARRIER();
+	if (!head || !dwell_place_begin(table, place, packet))
+		return 0;
+	head->key = packet->key;
+	head->proto = packet->proto;
+	head->flags = packet->direction ? DWELL_HEAD_OPENER : 0;
+	head->seen = dwell_now_coarse(table->clock);
+	DWELL_BARRIER();
+	*(volatile __u64 *)&bucket->tags = bucket->tags | dwell_tag(packet->hash) << shift;
+	return 1;
+}
+
+/* Gives the packet's flow a place. None if the filter or the table refuses. */
+static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *table, const struct dwell_packet *packet,
+							   __u32 first, __u32 second)
+{
+	__u64 tag = dwell_tag(packet->hash);
+	struct dwell_found none = {}, found = {};
+	struct dwell_bucket *bucket;
+	__u32 vacancy, index, way, rank, reason;
+
+	if (!dwell_filter_admits(&table->config->filter, &packet->key, dwell_a_port(packet), dwell_b_port(packet))) {
+		dwell_table_count(table, DWELL_SKIP_FILTERED);
+		return none;
+	}
+	vacancy = dwell_vacancy_for(table, first, second, tag);
+	index = dwell_vacancy_second(vacancy) ? second : first;
+	rank = dwell_vacancy_rank(vacancy);
+	way = dwell_vacancy_way(vacancy);
+	bucket = dwell_bucket_at(table->embedder, index);
+	if (rank == DWELL_RANK_NONE || !bucket) {
+		dwell_table_count(table, DWELL_FLOWS_UNTRACKED);
+		return none;
+	}
+	if (!dwell_bucket_lock(bucket)) {
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+		return none;
+	}
+	/* another CPU may have taken the place, or admitted this very flow */
+	if (dwell_vacancy_for(table, first, second, tag) != vacancy)
+		found.place = DWELL_NO_PLACE;
+	else if (rank == DWELL_RANK_FREE)
+		found.place = dwell_place_new(table, bucket, index, way);
+	else
+		found.place = dwell_place_of(bucket, index, way);
+	found.head = dwell_head_at(table->embedder, found.place);
+	if (!found.head || !dwell_place_take(table, found.place)) {
+		if (found.head && rank == DWELL_RANK_FREE)
+			dwell_place_free(table, found.place);
+		dwell_bucket_unlock(bucket);
+		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
+		return none;
+	}
+	if (rank != DWELL_RANK_FREE) {
+		reason = rank == DWELL_RANK_IDLE ? DWELL_CLOSE_IDLE : DWELL_CLOSE_EVICTED;
+		if (rank == DWELL_RANK_IDLE)
+			dwell_table_count(table, DWELL_FLOWS_EXPIRED);
+		else if (rank == DWELL_RANK_UNSETTLED)
+			dwell_table_count(table, DWELL_FLOWS_EVICTED);
+		else if (found.head->flags & DWELL_HEAD_SPENT)
+			reason = DWELL_CLOSE_ANSWERED;
+		if (!found.head->close_reason)
+			dwell_place_over(table, found.place, reason);
+		dwell_table_count(table, DWELL_PLACES_FREED);
+	}
+	found.opened = dwell_flow_write(table, bucket, way, found.place, packet);
+	dwell_place_give(table, found.place);
+	dwell_bucket_unlock(bucket);
+	if (!found.opened)
+		return none;
+	dwell_table_count(table, DWELL_FLOWS_OPENED);
+	return found;
+}
+
+/* Finds the packet's flow, or admits it if it may begin with this packet. */
+static __always_inline struct dwell_found dwell_flow_of(struct dwell_table *table, const struct dwell_packet *packet)
+{
+	__u32 mask = table->config->bucket_mask;
+	__u32 first = dwell_bucket_first(packet->hash, mask);
+	__u32 second = dwell_bucket_second(packet->hash, mask);
+	struct dwell_found found = dwell_flow_find(table->embedder, first, second, packet);
+	__u32 now_coarse;
+
+	if (!found.head)
+		return packet->may_open ? dwell_flow_admit(table, packet, first, second) : found;
+	now_coarse = dwell_now_coarse(table->clock);
+	if (found.head->seen != now_coarse)
+		found.head->seen = now_coarse;
+	return found;
+}
+
+/* Frees the flows of a bucket: those that were idle for the timeout, or all of
+ * them at the end of a run (DWELL_CLOSE_END).
+ */
+static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 index, __u32 reason)
+{
+	__u32 coarse = dwell_now_coarse(table->clock);
+	__u32 timeout = table->config->idle_timeout_ns >> 20;
+	struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
+
+	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
+		return;
+	for (__u32 way = 0; way < DWELL_WAYS; way++) {
+		__u32 place = dwell_place_of(bucket, index, way), idle;
+		struct dwell_head *head = dwell_head_at(table->embedder, place);
+
+		if (!head || !(bucket->tags >> 16 * way & 0xffff))
+			continue;
+		idle = coarse - head->seen;
+		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
+			continue;
+		if (!dwell_place_take(table, place))
+			continue;
+		if (!head->close_reason) {
+			if (reason == DWELL_CLOSE_IDLE)
+				dwell_table_count(table, DWELL_FLOWS_EXPIRED);
+			dwell_place_over(table, place, reason);
+		}
+		dwell_table_count(table, DWELL_PLACES_FREED);
+		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
+		dwell_place_give(table, place);
+		dwell_place_free(table, place);
+	}
+	dwell_bucket_unlock(bucket);
+}
+
+#endif
