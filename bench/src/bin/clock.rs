@@ -14,7 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 use dwell_bench::stop::Stop;
 use dwell_engine::clock::{Clock, Exchange, Experiment, Fit, Key, Session, best, pause};
 use dwell_lab::Namespace;
-use dwell_probes::clock::{Method, Prober, Reflector, ReflectorOptions, Round, Station, monotonic_ns};
+use dwell_probes::clock::{Method, Prober, Reflector, ReflectorOptions, Round, Station};
+use dwell_socket::clock::monotonic_ns;
 
 const COLLECTOR: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 1);
 const AGENT: Ipv4Addr = Ipv4Addr::new(10, 79, 1, 2);

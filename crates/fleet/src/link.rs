@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_socket::deadline::DeadlineStream;
 use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -36,7 +37,7 @@ impl Link {
         collector: ServerName<'static>,
     ) -> Result<Link, FrameError> {
         let mut tls = ClientConnection::new(identity.client.clone(), collector).map_err(tls)?;
-        let mut stream = Timed::new(stream)?;
+        let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream)?;
         }
@@ -47,7 +48,7 @@ impl Link {
     /// Of a collector.
     pub(crate) fn accept(stream: TcpStream, identity: &Identity) -> Result<Link, FrameError> {
         let mut tls = ServerConnection::new(identity.server.clone()).map_err(tls)?;
-        let mut stream = Timed::new(stream)?;
+        let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|io| {
                 // It may hang up on us before it says why.
@@ -61,10 +62,10 @@ impl Link {
         Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
-    /// From now on the other side may pause for so long, in a message too: a great one may
-    /// take long on a slow path. At first all must be over in [`HANDSHAKE`].
-    pub(crate) fn give(&mut self, time: Duration) {
-        self.stream.timed().give(time);
+    /// Fails the link once no byte has moved for this long; a large message may take longer on a slow path. Before the
+    /// first call, everything must be over within [`HANDSHAKE`].
+    pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.stream.socket().set_idle_timeout(timeout);
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), FrameError> {
@@ -92,13 +93,18 @@ fn tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
+fn with_deadline(stream: TcpStream) -> io::Result<DeadlineStream> {
+    stream.set_nodelay(true)?;
+    Ok(DeadlineStream::new(stream, Instant::now() + HANDSHAKE))
+}
+
 trait Stream: Read + Write + Send {
-    fn timed(&mut self) -> &mut Timed;
+    fn socket(&mut self) -> &mut DeadlineStream;
     fn close(&mut self);
 }
 
-impl Stream for StreamOwned<ClientConnection, Timed> {
-    fn timed(&mut self) -> &mut Timed {
+impl Stream for StreamOwned<ClientConnection, DeadlineStream> {
+    fn socket(&mut self) -> &mut DeadlineStream {
         &mut self.sock
     }
 
@@ -108,117 +114,13 @@ impl Stream for StreamOwned<ClientConnection, Timed> {
     }
 }
 
-impl Stream for StreamOwned<ServerConnection, Timed> {
-    fn timed(&mut self) -> &mut Timed {
+impl Stream for StreamOwned<ServerConnection, DeadlineStream> {
+    fn socket(&mut self) -> &mut DeadlineStream {
         &mut self.sock
     }
 
     fn close(&mut self) {
         self.conn.send_close_notify();
         let _ = self.flush();
-    }
-}
-
-/// A connection that fails at a given time.
-struct Timed {
-    stream: TcpStream,
-    until: Instant,
-    /// Each byte that moves gives so long again. Without it, however slowly the other side goes
-    /// on, the time is the same.
-    pause: Option<Duration>,
-}
-
-impl Timed {
-    fn new(stream: TcpStream) -> io::Result<Timed> {
-        stream.set_nodelay(true)?;
-        Ok(Timed { stream, until: Instant::now() + HANDSHAKE, pause: None })
-    }
-
-    fn give(&mut self, pause: Duration) {
-        self.until = Instant::now() + pause;
-        self.pause = Some(pause);
-    }
-
-    fn moved(&mut self, bytes: usize) -> usize {
-        if let Some(pause) = self.pause.filter(|_| bytes > 0) {
-            self.give(pause);
-        }
-        bytes
-    }
-
-    fn left(&self) -> io::Result<Option<Duration>> {
-        match self.until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(late()),
-            left => Ok(Some(left)),
-        }
-    }
-}
-
-/// What the system says of a socket's timeout is hard to understand.
-fn late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the other side is silent or slow")
-}
-
-fn told(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => late(),
-        _ => error,
-    }
-}
-
-impl Read for Timed {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        let bytes = self.stream.read(buffer).map_err(told)?;
-        Ok(self.moved(bytes))
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        let bytes = self.stream.write(buffer).map_err(told)?;
-        Ok(self.moved(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{net::TcpListener, thread};
-
-    use super::*;
-
-    /// A connection whose other side sends a byte each half second, ten times.
-    fn slow() -> Timed {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            for _ in 0..10 {
-                thread::sleep(Duration::from_millis(500));
-                let _ = stream.write_all(b"x");
-            }
-        });
-        Timed::new(TcpStream::connect(address).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn bytes_that_move_give_new_time() {
-        let mut stream = slow();
-        stream.give(Duration::from_secs(4));
-        let mut all = Vec::new();
-        assert_eq!(stream.read_to_end(&mut all).unwrap(), 10);
-    }
-
-    #[test]
-    fn before_it_is_known_who_it_is_they_do_not() {
-        let mut stream = slow();
-        stream.until = Instant::now() + Duration::from_secs(2);
-        let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -206,7 +206,7 @@ impl Sending {
         let (mut link, collector) = self.connect()?;
         let secret = link.secret;
         (self.tell)(Event::Met { collector, secret });
-        link.give(GREETING);
+        link.set_idle_timeout(GREETING);
         link.send(&FromAgent::Hello(self.hello.clone())).map_err(|error| said(&error))?;
         let through = match receive(&mut link)? {
             FromCollector::Welcome { through } => through,
@@ -220,11 +220,11 @@ impl Sending {
             match self.outbox.next(ALIVE) {
                 Next::Over => return Ok(()),
                 Next::Batch(bytes) => {
-                    link.give(STORING);
+                    link.set_idle_timeout(STORING);
                     link.send_encoded(&bytes).map_err(|error| said(&error))?;
                 }
                 Next::Nothing => {
-                    link.give(STORING);
+                    link.set_idle_timeout(STORING);
                     link.send(&FromAgent::Alive).map_err(|error| said(&error))?;
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,6 +13,8 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use dwell_socket::{acceptor, deadline::DeadlineStream};
 
 use super::Metrics;
 
@@ -96,16 +98,9 @@ impl Drop for Server {
         if let Some(connection) = &*self.shared.connection() {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // The thread may be waiting for a connection: give it one.
-        let mut wake = self.address;
-        if wake.ip().is_unspecified() {
-            wake.set_ip(match wake.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        let woken = TcpStream::connect_timeout(&wake, Duration::from_secs(1));
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        if acceptor::wake(self.address)
+            && let Some(thread) = self.thread.take()
+        {
             let _ = thread.join();
         }
     }
@@ -148,13 +143,12 @@ fn accept(listener: &TcpListener, metrics: &Metrics, shared: &Shared) {
 
 /// One request and its response.
 struct Exchange {
-    connection: TcpStream,
-    deadline: Instant,
+    connection: DeadlineStream,
 }
 
 impl Exchange {
     fn new(connection: TcpStream) -> Exchange {
-        Exchange { connection, deadline: Instant::now() + PATIENCE }
+        Exchange { connection: DeadlineStream::new(connection, Instant::now() + PATIENCE) }
     }
 
     fn answer(&mut self, metrics: &Metrics) -> io::Result<()> {
@@ -184,7 +178,7 @@ impl Exchange {
         let mut head = Vec::new();
         let mut chunk = [0; 1024];
         loop {
-            let count = self.read(&mut chunk)?;
+            let count = self.connection.read(&mut chunk)?;
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
@@ -202,10 +196,10 @@ impl Exchange {
     /// Closing with input unread would reset the connection, and the response
     /// might be lost with it.
     fn read_rest(&mut self) -> io::Result<()> {
-        self.connection.shutdown(Shutdown::Write)?;
+        self.connection.get_ref().shutdown(Shutdown::Write)?;
         let mut chunk = [0; 1024];
         for _ in 0..64 {
-            if self.read(&mut chunk)? == 0 {
+            if self.connection.read(&mut chunk)? == 0 {
                 break;
             }
         }
@@ -224,35 +218,7 @@ impl Exchange {
         if with_body {
             response += body;
         }
-        let mut rest = response.as_bytes();
-        while !rest.is_empty() {
-            self.connection.set_write_timeout(Some(self.left()?))?;
-            match self.connection.write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
-        loop {
-            self.connection.set_read_timeout(Some(self.left()?))?;
-            match self.connection.read(chunk) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
-    }
-
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        match left.is_zero() {
-            true => Err(ErrorKind::TimedOut.into()),
-            false => Ok(left),
-        }
+        self.connection.write_all(response.as_bytes())
     }
 }
 

@@ -15,8 +15,9 @@ use dwell_engine::{
 use dwell_lab::Namespace;
 use dwell_probes::{
     Hook, Interface, TcHookKind,
-    clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station, monotonic_ns},
+    clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station},
 };
+use dwell_socket::clock::monotonic_ns;
 use nix::unistd::Uid;
 
 const AGENT: [&str; 2] = ["10.79.0.2", "fd79::2"];

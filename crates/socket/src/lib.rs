@@ -3,8 +3,13 @@
 //! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
 //! - `inside`: what libdwell does in these processes. [`Session`] is for a program that watches its own sockets.
 //! - `outside`: what netlink tells of the sockets of other processes.
+//! - `clock`, `deadline`, `acceptor`: what every part of dwell that has sockets of its own needs. The part that runs in
+//!   the processes of others uses the clock only.
 
+pub mod acceptor;
 mod api;
+pub mod clock;
+pub mod deadline;
 pub mod inside;
 pub mod outside;
 mod sys;

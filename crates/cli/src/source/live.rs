@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use dwell_probes::Interface;
 use dwell_records::{Clock, Source};
-use nix::time::{ClockId, clock_gettime};
+use dwell_socket::clock::{monotonic_ns, realtime_ns};
 
 use crate::{
     exit::{Exit, Failure},
@@ -39,7 +39,7 @@ impl Interfaces {
 
     /// What their records mean.
     pub fn source(&self) -> Result<Source, Failure> {
-        let mut source = Source { clock: clock()?, ..Source::default() };
+        let mut source = Source { clock: clock(), ..Source::default() };
         for interface in &self.0 {
             source.interfaces.insert(interface.index, &interface.name);
         }
@@ -69,9 +69,8 @@ impl Interfaces {
 }
 
 /// Turns the kernel's time into Unix time; NTP moves them apart.
-pub fn clock() -> Result<Clock, Failure> {
-    let unix = read_clock(ClockId::CLOCK_REALTIME)?;
-    Ok(Clock::with_offset(unix - read_clock(ClockId::CLOCK_MONOTONIC)?))
+pub fn clock() -> Clock {
+    Clock::with_offset(i128::from(realtime_ns()) - i128::from(monotonic_ns()))
 }
 
 /// The number that the kernel drew when it started.
@@ -81,14 +80,4 @@ pub fn boot_id() -> Result<String, Failure> {
         .with_context(|| format!("cannot read {path}"))
         .map_err(|error| Failure::new(Exit::Host, error))?;
     Ok(boot.trim().to_owned())
-}
-
-/// Now, on the kernel's clock.
-pub fn monotonic_ns() -> Result<u64, Failure> {
-    read_clock(ClockId::CLOCK_MONOTONIC).map(|ns| u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-fn read_clock(clock: ClockId) -> Result<i128, Failure> {
-    let time = clock_gettime(clock).map_err(|error| Failure::new(Exit::Host, error))?;
-    Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
 }

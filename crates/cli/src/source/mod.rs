@@ -7,5 +7,5 @@ mod told;
 
 pub use capture::{Capture, interrupted};
 pub use input::NoInput;
-pub use live::{Interfaces, boot_id, clock, monotonic_ns};
+pub use live::{Interfaces, boot_id, clock};
 pub use told::Told;

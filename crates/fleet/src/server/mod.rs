@@ -5,7 +5,7 @@ mod seats;
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_socket::acceptor;
 use gate::Gate;
 use seats::Seats;
 
@@ -132,16 +133,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::SeqCst);
         self.shared.seats.clear();
-        // The thread may be waiting for a connection: give it one.
-        let mut wake = self.address;
-        if wake.ip().is_unspecified() {
-            wake.set_ip(match wake.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        let woken = TcpStream::connect_timeout(&wake, Duration::from_secs(1));
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        if acceptor::wake(self.address)
+            && let Some(thread) = self.thread.take()
+        {
             let _ = thread.join();
         }
     }
@@ -215,7 +209,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, pass: gate::Pa
 }
 
 fn refuse(link: &mut Link, why: String) {
-    link.give(SILENCE);
+    link.set_idle_timeout(SILENCE);
     // Who does not hear it comes again.
     let _ = link.send(&FromCollector::Refused(why));
 }
@@ -225,11 +219,11 @@ enum Never {}
 /// What an agent says, until it is gone.
 fn converse(link: &mut Link, agent: &Agent, mut through: u64, desk: &impl Desk) -> Result<Never, FrameError> {
     // What was asked of others meanwhile may have taken long.
-    link.give(SILENCE);
+    link.set_idle_timeout(SILENCE);
     link.send(&FromCollector::Welcome { through })?;
     desk.welcomed(agent);
     loop {
-        link.give(SILENCE);
+        link.set_idle_timeout(SILENCE);
         match link.receive(MAX_FRAME_BYTES)? {
             FromAgent::Hello(_) => {
                 return Err(FrameError::Turn);
@@ -238,14 +232,14 @@ fn converse(link: &mut Link, agent: &Agent, mut through: u64, desk: &impl Desk) 
             FromAgent::Batch(batch) => {
                 let number = batch.number;
                 if let Err(why) = desk.store(agent, *batch) {
-                    link.give(SILENCE);
+                    link.set_idle_timeout(SILENCE);
                     link.send(&FromCollector::Refused(why.clone()))?;
                     return Err(FrameError::Io(io::Error::other(why)));
                 }
                 through = through.max(number);
             }
         }
-        link.give(SILENCE);
+        link.set_idle_timeout(SILENCE);
         link.send(&FromCollector::Stored { through })?;
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use dwell_socket::Socket;
+use dwell_socket::clock::monotonic_ns;
 use nix::sys::socket::{setsockopt, sockopt};
 use tempfile::TempDir;
 
@@ -20,10 +21,7 @@ use super::{
     looks,
     net::Net,
     scenario::Bottleneck,
-    video::{
-        figures::{figures, now_ns},
-        libdwell, watch_sockets,
-    },
+    video::{figures::figures, libdwell, watch_sockets},
 };
 use crate::{
     BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result,
@@ -119,11 +117,11 @@ fn beside_a_flow(net: &Net, time: Duration, exe: &Path, signals: &Signals) -> Re
         scope.spawn(|| answer(&web_listener, &blocks_end));
         signals.pause(FILLING)?;
         let run = Run::start(net, &sender, exe)?;
-        let begun = now_ns();
+        let begun = monotonic_ns();
         let watcher = scope.spawn(|| watch(&watched, &over));
         let tools = ask(net, [to, web, silent], time, &signals.stop);
         over.store(true, Ordering::Relaxed);
-        let ended = now_ns();
+        let ended = monotonic_ns();
         blocks_end.store(true, Ordering::Relaxed);
         let blocks =
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(io("read at", to))?;
@@ -271,7 +269,7 @@ fn iperf3(net: &Net, time: Duration, truth: Option<Nanos>, stop: &AtomicBool) ->
 fn send(mut socket: &TcpStream, over: &AtomicBool) {
     let mut block = vec![1; BLOCK];
     while !over.load(Ordering::Relaxed) {
-        block[..8].copy_from_slice(&now_ns().to_ne_bytes());
+        block[..8].copy_from_slice(&monotonic_ns().to_ne_bytes());
         // The receiver tells why, where it cannot.
         if socket.write_all(&block).is_err() {
             break;
@@ -285,7 +283,7 @@ fn receive(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<Vec<(u64
     let mut blocks = Vec::new();
     while !over.load(Ordering::Relaxed) {
         socket.read_exact(&mut block)?;
-        let now = now_ns();
+        let now = monotonic_ns();
         let stamp: [u8; 8] = block[..8].try_into().unwrap_or_default();
         blocks.push((now, Nanos(now.saturating_sub(u64::from_ne_bytes(stamp)))));
     }

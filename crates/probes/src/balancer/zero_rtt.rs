@@ -8,11 +8,8 @@ use dwell_engine::{
         zero_rtt::{Heavy, HeavyConfig, heavy_of},
     },
 };
+use dwell_socket::clock::{monotonic_ns, realtime_ns};
 use libbpf_rs::MapCore;
-use nix::{
-    sys::time::TimeValLike,
-    time::{ClockId, clock_gettime},
-};
 use zerocopy::{FromBytes, IntoBytes};
 use zeroize::Zeroize;
 
@@ -293,8 +290,7 @@ impl Plane {
 /// Unix time less CLOCK_MONOTONIC, to the nearest second: whole seconds of both would differ by one more or less,
 /// by when they are read.
 fn unix_offset_s() -> u32 {
-    let time = |clock| clock_gettime(clock).map_or(0, |time| time.num_nanoseconds());
-    let offset_ns = time(ClockId::CLOCK_REALTIME) - time(ClockId::CLOCK_MONOTONIC);
+    let offset_ns = realtime_ns().cast_signed() - monotonic_ns().cast_signed();
     let offset_s = (offset_ns + 500_000_000).div_euclid(1_000_000_000);
     offset_s.try_into().unwrap_or(0)
 }

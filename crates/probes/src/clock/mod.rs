@@ -25,7 +25,6 @@ use crate::{Error, error::io_error, load, vantage::failed};
 pub use place::Mode;
 pub use prober::{Method, Prober, Round, Station};
 pub use reflector::{Place, Reflector, ReflectorOptions};
-pub use socket::monotonic_ns;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.bpf.o"));
 

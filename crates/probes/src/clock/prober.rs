@@ -13,13 +13,14 @@ use dwell_engine::{
     balance::Mac,
     clock::{Exchange, Experiment, MESSAGE_BYTES, Reply, Session, Stamper, read_reply, request},
 };
+use dwell_socket::clock::monotonic_ns;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     Mode, cannot, descriptor, handle, load_programs,
     place::{self, Place, Places, mode_for},
-    socket::{StampedSocket, looped, monotonic_ns},
+    socket::{StampedSocket, looped},
 };
 use crate::{
     Error,

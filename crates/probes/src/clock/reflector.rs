@@ -16,13 +16,14 @@ use dwell_engine::{
     abi,
     clock::{Counters, Experiment, MESSAGE_BYTES, Session, Stamper, answer},
 };
+use dwell_socket::clock::monotonic_ns;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     Mode, cannot, descriptor, handle, load_programs,
     place::{self, Places, mode_for},
-    socket::{Arrival, StampedSocket, monotonic_ns},
+    socket::{Arrival, StampedSocket},
 };
 use crate::{
     Error, Interface,

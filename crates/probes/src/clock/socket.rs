@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_socket::clock::{monotonic_ns, realtime_ns};
 use nix::{
     libc, setsockopt_impl, sockopt_impl,
     sys::{
@@ -22,7 +23,6 @@ use nix::{
         },
         time::TimeSpec,
     },
-    time::{ClockId, clock_gettime},
 };
 
 /// As far as the two clocks may seem apart by the time that it takes to read
@@ -215,11 +215,6 @@ pub(super) fn looped(is_ipv4: bool) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// CLOCK_MONOTONIC now.
-pub fn monotonic_ns() -> u64 {
-    read(ClockId::CLOCK_MONOTONIC) as u64
-}
-
 fn dual_stack(port: u16) -> io::Result<UdpSocket> {
     let fd = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, sockopt::Ipv6V6Only, &false)?;
@@ -232,19 +227,14 @@ fn dual_stack(port: u16) -> io::Result<UdpSocket> {
 /// best of some tries, as one may be interrupted.
 fn apart_ns() -> (i128, i128) {
     let once = || {
-        let before = read(ClockId::CLOCK_MONOTONIC);
-        let real = read(ClockId::CLOCK_REALTIME);
-        let after = read(ClockId::CLOCK_MONOTONIC);
-        (i128::from(real - before), i128::from(after - before))
+        let before = i128::from(monotonic_ns());
+        let real = i128::from(realtime_ns());
+        let after = i128::from(monotonic_ns());
+        (real - before, after - before)
     };
     let tries = [once(), once(), once()];
     let (most, width) = tries.into_iter().min_by_key(|(_, width)| *width).unwrap_or_else(once);
     (most - width, width)
-}
-
-fn read(clock: ClockId) -> i64 {
-    // It fails for no clock that every kernel has.
-    clock_gettime(clock).map_or(0, nanoseconds)
 }
 
 fn nanoseconds(time: TimeSpec) -> i64 {

@@ -181,7 +181,7 @@ impl Shared {
     /// True once a bound is passed, false after the timeout.
     pub(super) fn wait(&self, cookie: u64, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let began_ns = sys::now_ns();
+        let began_ns = sys::monotonic_ns();
         let mut state = self.lock()?;
         loop {
             let known = state.known.get(&cookie).filter(|_| !state.is_over);
@@ -237,7 +237,7 @@ impl Shared {
         if state.known.len() >= crate::table::SLOTS {
             return Err(Error::Full);
         }
-        let now_ns = sys::now_ns();
+        let now_ns = sys::monotonic_ns();
         if !state.sockets.get().adopt(fd, Begun::Before, self.means(), now_ns) {
             return Err(not_tcp);
         }
@@ -259,7 +259,7 @@ impl Shared {
         let mut budget = Budget::default();
         while !state.is_over {
             let began = Instant::now();
-            let began_ns = sys::now_ns();
+            let began_ns = sys::monotonic_ns();
             let next_ns = state.look(self.means(), began_ns);
             self.looked.notify_all();
             if state.known.is_empty() {

@@ -21,7 +21,7 @@ impl Budget {
     pub fn period_ns(&mut self, share: f64, wanted_ns: u64) -> u64 {
         if self.cpu_ns == 0 {
             // What it took to begin is not what rounds take.
-            self.cpu_ns = sys::cpu_ns();
+            self.cpu_ns = sys::thread_cpu_ns();
             return wanted_ns;
         }
         self.rounds += 1;
@@ -35,7 +35,7 @@ impl Budget {
     }
 
     fn count(&mut self, share: f64) -> u64 {
-        let cpu_ns = sys::cpu_ns();
+        let cpu_ns = sys::thread_cpu_ns();
         let spent_ns = cpu_ns.saturating_sub(self.cpu_ns) / u64::from(self.rounds.max(1));
         self.cpu_ns = cpu_ns;
         self.rounds = 0;

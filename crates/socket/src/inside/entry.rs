@@ -219,11 +219,11 @@ impl Entry {
     }
 
     fn read(&mut self) -> Result<Reading, Errno> {
-        let mut time_ns = sys::now_ns();
+        let mut time_ns = sys::monotonic_ns();
         let mut info = sys::info(self.fd)?;
-        if sys::now_ns().saturating_sub(time_ns) > INTERRUPTED_NS {
+        if sys::monotonic_ns().saturating_sub(time_ns) > INTERRUPTED_NS {
             // Another thread ran between the two.
-            time_ns = sys::now_ns();
+            time_ns = sys::monotonic_ns();
             info = sys::info(self.fd)?;
         }
         let last = &self.account.reading;

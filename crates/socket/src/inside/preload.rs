@@ -258,12 +258,12 @@ impl State {
         let mut budget = Budget::default();
         let mut idle = 0;
         let knows_reader = table.is_read();
-        let mut checked_ns = sys::now_ns();
+        let mut checked_ns = sys::monotonic_ns();
         while idle < IDLE_ROUNDS {
             if self.is_dismissed.load(SeqCst) == 1 {
                 return;
             }
-            let began_ns = sys::now_ns();
+            let began_ns = sys::monotonic_ns();
             if knows_reader && began_ns.saturating_sub(checked_ns) > READER_NS {
                 checked_ns = began_ns;
                 if !table.is_read() {
@@ -278,7 +278,7 @@ impl State {
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
                 let period_ns = budget.period_ns(table.share(&orders), orders.period_ns(began_ns, next_ns));
-                let left_ns = (began_ns + period_ns).saturating_sub(sys::now_ns());
+                let left_ns = (began_ns + period_ns).saturating_sub(sys::monotonic_ns());
                 sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
             } else {
                 idle += 1;

@@ -154,7 +154,7 @@ impl Registry {
         if !is_due && !is_wanted {
             return;
         }
-        let began = sys::cpu_ns();
+        let began = sys::thread_cpu_ns();
         self.end_fd = self.end_fd.max(pending.end());
         let mut end = self.end_fd.saturating_add(GAP);
         let mut last = 0;
@@ -176,7 +176,7 @@ impl Registry {
         }
         self.end_fd = last.saturating_add(1);
         self.give_up_lost(means, now_ns, &mut |_| ());
-        let cost_ns = sys::cpu_ns().saturating_sub(began).saturating_mul(SCAN_SHARE);
+        let cost_ns = sys::thread_cpu_ns().saturating_sub(began).saturating_mul(SCAN_SHARE);
         self.scanned_ns = now_ns + cost_ns.max(SCAN_SOONEST_NS);
         self.next_scan_ns = now_ns + cost_ns.max(SCAN_LATEST_NS);
     }

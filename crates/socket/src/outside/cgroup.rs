@@ -13,8 +13,8 @@ use std::{
 use dwell_engine::socket::Account;
 use nix::sched::{CloneFlags, setns};
 
-use super::{Config, Error, Outside, monotonic_ns, processes::Processes};
-use crate::Watch;
+use super::{Config, Error, Outside, processes::Processes};
+use crate::{Watch, clock::monotonic_ns};
 
 /// New namespaces are looked for once in this time.
 const SEARCH_NS: u64 = 1_000_000_000;

@@ -7,9 +7,9 @@ use nix::libc::{ENOBUFS, ENOENT, ESTALE, MSG_DONTWAIT};
 
 use super::{
     Error,
-    message::{Answer, Family, Found, Key, answers, ask_all, ask_one},
-    monotonic_ns,
+    message::{Answer, CONNECTED, ESTABLISHED, Family, Found, Key, answers, ask_all, ask_one},
 };
+use crate::clock::monotonic_ns;
 
 /// The kernel puts no more into one answer.
 const ANSWER_BYTES: usize = 32 << 10;
@@ -44,9 +44,18 @@ impl Diag {
 
     /// Tells all connections, and when each was looked at; with `info`, what TCP knows of them.
     pub(super) fn all(&mut self, info: bool, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
+        self.dump(CONNECTED, info, each)
+    }
+
+    /// Reports all established connections with what TCP knows of them.
+    pub(super) fn established(&mut self, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
+        self.dump(ESTABLISHED, true, each)
+    }
+
+    fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
             self.requests.clear();
-            ask_all(family, info, &mut self.requests);
+            ask_all(family, states, info, &mut self.requests);
             self.socket.send(&self.requests, 0).map_err(Error::Ask)?;
             while !self.part(family, each)? {}
         }

@@ -23,9 +23,11 @@ const NLM_F_DUMP: u16 = 0x300;
 const IPPROTO_TCP: u8 = 6;
 const INET_DIAG_INFO: u16 = 2;
 
+/// The ESTABLISHED state, as a bit.
+pub(super) const ESTABLISHED: u32 = 1 << 1;
 /// The states from the handshake until both ends have closed, as bits: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT,
 /// LAST_ACK, CLOSING. So neither sockets that listen nor those that only wait for late packets.
-const CONNECTED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+pub(super) const CONNECTED: u32 = ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
 /// An address family that has TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +68,9 @@ impl Key {
     }
 }
 
-/// Asks for all connections of a family; with `info`, for their TCP_INFO too.
-pub(super) fn ask_all(family: Family, info: bool, out: &mut Vec<u8>) {
-    ask(0, NLM_F_DUMP, family, &[0; ID], CONNECTED, info, out);
+/// Asks for all sockets of a family that are in one of these states; with `info`, for their TCP_INFO too.
+pub(super) fn ask_all(family: Family, states: u32, info: bool, out: &mut Vec<u8>) {
+    ask(0, NLM_F_DUMP, family, &[0; ID], states, info, out);
 }
 
 /// Asks for one socket and its TCP_INFO. The answer has the number.

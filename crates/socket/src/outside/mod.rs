@@ -19,7 +19,6 @@ use dwell_engine::{
     layers::Ends,
     socket::{Account, Estimator, Meter, Observed, Peaks, Reading, Rhythm, TcpInfo, Way, control::Setting},
 };
-use nix::time::{ClockId, clock_gettime};
 
 use self::{
     diag::Diag,
@@ -27,7 +26,10 @@ use self::{
     pace::Pace,
     processes::{Owner, Processes},
 };
-use crate::Watch;
+use crate::{
+    Watch,
+    clock::{monotonic_ns, thread_cpu_ns},
+};
 
 pub use self::{
     cgroup::Cgroup,
@@ -122,6 +124,20 @@ pub enum Error {
     },
 }
 
+/// Reports each established TCP connection of this thread's network namespace, with what TCP knows of it: what
+/// `ss -ti` shows. Nothing is watched, and no privilege is needed.
+///
+/// # Errors
+///
+/// If the kernel does not report its sockets.
+pub fn established(mut each: impl FnMut(&Ends, &TcpInfo)) -> Result<(), Error> {
+    Diag::open()?.established(&mut |_, found| {
+        if let Some(info) = &found.info {
+            each(&found.key.ends(), info);
+        }
+    })
+}
+
 /// Watches the connections of some processes in the network namespace that it was started in.
 pub struct Outside {
     diag: Diag,
@@ -210,24 +226,24 @@ impl Outside {
         }
         if self.many() {
             if self.looks.is_due(now_ns) {
-                let begun = cpu_ns();
+                let begun = thread_cpu_ns();
                 self.dump(true)?;
                 // It does the work of both.
-                let took = (cpu_ns() - begun) / 2;
+                let took = (thread_cpu_ns() - begun) / 2;
                 self.looks.took(now_ns, took);
                 self.discovery.took(now_ns, took);
             }
         } else {
             if self.discovery.is_due(now_ns) {
-                let begun = cpu_ns();
+                let begun = thread_cpu_ns();
                 self.dump(false)?;
-                self.discovery.took(now_ns, cpu_ns() - begun);
+                self.discovery.took(now_ns, thread_cpu_ns() - begun);
             }
             if self.looks.is_due(now_ns) {
-                let begun = cpu_ns();
+                let begun = thread_cpu_ns();
                 let next_ns = self.look(now_ns)?;
                 self.looks.want(next_ns.saturating_sub(now_ns));
-                self.looks.took(now_ns, cpu_ns() - begun);
+                self.looks.took(now_ns, thread_cpu_ns() - begun);
             }
         }
         Ok(self.looks.due_ns().min(self.discovery.due_ns()))
@@ -308,13 +324,13 @@ impl Outside {
 
     /// Where a process ends before its children were seen, nobody knows any more whose they are.
     fn look_for_processes(&mut self, now_ns: u64) {
-        let begun = cpu_ns();
+        let begun = thread_cpu_ns();
         self.processes.refresh();
         if self.processes.has_grown() {
             // What they have may have been told of before they were known.
             self.strangers.clear();
         }
-        self.births.took(now_ns, cpu_ns() - begun);
+        self.births.took(now_ns, thread_cpu_ns() - begun);
     }
 
     /// Finds whose they are, and watches those that are wanted. Those that were not there `before` have begun since.
@@ -510,23 +526,6 @@ impl Watch for Outside {
     }
 }
 
-fn monotonic_ns() -> u64 {
-    nanoseconds(ClockId::CLOCK_MONOTONIC)
-}
-
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// What this thread has used of a processor.
-fn cpu_ns() -> u64 {
-    nanoseconds(ClockId::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// These clocks are always there.
-fn nanoseconds(clock: ClockId) -> u64 {
-    clock_gettime(clock).map_or(0, |time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec()).unwrap_or(0)
-    })
 }

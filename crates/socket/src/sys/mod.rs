@@ -39,20 +39,25 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize,
     if (-4095..0).contains(&returned) { Err(Errno(-returned as i32)) } else { Ok(returned as usize) }
 }
 
-/// CLOCK_MONOTONIC.
-pub fn now_ns() -> u64 {
+/// Returns the time on CLOCK_MONOTONIC, the clock of every timestamp of the kernel programs and of libdwell.
+pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// What the calling thread has taken of a processor.
-pub fn cpu_ns() -> u64 {
+/// Returns the time on CLOCK_REALTIME, since 1970. It steps when the clock is set.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+/// Returns the CPU time that the calling thread has used.
+pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes one timespec. The one function of libc that is called: it reads CLOCK_MONOTONIC without a
-    // system call, and sets errno only where it fails, which it does not for these clocks.
+    // SAFETY: it writes one timespec. This is the only libc function called here: it reads CLOCK_MONOTONIC without a
+    // system call, and sets errno only on failure, which does not happen for these clocks.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -147,7 +147,7 @@ impl Watch for Table {
     type Error = Infallible;
 
     fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Infallible> {
-        self.visit_at(sys::now_ns(), each);
+        self.visit_at(sys::monotonic_ns(), each);
         Ok(())
     }
 }

@@ -46,19 +46,19 @@ fn table() -> (Table, Writer) {
 fn account(cookie: u64) -> Account {
     let mut account = record::blank();
     account.cookie = cookie;
-    account.reading.time_ns = sys::now_ns();
+    account.reading.time_ns = sys::monotonic_ns();
     account
 }
 
 fn mine(writer: &Writer, cookie: u64) -> Seat {
-    match writer.claim(cookie, me(), sys::now_ns()) {
+    match writer.claim(cookie, me(), sys::monotonic_ns()) {
         Claim::Mine(seat) => seat,
         other => panic!("{other:?}"),
     }
 }
 
 fn visit(table: &mut Table) -> BTreeMap<u64, Account> {
-    visit_at(table, sys::now_ns())
+    visit_at(table, sys::monotonic_ns())
 }
 
 fn visit_at(table: &mut Table, now_ns: u64) -> BTreeMap<u64, Account> {
@@ -148,7 +148,7 @@ fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
     let (let_go, taken) = (mine(&writer, 1), mine(&writer, 2));
     assert!(writer.publish(let_go, me(), &account(1)));
     assert!(writer.publish(taken, me(), &account(2)));
-    let now_ns = sys::now_ns();
+    let now_ns = sys::monotonic_ns();
     writer.let_go(let_go, 1, me(), now_ns);
     writer.let_go(taken, 2, me(), now_ns);
     assert!(!writer.publish(let_go, me(), &account(1)));
@@ -170,7 +170,7 @@ fn a_process_that_lives_keeps_its_slots_from_others() {
     let (_table, writer) = table();
     let seat = mine(&writer, 9);
     let other = Poller { pid: me().pid + 1, thread: me().pid + 1 };
-    let now_ns = sys::now_ns();
+    let now_ns = sys::monotonic_ns();
     assert_eq!(writer.claim(9, other, now_ns), Claim::Others(seat));
     assert_eq!(writer.claim(9, other, now_ns + 2_000_000_000), Claim::Others(seat), "it is silent, but there");
     assert_eq!(
@@ -186,11 +186,11 @@ fn a_forked_child_takes_over_from_a_parent_that_let_go() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 21);
     assert!(writer.publish(seat, me(), &account(21)));
-    writer.let_go(seat, 21, me(), sys::now_ns());
+    writer.let_go(seat, 21, me(), sys::monotonic_ns());
     let pid = child(|| {
         let mut account = account(21);
         account.pid = Some(me().pid);
-        if writer.take_over(seat, 21, me(), sys::now_ns()) {
+        if writer.take_over(seat, 21, me(), sys::monotonic_ns()) {
             writer.publish(seat, me(), &account);
         }
     });
@@ -198,7 +198,7 @@ fn a_forked_child_takes_over_from_a_parent_that_let_go() {
     let told = visit(&mut table)[&21];
     assert_eq!(told.pid, Some(pid.as_raw() as u32));
     assert!(!told.ended);
-    let later = visit_at(&mut table, sys::now_ns() + 2_000_000_000);
+    let later = visit_at(&mut table, sys::monotonic_ns() + 2_000_000_000);
     assert!(later[&21].ended, "its process is gone");
 }
 
@@ -210,7 +210,7 @@ fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
             let mut cookies = (round * 1000 + 1)..;
             loop {
                 let cookie = cookies.next().unwrap_or_default();
-                if let Claim::Mine(seat) = writer.claim(cookie, me(), sys::now_ns()) {
+                if let Claim::Mine(seat) = writer.claim(cookie, me(), sys::monotonic_ns()) {
                     for _ in 0..100 {
                         let mut account = account(cookie);
                         account.reading.info.bytes_sent = Some(account.reading.time_ns);
@@ -227,7 +227,7 @@ fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
             let info = account.reading.info;
             assert_eq!(info.bytes_sent, Some(account.reading.time_ns));
         }
-        let later = sys::now_ns() + 2_000_000_000;
+        let later = sys::monotonic_ns() + 2_000_000_000;
         assert!(visit_at(&mut table, later).values().all(|last| last.ended));
         assert!(visit_at(&mut table, later).is_empty(), "no slot is lost");
     }
@@ -238,10 +238,10 @@ fn a_reader_never_sees_two_looks_mixed() {
     let (mut table, writer) = table();
     let seat = mine(&writer, 77);
     let pid = child(|| {
-        let end = sys::now_ns() + 300_000_000;
+        let end = sys::monotonic_ns() + 300_000_000;
         let mut time = 1;
         let taken = Owned(&writer, seat);
-        while sys::now_ns() < end {
+        while sys::monotonic_ns() < end {
             time += 1;
             taken.publish(time);
         }
@@ -280,7 +280,7 @@ fn a_full_table_says_so_and_counts_go_on() {
     for cookie in 1..=SLOTS as u64 {
         mine(&writer, cookie);
     }
-    let claim = writer.claim(SLOTS as u64 + 1, me(), sys::now_ns());
+    let claim = writer.claim(SLOTS as u64 + 1, me(), sys::monotonic_ns());
     assert_eq!(claim, Claim::Full);
     writer.count(Count::NoPlace);
     writer.count(Count::TooShort);
@@ -339,7 +339,7 @@ fn who_is_asked_to_look_rarely_is_not_taken_for_dead() {
     let config = Config { poll: Duration::from_secs(60), ..Config::default() };
     let mut table = Table::create(&config).unwrap();
     let writer = open(&table);
-    let now_ns = sys::now_ns();
+    let now_ns = sys::monotonic_ns();
     // Of a number that no process has here, as one in a container may be.
     let other = Poller { pid: 4_194_303, thread: 4_194_303 };
     let Claim::Mine(seat) = writer.claim(9, other, now_ns) else {

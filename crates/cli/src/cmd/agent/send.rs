@@ -113,7 +113,7 @@ impl Hear for Send {
         let backlog = self.uplink.backlog();
         self.serve(interval, &counters, backlog);
         let dropped = ("batches_dropped".to_owned(), backlog.dropped);
-        let unix_ns = clock()?.unix_ns(interval.end_ns);
+        let unix_ns = clock().unix_ns(interval.end_ns);
         let told = |rows, flows, trips| Told {
             end_ns: interval.end_ns,
             end_unix_ns: i64::try_from(unix_ns).unwrap_or(0),

@@ -13,7 +13,8 @@ use std::{
 
 use dwell_engine::clock::{Assumptions, Clock, Converted, Fit, best};
 use dwell_fleet::{Agent, Secret};
-use dwell_probes::clock::{Method, Prober, Round, Station, monotonic_ns};
+use dwell_probes::clock::{Method, Prober, Round, Station};
+use dwell_socket::clock::monotonic_ns;
 
 use crate::{session::session, tell::tell};
 

@@ -1,10 +1,11 @@
 //! The collector's time, in which passages of all hosts are compared.
 
+use dwell_socket::clock::monotonic_ns;
 use dwell_store::Progress;
 
 use crate::{
     exit::Failure,
-    source::{boot_id, clock, monotonic_ns},
+    source::{boot_id, clock},
 };
 
 /// CLOCK_MONOTONIC from a beginning that makes it nearly Unix time. It goes on evenly
@@ -21,13 +22,13 @@ impl Time {
         let boot = boot_id()?;
         let offset_ns = match before {
             Some(before) if before.boot == boot => before.offset_ns,
-            _ => clock()?.unix_ns(0) as i64,
+            _ => clock().unix_ns(0) as i64,
         };
         Ok(Time { boot, offset_ns })
     }
 
-    pub fn now_ns(&self) -> Result<u64, Failure> {
-        monotonic_ns().map(|ns| self.at(ns))
+    pub fn now_ns(&self) -> u64 {
+        self.at(monotonic_ns())
     }
 
     /// Of a time by CLOCK_MONOTONIC.
@@ -38,8 +39,8 @@ impl Time {
     /// Unix time less this one, now. In whole milliseconds: it comes of two readings, one
     /// after the other, and of a clock that is steered, and intervals that end at whole
     /// seconds shall be told so.
-    pub fn to_unix_ns(&self) -> Result<i64, Failure> {
-        let apart_ns = clock()?.unix_ns(0) as i64 - self.offset_ns;
-        Ok((apart_ns + 500_000).div_euclid(1_000_000) * 1_000_000)
+    pub fn to_unix_ns(&self) -> i64 {
+        let apart_ns = clock().unix_ns(0) as i64 - self.offset_ns;
+        (apart_ns + 500_000).div_euclid(1_000_000) * 1_000_000
     }
 }

@@ -100,7 +100,7 @@ impl Live<'_> {
             self.drain()?;
             if self.swept.elapsed() >= period {
                 self.swept = Instant::now();
-                self.follow_clock()?;
+                self.follow_clock();
                 self.probe.sweep()?;
                 self.drain()?;
                 self.report.status(&mut self.probe)?;
@@ -113,15 +113,14 @@ impl Live<'_> {
 
     /// Epochs are aligned to the clock as it was: as long as it is nearly that,
     /// they end at round times.
-    fn follow_clock(&mut self) -> Result<(), Failure> {
-        let fresh = clock()?;
+    fn follow_clock(&mut self) {
+        let fresh = clock();
         self.report.set_source(|source| {
             let apart_ns = fresh.unix_ns(0).abs_diff(source.clock.unix_ns(0));
             if apart_ns > CLOCK_DRIFT_NS {
                 source.clock = fresh;
             }
         });
-        Ok(())
     }
 
     fn drain(&mut self) -> Result<(), Failure> {

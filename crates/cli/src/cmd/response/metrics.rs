@@ -8,9 +8,10 @@ use dwell_engine::{
 };
 use dwell_probes::response::Probe;
 use dwell_records::Interfaces;
+use dwell_socket::clock::monotonic_ns;
 
 use super::Args;
-use crate::{exit::Failure, served::Served, source::monotonic_ns};
+use crate::{exit::Failure, served::Served};
 
 /// In which half of a response's weight in the running mean goes.
 const HALF_LIFE_NS: u64 = 10_000_000_000;
@@ -59,7 +60,7 @@ impl Exporter {
 
     /// Sets the running means, and what dwell tells of itself.
     pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
-        let now_ns = monotonic_ns()?;
+        let now_ns = monotonic_ns();
         self.means.forget(now_ns, FORGET_NS);
         let means = self.means.iter(now_ns);
         let means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns));

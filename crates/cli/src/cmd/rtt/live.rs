@@ -15,12 +15,13 @@ use dwell_probes::{
     rtt::{Options, Probe},
 };
 use dwell_records::counted;
+use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock, monotonic_ns},
+    source::{Interfaces, clock},
     stop::Stop,
     tell::{show, tell},
 };
@@ -122,7 +123,7 @@ impl Live<'_> {
     fn end_interval(&mut self) -> Result<(), Failure> {
         let length = self.interval_started.elapsed();
         self.interval_started = Instant::now();
-        let fresh = clock()?;
+        let fresh = clock();
         self.report.set_source(|source| source.clock = fresh);
         if self.args.flow_events {
             self.probe.sweep()?;
@@ -133,7 +134,7 @@ impl Live<'_> {
             self.told = Instant::now();
         }
         let counters = self.probe.counters()?;
-        self.report.status(monotonic_ns()?, counters)?;
+        self.report.status(monotonic_ns(), counters)?;
         if let Some(metrics) = &self.metrics {
             metrics.status(&self.probe, &counters);
         }
@@ -148,7 +149,7 @@ impl Live<'_> {
             metrics.groups(&groups);
         }
         let shown: &[_] = if self.args.aggregate { &groups } else { &[] };
-        self.report.interval(monotonic_ns()?, nanos(length), shown)?;
+        self.report.interval(monotonic_ns(), nanos(length), shown)?;
         Ok(groups.len())
     }
 
@@ -190,10 +191,7 @@ impl Live<'_> {
         let counters = self.probe.counters();
         let finished = match is_closed(&told) {
             true => Ok(()),
-            false => {
-                let time_ns = monotonic_ns().ok();
-                self.report.finish(time_ns, counters.as_ref().ok().copied())
-            }
+            false => self.report.finish(Some(monotonic_ns()), counters.as_ref().ok().copied()),
         };
         told?;
         let counters = counters?;

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::anyhow;
 use dwell_records::{Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry};
+use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -18,7 +19,7 @@ use nix::{
 use super::{Args, Format, live_line::LiveLine};
 use crate::{
     exit::{Exit, Failure},
-    source::{clock, monotonic_ns},
+    source::clock,
     tell::tell,
 };
 
@@ -57,8 +58,8 @@ impl Printer {
             Some(path) => file(path)?,
             None => standard_error()?,
         };
-        let source = Source { clock: clock()?, ..Source::default() };
-        let now_ns = monotonic_ns()?;
+        let source = Source { clock: clock(), ..Source::default() };
+        let now_ns = monotonic_ns();
         Ok(Printer {
             output: Some(Output::new((format.new)(), sink, source)),
             live: LiveLine::new(args),
@@ -80,7 +81,7 @@ impl Printer {
 
     /// Tells an interval that is over.
     pub fn interval(&mut self, sockets: &[Socket]) -> Result<(), Failure> {
-        let end_ns = monotonic_ns()?;
+        let end_ns = monotonic_ns();
         let length_ns = end_ns.saturating_sub(self.since_ns);
         self.since_ns = end_ns;
         for socket in sockets {
@@ -90,7 +91,7 @@ impl Printer {
         if self.only_summary {
             return Ok(());
         }
-        let (clock, has_tenths) = (clock()?, self.has_tenths);
+        let (clock, has_tenths) = (clock(), self.has_tenths);
         self.write(|output| {
             output.source_mut().clock = clock;
             output.sockets(&Sockets { end_ns, length_ns, sockets, limit: LINES, has_tenths })?;
@@ -101,7 +102,7 @@ impl Printer {
 
     /// Tells of the whole run.
     pub fn end(&mut self) -> Result<(), Failure> {
-        let end_ns = monotonic_ns()?;
+        let end_ns = monotonic_ns();
         self.summary.set_length(end_ns.saturating_sub(self.begun_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (is_minimized, is_outside) = (self.is_minimized, self.is_outside);

@@ -4,13 +4,14 @@ use std::{collections::HashMap, convert::Infallible, time::Duration};
 
 use dwell_engine::socket::{Account, Totals, Way};
 use dwell_records::{Socket, SocketCounts};
+use dwell_socket::clock::monotonic_ns;
 use dwell_socket::{
     Watch,
     outside::{self, Cgroup, Outside},
     table::Table,
 };
 
-use crate::{exit::Failure, source::monotonic_ns};
+use crate::exit::Failure;
 
 /// Looks from outside are at least so far apart in the loop.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -62,7 +63,7 @@ impl Watcher {
         };
         match polled {
             Ok(due_ns) => {
-                let left_ns = due_ns.saturating_sub(monotonic_ns()?);
+                let left_ns = due_ns.saturating_sub(monotonic_ns());
                 Ok(Duration::from_nanos(left_ns).clamp(SHORTEST, LONGEST))
             }
             Err(error) => {

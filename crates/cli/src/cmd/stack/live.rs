@@ -11,9 +11,10 @@ use dwell_engine::{
 };
 use dwell_probes::stack::{self, Hook, Options, Probe, Profile, Taken};
 use dwell_records::StackRow;
+use dwell_socket::clock::monotonic_ns;
 
 use super::{Selection, budget::Keeper};
-use crate::{args::nanos, exit::Failure, source::monotonic_ns, stop::Stop};
+use crate::{args::nanos, exit::Failure, stop::Stop};
 
 /// Between two looks whether to end.
 const POLL: Duration = Duration::from_millis(20);
@@ -111,7 +112,7 @@ impl Live {
     /// Tells of the interval so far, and begins another.
     pub fn end_interval(&mut self, hear: &mut impl Hear) -> Result<(), Failure> {
         self.tell_passages(hear)?;
-        let end_ns = monotonic_ns()?;
+        let end_ns = monotonic_ns();
         let length = self.begun.elapsed();
         self.begun = Instant::now();
         let taken = self.probe.take()?;

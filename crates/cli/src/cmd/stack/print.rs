@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Jsonl => "jsonl",
     };
     let format = entry(format).expect("a format of this name");
-    let source = Source { clock: clock()?, ..Source::default() };
+    let source = Source { clock: clock(), ..Source::default() };
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
@@ -138,7 +138,7 @@ impl Hear for Printer {
     }
 
     fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
-        self.output.source_mut().clock = clock()?;
+        self.output.source_mut().clock = clock();
         let again = if self.again { &interval.again[..] } else { &[] };
         let hops = self.take_hops()?;
         self.output.stack(&Stack {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use dwell_socket::Info;
-use nix::time::{ClockId, clock_gettime};
 
 use super::policy::Figures;
 
@@ -17,12 +16,6 @@ pub(in crate::socket) fn figures(info: &Info) -> Figures {
         rtt_ns: info.rtt.map(ns),
         min_rtt_ns: info.min_rtt.map(ns),
     }
-}
-
-/// CLOCK_MONOTONIC.
-pub(in crate::socket) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 #[cfg(test)]

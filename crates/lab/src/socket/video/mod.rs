@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use dwell_socket::{Session, Socket, table::Config};
-use figures::{figures, now_ns};
+use dwell_socket::{Session, Socket, clock::monotonic_ns, table::Config};
+use figures::figures;
 use nix::sys::socket::{setsockopt, sockopt};
 use policy::{Cautious, DEADLINE_NS, Decision, FRAME_NS, Informed, Naive, Policy};
 
@@ -236,7 +236,7 @@ fn serve(
     time: Duration,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let begun = now_ns();
+    let begun = monotonic_ns();
     let mut outcome = Outcome::default();
     let frames = time.as_nanos() as u64 / FRAME_NS;
     let mut next = 0;
@@ -244,7 +244,7 @@ fn serve(
         if stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        let now = now_ns();
+        let now = monotonic_ns();
         let due = begun + next * FRAME_NS;
         if now < due {
             thread::sleep(Duration::from_nanos(due - now));
@@ -260,9 +260,9 @@ fn serve(
         let mut frame = vec![0x5a; (bytes.0 as usize).max(HEAD)];
         frame[..8].copy_from_slice(&captured.to_ne_bytes());
         frame[8..HEAD].copy_from_slice(&bytes.0.to_ne_bytes());
-        let writes = now_ns();
+        let writes = monotonic_ns();
         socket.write_all(&frame).map_err(Error::io("send a frame"))?;
-        policy.wrote(writes, now_ns(), bytes);
+        policy.wrote(writes, monotonic_ns(), bytes);
         outcome.sent += 1;
         outcome.bytes += bytes.0;
     }
@@ -283,7 +283,7 @@ fn watch(mut socket: TcpStream) -> std::io::Result<Vec<Nanos>> {
         let (captured, length) = (number(&head[..8]), number(&head[8..]));
         frame.resize((length as usize).saturating_sub(HEAD), 0);
         socket.read_exact(&mut frame)?;
-        delays.push(Nanos(now_ns().saturating_sub(captured)));
+        delays.push(Nanos(monotonic_ns().saturating_sub(captured)));
     }
     Ok(delays)
 }

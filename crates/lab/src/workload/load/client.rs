@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
@@ -23,7 +24,7 @@ use super::{
     connection::Connection,
     pace::{Pace, Think},
     random::generator,
-    truth::{self, Flow, monotonic_ns, realtime_minus_monotonic_ns},
+    truth::{self, Flow, realtime_minus_monotonic_ns},
 };
 use crate::{Error, Nanos, Result, workload::PATIENCE};
 

@@ -7,6 +7,7 @@ use std::{
     os::fd::AsRawFd,
 };
 
+use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, send},
@@ -15,7 +16,7 @@ use nix::{
 use super::{
     Task,
     agenda::Agenda,
-    truth::{Flow, Record, monotonic_ns},
+    truth::{Flow, Record},
 };
 use crate::{Error, Result};
 

@@ -37,7 +37,6 @@ pub use stage::Network;
 pub use tunnel::Tunnel;
 
 pub(super) use random::{exponential, generator, normal};
-pub(super) use truth::monotonic_ns;
 
 /// In what pattern a connection sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

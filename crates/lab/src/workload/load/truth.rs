@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use nix::time::{ClockId, clock_gettime};
+use dwell_socket::clock::{monotonic_ns, realtime_ns};
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -82,26 +82,16 @@ fn request((flow, record): (&Flow, &Record)) -> Line {
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    nanoseconds(ClockId::CLOCK_MONOTONIC).cast_unsigned()
-}
-
 /// What to add to a monotonic time to get that of a capture, from the tightest of several readings.
 pub(super) fn realtime_minus_monotonic_ns() -> i64 {
     let reading = || {
-        let before = nanoseconds(ClockId::CLOCK_MONOTONIC);
-        let real = nanoseconds(ClockId::CLOCK_REALTIME);
-        let after = nanoseconds(ClockId::CLOCK_MONOTONIC);
+        let before = monotonic_ns().cast_signed();
+        let real = realtime_ns().cast_signed();
+        let after = monotonic_ns().cast_signed();
         (after - before, real - before - (after - before) / 2)
     };
     let tightest = (0..16).map(|_| reading()).min();
     tightest.map_or(0, |(_, offset)| offset)
-}
-
-fn nanoseconds(clock: ClockId) -> i64 {
-    let now = clock_gettime(clock).expect("every Linux has this clock");
-    now.tv_sec() * 1_000_000_000 + now.tv_nsec()
 }
 
 #[cfg(test)]
@@ -136,7 +126,7 @@ mod tests {
     #[test]
     fn the_offset_between_clocks_is_that_between_two_readings() {
         let offset = realtime_minus_monotonic_ns();
-        let real = nanoseconds(ClockId::CLOCK_REALTIME);
+        let real = realtime_ns().cast_signed();
         let from_monotonic = monotonic_ns().cast_signed() + offset;
         assert!((real - from_monotonic).abs() < 50_000_000);
     }

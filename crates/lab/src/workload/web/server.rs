@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
@@ -20,7 +21,7 @@ use super::{
     http::{Request, answer_head, take_requests},
     service::{Service, ServiceModel},
 };
-use crate::{Error, Nanos, Result, workload::load::monotonic_ns};
+use crate::{Error, Nanos, Result};
 
 /// How a connection's requests are worked on. Answers always go in the order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -103,7 +103,7 @@ fn around(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
         return call();
     };
     let began = state.mark(fd);
-    let time_ns = (began.is_watched() && state.wants_stamps()).then(sys::now_ns);
+    let time_ns = (began.is_watched() && state.wants_stamps()).then(sys::monotonic_ns);
     let sent = call();
     if sent > 0 && began.is_watched() {
         after(state, fd, began, time_ns, sent as u64);

@@ -114,7 +114,7 @@ impl Ledger {
         let is_anew = had_rows && before.is_none();
         let told =
             before.map_or(Told::default(), |before| Told { at_ns: before.told_at_ns, until_ns: before.told_until_ns });
-        let now_ns = time.now_ns()?;
+        let now_ns = time.now_ns();
         let mut ledger = Ledger {
             time,
             config,
@@ -191,8 +191,8 @@ impl Ledger {
         if batches.is_empty() && sights.is_empty() {
             return Ok(());
         }
-        let now_ns = self.time.now_ns()?;
-        let to_unix_ns = self.time.to_unix_ns()?;
+        let now_ns = self.time.now_ns();
+        let to_unix_ns = self.time.to_unix_ns();
         let Ledger { store, time, clocks, hosts, counted, .. } = self;
         let mut estimates = Vec::new();
         let written = store.write(|to| {
@@ -265,7 +265,7 @@ impl Ledger {
 
     /// Tells the intervals that are over, if there are any.
     pub fn look(&mut self, server: &Server) -> Result<(), Failure> {
-        let now_ns = self.time.now_ns()?;
+        let now_ns = self.time.now_ns();
         if now_ns < self.due_ns + GRACE_NS {
             return Ok(());
         }
@@ -281,7 +281,7 @@ impl Ledger {
 
     /// Tells all that is left. What comes later is told apart.
     pub fn finish(&mut self, refusals: &Refusals) -> Result<(), Failure> {
-        let now_ns = self.time.now_ns()?;
+        let now_ns = self.time.now_ns();
         self.count(refusals)?;
         // As if it had settled.
         let settled_ns = now_ns + self.config.settle_ns;
@@ -311,7 +311,7 @@ impl Ledger {
     fn tell_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Failure> {
         let config = self.config;
         let windows = self.joiner.take(now_ns, until_ns);
-        let to_unix_ns = self.time.to_unix_ns()?;
+        let to_unix_ns = self.time.to_unix_ns();
         let progress = Progress {
             boot: self.time.boot.clone(),
             offset_ns: self.time.offset_ns,
@@ -428,7 +428,7 @@ impl Ledger {
         let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
         let outcomes = self.outcomes();
         let outcomes = outcomes.map(|(name, count)| (name.to_owned(), count));
-        let now_unix_ns = unix(self.time.now_ns()?, self.time.to_unix_ns()?);
+        let now_unix_ns = unix(self.time.now_ns(), self.time.to_unix_ns());
         let counted = &mut self.counted;
         let changed: Vec<_> = outcomes
             .into_iter()

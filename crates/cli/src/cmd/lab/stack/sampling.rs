@@ -19,6 +19,7 @@ use dwell_probes::{
     count_run_times,
     stack::{Options, PROFILES, Probe, own_namespace},
 };
+use dwell_socket::clock::monotonic_ns;
 use dwell_socket::{
     Watch,
     outside::{self, Outside, Whose},
@@ -28,7 +29,6 @@ use nix::time::{ClockId, clock_gettime};
 use crate::{
     cmd::lab::say,
     exit::{Exit, Failure},
-    source::monotonic_ns,
     tell::tell,
 };
 
@@ -106,7 +106,7 @@ fn looks(time: Duration) -> Result<(f64, f64), Failure> {
     let (begun, begun_cpu) = (Instant::now(), own_cpu());
     while begun.elapsed() < time {
         let due_ns = outside.poll().map_err(host)?;
-        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()?)));
+        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
     }
     let cpu = own_cpu().saturating_sub(begun_cpu).as_secs_f64() / begun.elapsed().as_secs_f64();
     let mut delays = 0;

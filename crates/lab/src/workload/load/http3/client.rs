@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use dwell_socket::clock::monotonic_ns;
 use h3::client::SendRequest;
 use http::{Request, StatusCode};
 use quinn::crypto::rustls::QuicClientConfig;
@@ -20,7 +21,7 @@ use super::{
         LoadReport, Task,
         agenda::Agenda,
         client::{ClientConfig, LAST_ANSWERS, agenda, conclude},
-        truth::{Flow, Record, monotonic_ns, realtime_minus_monotonic_ns},
+        truth::{Flow, Record, realtime_minus_monotonic_ns},
     },
     ClientPart, PROTOCOL, provider,
 };

@@ -1,12 +1,13 @@
 use std::{net::UdpSocket, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use dwell_socket::clock::monotonic_ns;
 use h3::server::RequestResolver;
 use http::{Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::{super::truth::monotonic_ns, PROTOCOL, ServerPart, provider};
+use super::{PROTOCOL, ServerPart, provider};
 use crate::{
     Error, Nanos, Result,
     workload::{

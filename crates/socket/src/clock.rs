@@ -1,0 +1,19 @@
+//! The clocks of this host, in nanoseconds.
+
+pub use crate::sys::{monotonic_ns, realtime_ns, thread_cpu_ns};
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn the_clocks_advance_and_realtime_is_unix_time() {
+        let (monotonic, cpu) = (monotonic_ns(), thread_cpu_ns());
+        assert!(monotonic > 0 && cpu > 0);
+        assert!(monotonic_ns() >= monotonic && thread_cpu_ns() >= cpu);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+        assert!(unix.abs_diff(realtime_ns().into()) < 1_000_000_000);
+    }
+}
