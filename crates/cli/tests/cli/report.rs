@@ -160,15 +160,15 @@ impl Stored {
 
 /// Runs Chromium without a window; `None`, with a notice, where there is no Chromium.
 fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
-    let has = |path: &PathBuf| path.join("chromium").is_file();
     let search = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&search).any(|path| has(&path)) {
-        eprintln!("skipped: there is no chromium");
+    let is_there = |name: &&str| std::env::split_paths(&search).any(|path| path.join(name).is_file());
+    let Some(program) = ["chromium-headless-shell", "chromium"].into_iter().find(is_there) else {
+        eprintln!("skipped: there is no chromium-headless-shell or chromium");
         return None;
-    }
+    };
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let run = run(
-        Command::new("chromium")
+        Command::new(program)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--enable-logging=stderr", "--virtual-time-budget=10000"])
             // No network: what the page wanted from there would fail, and be told.
