@@ -1,4 +1,4 @@
-//! Writes the seeds into the corpora.
+//! Writes the seeds into the corpus of each target.
 
 use std::{fs, io};
 

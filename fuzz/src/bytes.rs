@@ -1,22 +1,21 @@
-//! Reads a fuzzer's bytes as choices.
+//! Decoding of a fuzzer's bytes into choices.
 
-/// What is left of an input. Past its end every choice is 0, which stands for
-/// the plainest thing.
+/// The unread rest of an input. Past its end every choice is 0, which stands for the simplest case.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// All of an input.
+    /// Starts at the beginning of an input.
     pub fn new(bytes: &'a [u8]) -> Bytes<'a> {
         Bytes(bytes)
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     pub fn u8(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
-    /// The next N bytes.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
         let n = N.min(self.0.len());
@@ -26,12 +25,12 @@ impl<'a> Bytes<'a> {
         array
     }
 
-    /// The records of N bytes that are left, the last one filled up with zeros.
+    /// Reads the rest as records of `N` bytes. The last one is padded with zeros.
     pub fn records<const N: usize>(mut self) -> impl Iterator<Item = [u8; N]> {
         std::iter::from_fn(move || (!self.0.is_empty()).then(|| self.array()))
     }
 
-    /// All that is left.
+    /// Returns the unread rest.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }

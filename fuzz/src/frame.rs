@@ -1,22 +1,22 @@
-//! Builds the frames that structured targets feed.
+//! Frames for structured targets.
 
 use std::net::IpAddr;
 
 use dwell_engine::measure::Endpoint;
 
-/// Link types that frames are built for.
+/// A link type to build frames for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet.
     Ethernet,
-    /// Ethernet with a VLAN tag, so that the slow path of the parser is taken.
+    /// Ethernet with a VLAN tag, which the slow path of the parser handles.
     Tagged,
     /// Raw IP.
     Raw,
 }
 
 impl Link {
-    /// Its registry number.
+    /// Returns its number in the registry of link types.
     pub fn number(self) -> u32 {
         match self {
             Link::Ethernet | Link::Tagged => 1,
@@ -25,8 +25,8 @@ impl Link {
     }
 }
 
-/// Wraps what follows an IP header. `l4` may be cut short: `l4_len` is what the
-/// headers say. Both endpoints are of one family.
+/// Builds a frame around a transport header and its payload. `l4` may be truncated; the headers announce `l4_len` bytes.
+/// Both endpoints must be of the same address family.
 pub fn ip(link: Link, proto: u8, from: Endpoint, to: Endpoint, l4: &[u8], l4_len: usize) -> Frame {
     let mut data = Vec::with_capacity(64 + l4.len());
     let ethertype: u16 = if from.address.is_ipv4() { 0x0800 } else { 0x86dd };
@@ -52,25 +52,25 @@ pub fn ip(link: Link, proto: u8, from: Endpoint, to: Endpoint, l4: &[u8], l4_len
             data.extend(from.octets());
             data.extend(to.octets());
         }
-        _ => panic!("{from} and {to} are not of one family"),
+        _ => panic!("{from} and {to} are of different families"),
     }
     let wire_len = (data.len() + l4_len) as u32;
     data.extend(l4);
     Frame { link: link.number(), data, wire_len }
 }
 
-/// Bytes on a link.
+/// A captured frame.
 #[derive(Debug, Clone)]
 pub struct Frame {
     /// Registry number of the link type.
     pub link: u32,
-    /// What was captured.
+    /// The captured bytes.
     pub data: Vec<u8>,
     /// Length on the wire.
     pub wire_len: u32,
 }
 
-/// A TCP header without payload. The options are filled up to a multiple of 4.
+/// Builds a TCP header without payload. The options are padded to a multiple of 4 bytes.
 pub fn tcp(ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, options: &[u8]) -> Vec<u8> {
     let options_len = options.len().next_multiple_of(4);
     let mut header = Vec::with_capacity(20 + options_len);
@@ -86,7 +86,7 @@ pub fn tcp(ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, option
     header
 }
 
-/// A UDP datagram.
+/// Builds a UDP datagram.
 pub fn udp(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let mut datagram = Vec::with_capacity(8 + payload.len());
     datagram.extend(ports.0.to_be_bytes());

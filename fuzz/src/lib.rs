@@ -1,15 +1,13 @@
 //! Fuzz targets of dwell.
 //!
-//! A target is a plain function of bytes that panics when something that must
-//! always hold does not. libFuzzer drives it (`cargo +nightly fuzz run tcp`), a
-//! test runs all that was ever kept in `corpus/` through it, and without
-//! libFuzzer each target's program runs the files named on its command line.
+//! A target is a function of bytes that panics if an invariant is violated. libFuzzer drives it (`cargo +nightly fuzz run
+//! tcp`), a test runs all inputs in `corpus/` through it, and without libFuzzer each target's program runs the files
+//! named on its command line.
 //!
-//! While fuzzing, AddressSanitizer watches the C core as well as the Rust code,
-//! undefined behaviour in C traps, and both tell libFuzzer what they have
-//! reached.
+//! While fuzzing, AddressSanitizer checks the C core as well as the Rust code, undefined behaviour in C traps, and both
+//! report their coverage to libFuzzer.
 //!
-//! Seeds come from [`seeds`]; `cargo run --example seeds` writes them.
+//! [`seeds`] generates the initial inputs; `cargo run --example seeds` writes them.
 
 pub mod bytes;
 pub mod frame;
@@ -21,10 +19,10 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use dwell_engine::measure::Method;
 
-/// A target: panics at what must not be, and says which methods gave samples.
+/// A target, which panics if an invariant is violated. It returns the methods that gave samples.
 pub type Target = fn(&[u8]) -> BTreeSet<Method>;
 
-/// All targets by name.
+/// All targets with their names.
 pub const TARGETS: [(&str, Target); 15] = [
     ("balancer", targets::balancer),
     ("capture", targets::capture),
@@ -43,12 +41,12 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("trace", targets::trace),
 ];
 
-/// The folder that keeps what a target is started from.
+/// Returns the folder of a target's inputs.
 pub fn corpus(target: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
 }
 
-/// A target's program.
+/// Defines the program of a target.
 #[macro_export]
 macro_rules! entry {
     ($target:ident) => {

@@ -1,4 +1,4 @@
-//! A tracker under suspicion: what must hold for any packet whatever.
+//! Invariants of the RTT tracker that hold for any packet.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use dwell_engine::{
 
 use crate::bytes::Bytes;
 
-/// Each packet is in a flow, or one of these counts it.
+/// The counters of packets that belong to no flow.
 pub const SKIPS: [Counter; 10] = [
     Counter::NotIp,
     Counter::OtherProtocol,
@@ -24,7 +24,7 @@ pub const SKIPS: [Counter; 10] = [
     Counter::Contended,
 ];
 
-/// A small table, so that flows are evicted, and options as the fuzzer likes.
+/// Reads a configuration from three bytes, with a small table so that flows are evicted.
 pub fn config(choices: &mut Bytes<'_>) -> Config {
     let [table, options, methods] = choices.array();
     let methods: Vec<_> = Method::ALL.into_iter().filter(|method| methods >> *method as u8 & 1 == 0).collect();
@@ -51,28 +51,28 @@ pub fn config(choices: &mut Bytes<'_>) -> Config {
     }
 }
 
-/// A tracker whose every count is checked.
+/// A tracker whose events and counters are checked after each packet.
 pub struct Watch {
     tracker: Tracker,
     config: Config,
     reached: BTreeSet<Method>,
 }
 
-/// What a packet did.
+/// The effect of a packet.
 pub struct Observed {
-    /// What it caused, in order.
+    /// The events that it caused, in order.
     pub events: Vec<Event>,
-    /// Why it is in no flow.
+    /// The counter of the reason why it belongs to no flow.
     pub skipped: Option<Counter>,
 }
 
 impl Watch {
-    /// Over an empty table.
+    /// Creates a tracker with an empty table.
     pub fn new(config: Config) -> Watch {
         Watch { tracker: Tracker::new(&config), config, reached: BTreeSet::new() }
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -94,7 +94,7 @@ impl Watch {
 
         let samples = events.iter().filter(|event| matches!(event, Event::Sample(_))).count() as u64;
         assert_eq!(grown.of(Counter::Samples), samples);
-        assert!(samples <= 2, "a packet answers once, and ends one loop");
+        assert!(samples <= 2, "a packet completes at most one round trip and one spin loop");
         assert!(grown.of(Counter::FlowsOpened) <= 1);
         assert!(grown.of(Counter::Stamps) <= 2);
         if skipped.is_some() {
@@ -127,7 +127,7 @@ impl Watch {
         events
     }
 
-    /// The methods that gave samples so far.
+    /// Returns the methods that gave samples so far.
     pub fn reached(&self) -> BTreeSet<Method> {
         self.reached.clone()
     }
@@ -148,16 +148,16 @@ impl Watch {
         match event {
             Event::Sample(sample) => {
                 assert_eq!(sample.time_ns, time_ns);
-                assert!(self.config.methods.contains(&sample.method), "{sample:?} was not asked for");
+                assert!(self.config.methods.contains(&sample.method), "{sample:?} was not configured");
                 assert!(sample.min_rtt_ns <= sample.rtt_ns, "{sample:?}");
                 assert!(
                     !sample.handshake || sample.method == Method::QuicHandshake || self.config.include_handshake,
-                    "{sample:?}: handshakes were not asked for"
+                    "{sample:?}: handshakes were not configured"
                 );
                 self.reached.insert(sample.method);
             }
             Event::Flow(flow) => {
-                assert!(self.config.flow_events, "{flow:?} was not asked for");
+                assert!(self.config.flow_events, "{flow:?} was not configured");
                 assert_eq!(flow.time_ns, time_ns);
             }
         }

@@ -1,4 +1,4 @@
-//! What fuzzing has found stays found, on any compiler.
+//! Runs all targets on their corpora and on mutations of these, with any compiler.
 
 use std::{
     collections::BTreeSet,
@@ -9,11 +9,11 @@ use std::{
 use dwell_engine::measure::Method;
 use dwell_fuzz::{TARGETS, Target, corpus, seeds};
 
-/// Inputs made for each target by damaging those that are kept.
+/// Number of mutated inputs per target.
 const MUTATIONS: usize = 3_000;
 
 #[test]
-fn every_kept_input_holds() {
+fn every_input_of_the_corpora_passes() {
     let mut reached = BTreeSet::new();
     for (name, target) in TARGETS {
         for (file, bytes) in kept(name) {
@@ -25,13 +25,13 @@ fn every_kept_input_holds() {
 }
 
 #[test]
-fn damaged_inputs_hold() {
+fn mutated_inputs_pass() {
     for (name, target) in TARGETS {
         let inputs: Vec<_> = kept(name).into_iter().map(|(_, bytes)| bytes).collect();
         let mut random = Random(0x5eed);
         for number in 0..MUTATIONS {
-            let mut bytes = random.of(&inputs).clone();
-            let other = random.of(&inputs);
+            let mut bytes = random.choose(&inputs).clone();
+            let other = random.choose(&inputs);
             for _ in 0..=random.below(4) {
                 mutate(&mut bytes, other, &mut random);
             }
@@ -41,7 +41,7 @@ fn damaged_inputs_hold() {
 }
 
 #[test]
-fn seeds_are_those_of_the_generator() {
+fn seeds_agree_with_the_generator() {
     for (name, _) in TARGETS {
         for (seed, bytes) in seeds::of(name) {
             let path = corpus(name).join(format!("seed-{seed}"));
@@ -98,7 +98,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     bytes.truncate(8192);
 }
 
-/// xorshift64*.
+/// The generator xorshift64*.
 struct Random(u64);
 
 impl Random {
@@ -109,7 +109,7 @@ impl Random {
         ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize) % n.max(1)
     }
 
-    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 }

@@ -35,8 +35,8 @@ impl IdentityArgs {
     pub fn identity(&self) -> Result<Identity, Failure> {
         let IdentityArgs { key_file, cert, key, ca } = self;
         match (key_file, cert, key, ca) {
-            (Some(file), ..) => Ok(Identity::of_key(&Key::read(file)?)),
-            (None, Some(cert), Some(key), Some(ca)) => Ok(Identity::of_certificates(cert, key, ca)?),
+            (Some(file), ..) => Ok(Identity::from_key(&Key::read(file)?)),
+            (None, Some(cert), Some(key), Some(ca)) => Ok(Identity::from_certificates(cert, key, ca)?),
             _ => Err(Failure::usage(anyhow!(
                 "agents and collector must know each other: give both the same --key-file, or \
                  --cert, --key and --ca"

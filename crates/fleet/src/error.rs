@@ -1,67 +1,67 @@
-//! What can go wrong before a connection is tried.
+//! Errors that occur before a connection is attempted.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-/// Why an agent or a collector cannot begin.
+/// Why an agent or a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file of a key or certificate cannot be read or made.
-    #[error("cannot {doing} {}: {io}", path.display())]
+    /// A key or certificate file cannot be read or created.
+    #[error("cannot {operation} {}: {source}", path.display())]
     File {
-        /// What: read, make.
-        doing: &'static str,
+        /// The operation that failed: read, create.
+        operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        io: io::Error,
+        /// The error of the operating system.
+        source: io::Error,
     },
-    /// Anybody on this host can read the key.
-    #[error("the key in {} can be read by all on this host: chmod 600 it, or make a new one with `dwell collect --new-key FILE`", path.display())]
-    Exposed {
+    /// Every user of this host can read the key.
+    #[error("every user of this host can read the key in {}: chmod 600 it, or make a new one with `dwell collect --new-key FILE`", path.display())]
+    KeyExposed {
         /// The file.
         path: PathBuf,
     },
-    /// A key that could be guessed.
-    #[error("the key in {} has {length} characters, and {least} are needed: make one with `dwell collect --new-key FILE`", path.display())]
-    Short {
+    /// The key is so short that it could be guessed.
+    #[error("the key in {} has {length} characters, and at least {min} are needed: make one with `dwell collect --new-key FILE`", path.display())]
+    KeyTooShort {
         /// The file.
         path: PathBuf,
-        /// How many it has.
+        /// Length of the key, in bytes.
         length: usize,
-        /// How many it must have.
-        least: usize,
+        /// Minimum length, in bytes.
+        min: usize,
     },
-    /// Nobody would have such a key.
-    #[error("the key in {} has more than {most} characters: name a file with nothing but the key", path.display())]
-    Long {
+    /// The file is too long to hold a key.
+    #[error("the key in {} has more than {max} characters: name a file that holds nothing but the key", path.display())]
+    KeyTooLong {
         /// The file.
         path: PathBuf,
-        /// How many it may have.
-        most: usize,
+        /// Maximum length, in bytes.
+        max: usize,
     },
-    /// A certificate or its key is no such thing.
-    #[error("cannot use {}: {why}", path.display())]
+    /// A certificate or its private key is malformed, or the two do not belong together.
+    #[error("cannot use {}: {reason}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// The collector cannot listen.
-    #[error("cannot listen on {address}: {io}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
-        io: io::Error,
+        /// The error of the operating system.
+        source: io::Error,
     },
-    /// No thread could be started.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// Not a name for an agent.
-    #[error("'{0}' is no name for an agent: take 1 to 64 letters, digits, dots, dashes or underscores")]
+    /// The text is not a valid name of an agent.
+    #[error("'{0}' is not a valid agent name: use 1 to 64 letters, digits, dots, dashes or underscores")]
     Name(String),
-    /// Not where a collector could be.
-    #[error("'{0}' is no collector: write HOST:PORT")]
+    /// The text is not the address of a collector.
+    #[error("'{0}' is not the address of a collector: write HOST:PORT")]
     Collector(String),
 }

@@ -1,14 +1,13 @@
-//! Agents and their collector: how what was measured on many hosts comes to one.
+//! Transport of measurements from agents on many hosts to one collector.
 //!
-//! An agent keeps what it measured in an [`Outbox`] and sends it by an [`Uplink`], in
-//! numbered batches, until the collector says that they are stored. A [`Server`] lets
-//! in who has the right key, and hands their batches to a [`Desk`]. Both sides speak
-//! the frames of [`wire`] over TLS 1.3, and each requires the other to be whom its
-//! [`Identity`] says.
+//! An agent keeps its measurements in an [`Outbox`] and sends them by an [`Uplink`], in numbered batches, until the
+//! collector confirms that they are stored. A [`Server`] admits agents that authenticate, and passes their batches to
+//! a [`Handler`]. Both sides exchange the frames of [`wire`] over TLS 1.3, and each authenticates the other by its
+//! [`Identity`].
 //!
-//! Nothing here measures, and nothing is kept on a disk.
+//! This crate measures nothing and writes nothing to disk.
 
-#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+#![deny(clippy::print_stderr, reason = "only the binary writes messages to people")]
 
 mod error;
 mod identity;
@@ -22,5 +21,5 @@ pub use error::Error;
 pub use identity::{Identity, Key};
 pub use link::Secret;
 pub use outbox::{Backlog, Outbox};
-pub use server::{Agent, Desk, Refusals, Server};
-pub use uplink::{CollectorName, Event, Uplink};
+pub use server::{Agent, Handler, Refusals, Server};
+pub use uplink::{CollectorAddress, Event, Uplink};

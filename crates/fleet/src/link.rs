@@ -1,4 +1,4 @@
-//! A connection on which both sides have shown who they are.
+//! A mutually authenticated connection between an agent and its collector.
 
 use std::{
     io::{self, Read, Write},
@@ -15,13 +15,13 @@ use crate::{
     wire::{self, FrameError},
 };
 
-/// Known to both sides of a connection and to nobody else: to key what they say beside it.
+/// A secret that only the two ends of a connection know. It keys what they exchange outside this connection.
 pub type Secret = [u8; 32];
 
 const SECRET_LABEL: &[u8] = b"EXPORTER-dwell-fleet-1";
 
-/// Until both sides have shown who they are and said hello.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Deadline for authentication and the agent's hello.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Frames over TLS.
 pub(crate) struct Link {
@@ -30,7 +30,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Of an agent.
+    /// Authenticates as an agent.
     pub(crate) fn connect(
         stream: TcpStream,
         identity: &Identity,
@@ -45,15 +45,15 @@ impl Link {
         Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
-    /// Of a collector.
+    /// Authenticates as a collector.
     pub(crate) fn accept(stream: TcpStream, identity: &Identity) -> Result<Link, FrameError> {
         let mut tls = ServerConnection::new(identity.server.clone()).map_err(tls)?;
         let mut stream = with_deadline(stream)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|io| {
-                // It may hang up on us before it says why.
+                // An agent that rejects us may close the connection before its alert arrives.
                 match tls.negotiated_cipher_suite() {
-                    Some(_) if io.kind() != io::ErrorKind::TimedOut => FrameError::Stranger(io),
+                    Some(_) if io.kind() != io::ErrorKind::TimedOut => FrameError::Unauthenticated(io),
                     _ => io.into(),
                 }
             })?;
@@ -62,8 +62,9 @@ impl Link {
         Ok(Link { secret: secret.map_err(self::tls)?, stream: Box::new(StreamOwned::new(tls, stream)) })
     }
 
-    /// Fails the link once no byte has moved for this long; a large message may take longer on a slow path. Before the
-    /// first call, everything must be over within [`HANDSHAKE`].
+    /// Replaces the deadline by an idle timeout: from now on the other side may pause for at most `timeout`, between
+    /// messages and within one, which may be long and arrive over a slow path. Before the first call, everything must
+    /// be over within [`HANDSHAKE_TIMEOUT`].
     pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
         self.stream.socket().set_idle_timeout(timeout);
     }
@@ -77,13 +78,13 @@ impl Link {
         wire::write(&mut self.stream, content)
     }
 
-    pub(crate) fn receive<M: DeserializeOwned>(&mut self, most: usize) -> Result<M, FrameError> {
-        wire::decode(&wire::read(&mut self.stream, most)?)
+    pub(crate) fn receive<M: DeserializeOwned>(&mut self, max_bytes: usize) -> Result<M, FrameError> {
+        wire::decode(&wire::read(&mut self.stream, max_bytes)?)
     }
 }
 
 impl Drop for Link {
-    /// So that the other side knows that nothing was lost.
+    /// Closes the TLS session, so that the other side can tell the end from a truncated stream.
     fn drop(&mut self) {
         self.stream.close();
     }
@@ -95,7 +96,7 @@ fn tls(error: rustls::Error) -> io::Error {
 
 fn with_deadline(stream: TcpStream) -> io::Result<DeadlineStream> {
     stream.set_nodelay(true)?;
-    Ok(DeadlineStream::new(stream, Instant::now() + HANDSHAKE))
+    Ok(DeadlineStream::new(stream, Instant::now() + HANDSHAKE_TIMEOUT))
 }
 
 trait Stream: Read + Write + Send {

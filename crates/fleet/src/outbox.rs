@@ -1,4 +1,4 @@
-//! What an agent has measured and the collector has not stored yet.
+//! The queue of batches that the collector has not stored yet.
 
 use std::{
     collections::VecDeque,
@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::wire::{self, Batch, Content, FromAgent};
+use crate::wire::{self, AgentMessage, Batch, Content};
 
-/// Batches in the order of their numbers, in at most so many bytes. Where there is no
-/// room, the oldest goes.
+/// A queue of encoded batches in the order of their numbers, bounded by their size. When it is full, the oldest batch is
+/// dropped and counted.
 #[derive(Debug)]
 pub struct Outbox {
-    most_bytes: usize,
+    max_bytes: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -26,46 +26,46 @@ struct State {
     is_closed: bool,
 }
 
-/// What waits, and what was given up.
+/// Size of an outbox, and its losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// Batches that wait.
+    /// Number of waiting batches.
     pub batches: u64,
-    /// Their bytes.
+    /// Size of the waiting batches, in bytes.
     pub bytes: u64,
-    /// Batches given up since the start, for want of room.
+    /// Number of batches dropped since the start because the outbox was full.
     pub dropped: u64,
 }
 
-/// What there is to send.
+/// The result of waiting for a batch.
 pub(crate) enum Next {
-    /// The oldest batch: number and content of its frame.
+    /// The oldest batch, as the content of a frame.
     Batch(Arc<[u8]>),
-    /// Nothing in the time that was given.
-    Nothing,
-    /// Nothing, and nothing will come.
-    Over,
+    /// The outbox stayed empty.
+    Timeout,
+    /// The outbox is empty and closed.
+    Closed,
 }
 
 impl Outbox {
-    /// An empty one.
-    pub fn new(most_bytes: usize) -> Outbox {
-        Outbox { most_bytes, state: Mutex::default(), changed: Condvar::new() }
+    /// Creates an empty outbox for at most `max_bytes` of batches.
+    pub fn new(max_bytes: usize) -> Outbox {
+        Outbox { max_bytes, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Adds a batch.
+    /// Appends a batch under the next number. A batch that is too long for a frame is dropped and counted.
     pub fn push(&self, content: Content) {
         let mut state = self.state();
         state.last += 1;
         let number = state.last;
         let batch = Batch { number, content };
-        let Some(bytes) = wire::encode(&FromAgent::Batch(Box::new(batch))) else {
+        let Some(bytes) = wire::encode(&AgentMessage::Batch(Box::new(batch))) else {
             state.dropped += 1;
             return;
         };
         state.bytes += bytes.len();
         state.queue.push_back((number, bytes.into()));
-        while state.bytes > self.most_bytes {
+        while state.bytes > self.max_bytes {
             let Some((_, oldest)) = state.queue.pop_front() else {
                 break;
             };
@@ -76,14 +76,14 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// What waits.
+    /// Returns the current size and losses.
     pub fn backlog(&self) -> Backlog {
         let state = self.state();
         Backlog { batches: state.queue.len() as u64, bytes: state.bytes as u64, dropped: state.dropped }
     }
 
-    /// All up to this number are stored.
-    pub(crate) fn stored(&self, through: u64) {
+    /// Removes the batches up to this number: the collector has stored them.
+    pub(crate) fn acknowledge(&self, through: u64) {
         let mut state = self.state();
         while let Some((number, _)) = state.queue.front() {
             if *number > through {
@@ -97,47 +97,47 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// The oldest batch, for which it waits so long.
-    pub(crate) fn next(&self, patience: Duration) -> Next {
-        let until = Instant::now() + patience;
+    /// Returns the oldest batch without removing it; waits at most `timeout` for one.
+    pub(crate) fn next(&self, timeout: Duration) -> Next {
+        let deadline = Instant::now() + timeout;
         let mut state = self.state();
         loop {
             if let Some((_, bytes)) = state.queue.front() {
                 return Next::Batch(Arc::clone(bytes));
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             if state.is_closed {
-                return Next::Over;
+                return Next::Closed;
             }
-            if left.is_zero() {
-                return Next::Nothing;
+            if remaining.is_zero() {
+                return Next::Timeout;
             }
-            state = self.wait(state, left);
+            state = self.wait(state, remaining);
         }
     }
 
-    /// No more will be pushed.
+    /// Marks the end: nothing more will be pushed.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until all is stored; true if it is.
-    pub(crate) fn empties(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Waits at most `timeout` until all batches are stored. Returns whether they are.
+    pub(crate) fn wait_until_empty(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut state = self.state();
         while !state.queue.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return false;
             }
-            state = self.wait(state, left);
+            state = self.wait(state, remaining);
         }
         true
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, left);
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, timeout);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -150,19 +150,19 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const NONE: Duration = Duration::ZERO;
+    const NO_WAIT: Duration = Duration::ZERO;
 
     fn content(bytes: usize) -> Content {
         Content { counters: vec![("x".repeat(bytes), 1)], ..Content::default() }
     }
 
-    fn number(outbox: &Outbox) -> Option<u64> {
-        match outbox.next(NONE) {
+    fn next_number(outbox: &Outbox) -> Option<u64> {
+        match outbox.next(NO_WAIT) {
             Next::Batch(bytes) => match wire::decode(&bytes).unwrap() {
-                FromAgent::Batch(batch) => Some(batch.number),
+                AgentMessage::Batch(batch) => Some(batch.number),
                 other => panic!("{other:?}"),
             },
-            Next::Nothing | Next::Over => None,
+            Next::Timeout | Next::Closed => None,
         }
     }
 
@@ -170,38 +170,38 @@ mod tests {
     fn a_batch_stays_until_it_is_stored() {
         let outbox = Outbox::new(1000);
         (0..3).for_each(|_| outbox.push(content(10)));
-        assert_eq!((number(&outbox), number(&outbox)), (Some(1), Some(1)));
-        outbox.stored(2);
-        assert_eq!(number(&outbox), Some(3));
-        assert!(!outbox.empties(NONE));
-        outbox.stored(3);
-        assert!(outbox.empties(NONE));
+        assert_eq!((next_number(&outbox), next_number(&outbox)), (Some(1), Some(1)));
+        outbox.acknowledge(2);
+        assert_eq!(next_number(&outbox), Some(3));
+        assert!(!outbox.wait_until_empty(NO_WAIT));
+        outbox.acknowledge(3);
+        assert!(outbox.wait_until_empty(NO_WAIT));
         assert_eq!(outbox.backlog(), Backlog::default());
     }
 
     #[test]
-    fn where_there_is_no_room_the_oldest_goes_and_is_counted() {
+    fn a_full_outbox_drops_the_oldest_batch_and_counts_it() {
         let outbox = Outbox::new(1000);
         (0..10).for_each(|_| outbox.push(content(300)));
-        assert_eq!(number(&outbox), Some(8));
+        assert_eq!(next_number(&outbox), Some(8));
         let backlog = outbox.backlog();
         assert_eq!((backlog.batches, backlog.dropped), (3, 7));
         assert!((900..1000).contains(&backlog.bytes));
-        // Greater than all of it.
+        // A batch that is larger than the outbox.
         outbox.push(content(2000));
-        assert_eq!(number(&outbox), None);
+        assert_eq!(next_number(&outbox), None);
         assert_eq!(outbox.backlog().dropped, 11);
         outbox.push(content(1));
-        assert_eq!(number(&outbox), Some(12));
+        assert_eq!(next_number(&outbox), Some(12));
     }
 
     #[test]
-    fn what_is_closed_is_over_once_it_is_empty() {
+    fn a_closed_outbox_ends_once_it_is_empty() {
         let outbox = Outbox::new(1000);
         outbox.push(content(1));
         outbox.close();
-        assert_eq!(number(&outbox), Some(1));
-        outbox.stored(1);
-        assert!(matches!(outbox.next(Duration::from_secs(60)), Next::Over));
+        assert_eq!(next_number(&outbox), Some(1));
+        outbox.acknowledge(1);
+        assert!(matches!(outbox.next(Duration::from_secs(60)), Next::Closed));
     }
 }

@@ -1,4 +1,4 @@
-//! An agent's connection to its collector, which is made again whenever it is lost.
+//! An agent's connection to its collector, which is re-established whenever it is lost.
 
 use std::{
     fmt, io,
@@ -14,33 +14,32 @@ use std::{
 
 use crate::{
     Backlog, Error, Identity, Outbox, Secret,
-    link::{HANDSHAKE, Link},
+    link::{HANDSHAKE_TIMEOUT, Link},
     outbox::Next,
-    wire::{Content, FrameError, FromAgent, FromCollector, Hello, MAX_FRAME_BYTES},
+    wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
 };
 
-/// Between two attempts; from the first to the last they double.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LAST_PAUSE: Duration = Duration::from_secs(5);
-/// After so long without a batch, an agent says that it is there.
-const ALIVE: Duration = Duration::from_secs(3);
-/// A collector may take so long to store a batch, once it has it.
-const STORING: Duration = Duration::from_secs(60);
+/// Pause before the first new attempt to connect. It doubles with each attempt, up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Time without a batch after which an agent sends a keep-alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(3);
+/// Time that a collector may take to store a batch after receiving it.
+const STORE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time that a collector may take to answer a hello: it searches its store first.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time to close the connection in order.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A collector looks into its store before it answers a hello.
-const GREETING: Duration = Duration::from_secs(20);
-/// To say goodbye to it.
-const GOODBYE: Duration = Duration::from_millis(500);
-
-/// Where a collector is: HOST:PORT.
+/// The address of a collector: HOST:PORT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CollectorName(String);
+pub struct CollectorAddress(String);
 
-impl CollectorName {
-    /// Its port.
+impl CollectorAddress {
+    /// The port.
     pub fn port(&self) -> u16 {
         let port = self.0.rsplit_once(':').map(|(_, port)| port.parse());
-        port.and_then(Result::ok).expect("a name has a port, or it would not have been parsed")
+        port.and_then(Result::ok).expect("parsing rejects an address without a port")
     }
 
     fn host(&self) -> &str {
@@ -49,110 +48,110 @@ impl CollectorName {
     }
 }
 
-impl FromStr for CollectorName {
+impl FromStr for CollectorAddress {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<CollectorName, Error> {
-        let is_place = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
-        match text.rsplit_once(':').is_some_and(is_place) {
-            true => Ok(CollectorName(text.into())),
+    fn from_str(text: &str) -> Result<CollectorAddress, Error> {
+        let is_valid = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        match text.rsplit_once(':').is_some_and(is_valid) {
+            true => Ok(CollectorAddress(text.into())),
             false => Err(Error::Collector(text.into())),
         }
     }
 }
 
-impl fmt::Display for CollectorName {
+impl fmt::Display for CollectorAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// What becomes of the connection.
+/// A change of the connection to the collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It has shown who it is. From now on it may ask for more than is sent, by what both
-    /// know.
-    Met {
-        /// Where it is.
+    /// The collector has authenticated. From now on it may send clock requests keyed by the secret.
+    Authenticated {
+        /// The collector's address.
         collector: SocketAddr,
-        /// Known to both.
+        /// The secret of this connection.
         secret: Secret,
     },
-    /// The collector takes what is sent.
+    /// The collector accepts batches.
     Connected {
-        /// Where it is.
+        /// The collector's address.
         collector: SocketAddr,
     },
-    /// It does not, or not any more.
-    Lost {
-        /// Why.
-        why: String,
-        /// The reason is another than the last time.
+    /// An attempt to connect failed, or the connection was lost.
+    Disconnected {
+        /// Why, for people to read.
+        reason: String,
+        /// Whether the reason differs from that of the previous failure.
         is_new: bool,
     },
 }
 
-/// Sends what is pushed, as long as it lives.
+/// Sends batches to a collector from a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub struct Uplink {
     outbox: Arc<Outbox>,
     stream: Arc<Mutex<Option<TcpStream>>>,
     stop: Sender<()>,
-    /// Fails when the thread ends.
-    ends: Receiver<()>,
+    /// Disconnects when the thread ends.
+    ended: Receiver<()>,
 }
 
 impl Uplink {
-    /// Begins to look for the collector. At most `most_bytes` wait for it.
+    /// Starts to connect to the collector. At most `max_bytes` of batches wait for it. The thread calls `on_event` with
+    /// each change of the connection.
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`], if no thread can be started.
+    /// [`Error::Thread`], if the thread cannot be started.
     pub fn start(
-        collector: CollectorName,
+        collector: CollectorAddress,
         identity: Identity,
         hello: Hello,
-        most_bytes: usize,
-        tell: impl FnMut(Event) + Send + 'static,
+        max_bytes: usize,
+        on_event: impl FnMut(Event) + Send + 'static,
     ) -> Result<Uplink, Error> {
         let (stop, stopped) = mpsc::channel();
-        let (at_end, ends) = mpsc::channel();
-        let uplink = Uplink { outbox: Arc::new(Outbox::new(most_bytes)), stream: Arc::default(), stop, ends };
-        let mut sender = Sending {
+        let (running, ended) = mpsc::channel();
+        let uplink = Uplink { outbox: Arc::new(Outbox::new(max_bytes)), stream: Arc::default(), stop, ended };
+        let mut worker = Worker {
             collector,
             identity,
             hello,
             outbox: Arc::clone(&uplink.outbox),
             stream: Arc::clone(&uplink.stream),
             stopped,
-            tell: Box::new(tell),
+            on_event: Box::new(on_event),
         };
         thread::Builder::new()
             .name("uplink".into())
             .spawn(move || {
-                sender.run();
-                drop(at_end);
+                worker.run();
+                drop(running);
             })
             .map_err(Error::Thread)?;
         Ok(uplink)
     }
 
-    /// Sends this, now or later.
+    /// Queues a batch for sending.
     pub fn push(&self, content: Content) {
         self.outbox.push(content);
     }
 
-    /// What waits.
+    /// Returns the size and the losses of the outbox.
     pub fn backlog(&self) -> Backlog {
         self.outbox.backlog()
     }
 
-    /// Waits until all that was pushed is stored, for so long at most. Returns what is not.
-    pub fn finish(self, patience: Duration) -> Backlog {
+    /// Waits at most `timeout` until all batches are stored, and disconnects. Returns what is left.
+    pub fn finish(self, timeout: Duration) -> Backlog {
         self.outbox.close();
-        if self.outbox.empties(patience) {
+        if self.outbox.wait_until_empty(timeout) {
             let _ = self.stop.send(());
-            let _ = self.ends.recv_timeout(GOODBYE);
+            let _ = self.ended.recv_timeout(CLOSE_TIMEOUT);
         }
         self.outbox.backlog()
     }
@@ -167,116 +166,120 @@ impl Drop for Uplink {
     }
 }
 
-/// The thread's side.
-struct Sending {
-    collector: CollectorName,
+/// The thread's side of an [`Uplink`].
+struct Worker {
+    collector: CollectorAddress,
     identity: Identity,
     hello: Hello,
     outbox: Arc<Outbox>,
     stream: Arc<Mutex<Option<TcpStream>>>,
     stopped: Receiver<()>,
-    tell: Box<dyn FnMut(Event) + Send>,
+    on_event: Box<dyn FnMut(Event) + Send>,
 }
 
-impl Sending {
+impl Worker {
     fn run(&mut self) {
-        let mut pause = FIRST_PAUSE;
-        let mut told = None;
+        let mut pause = MIN_PAUSE;
+        let mut last_reason = None;
         loop {
             let mut was_welcome = false;
-            let Err(why) = self.session(&mut was_welcome) else {
+            let Err(reason) = self.session(&mut was_welcome) else {
                 return;
             };
             if was_welcome {
-                (pause, told) = (FIRST_PAUSE, None);
+                (pause, last_reason) = (MIN_PAUSE, None);
             }
-            let is_new = told.as_ref() != Some(&why);
-            told = Some(why.clone());
-            (self.tell)(Event::Lost { why, is_new });
-            // Agents that lost a collector together do not come back together.
+            let is_new = last_reason.as_ref() != Some(&reason);
+            last_reason = Some(reason.clone());
+            (self.on_event)(Event::Disconnected { reason, is_new });
+            // A random pause, so that agents that lost a collector together do not return together.
             match self.stopped.recv_timeout(pause.mul_f64(rand::random_range(0.5..1.0))) {
-                Err(RecvTimeoutError::Timeout) => pause = LAST_PAUSE.min(pause * 2),
+                Err(RecvTimeoutError::Timeout) => pause = MAX_PAUSE.min(pause * 2),
                 _ => return,
             }
         }
     }
 
-    /// One connection, until it is lost; without an error, all was sent.
+    /// Runs one connection until it is lost. Succeeds when the outbox is closed and all its batches are stored.
     fn session(&mut self, was_welcome: &mut bool) -> Result<(), String> {
         let (mut link, collector) = self.connect()?;
         let secret = link.secret;
-        (self.tell)(Event::Met { collector, secret });
-        link.set_idle_timeout(GREETING);
-        link.send(&FromAgent::Hello(self.hello.clone())).map_err(|error| said(&error))?;
+        (self.on_event)(Event::Authenticated { collector, secret });
+        link.set_idle_timeout(HELLO_TIMEOUT);
+        link.send(&AgentMessage::Hello(self.hello.clone())).map_err(|error| describe(&error))?;
         let through = match receive(&mut link)? {
-            FromCollector::Welcome { through } => through,
-            FromCollector::Refused(why) => return Err(format!("it refuses: {why}")),
-            FromCollector::Stored { .. } => return Err("it speaks out of turn".into()),
+            CollectorMessage::Welcome { through } => through,
+            CollectorMessage::Refused(reason) => return Err(refused(&reason)),
+            CollectorMessage::Stored { .. } => return Err(FrameError::Turn.to_string()),
         };
         *was_welcome = true;
-        self.outbox.stored(through);
-        (self.tell)(Event::Connected { collector });
+        self.outbox.acknowledge(through);
+        (self.on_event)(Event::Connected { collector });
         loop {
-            match self.outbox.next(ALIVE) {
-                Next::Over => return Ok(()),
+            match self.outbox.next(KEEP_ALIVE) {
+                Next::Closed => return Ok(()),
                 Next::Batch(bytes) => {
-                    link.set_idle_timeout(STORING);
-                    link.send_encoded(&bytes).map_err(|error| said(&error))?;
+                    link.set_idle_timeout(STORE_TIMEOUT);
+                    link.send_encoded(&bytes).map_err(|error| describe(&error))?;
                 }
-                Next::Nothing => {
-                    link.set_idle_timeout(STORING);
-                    link.send(&FromAgent::Alive).map_err(|error| said(&error))?;
+                Next::Timeout => {
+                    link.set_idle_timeout(STORE_TIMEOUT);
+                    link.send(&AgentMessage::KeepAlive).map_err(|error| describe(&error))?;
                 }
             }
             match receive(&mut link)? {
-                FromCollector::Stored { through } => self.outbox.stored(through),
-                FromCollector::Refused(why) => return Err(format!("it refuses: {why}")),
-                FromCollector::Welcome { .. } => return Err("it speaks out of turn".into()),
+                CollectorMessage::Stored { through } => self.outbox.acknowledge(through),
+                CollectorMessage::Refused(reason) => return Err(refused(&reason)),
+                CollectorMessage::Welcome { .. } => return Err(FrameError::Turn.to_string()),
             }
         }
     }
 
     fn connect(&mut self) -> Result<(Link, SocketAddr), String> {
-        let name = self.identity.collector(self.collector.host());
+        let name = self.identity.collector_name(self.collector.host());
         let name = name.map_err(|error| error.to_string())?;
         let stream = dial(&self.collector.0).map_err(|io| io.to_string())?;
         let address = stream.peer_addr().map_err(|io| io.to_string())?;
         let copy = stream.try_clone().map_err(|io| io.to_string())?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
-        let link = Link::connect(stream, &self.identity, name).map_err(|error| said(&error))?;
+        let link = Link::connect(stream, &self.identity, name).map_err(|error| describe(&error))?;
         Ok((link, address))
     }
 }
 
-/// Each address that the name has.
+/// Connects to the first reachable address of a collector's name.
 fn dial(collector: &str) -> io::Result<TcpStream> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
     for address in collector.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, HANDSHAKE / 2) {
+        match TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT / 2) {
             Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(failed)
+    Err(last_error)
 }
 
-fn receive(link: &mut Link) -> Result<FromCollector, String> {
-    link.receive(MAX_FRAME_BYTES).map_err(|error| said(&error))
+fn receive(link: &mut Link) -> Result<CollectorMessage, String> {
+    link.receive(MAX_FRAME_BYTES).map_err(|error| describe(&error))
 }
 
-/// What went wrong, and what that may mean.
-fn said(error: &FrameError) -> String {
+fn refused(reason: &str) -> String {
+    format!("it refuses this agent: {reason}")
+}
+
+/// Describes an error of a connection, and what it probably means.
+fn describe(error: &FrameError) -> String {
     let FrameError::Io(io) = error else {
         return error.to_string();
     };
     use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
     let tls = io.get_ref().and_then(|inner| inner.downcast_ref());
     match tls {
-        Some(InvalidCertificate(_)) => format!("it is a stranger: its key is another ({io})"),
+        Some(InvalidCertificate(_)) => format!("the collector's key does not match ours ({io})"),
         Some(AlertReceived(_) | PeerIncompatible(_)) => {
-            format!("it takes us for a stranger: see that both sides have the same key ({io})")
+            format!("the collector does not accept our key: check that both sides have the same key ({io})")
         }
-        _ if io.kind() == io::ErrorKind::UnexpectedEof => "it has hung up".into(),
+        _ if io.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
         _ => io.to_string(),
     }
 }

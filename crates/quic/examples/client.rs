@@ -1,4 +1,4 @@
-//! An HTTP/3 client that comes back, each time on a new connection.
+//! An HTTP/3 client that returns several times, each time on a new connection.
 //!
 //!     cargo run -p dwell-quic --example client -- ADDRESS:PORT CERTIFICATE-FILE [TIMES]
 #![allow(clippy::print_stdout)]
@@ -26,14 +26,14 @@ async fn main() -> Result<()> {
     let address: SocketAddr = address.parse().context("the address")?;
     let config = config(std::fs::read(certificate)?)?;
     for _ in 0..times {
-        // A port of its own each time, as a client that comes back later has.
+        // A new port each time, as a client that returns later has.
         let mut endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())?;
         endpoint.set_default_client_config(config.clone());
-        let begun = Instant::now();
-        let (answer, how) = visit(&endpoint, address).await?;
-        let took = begun.elapsed();
-        println!("{how}, {took:.1?}: {}", answer.trim_end());
-        // New tickets come after the handshake.
+        let start = Instant::now();
+        let (answer, handshake) = fetch(&endpoint, address).await?;
+        let elapsed = start.elapsed();
+        println!("{handshake}, {elapsed:.1?}: {}", answer.trim_end());
+        // New tickets arrive after the handshake.
         tokio::time::sleep(Duration::from_millis(50)).await;
         endpoint.close(0x100_u32.into(), b"");
         endpoint.wait_idle().await;
@@ -50,28 +50,28 @@ fn config(certificate: Vec<u8>) -> Result<ClientConfig> {
     Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?)))
 }
 
-async fn visit(endpoint: &Endpoint, address: SocketAddr) -> Result<(String, &'static str)> {
+async fn fetch(endpoint: &Endpoint, address: SocketAddr) -> Result<(String, &'static str)> {
     let (connection, accepted): (Connection, Option<ZeroRttAccepted>) =
         match endpoint.connect(address, "localhost")?.into_0rtt() {
             Ok((connection, accepted)) => (connection, Some(accepted)),
             Err(connecting) => (connecting.await?, None),
         };
-    let first = ask(&connection).await;
+    let first = request(&connection).await;
     let Some(accepted) = accepted else {
         return Ok((first?, "full handshake"));
     };
     if accepted.await {
         return Ok((first?, "0-RTT"));
     }
-    // What was sent before the refusal is lost, with all streams: the application sends it again.
-    Ok((ask(&connection).await?, "0-RTT refused"))
+    // Streams opened before the refusal are lost: the application has to send the request again.
+    Ok((request(&connection).await?, "0-RTT refused"))
 }
 
-async fn ask(connection: &Connection) -> Result<String> {
+async fn request(connection: &Connection) -> Result<String> {
     let transport = h3_quinn::Connection::new(connection.clone());
     let (mut driver, mut sender) = h3::client::builder().build::<_, _, Bytes>(transport).await?;
     let driver = tokio::spawn(async move { driver.wait_idle().await });
-    let asking = async {
+    let exchange = async {
         let request = Request::get("https://localhost/").body(())?;
         let mut stream = sender.send_request(request).await?;
         stream.finish().await?;
@@ -82,7 +82,7 @@ async fn ask(connection: &Connection) -> Result<String> {
         }
         Ok::<_, StreamError>(String::from_utf8_lossy(&text).into_owned()).map_err(anyhow::Error::from)
     };
-    let answer = asking.await;
+    let answer = exchange.await;
     driver.abort();
     answer
 }

@@ -2,8 +2,8 @@
 //!
 //!     cargo run -p dwell-quic --example server -- ADDRESS:PORT SERVER-ID KEY-FILE CERTIFICATE-FILE
 //!
-//! The key file has the 16 octets that the balancer has for rotation 0. The certificate, made anew for the name
-//! `localhost`, is written in DER, for the client.
+//! The key file holds the 16 octets that the balancer uses for rotation 0. The server generates a certificate for the name
+//! `localhost` and writes it in DER for the client.
 #![allow(clippy::print_stdout)]
 
 use std::{
@@ -20,7 +20,7 @@ use h3::server::RequestResolver;
 use http::Response;
 use quinn::{Endpoint, Incoming, TokioRuntime};
 
-type Asked = RequestResolver<h3_quinn::Connection, Bytes>;
+type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -32,12 +32,12 @@ async fn main() -> Result<()> {
     let key: [u8; 16] = std::fs::read(key)?.try_into().ok().context("a key has 16 octets")?;
 
     let waiting = WaitingTimes::new(1);
-    let asked = waiting.clone();
+    let reported = waiting.clone();
     let cids = Cids::new(
         server.parse().context("the server ID")?,
         Config::own(0, key)?,
         Some(dwell_quic::HEARTBEAT),
-        move || asked.wait(),
+        move || reported.wait(),
     )?;
     let setup = Setup::new(cids, SingleUseSessions::new(Limits::default()));
     let (server, endpoint) = setup.configs(tls(&PathBuf::from(certificate))?)?;
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     while let Some(incoming) = endpoint.accept().await {
         let waiting = waiting.clone();
         tokio::spawn(async move {
-            // A client that closes its connection ends it with an error.
+            // A client that closes its connection ends this with an error.
             let _ = serve(incoming, waiting).await;
         });
     }
@@ -55,23 +55,24 @@ async fn main() -> Result<()> {
 }
 
 fn tls(certificate: &PathBuf) -> Result<rustls::ServerConfig> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    std::fs::write(certificate, made.cert.der())?;
-    let key = made.signing_key.serialize_der().try_into().map_err(anyhow::Error::msg)?;
-    let mut tls =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)?;
+    let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    std::fs::write(certificate, generated.cert.der())?;
+    let key = generated.signing_key.serialize_der().try_into().map_err(anyhow::Error::msg)?;
+    let mut tls = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![generated.cert.der().clone()], key)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
     Ok(tls)
 }
 
-/// A connection, to its end.
+/// Serves a connection to its end.
 pub async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
     let (connection, _) = dwell_quic::accept(incoming).await?;
     let mut connection = h3::server::builder().build(h3_quinn::Connection::new(connection)).await?;
-    while let Some(asked) = connection.accept().await? {
+    while let Some(resolver) = connection.accept().await? {
         let waiting = waiting.clone();
         tokio::spawn(async move {
-            if let Err(error) = answer(asked, &waiting).await {
+            if let Err(error) = answer(resolver, &waiting).await {
                 eprintln!("{error:#}");
             }
         });
@@ -79,15 +80,15 @@ pub async fn serve(incoming: Incoming, waiting: WaitingTimes) -> Result<()> {
     Ok(())
 }
 
-async fn answer(asked: Asked, waiting: &WaitingTimes) -> Result<()> {
-    let (request, mut stream) = asked.resolve_request().await?;
-    // To its end, also where nothing is expected: otherwise the client is told that its request was not wanted.
+async fn answer(resolver: Resolver, waiting: &WaitingTimes) -> Result<()> {
+    let (request, mut stream) = resolver.resolve_request().await?;
+    // Read to the end even if no body is expected: otherwise the client is asked to stop sending.
     let mut length = 0;
     while let Some(data) = stream.recv_data().await? {
         length += data.remaining();
     }
-    // What the server itself does, and no more: reading and sending go at the client's pace. Where requests queue for a
-    // worker, service begins after that.
+    // Only the server's own work counts as service: reading and sending proceed at the client's pace. Where requests
+    // queue for a worker, service begins after the queue.
     let service = waiting.arrived().begin();
     let text = format!("{} {}, {length} bytes\n", request.method(), request.uri().path());
     drop(service);

@@ -1,4 +1,4 @@
-//! Connection IDs by which a balancer knows their server, and its load.
+//! Connection IDs that tell a balancer their server and its load.
 
 use std::{
     fmt,
@@ -16,10 +16,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{Error, Result};
 
-/// Connection IDs of one server: who it is, how long requests wait there as each ID is made, and a number that never
-/// comes again. They are encrypted, so that nobody without the key can tell whether two are of one client.
+/// The connection IDs of one server. Each holds the server's ID, the waiting time of requests when it was generated, and a
+/// number that never repeats. They are encrypted: without the key, nobody can tell whether two IDs belong to one client.
 ///
-/// All endpoints of a server share one, by clones.
+/// All endpoints of a server share one instance by cloning it.
 #[derive(Clone)]
 pub struct Cids(Arc<Shared>);
 
@@ -27,74 +27,81 @@ struct Shared {
     server: u16,
     heartbeat: Option<Duration>,
     wait: Box<Wait>,
-    /// The first makes new ones; the others are of connections that began before.
+    /// The first configuration encodes new IDs. The others decode the IDs of older connections.
     configs: RwLock<Vec<Config>>,
 }
 
-/// Longer than quinn lets a connection be silent (30 s): see [`Cids::new`]. As quinn renews IDs at every second
-/// heartbeat, a balancer hears of a connection's server each 80 s at least: its `load_lifetime` is longer (100 s).
+/// Default lifetime of connection IDs. It exceeds quinn's idle timeout of 30 s, as [`Cids::new`] explains. quinn renews IDs
+/// at every second heartbeat, so a balancer receives a report of a connection's server at least every 80 s; its
+/// `load_lifetime` of 100 s is longer.
 pub const HEARTBEAT: Duration = Duration::from_secs(40);
 
 type Wait = dyn Fn() -> Option<Duration> + Send + Sync;
 
-/// Freshness that was last given, by whichever server of this process.
+/// The freshness of the latest ID of this process, over all its servers.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Cids {
-    /// Those of a server by its number, which the balancer knows it by. What it waits for is asked each time that an
-    /// ID is made; none is that it is not known.
+    /// Creates the connection IDs of the server that the balancer knows by this number. `wait` is called for each new ID
+    /// and returns the current waiting time, or `None` if it is unknown.
     ///
-    /// With a heartbeat, the IDs of a connection are made anew that often, so that a balancer has news of a server
-    /// that gets no new connections, and an old key has an end. It costs a packet to and fro.
+    /// With a heartbeat, the IDs of a connection are renewed at this interval. So a balancer receives reports of a server
+    /// that gets no new connections, and an old key goes out of use. A renewal costs one packet in each direction.
     ///
-    /// It must not be shorter than connections may be silent (`max_idle_timeout`, 30 s). quinn-proto 0.11.19 sends IDs
-    /// that were lost again, and with them asks for the retirement of all that have expired since: of an ID that is
-    /// itself among these, the client's library takes that for a fault and closes the connection.
+    /// The heartbeat must not be shorter than the idle timeout of connections (`max_idle_timeout`, 30 s). quinn-proto
+    /// 0.11.19 retransmits lost IDs together with a request to retire all IDs that have expired since. If the
+    /// retransmitted ID is itself among these, the client's library takes that for a protocol violation and closes the
+    /// connection.
     ///
     /// # Errors
     ///
-    /// If the configuration is not that of [`Config::own`].
+    /// [`Error::Layout`], if the configuration was not made by [`Config::own`].
     pub fn new(
         server: u16,
         config: Config,
         heartbeat: Option<Duration>,
         wait: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Result<Cids> {
-        begin_freshness();
-        Ok(Cids(Arc::new(Shared { server, heartbeat, wait: Box::new(wait), configs: RwLock::new(vec![own(config)?]) })))
+        init_freshness();
+        Ok(Cids(Arc::new(Shared {
+            server,
+            heartbeat,
+            wait: Box::new(wait),
+            configs: RwLock::new(vec![require_stamped(config)?]),
+        })))
     }
 
-    /// Makes new IDs by another configuration. The balancer must have it before. Those made before stay good on their
-    /// connections, until a heartbeat has made them anew, or until a configuration of the same rotation comes.
+    /// Encodes new IDs by another configuration, which the balancer must know before. Existing IDs stay valid on their
+    /// connections until a heartbeat renews them, or until a configuration of the same rotation follows.
     ///
     /// # Errors
     ///
-    /// If the configuration is not that of [`Config::own`].
+    /// [`Error::Layout`], if the configuration was not made by [`Config::own`].
     pub fn rotate(&self, config: Config) -> Result<()> {
-        let config = own(config)?;
+        let config = require_stamped(config)?;
         let mut configs = self.0.configs.write().unwrap_or_else(PoisonError::into_inner);
         configs.retain(|old| old.rotation() != config.rotation());
         configs.insert(0, config);
         Ok(())
     }
 
-    /// The server and what it said, if the ID is by a configuration that is known here.
+    /// Decodes the server and its load report, if the ID was encoded by a known configuration.
     pub fn read(&self, cid: &[u8]) -> Option<(u16, Stamp)> {
         let configs = self.0.configs.read().unwrap_or_else(PoisonError::into_inner);
         configs.iter().find_map(|config| config.decode_stamped(cid))
     }
 
-    /// The server's number.
+    /// Returns the server's number.
     pub fn server(&self) -> u16 {
         self.0.server
     }
 
-    /// For one endpoint: what [`quinn::EndpointConfig::cid_generator`] asks for.
+    /// Returns a generator for one endpoint, as [`quinn::EndpointConfig::cid_generator`] needs it.
     pub fn generator(&self) -> CidGenerator {
         CidGenerator(self.clone())
     }
 
-    fn make(&self) -> ConnectionId {
+    fn generate(&self) -> ConnectionId {
         let stamp = Stamp {
             freshness: next_freshness(seconds()),
             load: (self.0.wait)().map_or(Load::UNKNOWN, Load::from_wait),
@@ -104,25 +111,25 @@ impl Cids {
     }
 }
 
-fn own(config: Config) -> Result<Config> {
+fn require_stamped(config: Config) -> Result<Config> {
     match config.to_core().stamped {
         1 => Ok(config),
         _ => Err(Error::Layout),
     }
 }
 
-/// Above all that a process before this one gave: it starts in the second after this one. Where two start in a second,
-/// they start apart, most likely.
-fn begin_freshness() {
+/// Starts the freshness of this process above that of earlier ones, in the next second. Two processes that start in the
+/// same second most likely start apart, by a random offset.
+fn init_freshness() {
     let mut random = [0; 2];
-    // All zero if there is none; then rustls fails too.
+    // Stays zero if the system has no randomness, in which case rustls fails too.
     let _ = SystemRandom::new().fill(&mut random);
-    let begin = (seconds() + 1) << COUNT_BITS | u64::from(u16::from_ne_bytes(random));
-    // Only the first time.
-    let _ = LAST.compare_exchange(0, begin, Ordering::Relaxed, Ordering::Relaxed);
+    let start = (seconds() + 1) << COUNT_BITS | u64::from(u16::from_ne_bytes(random));
+    // Only the first call in a process has an effect.
+    let _ = LAST.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Larger than all before, and no less than the time.
+/// Returns a freshness above all earlier ones, and not below the current time.
 fn next_freshness(seconds: u64) -> u64 {
     let next = |last: u64| (last + 1).max(seconds << COUNT_BITS);
     let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
@@ -131,25 +138,25 @@ fn next_freshness(seconds: u64) -> u64 {
     }
 }
 
-/// Connection IDs of a second that are told apart; more reach into the next.
+/// Bits that count the IDs within a second. More IDs than that run ahead of the clock.
 const COUNT_BITS: u32 = 16;
 
 fn seconds() -> u64 {
-    // A clock before 1970 gives IDs that the balancer takes for old.
+    // With a clock before 1970, the balancer rejects the IDs as old.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::from(now.unwrap_or_default().as_secs() as u32)
 }
 
-/// Makes the connection IDs of an endpoint.
+/// Generates the connection IDs of an endpoint.
 #[derive(Debug)]
 pub struct CidGenerator(Cids);
 
 impl ConnectionIdGenerator for CidGenerator {
     fn generate_cid(&mut self) -> ConnectionId {
-        self.0.make()
+        self.0.generate()
     }
 
-    /// A stateless reset is only for IDs of this server: packets that came here by mistake are another's.
+    /// Accepts IDs of this server only, so that misdirected packets of other servers get no stateless reset.
     fn validate(&self, cid: &ConnectionId) -> Result<(), InvalidCid> {
         match self.0.read(cid) {
             Some((server, _)) if server == self.0.0.server => Ok(()),
@@ -186,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn the_load_is_that_of_the_moment() {
+    fn an_id_holds_the_load_at_its_generation() {
         let wait_us = Arc::new(AtomicU64::new(0));
-        let asked = Arc::clone(&wait_us);
-        let cids = cids(move || match asked.load(Ordering::Relaxed) {
+        let shared = Arc::clone(&wait_us);
+        let cids = cids(move || match shared.load(Ordering::Relaxed) {
             0 => None,
             wait_us => Some(Duration::from_micros(wait_us)),
         });
@@ -204,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn freshness_never_comes_again_whoever_asks() {
+    fn freshness_never_repeats_across_threads_and_servers() {
         let all = cids(|| None);
         let others = cids(|| None);
         let workers: Vec<_> = (0..4)
@@ -212,8 +219,8 @@ mod tests {
                 let mut generator = if number % 2 == 0 { &all } else { &others }.generator();
                 let read = all.clone();
                 thread::spawn(move || -> Vec<u64> {
-                    let made = (0..10_000).map(|_| generator.generate_cid());
-                    made.map(|cid| read.read(&cid).unwrap().1.freshness).collect()
+                    let cids = (0..10_000).map(|_| generator.generate_cid());
+                    cids.map(|cid| read.read(&cid).unwrap().1.freshness).collect()
                 })
             })
             .collect();
@@ -228,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ids_of_this_server_are_good_for_a_reset() {
+    fn only_ids_of_this_server_are_valid_for_a_reset() {
         let mine = cids(|| None);
         let config = Config::own(2, [5; 16]).unwrap();
         let other = Cids::new(8, config, None, || None).unwrap();
@@ -242,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn old_ids_are_known_until_their_rotation_has_another_key() {
+    fn old_ids_stay_valid_until_their_rotation_has_another_key() {
         let cids = cids(|| None);
         let mut generator = cids.generator();
         let first = generator.generate_cid();
@@ -263,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_not_shown() {
-        let shown = format!("{:?}", cids(|| None).generator());
-        assert!(shown.contains("server: 7") && !shown.contains("5, 5"), "{shown}");
+    fn debug_output_does_not_contain_the_key() {
+        let output = format!("{:?}", cids(|| None).generator());
+        assert!(output.contains("server: 7") && !output.contains("5, 5"), "{output}");
     }
 }

@@ -1,4 +1,4 @@
-//! quinn and rustls as they have to be set up.
+//! Configuration of quinn and rustls.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use zeroize::Zeroizing;
 
 use crate::{Cids, Error, Result, SingleUseSessions};
 
-/// Tickets that a connection is given, if nothing else is asked for. A client that comes back needs one a connection;
-/// one that leaves before new ones come lives on what it has: of `k` tickets, `k/(k+1)` of its connections use 0-RTT.
+/// Default number of tickets per connection. A returning client uses one ticket per connection. If it always leaves before
+/// it receives new ones, `k/(k+1)` of its connections use 0-RTT with `k` tickets.
 pub const TICKETS: usize = 4;
 
-/// A server behind a balancer that keeps 0-RTT.
+/// The settings of a server behind a balancer that keeps 0-RTT.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Its connection IDs.
+    /// The server's connection IDs.
     pub cids: Cids,
-    /// Its sessions. No two servers share any.
+    /// The server's sessions, which it shares with no other server.
     pub sessions: Arc<SingleUseSessions>,
-    /// Tickets that each connection is given.
+    /// Number of tickets per connection.
     pub tickets: usize,
-    /// The same for all servers, so that one which is started again can end the connections that it had: by stateless
-    /// resets. Without, the next process cannot.
+    /// Secret for stateless resets, the same for all servers. With it, a restarted server can end the connections of the
+    /// process before; without it, they wait for their timeouts.
     pub reset_secret: Option<Zeroizing<[u8; 32]>>,
 }
 
 impl Setup {
-    /// With [`TICKETS`], and without a secret for resets.
+    /// Creates settings with [`TICKETS`] tickets and without a secret for resets.
     pub fn new(cids: Cids, sessions: Arc<SingleUseSessions>) -> Setup {
         Setup { cids, sessions, tickets: TICKETS, reset_secret: None }
     }
 
-    /// What [`quinn::Endpoint::new`] asks for. One endpoint is one server: with several sockets at one port
-    /// (SO_REUSEPORT), the kernel would not find a connection whose client has moved.
+    /// Builds the configurations for [`quinn::Endpoint::new`]. Each endpoint needs a server ID of its own: with several
+    /// sockets at one port (SO_REUSEPORT), packets of a client that has moved would reach another socket.
     ///
     /// # Errors
     ///
-    /// As [`single_use`].
+    /// The errors of [`single_use`].
     pub fn configs(&self, tls: rustls::ServerConfig) -> Result<(ServerConfig, EndpointConfig)> {
         let crypto = single_use(tls, Arc::clone(&self.sessions), self.tickets)?;
         let server = ServerConfig::with_crypto(Arc::new(crypto));
@@ -54,7 +54,7 @@ impl Setup {
     }
 }
 
-/// Of one server, from the secret of all.
+/// Derives the reset key of one server from the secret of all.
 fn reset_key(secret: &[u8; 32], server: u16) -> hmac::Key {
     let all = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let mut context = hmac::Context::with_key(&all);
@@ -63,12 +63,13 @@ fn reset_key(secret: &[u8; 32], server: u16) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref())
 }
 
-/// Has a TLS configuration resume sessions by single-use tickets only, and accept 0-RTT data.
+/// Configures TLS to resume sessions by single-use tickets only, and to accept 0-RTT data.
 ///
 /// # Errors
 ///
-/// If it has a ticketer: self-contained tickets cannot be deleted, so that 0-RTT data could be replayed, and read later
-/// by who takes their key. Or if it cannot be used with QUIC.
+/// - [`Error::Ticketer`], if the configuration has a ticketer. Its self-contained tickets cannot be deleted, so 0-RTT data
+///   could be replayed, and an attacker who steals the ticket key could decrypt it later.
+/// - [`Error::CipherSuite`], if the configuration cannot be used with QUIC.
 pub fn single_use(
     mut tls: rustls::ServerConfig,
     sessions: Arc<SingleUseSessions>,
@@ -79,26 +80,26 @@ pub fn single_use(
     }
     tls.session_storage = sessions;
     tls.send_tls13_tickets = tickets;
-    // QUIC knows this value and 0 only (RFC 9001, 4.6.1); its own limits are those of streams.
+    // QUIC allows only this value and 0 (RFC 9001, 4.6.1). The limits of streams bound early data instead.
     tls.max_early_data_size = u32::MAX;
     QuicServerConfig::try_from(tls).map_err(|_| Error::CipherSuite)
 }
 
-/// Accepts a connection such that 0-RTT data is read as it comes. The future tells when the handshake is complete;
-/// [`quinn::RecvStream::is_0rtt`] which streams began before.
+/// Accepts a connection so that 0-RTT data can be read as it arrives. The returned future resolves when the handshake is
+/// complete; [`quinn::RecvStream::is_0rtt`] identifies the streams that carry 0-RTT data.
 ///
-/// Without the wait for the client's first message, `Connecting::into_0rtt` gives a connection that does not know the
-/// client's limits yet: streams that the server opens on it may wait forever.
+/// This waits for the client's first message. Without that, `Connecting::into_0rtt` returns a connection that does not
+/// know the client's limits yet, and streams that the server opens on it may wait forever.
 ///
 /// # Errors
 ///
-/// If the connection fails before the client's first message is whole.
+/// [`ConnectionError`], if the connection fails before the client's first message is complete.
 pub async fn accept(incoming: Incoming) -> Result<(Connection, ZeroRttAccepted), ConnectionError> {
     let mut connecting = incoming.accept()?;
     connecting.handshake_data().await?;
     match connecting.into_0rtt() {
         Ok(accepted) => Ok(accepted),
-        // quinn documents that a server's always can.
+        // quinn documents that this never fails for a server.
         Err(_) => Err(ConnectionError::LocallyClosed),
     }
 }

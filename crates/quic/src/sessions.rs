@@ -1,4 +1,4 @@
-//! Sessions that clients may resume, each once.
+//! Storage of sessions that clients may resume, each once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,59 +14,62 @@ use std::{
 use rustls::server::StoresServerSessions;
 use zeroize::{Zeroize, Zeroizing};
 
-/// How much is remembered, and for how long.
+/// Limits on the stored sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions; where one more comes, the oldest goes. One takes some 400 bytes, and more with client certificates.
-    pub most: usize,
-    /// A session that is older is forgotten. Until then, whoever takes the server can read 0-RTT data that was sent
-    /// with its ticket and that this server has not accepted. Shorter than a day, which rustls tells clients.
+    /// Maximum number of sessions. One more displaces the oldest. A session takes some 400 bytes, and more with client
+    /// certificates.
+    pub max_sessions: usize,
+    /// Maximum age of a session. Until a session is deleted, an attacker who seizes the server can decrypt 0-RTT data that
+    /// was sent with its ticket and that this server has not accepted. At most a day, the lifetime that rustls advertises
+    /// to clients.
     pub ttl: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { most: 100_000, ttl: Duration::from_secs(6 * 3600) }
+        Limits { max_sessions: 100_000, ttl: Duration::from_secs(6 * 3600) }
     }
 }
 
-/// What has become of sessions.
+/// Counts of sessions by what happened to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Now remembered.
+    /// Sessions stored at present.
     pub held: usize,
-    /// Given to clients as tickets.
+    /// Sessions whose tickets were issued to clients.
     pub stored: u64,
-    /// Tickets that came back and were good.
-    pub taken: u64,
-    /// Tickets that came back and were not: used before, expired, or of another server.
+    /// Tickets that clients presented and that were valid.
+    pub resumed: u64,
+    /// Tickets that clients presented and that were not valid: used before, expired, or of another server.
     pub missed: u64,
-    /// Forgotten for their age.
+    /// Sessions deleted because of their age.
     pub expired: u64,
-    /// Forgotten for others.
+    /// Sessions deleted to make room for others.
     pub displaced: u64,
-    /// Not stored as they were too long.
+    /// Sessions not stored because they were too long.
     pub refused: u64,
 }
 
-/// The secrets of sessions, each by the name that is its ticket.
+/// The secrets of sessions, each with the ID that its ticket carries.
 pub type Secrets = Vec<(Vec<u8>, Zeroizing<Vec<u8>>)>;
 
-/// A session's secrets are in the memory of one server, are deleted by their first use, and overwritten where they
-/// are not used. So a replayed ticket finds nothing, and neither does who takes the server later.
+/// A store of sessions in the memory of one server. The first use of a ticket deletes its session, and secrets of unused
+/// sessions are overwritten when they are deleted. So a replayed ticket finds no session, and an attacker who seizes the
+/// server later finds no secrets of past sessions.
 ///
-/// rustls gets the secrets of a session that is used, and frees them without overwriting them.
+/// The secrets of a used session are handed to rustls, which frees them without overwriting them.
 pub struct SingleUseSessions {
     limits: Limits,
     store: Mutex<Store>,
-    /// Ends the thread that forgets, when this is dropped.
+    /// Dropping this ends the thread that deletes expired sessions.
     _end: mpsc::Sender<()>,
 }
 
 #[derive(Default)]
 struct Store {
     sessions: HashMap<Arc<[u8]>, Session>,
-    /// By the order in which they came.
+    /// Session IDs in the order of their arrival.
     order: BTreeMap<u64, Arc<[u8]>>,
     next: u64,
     counts: Counts,
@@ -78,41 +81,41 @@ struct Session {
     since: Instant,
 }
 
-/// What rustls tells clients, and what the ticket is sent with.
-const ADVERTISED: Duration = Duration::from_secs(24 * 3600);
-/// Longer ones, as of long chains of client certificates, are not stored.
-const LONGEST: usize = 16 << 10;
-/// Forgotten under one lock, so that no handshake waits long.
+/// The ticket lifetime that rustls advertises to clients.
+const ADVERTISED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Maximum length of a session's secrets. Long chains of client certificates exceed it.
+const MAX_SESSION_BYTES: usize = 16 << 10;
+/// Number of sessions deleted under one lock, so that no handshake waits long.
 const BATCH: usize = 256;
-/// How much older than they may be sessions get, at most, over their age.
-const LOOKS: u32 = 16;
+/// Number of checks for expired sessions per TTL. So sessions outlive their TTL by at most this fraction of it.
+const CHECKS_PER_TTL: u32 = 16;
 
 impl SingleUseSessions {
-    /// An empty store, and a thread that forgets what has expired. It ends with the store.
+    /// Creates an empty store, and a thread that deletes expired sessions until the store is dropped.
     ///
-    /// A TTL of more than a day is a day.
+    /// A TTL of more than a day is reduced to a day.
     pub fn new(limits: Limits) -> Arc<SingleUseSessions> {
         let (end, ended) = mpsc::channel();
-        let limits = Limits { most: limits.most.max(1), ttl: limits.ttl.min(ADVERTISED) };
+        let limits = Limits { max_sessions: limits.max_sessions.max(1), ttl: limits.ttl.min(ADVERTISED_LIFETIME) };
         let sessions = Arc::new(SingleUseSessions { limits, store: Mutex::default(), _end: end });
         let weak = Arc::downgrade(&sessions);
-        thread::spawn(move || forget_expired(&weak, limits.ttl / LOOKS, &ended));
+        thread::spawn(move || delete_expired(&weak, limits.ttl / CHECKS_PER_TTL, &ended));
         sessions
     }
 
-    /// What has become of sessions.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         let store = self.lock();
         Counts { held: store.sessions.len(), ..store.counts }
     }
 
-    /// Forgets everything: tickets that clients have are good no more.
+    /// Deletes all sessions, so that no issued ticket is valid any longer.
     pub fn clear(&self) {
-        drop(self.give_up());
+        drop(self.drain());
     }
 
-    /// All names of tickets with their secrets, which are forgotten here: what somebody finds who takes the server.
-    pub fn give_up(&self) -> Secrets {
+    /// Removes and returns all sessions: what an attacker finds who seizes the server.
+    pub fn drain(&self) -> Secrets {
         let mut store = self.lock();
         store.order.clear();
         let sessions = std::mem::take(&mut store.sessions);
@@ -121,13 +124,13 @@ impl SingleUseSessions {
 
     fn put_at(&self, id: Vec<u8>, mut secrets: Vec<u8>, now: Instant) -> bool {
         let mut store = self.lock();
-        if secrets.len() > LONGEST {
+        if secrets.len() > MAX_SESSION_BYTES {
             secrets.zeroize();
             store.counts.refused += 1;
             return false;
         }
         store.remove(&id);
-        if store.sessions.len() >= self.limits.most && store.forget_oldest() {
+        if store.sessions.len() >= self.limits.max_sessions && store.delete_oldest() {
             store.counts.displaced += 1;
         }
         let id: Arc<[u8]> = id.into();
@@ -142,16 +145,16 @@ impl SingleUseSessions {
 
     fn take_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
         let mut store = self.lock();
-        let found = store.remove(id);
-        let is_old = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
-        match found {
-            Some(session) if is_old(&session) => {
+        let session = store.remove(id);
+        let is_expired = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
+        match session {
+            Some(session) if is_expired(&session) => {
                 store.counts.expired += 1;
                 store.counts.missed += 1;
                 None
             }
             Some(mut session) => {
-                store.counts.taken += 1;
+                store.counts.resumed += 1;
                 Some(std::mem::take(&mut *session.secrets))
             }
             None => {
@@ -161,24 +164,24 @@ impl SingleUseSessions {
         }
     }
 
-    /// Forgets some that have expired. Whether there may be more.
-    fn forget_some(&self, now: Instant) -> bool {
+    /// Deletes up to [`BATCH`] expired sessions. Returns whether there may be more.
+    fn delete_batch(&self, now: Instant) -> bool {
         let mut store = self.lock();
         for _ in 0..BATCH {
             let oldest = store.order.first_key_value();
             let session = oldest.and_then(|(_, id)| store.sessions.get(id));
-            let is_old = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
-            if !session.is_some_and(is_old) {
+            let is_expired = |session: &Session| now.saturating_duration_since(session.since) >= self.limits.ttl;
+            if !session.is_some_and(is_expired) {
                 return false;
             }
-            store.forget_oldest();
+            store.delete_oldest();
             store.counts.expired += 1;
         }
         true
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
-        // What a panic left is whole: nothing in here panics between two changes.
+        // The store is consistent even after a panic: nothing panics between two changes that belong together.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,7 +193,7 @@ impl Store {
         Some(session)
     }
 
-    fn forget_oldest(&mut self) -> bool {
+    fn delete_oldest(&mut self) -> bool {
         match self.order.pop_first() {
             Some((_, id)) => self.sessions.remove(&id).is_some(),
             None => false,
@@ -198,13 +201,13 @@ impl Store {
     }
 }
 
-fn forget_expired(sessions: &Weak<SingleUseSessions>, each: Duration, ended: &mpsc::Receiver<()>) {
-    let each = each.max(Duration::from_millis(1));
-    while ended.recv_timeout(each) == Err(RecvTimeoutError::Timeout) {
+fn delete_expired(sessions: &Weak<SingleUseSessions>, interval: Duration, ended: &mpsc::Receiver<()>) {
+    let interval = interval.max(Duration::from_millis(1));
+    while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(sessions) = sessions.upgrade() else {
             return;
         };
-        while sessions.forget_some(Instant::now()) {}
+        while sessions.delete_batch(Instant::now()) {}
     }
 }
 
@@ -213,7 +216,7 @@ impl StoresServerSessions for SingleUseSessions {
         self.put_at(id, secrets, Instant::now())
     }
 
-    /// Nothing: what is read without being deleted could be used twice. Only TLS 1.2 asks.
+    /// Returns nothing: a session that is read without being deleted could be used twice. Only TLS 1.2 calls this.
     fn get(&self, _id: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -242,24 +245,24 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(100);
 
-    fn sessions(most: usize) -> Arc<SingleUseSessions> {
-        SingleUseSessions::new(Limits { most, ttl: TTL })
+    fn sessions(max_sessions: usize) -> Arc<SingleUseSessions> {
+        SingleUseSessions::new(Limits { max_sessions, ttl: TTL })
     }
 
     #[test]
-    fn a_ticket_is_good_once() {
+    fn a_ticket_is_valid_once() {
         let sessions = sessions(10);
         assert!(sessions.put(vec![1], vec![7; 32]));
         assert_eq!(sessions.get(&[1]), None);
         assert_eq!(sessions.take(&[1]), Some(vec![7; 32]));
         assert_eq!(sessions.take(&[1]), None);
-        let expected = Counts { stored: 1, taken: 1, missed: 1, ..Counts::default() };
+        let expected = Counts { stored: 1, resumed: 1, missed: 1, ..Counts::default() };
         assert_eq!(sessions.counts(), expected);
         assert!(sessions.lock().order.is_empty());
     }
 
     #[test]
-    fn the_oldest_goes_where_there_is_no_room() {
+    fn a_full_store_displaces_the_oldest() {
         let sessions = sessions(3);
         for id in 1..=5 {
             sessions.put(vec![id], vec![id]);
@@ -268,14 +271,14 @@ mod tests {
         assert_eq!((counts.held, counts.displaced), (3, 2));
         assert_eq!(sessions.take(&[2]), None);
         assert_eq!(sessions.take(&[3]), Some(vec![3]));
-        // room that a use made is room
+        // A use makes room.
         sessions.put(vec![6], vec![6]);
         assert_eq!(sessions.take(&[4]), Some(vec![4]));
         assert_eq!(sessions.lock().order.len(), 2);
     }
 
     #[test]
-    fn a_million_that_are_used_take_no_room() {
+    fn a_million_used_sessions_take_no_room() {
         let sessions = sessions(10);
         sessions.put(vec![0; 32], vec![0]);
         for number in 0..1_000_000_u64 {
@@ -289,74 +292,74 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_not_taken_and_is_forgotten_without_being_asked_for() {
+    fn expired_sessions_are_refused_and_deleted() {
         let sessions = sessions(1_000);
-        let begin = Instant::now();
+        let start = Instant::now();
         for id in 0..600_u16 {
-            let at = begin + Duration::from_secs(u64::from(id / 300));
+            let at = start + Duration::from_secs(u64::from(id / 300));
             sessions.put_at(id.to_be_bytes().to_vec(), vec![1], at);
         }
         let id = |id: u16| id.to_be_bytes();
-        let just_before = begin + TTL - Duration::from_nanos(1);
+        let just_before = start + TTL - Duration::from_nanos(1);
         assert!(sessions.take_at(&id(0), just_before).is_some());
-        assert!(!sessions.forget_some(just_before));
-        assert_eq!(sessions.take_at(&id(1), begin + TTL), None);
-        // 298 of the first second are left: a batch, and the rest
-        assert!(sessions.forget_some(begin + TTL));
-        assert!(!sessions.forget_some(begin + TTL));
+        assert!(!sessions.delete_batch(just_before));
+        assert_eq!(sessions.take_at(&id(1), start + TTL), None);
+        // 298 sessions of the first second are left: one batch, and the rest.
+        assert!(sessions.delete_batch(start + TTL));
+        assert!(!sessions.delete_batch(start + TTL));
         let counts = sessions.counts();
         assert_eq!((counts.held, counts.expired), (300, 299));
     }
 
     #[test]
-    fn the_thread_forgets_and_ends_with_the_store() {
+    fn the_thread_deletes_and_ends_with_the_store() {
         let ttl = Duration::from_millis(5);
-        let sessions = SingleUseSessions::new(Limits { most: 10, ttl });
+        let sessions = SingleUseSessions::new(Limits { max_sessions: 10, ttl });
         sessions.put(vec![1], vec![1]);
-        let begun = Instant::now();
+        let start = Instant::now();
         while sessions.counts().held > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(60));
+            assert!(start.elapsed() < Duration::from_secs(60));
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(sessions.counts().expired, 1);
         let weak = Arc::downgrade(&sessions);
         drop(sessions);
-        // The thread may look just now.
+        // The thread may hold a reference at this moment.
         while weak.upgrade().is_some() {
-            assert!(begun.elapsed() < Duration::from_secs(60));
+            assert!(start.elapsed() < Duration::from_secs(60));
         }
     }
 
     #[test]
-    fn a_ttl_is_shorter_than_what_clients_are_told_and_long_ones_are_refused() {
-        let sessions = SingleUseSessions::new(Limits { most: 0, ttl: Duration::from_secs(30 * 24 * 3600) });
-        assert_eq!(sessions.limits.ttl, ADVERTISED);
-        assert_eq!(sessions.limits.most, 1);
-        assert!(!sessions.put(vec![1], vec![0; LONGEST + 1]));
-        assert!(sessions.put(vec![1], vec![0; LONGEST]));
+    fn a_ttl_is_at_most_the_advertised_lifetime_and_long_sessions_are_refused() {
+        let sessions = SingleUseSessions::new(Limits { max_sessions: 0, ttl: Duration::from_secs(30 * 24 * 3600) });
+        assert_eq!(sessions.limits.ttl, ADVERTISED_LIFETIME);
+        assert_eq!(sessions.limits.max_sessions, 1);
+        assert!(!sessions.put(vec![1], vec![0; MAX_SESSION_BYTES + 1]));
+        assert!(sessions.put(vec![1], vec![0; MAX_SESSION_BYTES]));
         assert_eq!(sessions.counts().refused, 1);
     }
 
     #[test]
-    fn what_is_given_up_is_what_was_not_used_and_is_not_there_any_more() {
+    fn drain_removes_and_returns_the_unused_sessions() {
         let sessions = sessions(10);
         for id in 1..=3 {
             sessions.put(vec![id], vec![id; 32]);
         }
         sessions.take(&[2]);
-        let mut found = sessions.give_up();
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut drained = sessions.drain();
+        drained.sort_by(|a, b| a.0.cmp(&b.0));
         let expected = [1, 3].map(|id| (vec![id], Zeroizing::new(vec![id; 32])));
-        assert_eq!(found, expected);
+        assert_eq!(drained, expected);
         assert_eq!((sessions.counts().held, sessions.take(&[1])), (0, None));
         assert!(sessions.lock().order.is_empty());
     }
 
     #[test]
-    fn nothing_of_a_session_is_shown() {
+    fn debug_output_does_not_contain_sessions() {
         let sessions = sessions(10);
         sessions.put(vec![171; 32], vec![205; 32]);
-        let shown = format!("{sessions:?}");
-        assert!(!shown.contains("171") && !shown.contains("205"), "{shown}");
+        let output = format!("{sessions:?}");
+        assert!(!output.contains("171") && !output.contains("205"), "{output}");
     }
 }

@@ -1,4 +1,4 @@
-//! How long a request waits, of what an application tells of its requests.
+//! Estimation of waiting times from what an application reports about its requests.
 
 use std::{
     fmt,
@@ -8,51 +8,51 @@ use std::{
 
 use dwell_engine::steer::waiting::WaitingEstimator;
 
-/// A server's requests: [`WaitingTimes::wait`] is what [`Cids::new`](crate::Cids::new) asks for.
+/// The waiting times of a server's requests. [`Cids::new`](crate::Cids::new) needs [`WaitingTimes::wait`].
 ///
-/// All endpoints and tasks of a server share one, by clones.
+/// All endpoints and tasks of a server share one instance by cloning it.
 #[derive(Clone)]
 pub struct WaitingTimes(Arc<Shared>);
 
 struct Shared {
-    begun: Instant,
+    start: Instant,
     estimator: Mutex<WaitingEstimator>,
 }
 
-/// Requests that an estimate is of.
+/// Number of requests over which waiting times are estimated.
 const WINDOW: usize = 100;
 
 impl WaitingTimes {
-    /// Of a server that works on so many requests at once.
+    /// Creates the estimator of a server that works on `workers` requests at once.
     ///
     /// # Panics
     ///
-    /// If it works on none.
+    /// If `workers` is 0.
     pub fn new(workers: u32) -> WaitingTimes {
         WaitingTimes(Arc::new(Shared {
-            begun: Instant::now(),
+            start: Instant::now(),
             estimator: Mutex::new(WaitingEstimator::new(WINDOW, workers)),
         }))
     }
 
-    /// A request has come, and waits. One that is dropped has gone without an answer.
+    /// Records a request that has arrived and waits. If the returned value is dropped, the request has left unanswered.
     pub fn arrived(&self) -> Request {
         let (mut estimator, now_ns) = self.now();
         estimator.arrived(now_ns);
         drop(estimator);
-        Request { times: self.clone(), is_begun: false }
+        Request { times: self.clone(), is_in_service: false }
     }
 
-    /// What a request that comes now will wait, if anything is known.
+    /// Estimates how long a request that arrives now will wait; `None` if nothing is known yet.
     pub fn wait(&self) -> Option<Duration> {
         let (estimator, now_ns) = self.now();
         estimator.waiting(now_ns).map(|waiting| waiting.wait)
     }
 
-    /// Locked first, as times must not go back.
+    /// Returns the locked estimator and the time. The lock precedes the clock, so that times never go backwards.
     fn now(&self) -> (MutexGuard<'_, WaitingEstimator>, u64) {
         let estimator = self.0.estimator.lock().unwrap_or_else(PoisonError::into_inner);
-        let ns = self.0.begun.elapsed().as_nanos();
+        let ns = self.0.start.elapsed().as_nanos();
         (estimator, ns.try_into().unwrap_or(u64::MAX))
     }
 }
@@ -63,41 +63,41 @@ impl fmt::Debug for WaitingTimes {
     }
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub struct Request {
     times: WaitingTimes,
-    is_begun: bool,
+    is_in_service: bool,
 }
 
 impl Request {
-    /// Somebody works on it, until what this returns is dropped.
+    /// Records that work on the request begins. It ends when the returned value is dropped.
     pub fn begin(mut self) -> Service {
-        self.is_begun = true;
-        Service { times: self.times.clone(), begun: Instant::now() }
+        self.is_in_service = true;
+        Service { times: self.times.clone(), start: Instant::now() }
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if !self.is_begun {
+        if !self.is_in_service {
             self.times.now().0.left();
         }
     }
 }
 
-/// A request that is worked on.
+/// A request in service.
 #[derive(Debug)]
 pub struct Service {
     times: WaitingTimes,
-    begun: Instant,
+    start: Instant,
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let took_ns = self.begun.elapsed().as_nanos();
-        let took_ns = took_ns.try_into().unwrap_or(u64::MAX);
-        self.times.now().0.served(took_ns);
+        let service_ns = self.start.elapsed().as_nanos();
+        let service_ns = service_ns.try_into().unwrap_or(u64::MAX);
+        self.times.now().0.served(service_ns);
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_and_not_done_has_to_be_waited_for() {
+    fn waiting_requests_determine_the_wait() {
         let times = WaitingTimes::new(1);
         assert_eq!(times.wait(), None);
         let first = times.arrived().begin();
@@ -115,7 +115,7 @@ mod tests {
         let service = times.wait();
         let waiting: Vec<Request> = (0..5).map(|_| times.arrived()).collect();
         let long = times.wait().unwrap();
-        // Five times what one took, by Little's law: they came at once, so that the load is far above 1.
+        // Five service times, by Little's law: the requests arrived at once, so the load is far above 1.
         assert!(long >= Duration::from_millis(5 * 200), "{long:?}");
         assert_eq!(service, Some(Duration::ZERO));
         drop(waiting);

@@ -1,10 +1,6 @@
-//! What a simulation takes: time and memory. `cargo run --release -p dwell-sim --example sim_cost`
+//! Cost of simulations: time and memory. `cargo run --release -p dwell-sim --example sim_cost`
 
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "it prints what it measures, and has nothing to do if that fails"
-)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it prints its measurements and has nothing to clean up")]
 
 use std::{fs, sync::atomic::AtomicBool};
 
@@ -35,8 +31,8 @@ fn main() {
 }
 
 fn run(scenario: &Scenario, policy: Policy, servers: usize) {
-    let trace = Trace::of(scenario).unwrap();
-    let job = Job { policy, servers, seed: 1, times_faster: 1.0 };
+    let trace = Trace::load(scenario).unwrap();
+    let job = Job { policy, servers, seed: 1, speedup: 1.0 };
     let outcome = simulate(scenario, &trace, &job, &AtomicBool::new(false));
     let outcome = outcome.unwrap().unwrap();
     let elapsed = outcome.elapsed.as_secs_f64();

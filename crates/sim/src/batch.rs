@@ -1,4 +1,4 @@
-//! Many runs, as many at a time as there are processors.
+//! Parallel execution of runs, one thread per processor.
 
 use std::{
     num::NonZero,
@@ -13,35 +13,35 @@ use dwell_engine::steer::OutOfRange;
 
 use crate::{Outcome, Policy, Scenario, simulate, trace::Trace};
 
-/// One run.
+/// The parameters of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Job {
-    /// Who decides.
+    /// The balancer's policy.
     pub policy: Policy,
-    /// How many there are.
+    /// Number of servers.
     pub servers: usize,
-    /// Of the trace, the service times, and all else that is drawn.
+    /// Random seed of the trace, the service times and the policy.
     pub seed: u64,
-    /// How much faster connections come than in the trace.
-    pub times_faster: f64,
+    /// Factor by which connections arrive faster than in the trace.
+    pub speedup: f64,
 }
 
-/// Told of what is done; from several threads.
+/// Receives the progress of a batch, from several threads.
 pub trait Progress: Sync {
-    /// So many runs more.
-    fn done(&self, runs: u64);
+    /// Reports that this many more runs are complete.
+    fn completed(&self, runs: u64);
 }
 
 impl Progress for () {
-    fn done(&self, _: u64) {}
+    fn completed(&self, _: u64) {}
 }
 
-/// Runs all jobs. Their outcomes are in their order, and do not depend on how many processors there are;
-/// none where one was stopped.
+/// Runs all jobs. Returns their outcomes in the same order, `None` for a job that was stopped. The outcomes do not
+/// depend on the number of processors.
 ///
 /// # Errors
 ///
-/// A constant of a policy is out of its range.
+/// [`OutOfRange`], if a parameter of a policy is out of its range.
 pub fn run_all(
     scenario: &Scenario,
     trace: &Trace,
@@ -52,25 +52,25 @@ pub fn run_all(
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
     let outcomes: Vec<Mutex<Option<Outcome>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let keep = "a thread that has the lock does not panic";
+    let unpoisoned = "no thread panics while it holds the lock";
     thread::scope(|scope| {
         for _ in 0..threads.min(jobs.len()) {
             scope.spawn(|| {
-                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    && let Some(job) = jobs.get(at)
+                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some(job) = jobs.get(index)
                     && !stop.load(Ordering::Relaxed)
                 {
                     match simulate(scenario, trace, job, stop) {
-                        Ok(outcome) => *outcomes[at].lock().expect(keep) = outcome,
-                        Err(error) => *failure.lock().expect(keep) = Some(error),
+                        Ok(outcome) => *outcomes[index].lock().expect(unpoisoned) = outcome,
+                        Err(error) => *failure.lock().expect(unpoisoned) = Some(error),
                     }
-                    progress.done(1);
+                    progress.completed(1);
                 }
             });
         }
     });
-    match failure.into_inner().expect(keep) {
+    match failure.into_inner().expect(unpoisoned) {
         Some(error) => Err(error),
-        None => Ok(outcomes.into_iter().map(|outcome| outcome.into_inner().expect(keep)).collect()),
+        None => Ok(outcomes.into_iter().map(|outcome| outcome.into_inner().expect(unpoisoned)).collect()),
     }
 }

@@ -1,6 +1,7 @@
-//! How often a ratio of 1 or more was how large.
+//! Distributions of ratios that are at least 1.
 
-/// Buckets are 0.2 % wide, so that a quantile is within 0.1 %. What is beyond 10,000 shares the last.
+/// A histogram of ratios. Buckets are 0.2 % wide, so that quantiles are accurate to 0.1 %. Ratios above 10,000 share the
+/// last bucket.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     buckets: Vec<u64>,
@@ -8,8 +9,9 @@ pub struct Distribution {
     sum: f64,
 }
 
-const WIDTH: f64 = 0.002;
-const MOST: usize = 4606; // ln 10,000 of them
+const BUCKET_WIDTH: f64 = 0.002;
+/// The last bucket: ln 10,000 in units of the bucket width.
+const LAST_BUCKET: usize = 4606;
 
 impl Default for Distribution {
     fn default() -> Distribution {
@@ -20,7 +22,7 @@ impl Default for Distribution {
 impl Distribution {
     /// Adds a ratio.
     pub fn add(&mut self, ratio: f64) {
-        let bucket = ((ratio.max(1.0).ln() / WIDTH).round() as usize).min(MOST);
+        let bucket = ((ratio.max(1.0).ln() / BUCKET_WIDTH).round() as usize).min(LAST_BUCKET);
         if bucket >= self.buckets.len() {
             self.buckets.resize(bucket + 1, 0);
         }
@@ -29,7 +31,7 @@ impl Distribution {
         self.sum += ratio;
     }
 
-    /// Adds all of another.
+    /// Adds all ratios of another distribution.
     pub fn merge(&mut self, other: &Distribution) {
         if other.buckets.len() > self.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -41,30 +43,30 @@ impl Distribution {
         self.sum += other.sum;
     }
 
-    /// How many there are.
+    /// Number of ratios.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// None of nothing.
+    /// Mean of the ratios; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
-    /// What so great a part of them does not exceed.
-    pub fn quantile(&self, part: f64) -> Option<f64> {
-        let rank = (part * self.count as f64).ceil().max(1.0) as u64;
+    /// The `q` quantile; `None` without any ratio.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = (q * self.count as f64).ceil().max(1.0) as u64;
         let mut points = self.points();
-        points.find_map(|(ratio, up_to)| (up_to >= rank).then_some(ratio))
+        points.find_map(|(ratio, cumulative)| (cumulative >= rank).then_some(ratio))
     }
 
-    /// Values and how many are at most as large, where that changes.
+    /// Points of the cumulative distribution: ratios, each with the number of ratios that are at most as large.
     pub fn points(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let buckets = self.buckets.iter().enumerate();
         let mut sum = 0;
         buckets.filter(|(_, count)| **count > 0).map(move |(bucket, count)| {
             sum += count;
-            ((bucket as f64 * WIDTH).exp(), sum)
+            ((bucket as f64 * BUCKET_WIDTH).exp(), sum)
         })
     }
 }
@@ -83,9 +85,9 @@ mod tests {
             half.add(1.0 + f64::from(i) / 1000.0);
         }
         both.merge(&other);
-        for part in [0.001f64, 0.25, 0.5, 0.9, 1.0] {
-            let truth = 1.0 + ((part * 1e4).ceil() - 1.0) / 1000.0;
-            let quantile = both.quantile(part).unwrap();
+        for q in [0.001f64, 0.25, 0.5, 0.9, 1.0] {
+            let truth = 1.0 + ((q * 1e4).ceil() - 1.0) / 1000.0;
+            let quantile = both.quantile(q).unwrap();
             assert!((quantile / truth - 1.0).abs() < 0.00101, "{quantile} {truth}");
         }
         assert_eq!(both.count(), 10_000);

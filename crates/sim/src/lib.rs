@@ -1,16 +1,16 @@
-//! What a policy does to those who wait: clients, a balancer and servers with queues, on a clock of
-//! their own.
+//! Simulation of balancing policies: clients, a balancer and servers with queues, on a simulated clock.
 //!
-//! The balancer's decisions are its own code: Maglev tables and latency steering of
-//! [`dwell_engine::steer`], heavy hitters and overload of the C core that the kernel runs. What the
-//! model leaves out is told in `docs/method/simulation.md`.
+//! The balancer's decisions are made by its own code: Maglev tables and latency steering of [`dwell_engine::steer`],
+//! heavy hitters and overload detection of the C core that the kernel runs. `docs/method/simulation.md` describes the
+//! model and what it leaves out.
 
-#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+#![deny(clippy::print_stderr, reason = "only the binary writes messages to people")]
 
 mod batch;
 mod clients;
 mod distribution;
 mod outcome;
+mod policy;
 mod random;
 mod route;
 mod run;
@@ -19,12 +19,13 @@ mod server;
 mod statistics;
 mod steering;
 pub mod study;
+mod tournament;
 pub mod trace;
 
 pub use batch::{Job, Progress, run_all};
 pub use distribution::Distribution;
-pub use outcome::{Outcome, Resumed, Sample};
-pub use route::Policy;
+pub use outcome::{LoadSample, Outcome, ResumptionCounts};
+pub use policy::Policy;
 pub use run::simulate;
 pub use scenario::{Network, Scenario, ScenarioError, Server, TraceConfig, ZeroRtt};
 pub use statistics::Estimate;

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The figures of a run.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use serde::Serialize;
 
 use crate::Distribution;
 
-/// Connections, and how many of them used 0-RTT.
+/// Numbers of connections by their use of 0-RTT.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Resumed {
-    /// All.
+pub struct ResumptionCounts {
+    /// All connections.
     pub connections: u64,
-    /// Those that could have used it under any policy: their client had had a ticket by then.
+    /// Connections that could have used 0-RTT under an ideal policy: their client had received a ticket before.
     pub possible: u64,
-    /// Those that tried: their client had a ticket that was not used up.
+    /// Connections that attempted 0-RTT: their client had an unused ticket.
     pub tried: u64,
-    /// Those that did.
+    /// Connections that used 0-RTT.
     pub used: u64,
 }
 
-impl Resumed {
-    /// Of those that could; none of none.
-    pub fn part(&self) -> Option<f64> {
+impl ResumptionCounts {
+    /// Share of possible 0-RTT that was used; `None` if none was possible.
+    pub fn used_share(&self) -> Option<f64> {
         (self.possible > 0).then(|| self.used as f64 / self.possible as f64)
     }
 }
 
-impl std::ops::Add for Resumed {
-    type Output = Resumed;
+impl std::ops::Add for ResumptionCounts {
+    type Output = ResumptionCounts;
 
-    fn add(self, other: Resumed) -> Resumed {
-        Resumed {
+    fn add(self, other: ResumptionCounts) -> ResumptionCounts {
+        ResumptionCounts {
             connections: self.connections + other.connections,
             possible: self.possible + other.possible,
             tried: self.tried + other.tried,
@@ -39,54 +39,54 @@ impl std::ops::Add for Resumed {
     }
 }
 
-/// Servers in an interval.
+/// The load of the servers in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Sample {
-    /// Its end.
+pub struct LoadSample {
+    /// End of the interval.
     pub time_s: f64,
-    /// The mean part of it in which a server was busy.
+    /// Fraction of the interval in which a server was busy, averaged over servers.
     pub load: f64,
-    /// That of the busiest server over the mean; none where all were idle.
+    /// Load of the busiest server relative to the mean; `None` where all were idle.
     pub imbalance: Option<f64>,
 }
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Time to the first byte of an answer, over what it would be with 0-RTT and without waiting.
+    /// Time to the first byte of the first answer, relative to the time with 0-RTT and without waiting.
     pub first_byte: Distribution,
-    /// Time to the last byte, likewise.
+    /// Time to the last byte of the last answer, relative to the time with 0-RTT and without waiting.
     pub completion: Distribution,
-    /// Connections of few packets.
-    pub short: Resumed,
-    /// All others.
-    pub long: Resumed,
-    /// Connections that were sent to the least loaded server instead of their own.
+    /// Short connections: at most [`Scenario::short`](crate::Scenario::short) packets.
+    pub short: ResumptionCounts,
+    /// All other connections.
+    pub long: ResumptionCounts,
+    /// Number of connections that were diverted from the server of their client's address to the least loaded one.
     pub diverted: u64,
-    /// Packets that were served, those of handshakes left out.
+    /// Number of packets that were served, without those of handshakes.
     pub packets: u64,
-    /// Packets that are at a server on average, over time and servers: waiting or served.
+    /// Mean number of packets waiting or in service at a server, over time and servers.
     pub present: f64,
-    /// By interval, of those that ended before the last connection began.
-    pub samples: Vec<Sample>,
-    /// Simulated.
+    /// Load per interval, for intervals that ended before the last connection started.
+    pub samples: Vec<LoadSample>,
+    /// Simulated time.
     pub time: Duration,
-    /// What it took.
+    /// Time that the simulation took.
     pub elapsed: Duration,
 }
 
 impl Outcome {
-    /// Short and long ones.
-    pub fn all(&self) -> Resumed {
+    /// Counts of short and long connections together.
+    pub fn all(&self) -> ResumptionCounts {
         self.short + self.long
     }
 
-    /// The mean over intervals.
+    /// Mean load over intervals.
     pub fn load(&self) -> Option<f64> {
         mean(self.samples.iter().map(|sample| sample.load))
     }
 
-    /// The mean over intervals.
+    /// Mean imbalance over intervals.
     pub fn imbalance(&self) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| sample.imbalance))
     }

@@ -1,5 +1,8 @@
-//! Randomness that is the same on all machines and for all time: SplitMix64 (Steele,
-//! Lea, Flood, "Fast splittable pseudorandom number generators").
+//! Random numbers that are the same on all machines: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom
+//! number generators").
+//!
+//! This is not a generator of the crate `rand`, because the figures in README.md, docs/guide/sim.md and
+//! docs/method/simulation.md are those of this sequence: another generator would change all of them.
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
@@ -13,8 +16,8 @@ impl Random {
         Random(seed)
     }
 
-    /// One that has nothing to do with this one, by a number: the same for the same.
-    pub(crate) fn of(seed: u64, number: u64) -> Random {
+    /// The stream of a number: independent of the streams of other numbers with the same seed.
+    pub(crate) fn stream(seed: u64, number: u64) -> Random {
         Random(mix(seed ^ mix(number)))
     }
 
@@ -23,52 +26,54 @@ impl Random {
         mix(self.0)
     }
 
-    /// In 0 to 1, without 1.
+    /// Draws uniformly from [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Draws uniformly from 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// Uniform between two times.
+    /// Draws uniformly between two times.
     pub(crate) fn between(&mut self, (low, high): (u64, u64)) -> u64 {
         low + (self.unit() * (high - low) as f64) as u64
     }
 
-    /// The time to the next event of a Poisson process.
+    /// Draws the time to the next event of a Poisson process with this mean.
     pub(crate) fn exponential(&mut self, mean_ns: f64) -> u64 {
         (-mean_ns * (1.0 - self.unit()).ln()) as u64
     }
 }
 
+/// The output function of SplitMix64, which also serves as a hash.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// Numbers from 1 on, n as likely as n to the power of -skew.
+/// The Zipf distribution of the numbers from 1 on: n has a probability proportional to n to the power of -skew.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
-    /// By n - 1: the part of draws that are at most n.
-    up_to: Vec<f64>,
+    /// Cumulative probability of n, at index n - 1.
+    cumulative: Vec<f64>,
     mean: f64,
 }
 
 impl Zipf {
-    /// Up to `most`, which is at least 1.
-    pub(crate) fn new(most: u32, skew: f64) -> Zipf {
+    /// The distribution over 1 to `max`, which is at least 1.
+    pub(crate) fn new(max: u32, skew: f64) -> Zipf {
         let weight = |n: u32| f64::from(n).powf(-skew);
-        let total: f64 = (1..=most).map(weight).sum();
-        let mean = (1..=most).map(|n| weight(n) * f64::from(n)).sum::<f64>() / total;
+        let total: f64 = (1..=max).map(weight).sum();
+        let mean = (1..=max).map(|n| weight(n) * f64::from(n)).sum::<f64>() / total;
         let mut sum = 0.0;
-        let up_to = (1..=most).map(|n| {
+        let cumulative = (1..=max).map(|n| {
             sum += weight(n) / total;
             sum
         });
-        Zipf { up_to: up_to.collect(), mean }
+        Zipf { cumulative: cumulative.collect(), mean }
     }
 
     pub(crate) fn mean(&self) -> f64 {
@@ -76,9 +81,9 @@ impl Zipf {
     }
 
     pub(crate) fn draw(&self, random: &mut Random) -> u32 {
-        let at = random.unit();
-        let below = self.up_to.partition_point(|sum| *sum <= at);
-        below.min(self.up_to.len() - 1) as u32 + 1
+        let drawn = random.unit();
+        let below = self.cumulative.partition_point(|sum| *sum <= drawn);
+        below.min(self.cumulative.len() - 1) as u32 + 1
     }
 }
 
@@ -87,20 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_numbers_are_those_of_the_reference() {
+    fn the_first_numbers_agree_with_the_reference() {
         let mut random = Random::new(1_234_567);
         let first = [random.next(), random.next(), random.next()];
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
     #[test]
-    fn means_are_right() {
+    fn means_agree_with_the_distributions() {
         let mut random = Random::new(1);
         let mean = |draw: &mut dyn FnMut() -> f64| (0..200_000).map(|_| draw()).sum::<f64>() / 2e5;
         assert!((mean(&mut || random.exponential(1e6) as f64) / 1e6 - 1.0).abs() < 0.01);
         assert!((mean(&mut || random.between((1000, 3000)) as f64) / 2e3 - 1.0).abs() < 0.01);
         assert!((mean(&mut || random.below(11) as f64) / 5.0 - 1.0).abs() < 0.01);
-        // 1 + 1/2 + 1/3 by the sum of 1, 1/4 and 1/9
+        // (1 + 1/2 + 1/3) / (1 + 1/4 + 1/9)
         let zipf = Zipf::new(3, 2.0);
         let expected = (1.0 + 0.5 + 1.0 / 3.0) / (1.0 + 0.25 + 1.0 / 9.0);
         assert!((zipf.mean() - expected).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! A run: connections of a trace, events in the order of their times, until all is answered.
+//! One run: handles the events of a trace's connections in the order of their times, until all requests are answered.
 
 use std::{
     cmp::Reverse,
@@ -10,7 +10,7 @@ use std::{
 use dwell_engine::{quic_lb::Stamp, steer::OutOfRange};
 
 use crate::{
-    Job, Outcome, Sample, Scenario,
+    Job, LoadSample, Outcome, Scenario,
     clients::Clients,
     random::Random,
     route::{CONTROL_INTERVAL, Client, Router},
@@ -18,20 +18,20 @@ use crate::{
     trace::{Flow, Trace},
 };
 
-/// Runs a job. None if it was stopped.
+/// Simulates one run. Returns `None` if it was stopped.
 ///
 /// # Errors
 ///
-/// A constant of the policy is out of its range.
+/// [`OutOfRange`], if a parameter of the policy is out of its range.
 pub fn simulate(
     scenario: &Scenario,
     trace: &Trace,
     job: &Job,
     stop: &AtomicBool,
 ) -> Result<Option<Outcome>, OutOfRange> {
-    let started = Instant::now();
+    let start = Instant::now();
     let mut run = Run::new(scenario, job)?;
-    let mut flows = trace.flows(job.seed, job.times_faster);
+    let mut flows = trace.flows(job.seed, job.speedup);
     let mut next = flows.next();
     let mut steps = 0u32;
     loop {
@@ -39,7 +39,7 @@ pub fn simulate(
         if steps.is_multiple_of(1 << 16) && stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        // what begins at a time comes before what happens then
+        // A connection that starts at a time precedes events of the same time.
         let first = run.events.peek().map(|Reverse((time_ns, _))| *time_ns);
         match (next, first) {
             (Some(flow), first) if first.is_none_or(|first| flow.start_ns <= first) => {
@@ -50,20 +50,20 @@ pub fn simulate(
             (_, None) => break,
         }
     }
-    Ok(Some(run.end(started.elapsed())))
+    Ok(Some(run.finish(start.elapsed())))
 }
 
-/// What happens at the balancer at a time.
+/// An event at the balancer, with the index of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The first datagrams of a connection come.
-    First(u32),
-    /// The next request of a connection comes.
-    Packet(u32),
-    /// The handshake is over for the server; the client's connection ID is one that the server made.
-    Settled(u32),
-    /// The client uses a connection ID that the server made later.
-    Told(u32),
+    /// The first flight of a connection arrives.
+    FirstFlight(u32),
+    /// The next request of a connection arrives.
+    Request(u32),
+    /// The handshake is complete at the server, and the client uses a connection ID that the server issued.
+    Established(u32),
+    /// The client uses a connection ID that the server issued later.
+    NewConnectionId(u32),
 }
 
 #[derive(Debug)]
@@ -71,23 +71,26 @@ struct Connection {
     client: u32,
     port: u16,
     server: u16,
-    /// Requests that are still to come.
-    left: u32,
+    /// Number of requests that are still to arrive.
+    requests_left: u32,
     is_short: bool,
     is_answered: bool,
     is_resumed: bool,
-    trip_ns: u64,
+    one_way_ns: u64,
     start_ns: u64,
     gap_ns: f64,
     extra_ns: u64,
-    /// Of service and gaps: the same under all policies.
+    /// Draws service times and gaps, which are the same under all policies.
     random: Random,
-    /// When the next request comes, and when all so far is done, if nobody waits for others;
-    /// from when the first could be at the server.
-    ideal_ns: (u64, u64),
+    /// Arrival of the next request if no request waited for those of other connections, from the earliest possible
+    /// arrival of the first.
+    ideal_arrival_ns: u64,
+    /// When all requests so far would be done in that case.
+    ideal_done_ns: u64,
+    /// The load report in the connection's latest ID.
     stamp: Option<Stamp>,
     stamped_ns: u64,
-    /// Events that are still to come.
+    /// Number of events in the queue.
     pending: u32,
 }
 
@@ -143,44 +146,48 @@ impl<'a> Run<'a> {
     }
 
     fn open(&mut self, flow: &Flow) {
-        let trip = self.scenario.network.trip_ms;
-        let mut of_client = Random::of(self.job.seed ^ 0x7472_6970, flow.client.into());
-        let trip_ns = of_client.between((to_ns(trip[0]), to_ns(trip[1])));
+        let range_ms = self.scenario.network.trip_ms;
+        let mut client_random = Random::stream(self.job.seed ^ 0x7472_6970, flow.client.into());
+        let one_way_ns = client_random.between((to_ns(range_ms[0]), to_ns(range_ms[1])));
         let connection = Connection {
             client: flow.client,
             port: (self.opened % 64_512) as u16 + 1024,
             server: 0,
-            left: flow.packets.max(1),
+            requests_left: flow.packets.max(1),
             is_short: flow.packets <= self.scenario.short,
             is_answered: false,
             is_resumed: false,
-            trip_ns,
+            one_way_ns,
             start_ns: flow.start_ns,
             gap_ns: flow.gap_ns,
             extra_ns: (flow.bytes as f64 * self.scenario.server.byte_ns / f64::from(flow.packets.max(1))) as u64,
-            random: Random::of(self.job.seed, self.opened),
-            ideal_ns: (0, 0),
+            random: Random::stream(self.job.seed, self.opened),
+            ideal_arrival_ns: 0,
+            ideal_done_ns: 0,
             stamp: None,
             stamped_ns: 0,
             pending: 0,
         };
         self.opened += 1;
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.connections[at as usize] = connection;
-                at
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.connections[index as usize] = connection;
+                index
             }
             None => {
                 self.connections.push(connection);
                 self.connections.len() as u32 - 1
             }
         };
-        self.after(flow.start_ns + trip_ns, Event::First(at));
+        self.schedule(flow.start_ns + one_way_ns, Event::FirstFlight(index));
     }
 
-    fn after(&mut self, time_ns: u64, event: Event) {
-        let (Event::First(at) | Event::Packet(at) | Event::Settled(at) | Event::Told(at)) = event;
-        self.connections[at as usize].pending += 1;
+    fn schedule(&mut self, time_ns: u64, event: Event) {
+        let (Event::FirstFlight(index)
+        | Event::Request(index)
+        | Event::Established(index)
+        | Event::NewConnectionId(index)) = event;
+        self.connections[index as usize].pending += 1;
         self.events.push(Reverse((time_ns, event)));
     }
 
@@ -188,67 +195,67 @@ impl<'a> Run<'a> {
         let Some(Reverse((time_ns, event))) = self.events.pop() else {
             return;
         };
-        self.pass_to(time_ns, has_more);
-        let at = match event {
-            Event::First(at) => {
-                self.first(at);
-                at
+        self.advance(time_ns, has_more);
+        let index = match event {
+            Event::FirstFlight(index) => {
+                self.first_flight(index);
+                index
             }
-            Event::Packet(at) => {
-                self.packet(at);
-                at
+            Event::Request(index) => {
+                self.request(index);
+                index
             }
-            Event::Settled(at) => {
-                self.settled(at);
-                at
+            Event::Established(index) => {
+                self.established(index);
+                index
             }
-            Event::Told(at) => {
-                self.told(at);
-                at
+            Event::NewConnectionId(index) => {
+                self.report_load(index);
+                index
             }
         };
-        let connection = &mut self.connections[at as usize];
+        let connection = &mut self.connections[index as usize];
         connection.pending -= 1;
         if connection.pending == 0 {
-            self.router.opened(connection.server.into(), -1);
-            self.free.push(at);
+            self.router.add_open(connection.server.into(), -1);
+            self.free.push(index);
         }
     }
 
-    /// Intervals that end before this.
-    fn pass_to(&mut self, time_ns: u64, has_more: bool) {
+    /// Moves the clock to `time_ns`, past the ends of intervals.
+    fn advance(&mut self, time_ns: u64, has_more: bool) {
         self.now_ns = time_ns;
         while self.next_interval_ns <= time_ns {
-            self.router.interval(self.next_interval_ns);
+            self.router.end_interval(self.next_interval_ns);
             self.next_interval_ns += CONTROL_INTERVAL.as_nanos() as u64;
         }
         while self.next_sample_ns <= time_ns && has_more {
             let end_ns = self.next_sample_ns;
-            let busy = self.servers.iter_mut().map(|server| server.busy(end_ns));
-            let (sum, most) = busy.fold((0, 0), |(sum, most), ns| (sum + ns, ns.max(most)));
+            let busy = self.servers.iter_mut().map(|server| server.take_busy(end_ns));
+            let (sum, max) = busy.fold((0, 0), |(sum, max), ns| (sum + ns, ns.max(max)));
             let mean = sum as f64 / self.job.servers as f64;
-            self.outcome.samples.push(Sample {
+            self.outcome.samples.push(LoadSample {
                 time_s: end_ns as f64 / 1e9,
                 load: mean / self.sample_ns as f64,
-                imbalance: (sum > 0).then(|| most as f64 / mean),
+                imbalance: (sum > 0).then(|| max as f64 / mean),
             });
             self.next_sample_ns += self.sample_ns;
         }
     }
 
-    fn first(&mut self, at: u32) {
+    fn first_flight(&mut self, index: u32) {
         let now_ns = self.now_ns;
-        let connection = &mut self.connections[at as usize];
+        let connection = &mut self.connections[index as usize];
         let client = Client::new(connection.client, connection.port);
-        let server = self.router.route(client, now_ns, &self.servers);
+        let server = self.router.select(client, now_ns, &self.servers);
         connection.server = server as u16;
-        self.router.opened(server, 1);
-        let (start_ns, trip_ns) = (connection.start_ns, connection.trip_ns);
-        // the first flight, the answer, what ends the handshake, the ticket
-        let ticket_ns = start_ns + 4 * trip_ns;
-        let could = self.clients.could(connection.client, start_ns, ticket_ns);
+        self.router.add_open(server, 1);
+        let (start_ns, one_way_ns) = (connection.start_ns, connection.one_way_ns);
+        // One way each: the first flight, the answer, the end of the handshake, the ticket.
+        let ticket_ns = start_ns + 4 * one_way_ns;
+        let could = self.clients.could_resume(connection.client, start_ns, ticket_ns);
         let ticket = match self.job.policy.has_zero_rtt() {
-            true => self.clients.take(connection.client, start_ns),
+            true => self.clients.use_ticket(connection.client, start_ns),
             false => None,
         };
         let is_resumed = ticket == Some(server as u16);
@@ -264,8 +271,8 @@ impl<'a> Run<'a> {
         connection.stamped_ns = now_ns;
         connection.is_resumed = is_resumed;
         if is_resumed {
-            self.packet(at);
-            self.after(now_ns + 2 * trip_ns, Event::Settled(at));
+            self.request(index);
+            self.schedule(now_ns + 2 * one_way_ns, Event::Established(index));
             return;
         }
         let done_ns = self.servers[server].serve(now_ns, self.handshake_ns);
@@ -274,67 +281,66 @@ impl<'a> Run<'a> {
             true => u64::from(self.scenario.network.tcp_round_trips),
             false => 1,
         };
-        let ready_ns = done_ns + 2 * trip_ns * round_trips;
-        self.after(ready_ns, Event::Packet(at));
-        self.after(ready_ns, Event::Settled(at));
+        let ready_ns = done_ns + 2 * one_way_ns * round_trips;
+        self.schedule(ready_ns, Event::Request(index));
+        self.schedule(ready_ns, Event::Established(index));
     }
 
-    fn packet(&mut self, at: u32) {
+    fn request(&mut self, index: u32) {
         let now_ns = self.now_ns;
-        let connection = &mut self.connections[at as usize];
+        let connection = &mut self.connections[index as usize];
         let server = usize::from(connection.server);
         let service_ns = connection.random.between(self.service_ns) + connection.extra_ns;
         let done_ns = self.servers[server].serve(now_ns, service_ns);
         let client = Client::new(connection.client, connection.port);
-        self.router.packet(client, server, now_ns, done_ns);
+        self.router.request(client, server, now_ns, done_ns);
         self.router.busy_until(server, done_ns);
         self.present_ns += u128::from(done_ns - now_ns);
         self.outcome.packets += 1;
-        let (comes_ns, free_ns) = connection.ideal_ns;
-        let ideal_ns = free_ns.max(comes_ns) + service_ns;
-        connection.ideal_ns.1 = ideal_ns;
-        let took_ns = done_ns + connection.trip_ns - connection.start_ns;
-        let ratio = took_ns as f64 / (ideal_ns + 2 * connection.trip_ns) as f64;
+        let ideal_ns = connection.ideal_done_ns.max(connection.ideal_arrival_ns) + service_ns;
+        connection.ideal_done_ns = ideal_ns;
+        let elapsed_ns = done_ns + connection.one_way_ns - connection.start_ns;
+        let ratio = elapsed_ns as f64 / (ideal_ns + 2 * connection.one_way_ns) as f64;
         if !connection.is_answered {
             connection.is_answered = true;
             self.outcome.first_byte.add(ratio);
         }
-        connection.left -= 1;
-        if connection.left == 0 {
+        connection.requests_left -= 1;
+        if connection.requests_left == 0 {
             self.outcome.completion.add(ratio);
             return;
         }
         let gap_ns = connection.random.exponential(connection.gap_ns);
-        connection.ideal_ns.0 += gap_ns;
-        let trip_ns = connection.trip_ns;
+        connection.ideal_arrival_ns += gap_ns;
+        let one_way_ns = connection.one_way_ns;
         if self.restamp_ns > 0 && now_ns - connection.stamped_ns >= self.restamp_ns {
             connection.stamp = self.servers[server].stamp(now_ns);
             connection.stamped_ns = now_ns;
-            self.after(now_ns + 2 * trip_ns, Event::Told(at));
+            self.schedule(now_ns + 2 * one_way_ns, Event::NewConnectionId(index));
         }
-        self.after(now_ns + gap_ns, Event::Packet(at));
+        self.schedule(now_ns + gap_ns, Event::Request(index));
     }
 
-    fn settled(&mut self, at: u32) {
-        self.told(at);
-        let connection = &self.connections[at as usize];
-        let has_closed = connection.is_resumed && connection.left == 0;
+    fn established(&mut self, index: u32) {
+        self.report_load(index);
+        let connection = &self.connections[index as usize];
+        let has_closed = connection.is_resumed && connection.requests_left == 0;
         if self.scenario.network.closes_early && has_closed {
             return;
         }
         let count = self.scenario.server.tickets;
-        let since_ns = self.now_ns + connection.trip_ns;
-        self.clients.give(connection.client, connection.server, since_ns, count);
+        let received_ns = self.now_ns + connection.one_way_ns;
+        self.clients.add_tickets(connection.client, connection.server, received_ns, count);
     }
 
-    fn told(&mut self, at: u32) {
-        let connection = &self.connections[at as usize];
+    fn report_load(&mut self, index: u32) {
+        let connection = &self.connections[index as usize];
         if let Some(stamp) = connection.stamp {
-            self.router.told(connection.server.into(), stamp, self.now_ns);
+            self.router.report(connection.server.into(), stamp, self.now_ns);
         }
     }
 
-    fn end(mut self, elapsed: Duration) -> Outcome {
+    fn finish(mut self, elapsed: Duration) -> Outcome {
         let server_ns = self.now_ns as f64 * self.job.servers as f64;
         self.outcome.present = self.present_ns as f64 / server_ns.max(1.0);
         self.outcome.diverted = self.router.diverted;

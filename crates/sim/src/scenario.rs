@@ -1,4 +1,4 @@
-//! What to simulate: a TOML file, or the paper's.
+//! Scenarios: what to simulate, read from a TOML file.
 
 use std::{
     fs, io,
@@ -14,44 +14,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::Policy;
 
-/// What to simulate. `docs/guide/sim.md` tells what the keys mean; each has a default.
+/// What to simulate. Each key has a default, the value of the paper's synthetic trace where it gives one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Of the first run; the next has one more.
+    /// Random seed of the first run. Each further run adds 1.
     pub seed: u64,
-    /// Runs of each policy and number of servers.
+    /// Number of runs per policy and number of servers.
     pub runs: u32,
-    /// What to compare.
+    /// Policies to compare.
     pub policies: Vec<Policy>,
     /// Numbers of servers to try.
     pub servers: Vec<usize>,
-    /// If there, load is in proportion to servers, and as the trace has it with so many.
+    /// If set, load is proportional to the number of servers, and that of the trace with this number.
     pub load_of_servers: Option<usize>,
-    /// Connections of at most so many packets are short.
+    /// Maximum number of packets of a connection that counts as short.
     pub short: u32,
-    /// Load and imbalance are of intervals as long as this.
+    /// Length of the intervals over which load and imbalance are computed.
     pub interval_ms: f64,
-    /// Who connects when.
+    /// The connections.
     pub trace: TraceConfig,
-    /// Between clients and balancer.
+    /// The network between clients and balancer.
     pub network: Network,
-    /// All servers are alike.
+    /// The servers, which are all alike.
     pub server: Server,
-    /// Of the policy `zero-rtt`.
+    /// Parameters of the policy `zero-rtt`.
     pub zero_rtt: ZeroRtt,
 }
 
-/// Who connects when.
+/// The source of connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
 pub enum TraceConfig {
-    /// Made up.
+    /// Random connections: starts by a Poisson process, lengths by a Zipf distribution.
     Synthetic {
-        /// Who may connect.
+        /// Number of clients.
         #[serde(default = "clients")]
         clients: u32,
-        /// In all.
+        /// Number of connections.
         #[serde(default = "connections")]
         connections: u64,
         /// Mean time between packets of all connections.
@@ -60,32 +60,32 @@ pub enum TraceConfig {
         /// Mean time between packets of a connection.
         #[serde(default = "connection_gap_ms")]
         connection_gap_ms: f64,
-        /// Of the Zipf distribution of connections' lengths.
+        /// Skew of the Zipf distribution of connection lengths.
         #[serde(default = "length_skew")]
         length_skew: f64,
-        /// Packets of the longest connection.
+        /// Number of packets of the longest possible connection.
         #[serde(default = "longest")]
         longest: u32,
-        /// Of the Zipf distribution of clients; 0: all alike.
+        /// Skew of the Zipf distribution of clients. With 0 all clients are equally likely.
         #[serde(default)]
         client_skew: f64,
-        /// The part of connections that are short; as many as the lengths make, if it is not there.
+        /// Share of short connections. Without it, the lengths determine the share.
         #[serde(default)]
         short_part: Option<f64>,
     },
-    /// A file of flows: start in seconds, client, packets, bytes.
+    /// Connections from a CSV file with the columns start in seconds, client, packets, bytes.
     Csv {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
         /// Mean time between packets of a connection.
         #[serde(default = "connection_gap_ms")]
         connection_gap_ms: f64,
     },
-    /// Packets to a port in a capture.
+    /// Connections to a port in a packet capture.
     Capture {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
-        /// Of the servers.
+        /// Port of the servers.
         #[serde(default = "port")]
         port: u16,
     },
@@ -128,7 +128,7 @@ impl TraceConfig {
         }
     }
 
-    /// One like the paper's of DNS over HTTPS: as many clients, connections, and short ones.
+    /// A trace with as many clients, connections and short connections as the paper's trace of DNS over HTTPS.
     pub fn doh() -> TraceConfig {
         TraceConfig::Synthetic {
             clients: 2_910,
@@ -143,15 +143,15 @@ impl TraceConfig {
     }
 }
 
-/// Between clients and balancer; servers are beside it.
+/// The network between clients and balancer. Balancer and servers are at the same place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// From, to: uniform, one way, of a client.
+    /// Range of clients' one-way latencies, uniformly distributed.
     pub trip_ms: [f64; 2],
-    /// Before the first request of a TCP connection: 2 with TLS 1.3.
+    /// Round trips before the first request of a TCP connection: 2 with TLS 1.3.
     pub tcp_round_trips: u32,
-    /// Clients close at the last answer, which comes before the tickets if a connection with 0-RTT is short.
+    /// Whether clients close at the last answer. On a short connection with 0-RTT, it arrives before the tickets.
     pub closes_early: bool,
 }
 
@@ -161,21 +161,21 @@ impl Default for Network {
     }
 }
 
-/// A server: one queue, one worker.
+/// A server with one queue and one worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// From, to: uniform, of a packet.
+    /// Range of the service times of packets, uniformly distributed.
     pub service_ms: [f64; 2],
-    /// And for each byte so many nanoseconds, where the trace has bytes.
+    /// Additional service time per byte, if the trace has bytes.
     pub byte_ns: f64,
-    /// What a handshake without 0-RTT takes.
+    /// Service time of a handshake without 0-RTT.
     pub handshake_ms: f64,
-    /// Requests of which the estimate of the waiting time is.
+    /// Number of requests over which the waiting time is estimated.
     pub window: usize,
-    /// Tickets a connection.
+    /// Number of tickets per connection.
     pub tickets: u32,
-    /// A connection's ID is made anew after so long; 0: never.
+    /// Time after which a connection gets a new ID with a new load report; 0 for never.
     pub restamp_ms: f64,
 }
 
@@ -185,23 +185,23 @@ impl Default for Server {
     }
 }
 
-/// Of the policy `zero-rtt`.
+/// Parameters of the policy `zero-rtt`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZeroRtt {
-    /// Heavy connections of a server.
+    /// Number of heavy connections per server.
     pub heavy: u32,
-    /// As few of those as have this part of a server's packets; 0: all of them.
+    /// Share of a server's packets: as few of the heavy connections count as together have this share. With 0 all count.
     pub heavy_share: f64,
-    /// Packets in half of the window in which they are heavy.
+    /// Number of packets in half of the window in which connections are heavy.
     pub heavy_interval: u32,
-    /// Heavy at any server counts, and not only at the client's own.
+    /// Whether a client that is heavy at any server counts as heavy, and not only at its own.
     pub heavy_any: bool,
-    /// Of waiting times, above which a server may be overloaded; 0 to 1.
+    /// Percentile of waiting times above which a server may be overloaded; 0 to 1.
     pub percentile: f64,
-    /// So many mean round-trip times a detour must gain.
+    /// Minimum gain of a detour, as a multiple of the mean round-trip time.
     pub alpha: f64,
-    /// After so many seconds without news nothing is known of a server; 0: never.
+    /// Time after which a load report expires, in seconds; 0 for never.
     pub stale_s: u32,
 }
 
@@ -226,8 +226,8 @@ impl ZeroRtt {
     }
 
     pub(crate) fn share(&self) -> Result<Option<HeavyShare>, OutOfRange> {
-        let is_asked = self.heavy_share > 0.0;
-        is_asked.then(|| HeavyShare::new(self.heavy_share, self.heavy)).transpose()
+        let is_set = self.heavy_share > 0.0;
+        is_set.then(|| HeavyShare::new(self.heavy_share, self.heavy)).transpose()
     }
 
     pub(crate) fn overload(&self, mean_rtt: Duration) -> OverloadConfig {
@@ -262,42 +262,42 @@ impl Default for Scenario {
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("cannot read the scenario '{}': {io}; name a TOML file, as in examples/sim.toml", path.display())]
+    #[error("cannot read the scenario '{}': {source}; name a TOML file, as in examples/sim.toml", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
-        io: io::Error,
+        /// The error of the operating system.
+        source: io::Error,
     },
-    /// It is no TOML, or has keys that are not known.
-    #[error("the scenario '{}' is wrong: {toml}", path.display())]
+    /// The file is not valid TOML, or it has unknown keys.
+    #[error("the scenario '{}' is not valid: {source}", path.display())]
     Toml {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where and why.
-        toml: Box<toml::de::Error>,
+        /// The error with its position.
+        source: Box<toml::de::Error>,
     },
     /// A value is out of its range.
     #[error("the scenario's {key} is {value}; it may be {range}")]
     Range {
-        /// As in the file.
+        /// The key, as in the file.
         key: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What may be given, in words.
+        /// The valid range, in words.
         range: &'static str,
     },
 }
 
 impl Scenario {
-    /// Reads a file. Paths in it are beside it.
+    /// Reads a scenario from a file. Paths in it are relative to the folder of this file.
     ///
     /// # Errors
     ///
-    /// It cannot be read or is wrong.
+    /// [`ScenarioError`], if the file cannot be read or is not valid.
     pub fn read(path: &Path) -> Result<Scenario, ScenarioError> {
-        let text = fs::read_to_string(path).map_err(|io| ScenarioError::Read { path: path.to_owned(), io })?;
-        let mut scenario = Scenario::of_text(&text, path)?;
+        let text = fs::read_to_string(path).map_err(|source| ScenarioError::Read { path: path.to_owned(), source })?;
+        let mut scenario = Scenario::from_toml(&text, path)?;
         if let TraceConfig::Csv { path: file, .. } | TraceConfig::Capture { path: file, .. } = &mut scenario.trace
             && let Some(folder) = path.parent()
         {
@@ -307,91 +307,93 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// One in no file.
+    /// Parses a scenario from a text.
     ///
     /// # Errors
     ///
-    /// It is wrong.
+    /// [`ScenarioError`], if the text is not valid.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let scenario = Scenario::of_text(text, Path::new("-"))?;
+        let scenario = Scenario::from_toml(text, Path::new("-"))?;
         scenario.check()?;
         Ok(scenario)
     }
 
-    fn of_text(text: &str, path: &Path) -> Result<Scenario, ScenarioError> {
-        toml::from_str(text).map_err(|toml| ScenarioError::Toml { path: path.to_owned(), toml: Box::new(toml) })
+    fn from_toml(text: &str, path: &Path) -> Result<Scenario, ScenarioError> {
+        toml::from_str(text).map_err(|source| ScenarioError::Toml { path: path.to_owned(), source: Box::new(source) })
     }
 
-    /// The mean of round-trip times.
+    /// Mean round-trip time of clients.
     pub fn mean_rtt(&self) -> Duration {
         Duration::from_secs_f64((self.network.trip_ms[0] + self.network.trip_ms[1]) / 1e3)
     }
 
+    /// Checks the ranges of all values.
+    ///
     /// # Errors
     ///
-    /// The first value that is out of its range.
+    /// [`ScenarioError::Range`] for the first value that is out of its range.
     pub fn check(&self) -> Result<(), ScenarioError> {
-        fn each<T: std::fmt::Debug>(
+        fn require<T: std::fmt::Debug>(
             key: &'static str,
             value: T,
-            is_right: bool,
+            is_valid: bool,
             range: &'static str,
         ) -> Result<(), ScenarioError> {
             let value = || format!("{value:?}");
-            is_right.then_some(()).ok_or_else(|| ScenarioError::Range { key, value: value(), range })
+            is_valid.then_some(()).ok_or_else(|| ScenarioError::Range { key, value: value(), range })
         }
         let pair = |pair: [f64; 2]| (0.0..=60_000.0).contains(&pair[0]) && (pair[0]..=60_000.0).contains(&pair[1]);
         let has_servers =
             |servers: &[usize]| !servers.is_empty() && servers.iter().all(|n| (1..=MOST_SERVERS).contains(n));
-        each("runs", self.runs, (1..=10_000).contains(&self.runs), "1 to 10000")?;
-        each("policies", &self.policies, !self.policies.is_empty(), "one at least")?;
-        each("servers", &self.servers, has_servers(&self.servers), "numbers of 1 to 1024")?;
+        require("runs", self.runs, (1..=10_000).contains(&self.runs), "1 to 10000")?;
+        require("policies", &self.policies, !self.policies.is_empty(), "one at least")?;
+        require("servers", &self.servers, has_servers(&self.servers), "numbers of 1 to 1024")?;
         let of = self.load_of_servers.unwrap_or(1);
-        each("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
+        require("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
         let interval = self.interval_ms;
-        each("interval_ms", interval, (1.0..=3.6e6).contains(&interval), "1 to 3600000")?;
-        each(
+        require("interval_ms", interval, (1.0..=3.6e6).contains(&interval), "1 to 3600000")?;
+        require(
             "network.trip_ms",
             self.network.trip_ms,
             pair(self.network.trip_ms),
             "two times, the lesser first, 0 to 60000",
         )?;
         let round_trips = self.network.tcp_round_trips;
-        each("network.tcp_round_trips", round_trips, (1..=10).contains(&round_trips), "1 to 10")?;
+        require("network.tcp_round_trips", round_trips, (1..=10).contains(&round_trips), "1 to 10")?;
         let server = &self.server;
-        each(
+        require(
             "server.service_ms",
             server.service_ms,
             pair(server.service_ms),
             "two times, the lesser first, 0 to 60000",
         )?;
-        each("server.byte_ns", server.byte_ns, (0.0..=1e6).contains(&server.byte_ns), "0 to 1000000")?;
-        each(
+        require("server.byte_ns", server.byte_ns, (0.0..=1e6).contains(&server.byte_ns), "0 to 1000000")?;
+        require(
             "server.handshake_ms",
             server.handshake_ms,
             (0.0..=60_000.0).contains(&server.handshake_ms),
             "0 to 60000",
         )?;
-        each("server.window", server.window, (2..=100_000).contains(&server.window), "2 to 100000")?;
-        each("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
-        each("server.restamp_ms", server.restamp_ms, (0.0..=3.6e6).contains(&server.restamp_ms), "0 to 3600000")?;
+        require("server.window", server.window, (2..=100_000).contains(&server.window), "2 to 100000")?;
+        require("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
+        require("server.restamp_ms", server.restamp_ms, (0.0..=3.6e6).contains(&server.restamp_ms), "0 to 3600000")?;
         let zero = &self.zero_rtt;
-        each("zero_rtt.heavy", zero.heavy, zero.heavy().check().is_ok() || zero.heavy_interval < 16, "1 to 32")?;
-        each("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
-        each("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
-        each("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
-        each("zero_rtt.alpha", zero.alpha, (0.0..=1000.0).contains(&zero.alpha), "0 to 1000")?;
-        each("zero_rtt.stale_s", zero.stale_s, zero.stale_s <= 86_400, "0 to 86400")?;
-        self.trace.check(each)
+        require("zero_rtt.heavy", zero.heavy, zero.heavy().check().is_ok() || zero.heavy_interval < 16, "1 to 32")?;
+        require("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
+        require("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
+        require("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
+        require("zero_rtt.alpha", zero.alpha, (0.0..=1000.0).contains(&zero.alpha), "0 to 1000")?;
+        require("zero_rtt.stale_s", zero.stale_s, zero.stale_s <= 86_400, "0 to 86400")?;
+        self.trace.check(require)
     }
 }
 
 impl TraceConfig {
     fn check(
         &self,
-        each: impl Fn(&'static str, f64, bool, &'static str) -> Result<(), ScenarioError>,
+        require: impl Fn(&'static str, f64, bool, &'static str) -> Result<(), ScenarioError>,
     ) -> Result<(), ScenarioError> {
-        let gap = |key, ms: f64| each(key, ms, ms > 0.0 && ms <= 60_000.0, "above 0, up to 60000");
+        let gap = |key, ms: f64| require(key, ms, ms > 0.0 && ms <= 60_000.0, "above 0, up to 60000");
         match self {
             TraceConfig::Synthetic {
                 clients,
@@ -404,19 +406,19 @@ impl TraceConfig {
                 short_part,
             } => {
                 let most = 1 << 24;
-                each("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
-                each("trace.connections", *connections as f64, (1..=1 << 32).contains(connections), "1 to 2^32")?;
+                require("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
+                require("trace.connections", *connections as f64, (1..=1 << 32).contains(connections), "1 to 2^32")?;
                 gap("trace.packet_gap_ms", *packet_gap_ms)?;
                 gap("trace.connection_gap_ms", *connection_gap_ms)?;
                 let is_skew = |skew: &f64| (0.0..=10.0).contains(skew);
-                each("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
-                each("trace.longest", f64::from(*longest), (1..=1 << 20).contains(longest), "1 to 2^20")?;
-                each("trace.client_skew", *client_skew, is_skew(client_skew), "0 to 10")?;
+                require("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
+                require("trace.longest", f64::from(*longest), (1..=1 << 20).contains(longest), "1 to 2^20")?;
+                require("trace.client_skew", *client_skew, is_skew(client_skew), "0 to 10")?;
                 let part = short_part.unwrap_or(0.0);
-                each("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")
+                require("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")
             }
             TraceConfig::Csv { connection_gap_ms, .. } => gap("trace.connection_gap_ms", *connection_gap_ms),
-            TraceConfig::Capture { port, .. } => each("trace.port", f64::from(*port), *port > 0, "1 to 65535"),
+            TraceConfig::Capture { port, .. } => require("trace.port", f64::from(*port), *port > 0, "1 to 65535"),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Latency steering of TCP: the balancer's intervals and policy, told what a balancer would have measured
-//! without error.
+//! Latency steering of TCP: the balancer's intervals and policy, fed with exact latencies instead of measured ones.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,11 +20,11 @@ pub(crate) struct Steering {
     intervals: Intervals,
     shares: Vec<Share>,
     active: Vec<u64>,
-    /// Of each server the requests that are not answered yet, in the order in which they will be.
-    asked: Vec<VecDeque<Asked>>,
+    /// Unanswered requests per server, in the order of their answers.
+    requests: Vec<VecDeque<Request>>,
 }
 
-struct Asked {
+struct Request {
     client: Client,
     done_ns: u64,
     latency_ns: u64,
@@ -38,7 +37,7 @@ impl Steering {
             intervals: Intervals::new(IntervalsConfig::default())?,
             shares: vec![Share::initial(1.0); servers],
             active: vec![0; servers],
-            asked: (0..servers).map(|_| VecDeque::new()).collect(),
+            requests: (0..servers).map(|_| VecDeque::new()).collect(),
         })
     }
 
@@ -46,26 +45,26 @@ impl Steering {
         &self.shares
     }
 
-    /// A connection began or ended.
-    pub(crate) fn opened(&mut self, server: usize, by: i64) {
+    /// Adds `by` to the number of open connections of a server.
+    pub(crate) fn add_open(&mut self, server: usize, by: i64) {
         self.active[server] = self.active[server].saturating_add_signed(by);
     }
 
-    /// A request comes now, and is answered then.
-    pub(crate) fn asked(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
+    /// Records a request that arrives at `now_ns` and is answered at `done_ns`.
+    pub(crate) fn request(&mut self, client: Client, server: usize, now_ns: u64, done_ns: u64) {
         self.intervals.note(server as u32, connection(client), 1, None);
-        self.asked[server].push_back(Asked { client, done_ns, latency_ns: done_ns - now_ns });
+        self.requests[server].push_back(Request { client, done_ns, latency_ns: done_ns - now_ns });
     }
 
-    /// Ends an interval, and with it the epochs of all connections. True if weights have changed.
+    /// Ends an interval, and with it the epochs of all connections. Returns whether weights have changed.
     pub(crate) fn step(&mut self, now_ns: u64) -> bool {
-        for (server, asked) in self.asked.iter_mut().enumerate() {
-            let answered = asked.partition_point(|asked| asked.done_ns <= now_ns);
+        for (server, requests) in self.requests.iter_mut().enumerate() {
+            let answered = requests.partition_point(|request| request.done_ns <= now_ns);
             let mut epochs: HashMap<Client, (u64, u64)> = HashMap::new();
-            for asked in asked.drain(..answered) {
-                let (count, sum_ns) = epochs.entry(asked.client).or_default();
+            for request in requests.drain(..answered) {
+                let (count, sum_ns) = epochs.entry(request.client).or_default();
                 *count += 1;
-                *sum_ns += asked.latency_ns;
+                *sum_ns += request.latency_ns;
             }
             for (client, (count, sum_ns)) in epochs {
                 let mean_ns = sum_ns / count;
@@ -85,7 +84,7 @@ fn backend((real, active): (u32, &u64)) -> Backend {
     Backend { real, configured: 1.0, active: *active, is_usable: true }
 }
 
-/// All are of one VIP.
+/// The key of a client's connection to the only VIP.
 fn connection(client: Client) -> Connection {
     let client = Endpoint { address: client.address, port: client.port };
     let vip = Endpoint { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
@@ -99,16 +98,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Six connections to each of two servers, a request each per 10 ms; the second server takes as
-    /// long as is told.
+    /// An interval of six connections to each of two servers, with one request every 10 ms each. The second server takes
+    /// `slow_ns`.
     fn interval(steering: &mut Steering, at_ns: u64, slow_ns: u64) -> bool {
         for step in 0..50 {
             let now_ns = at_ns + step * 10 * MS;
             for server in 0..2 {
-                let took_ns = if server == 0 { MS } else { slow_ns };
+                let latency_ns = if server == 0 { MS } else { slow_ns };
                 for number in 0..6 {
                     let client = Client::new(number, 1000 + server as u16);
-                    steering.asked(client, server, now_ns, now_ns + took_ns);
+                    steering.request(client, server, now_ns, now_ns + latency_ns);
                 }
             }
         }
@@ -116,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_server_loses_weight_once_its_answers_are_there() {
+    fn a_slow_server_loses_weight_once_its_answers_arrive() {
         let mut steering = Steering::new(2).unwrap();
-        (0..2).for_each(|server| steering.opened(server, 6));
+        (0..2).for_each(|server| steering.add_open(server, 6));
         let weights = |steering: &Steering| [0, 1].map(|server| steering.shares[server].weight);
-        // its first answer comes after the first interval
+        // Its first answer arrives after the first interval.
         assert!(!interval(&mut steering, 0, 600 * MS));
         assert_eq!(weights(&steering), [1.0, 1.0]);
         assert!(interval(&mut steering, 500 * MS, 600 * MS));
@@ -130,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn few_connections_tell_no_latency() {
+    fn few_connections_give_no_latency() {
         let mut steering = Steering::new(2).unwrap();
         for server in 0..2 {
-            steering.opened(server, 1);
+            steering.add_open(server, 1);
             for at in 0..100 {
                 let client = Client::new(server as u32, 1000);
                 let done_ns = at * MS + if server == 0 { MS } else { 20 * MS };
-                steering.asked(client, server, at * MS, done_ns);
+                steering.request(client, server, at * MS, done_ns);
             }
         }
         assert!(!steering.step(500 * MS));

@@ -1,58 +1,61 @@
-//! Many runs, and what they say together.
+//! Studies: many runs, and their summaries.
 
 use std::sync::atomic::AtomicBool;
 
 use dwell_engine::steer::OutOfRange;
 
-use crate::{Distribution, Estimate, Job, Outcome, Policy, Progress, Resumed, Sample, Scenario, run_all, trace::Trace};
+use crate::{
+    Distribution, Estimate, Job, LoadSample, Outcome, Policy, Progress, ResumptionCounts, Scenario, run_all,
+    trace::Trace,
+};
 
-/// The parts of connections at which ratios are told.
-pub const PARTS: [f64; 5] = [0.5, 0.6, 0.75, 0.9, 0.99];
+/// The quantiles of ratios that a summary holds.
+pub const QUANTILES: [f64; 5] = [0.5, 0.6, 0.75, 0.9, 0.99];
 
-/// A policy with a number of servers, over all runs that were done.
+/// The figures of a policy with a number of servers, over all completed runs.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Who decided.
+    /// The policy.
     pub policy: Policy,
-    /// How many there were.
+    /// Number of servers.
     pub servers: usize,
-    /// Runs that were done.
+    /// Number of completed runs.
     pub runs: usize,
-    /// Those that were asked for.
-    pub asked: usize,
-    /// Of times to the first byte, normalised: by [`PARTS`].
+    /// Number of requested runs.
+    pub requested: usize,
+    /// Normalised time to the first byte, at each of [`QUANTILES`].
     pub first_byte: Vec<Option<Estimate>>,
-    /// Of times to completion, likewise.
+    /// Normalised time to completion, at each of [`QUANTILES`].
     pub completion: Vec<Option<Estimate>>,
-    /// Connections of all runs.
-    pub short: Resumed,
-    /// Connections of all runs.
-    pub long: Resumed,
-    /// The part of short ones that used 0-RTT, of those that could.
-    pub short_part: Option<Estimate>,
-    /// Likewise of long ones.
-    pub long_part: Option<Estimate>,
-    /// Likewise of all.
-    pub part: Option<Estimate>,
-    /// The part of time in which servers are busy.
+    /// Short connections of all runs.
+    pub short: ResumptionCounts,
+    /// Long connections of all runs.
+    pub long: ResumptionCounts,
+    /// Share of possible 0-RTT that short connections used.
+    pub short_used_share: Option<Estimate>,
+    /// Share of possible 0-RTT that long connections used.
+    pub long_used_share: Option<Estimate>,
+    /// Share of possible 0-RTT that all connections used.
+    pub used_share: Option<Estimate>,
+    /// Fraction of time in which servers are busy.
     pub load: Option<Estimate>,
-    /// Load of the busiest over the mean.
+    /// Load of the busiest server relative to the mean.
     pub imbalance: Option<Estimate>,
-    /// Packets at a server.
+    /// Mean number of packets at a server.
     pub present: Option<Estimate>,
-    /// The part of connections that went to the least loaded server instead of their own.
+    /// Share of connections that were diverted to the least loaded server.
     pub diverted: Option<Estimate>,
-    /// What a run took.
+    /// Time that the simulation of a run took.
     pub elapsed_s: Option<Estimate>,
-    /// All runs' times to the first byte together.
+    /// Normalised times to the first byte of all runs.
     pub all_first_byte: Distribution,
-    /// All runs' times to completion together.
+    /// Normalised times to completion of all runs.
     pub all_completion: Distribution,
     /// Load and imbalance over time, in the first run.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<LoadSample>,
 }
 
-/// Jobs of a scenario: all policies at all numbers of servers, in all runs.
+/// Lists the jobs of a scenario: each policy with each number of servers, in each run.
 pub fn jobs(scenario: &Scenario) -> Vec<Job> {
     let mut jobs = Vec::new();
     for servers in scenario.servers.iter().copied() {
@@ -61,19 +64,19 @@ pub fn jobs(scenario: &Scenario) -> Vec<Job> {
                 policy,
                 servers,
                 seed: scenario.seed.wrapping_add(run.into()),
-                times_faster: scenario.load_of_servers.map_or(1.0, |of| servers as f64 / of as f64),
+                speedup: scenario.load_of_servers.map_or(1.0, |reference| servers as f64 / reference as f64),
             }));
         }
     }
     jobs
 }
 
-/// Runs all jobs of a scenario; a summary a policy and number of servers, of those runs that were done
-/// before `stop` was set.
+/// Runs all jobs of a scenario until `stop` is set. Returns one summary per policy and number of servers, over the runs
+/// that were completed.
 ///
 /// # Errors
 ///
-/// A constant of a policy is out of its range.
+/// [`OutOfRange`], if a parameter of a policy is out of its range.
 pub fn run(
     scenario: &Scenario,
     trace: &Trace,
@@ -82,73 +85,75 @@ pub fn run(
 ) -> Result<Vec<Summary>, OutOfRange> {
     let jobs = jobs(scenario);
     let outcomes = run_all(scenario, trace, &jobs, stop, progress)?;
-    let of_one = scenario.runs as usize;
-    let pairs = jobs.chunks(of_one).zip(outcomes.chunks(of_one));
+    let runs = scenario.runs as usize;
+    let pairs = jobs.chunks(runs).zip(outcomes.chunks(runs));
     Ok(pairs.map(|(jobs, outcomes)| Summary::of(jobs[0], outcomes)).collect())
 }
 
 impl Summary {
     fn of(job: Job, outcomes: &[Option<Outcome>]) -> Summary {
-        let done: Vec<&Outcome> = outcomes.iter().flatten().collect();
-        let over =
-            |value: &dyn Fn(&Outcome) -> Option<f64>| Estimate::of(done.iter().filter_map(|outcome| value(outcome)));
+        let completed: Vec<&Outcome> = outcomes.iter().flatten().collect();
+        let estimate = |value: &dyn Fn(&Outcome) -> Option<f64>| {
+            Estimate::of(completed.iter().filter_map(|outcome| value(outcome)))
+        };
         let quantiles = |of: fn(&Outcome) -> &Distribution| {
-            let each = PARTS.iter().map(|part| over(&|outcome| of(outcome).quantile(*part)));
+            let each = QUANTILES.iter().map(|q| estimate(&|outcome| of(outcome).quantile(*q)));
             each.collect()
         };
         let merged = |of: fn(&Outcome) -> &Distribution| {
             let mut all = Distribution::default();
-            done.iter().for_each(|outcome| all.merge(of(outcome)));
+            completed.iter().for_each(|outcome| all.merge(of(outcome)));
             all
         };
-        let sum =
-            |of: fn(&Outcome) -> Resumed| done.iter().map(|outcome| of(outcome)).fold(Resumed::default(), |a, b| a + b);
+        let sum = |of: fn(&Outcome) -> ResumptionCounts| {
+            completed.iter().map(|outcome| of(outcome)).fold(ResumptionCounts::default(), |a, b| a + b)
+        };
         Summary {
             policy: job.policy,
             servers: job.servers,
-            runs: done.len(),
-            asked: outcomes.len(),
+            runs: completed.len(),
+            requested: outcomes.len(),
             first_byte: quantiles(|outcome| &outcome.first_byte),
             completion: quantiles(|outcome| &outcome.completion),
             short: sum(|outcome| outcome.short),
             long: sum(|outcome| outcome.long),
-            short_part: over(&|outcome| outcome.short.part()),
-            long_part: over(&|outcome| outcome.long.part()),
-            part: over(&|outcome| outcome.all().part()),
-            load: over(&Outcome::load),
-            imbalance: over(&Outcome::imbalance),
-            present: over(&|outcome| Some(outcome.present)),
-            diverted: over(&|outcome| {
+            short_used_share: estimate(&|outcome| outcome.short.used_share()),
+            long_used_share: estimate(&|outcome| outcome.long.used_share()),
+            used_share: estimate(&|outcome| outcome.all().used_share()),
+            load: estimate(&Outcome::load),
+            imbalance: estimate(&Outcome::imbalance),
+            present: estimate(&|outcome| Some(outcome.present)),
+            diverted: estimate(&|outcome| {
                 let connections = outcome.all().connections as f64;
                 (connections > 0.0).then(|| outcome.diverted as f64 / connections)
             }),
-            elapsed_s: over(&|outcome| Some(outcome.elapsed.as_secs_f64())),
+            elapsed_s: estimate(&|outcome| Some(outcome.elapsed.as_secs_f64())),
             all_first_byte: merged(|outcome| &outcome.first_byte),
             all_completion: merged(|outcome| &outcome.completion),
-            samples: done.first().map_or(Vec::new(), |outcome| outcome.samples.clone()),
+            samples: completed.first().map_or(Vec::new(), |outcome| outcome.samples.clone()),
         }
     }
 
-    /// At one of [`PARTS`].
-    pub fn first_byte_at(&self, part: f64) -> Option<f64> {
-        at(&self.first_byte, part)
+    /// Normalised time to the first byte at one of [`QUANTILES`].
+    pub fn first_byte_at(&self, quantile: f64) -> Option<f64> {
+        at(&self.first_byte, quantile)
     }
 
-    /// At one of [`PARTS`].
-    pub fn completion_at(&self, part: f64) -> Option<f64> {
-        at(&self.completion, part)
+    /// Normalised time to completion at one of [`QUANTILES`].
+    pub fn completion_at(&self, quantile: f64) -> Option<f64> {
+        at(&self.completion, quantile)
     }
 
-    /// Connections of all runs.
-    pub fn all(&self) -> Resumed {
+    /// Short and long connections of all runs.
+    pub fn all(&self) -> ResumptionCounts {
         self.short + self.long
     }
 
-    /// An object for output.
+    /// Returns the summary as an object of JSON Lines output.
     pub fn line(&self) -> serde_json::Value {
         let named = |values: &[Option<Estimate>]| -> serde_json::Map<String, serde_json::Value> {
-            let pairs = PARTS.iter().zip(values);
-            pairs.map(|(part, value)| (format!("p{}", part * 100.0), serde_json::json!(value))).collect()
+            let pairs = QUANTILES.iter().zip(values);
+            pairs.map(|(q, value)| (format!("p{}", q * 100.0), serde_json::json!(value))).collect()
         };
         serde_json::json!({
             "type": "simulation",
@@ -156,15 +161,15 @@ impl Summary {
             "policy": self.policy,
             "servers": self.servers,
             "runs": self.runs,
-            "runs_asked": self.asked,
+            "runs_asked": self.requested,
             "first_byte_ratio": named(&self.first_byte),
             "completion_ratio": named(&self.completion),
             "zero_rtt": {
                 "short": self.short,
                 "long": self.long,
-                "short_part": self.short_part,
-                "long_part": self.long_part,
-                "part": self.part,
+                "short_part": self.short_used_share,
+                "long_part": self.long_used_share,
+                "part": self.used_share,
             },
             "load": self.load,
             "imbalance": self.imbalance,
@@ -175,7 +180,7 @@ impl Summary {
     }
 }
 
-fn at(values: &[Option<Estimate>], part: f64) -> Option<f64> {
-    let n = PARTS.iter().position(|known| *known == part)?;
-    values.get(n)?.map(|estimate| estimate.mean)
+fn at(values: &[Option<Estimate>], quantile: f64) -> Option<f64> {
+    let index = QUANTILES.iter().position(|known| *known == quantile)?;
+    values.get(index)?.map(|estimate| estimate.mean)
 }

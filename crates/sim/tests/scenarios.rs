@@ -1,6 +1,6 @@
 //! Scenarios from files.
 
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
@@ -16,7 +16,7 @@ fn read(folder: &Path, text: &str) -> Result<Scenario, String> {
 }
 
 #[test]
-fn what_is_not_said_is_the_papers() {
+fn defaults_are_those_of_the_paper() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(read(folder.path(), "").unwrap(), Scenario::default());
     let scenario =
@@ -30,17 +30,17 @@ fn what_is_not_said_is_the_papers() {
 }
 
 #[test]
-fn the_example_is_right() {
+fn the_example_shows_the_defaults() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim.toml");
     let scenario = Scenario::read(&file).unwrap();
-    // it says what holds anyway, so that it tells what may be said
+    // The example documents the keys by their defaults.
     assert_eq!(scenario.zero_rtt, Scenario::default().zero_rtt);
     assert_eq!(scenario.server, Scenario::default().server);
     assert_eq!(scenario.network, Scenario::default().network);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_key_and_its_range() {
     let folder = tempfile::tempdir().unwrap();
     for (text, expected) in [
         ("servers = [0]", "the scenario's servers is [0]; it may be numbers of 1 to 1024"),
@@ -72,11 +72,11 @@ fn a_trace_of_flows_runs() {
         .unwrap();
     let text = "servers = [4]\npolicies = [\"session-affinity\"]\ninterval_ms = 500.0\n[trace]\nkind = \"csv\"\npath = \"flows.csv\"\n";
     let scenario = read(folder.path(), text).unwrap();
-    let trace = Trace::of(&scenario).unwrap();
+    let trace = Trace::load(&scenario).unwrap();
     let summaries = study::run(&scenario, &trace, &AtomicBool::new(false), &()).unwrap();
     let all = summaries[0].all();
     assert_eq!((all.connections, all.possible, all.used), (3, 1, 1));
     fs::write(folder.path().join("flows.csv"), "0,a,2,100\n1,b,?,1\n").unwrap();
-    let error = Trace::of(&scenario).unwrap_err();
+    let error = Trace::load(&scenario).unwrap_err();
     assert!(matches!(error, TraceError::Line { line: 2, column: 5, .. }), "{error}");
 }

@@ -1,6 +1,6 @@
-//! Whole runs: what goes in comes out, queues are those of theory, and policies do what they say.
+//! Whole runs: all requests are served, queues agree with theory, and policies differ as they should.
 
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -10,9 +10,9 @@ use dwell_sim::{
     trace::Trace,
 };
 
-static GO: AtomicBool = AtomicBool::new(false);
+static NO_STOP: AtomicBool = AtomicBool::new(false);
 
-/// So many clients and connections, of at most so many packets.
+/// A synthetic scenario of uniformly drawn clients.
 fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) -> Scenario {
     Scenario {
         trace: TraceConfig::Synthetic {
@@ -31,12 +31,12 @@ fn scenario(clients: u32, connections: u64, longest: u32, packet_gap_ms: f64) ->
 
 fn run(scenario: &Scenario, policy: Policy, servers: usize, seed: u64) -> Outcome {
     scenario.check().unwrap();
-    let trace = Trace::of(scenario).unwrap();
-    let job = Job { policy, servers, seed, times_faster: 1.0 };
-    simulate(scenario, &trace, &job, &GO).unwrap().unwrap()
+    let trace = Trace::load(scenario).unwrap();
+    let job = Job { policy, servers, seed, speedup: 1.0 };
+    simulate(scenario, &trace, &job, &NO_STOP).unwrap().unwrap()
 }
 
-/// All of an outcome but what it took.
+/// An outcome without the time that the simulation took.
 fn figures(outcome: &Outcome) -> String {
     let mut same = outcome.clone();
     same.elapsed = Duration::ZERO;
@@ -44,15 +44,15 @@ fn figures(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn a_seed_decides_all_and_processors_nothing() {
+fn outcomes_depend_on_the_seed_and_not_on_threads() {
     let scenario =
         Scenario { policies: Policy::ALL.to_vec(), servers: vec![3, 8], runs: 2, ..scenario(300, 2000, 50, 1.0) };
-    let trace = Trace::of(&scenario).unwrap();
+    let trace = Trace::load(&scenario).unwrap();
     let jobs = jobs(&scenario);
     assert_eq!(jobs.len(), 2 * 8 * 2);
-    let together = run_all(&scenario, &trace, &jobs, &GO, &()).unwrap();
+    let together = run_all(&scenario, &trace, &jobs, &NO_STOP, &()).unwrap();
     for (job, outcome) in jobs.iter().zip(&together) {
-        let alone = simulate(&scenario, &trace, job, &GO).unwrap().unwrap();
+        let alone = simulate(&scenario, &trace, job, &NO_STOP).unwrap().unwrap();
         assert_eq!(figures(&alone), figures(outcome.as_ref().unwrap()), "{job:?}");
     }
     let [first, second] = [0, 1].map(|run| figures(together[run].as_ref().unwrap()));
@@ -60,9 +60,9 @@ fn a_seed_decides_all_and_processors_nothing() {
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn all_requests_of_the_trace_are_served() {
     let scenario = scenario(500, 5000, 80, 0.5);
-    let trace = Trace::of(&scenario).unwrap();
+    let trace = Trace::load(&scenario).unwrap();
     let packets: u64 = trace.flows(9, 1.0).map(|flow| u64::from(flow.packets)).sum();
     let short = trace.flows(9, 1.0).filter(|flow| flow.packets <= 10).count() as u64;
     for policy in Policy::ALL {
@@ -75,9 +75,9 @@ fn what_goes_in_comes_out() {
             assert!(counts.used <= counts.tried && counts.tried <= counts.connections);
             assert!(counts.possible <= counts.connections);
         }
-        // nobody is faster than the fastest
+        // No connection is faster than the ideal one.
         assert!(outcome.first_byte.mean().unwrap() >= 1.0);
-        // 2.5 ms a packet, of 8 servers
+        // 2.5 ms per packet, over 8 servers.
         let seconds = outcome.time.as_secs_f64();
         let expected = packets as f64 * 0.0025 / 8.0 / seconds;
         let load = outcome.load().unwrap();
@@ -86,10 +86,10 @@ fn what_goes_in_comes_out() {
     }
 }
 
-/// Requests of one packet to one server, each of 1 ms: M/D/1. The ratio is (wait + service) / service,
-/// on average 1 + ρ / (2 (1 - ρ)). Few clients: nearly all use 0-RTT.
+/// Connections of one packet of 1 ms to one server: M/D/1. The ratio is (wait + service) / service, on average
+/// 1 + ρ / (2 (1 - ρ)). With few clients nearly all connections use 0-RTT.
 #[test]
-fn waits_are_those_of_theory() {
+fn waits_agree_with_theory() {
     for load in [0.3, 0.6, 0.8] {
         let mut scenario = scenario(3, 300_000, 1, 1.0 / load);
         scenario.network.trip_ms = [0.0, 0.0];
@@ -117,35 +117,35 @@ fn without_waiting_a_handshake_costs_its_round_trips() {
 }
 
 #[test]
-fn one_server_gives_all_that_could_0_rtt_and_many_at_random_do_not() {
+fn one_server_gives_all_possible_0_rtt_and_random_selection_does_not() {
     let scenario = scenario(200, 5000, 5, 20.0);
     let of = |policy, servers| run(&scenario, policy, servers, 4).all();
     for policy in [Policy::ZeroRtt, Policy::LeastLoaded, Policy::PowerOfTwo] {
-        assert_eq!(of(policy, 1).part(), Some(1.0), "{policy}");
+        assert_eq!(of(policy, 1).used_share(), Some(1.0), "{policy}");
     }
-    assert_eq!(of(Policy::SessionAffinity, 16).part(), Some(1.0));
-    assert_eq!(of(Policy::ZeroRtt, 16).part(), Some(1.0));
+    assert_eq!(of(Policy::SessionAffinity, 16).used_share(), Some(1.0));
+    assert_eq!(of(Policy::ZeroRtt, 16).used_share(), Some(1.0));
     assert_eq!(of(Policy::ZeroRttOff, 16).used, 0);
-    let random = of(Policy::PowerOfTwo, 16).part().unwrap();
+    let random = of(Policy::PowerOfTwo, 16).used_share().unwrap();
     assert!((random - 1.0 / 16.0).abs() < 0.02, "{random}");
 }
 
-/// k tickets give k / (k + 1) to clients that do not wait for more.
+/// With k tickets, k / (k + 1) of connections use 0-RTT if clients do not wait for new ones.
 #[test]
-fn who_closes_early_uses_up_tickets() {
+fn clients_that_close_early_run_out_of_tickets() {
     for tickets in [1, 2, 4] {
         let mut scenario = scenario(50, 20_000, 1, 20.0);
         scenario.network.closes_early = true;
         scenario.server.tickets = tickets;
-        let part = run(&scenario, Policy::SessionAffinity, 4, 1).all().part().unwrap();
+        let part = run(&scenario, Policy::SessionAffinity, 4, 1).all().used_share().unwrap();
         let expected = f64::from(tickets) / f64::from(tickets + 1);
         assert!((part - expected).abs() < 0.01, "{tickets}: {part}");
     }
 }
 
-/// Half of all packets are of one client, which its server cannot serve.
+/// Half of all packets are from one client, more than its server can serve.
 #[test]
-fn a_heavy_client_goes_elsewhere_while_its_server_is_overloaded() {
+fn a_heavy_client_is_diverted_while_its_server_is_overloaded() {
     let mut scenario = scenario(1000, 20_000, 20, 0.5);
     if let TraceConfig::Synthetic { client_skew, .. } = &mut scenario.trace {
         *client_skew = 1.5;
@@ -156,13 +156,13 @@ fn a_heavy_client_goes_elsewhere_while_its_server_is_overloaded() {
     assert!(zero.diverted > 1000, "{}", zero.diverted);
     assert!(zero.present < 0.1 * sticky.present, "{} {}", zero.present, sticky.present);
     assert!(zero.imbalance() < sticky.imbalance());
-    assert!(zero.all().part() < sticky.all().part());
+    assert!(zero.all().used_share() < sticky.all().used_share());
     let p90 = |outcome: &Outcome| outcome.first_byte.quantile(0.9).unwrap();
     assert!(p90(&zero) < 0.2 * p90(&sticky), "{} {}", p90(&zero), p90(&sticky));
 }
 
 #[test]
-fn least_loaded_is_the_most_even() {
+fn least_loaded_has_the_least_imbalance() {
     let scenario = scenario(2000, 20_000, 50, 0.4);
     let imbalance = |policy| run(&scenario, policy, 16, 3).imbalance().unwrap();
     let least = imbalance(Policy::LeastLoaded);
@@ -172,38 +172,38 @@ fn least_loaded_is_the_most_even() {
 }
 
 #[test]
-fn least_loaded_knows_what_handshakes_take() {
+fn least_loaded_accounts_for_handshakes() {
     let scenario = Scenario {
         server: dwell_sim::Server { handshake_ms: 30.0, service_ms: [0.0, 2.0], ..dwell_sim::Server::default() },
         ..scenario(2000, 20_000, 3, 2.0)
     };
-    let there = |policy| run(&scenario, policy, 16, 3).present;
-    let (least, two) = (there(Policy::LeastLoaded), there(Policy::PowerOfTwo));
+    let present = |policy| run(&scenario, policy, 16, 3).present;
+    let (least, two) = (present(Policy::LeastLoaded), present(Policy::PowerOfTwo));
     assert!(least < 0.8 * two, "{least} {two}");
 }
 
 #[test]
-fn fewer_heavy_connections_by_their_share_mean_fewer_detours() {
-    let share = |heavy_share| Scenario {
+fn a_smaller_heavy_share_means_fewer_detours() {
+    let with_share = |heavy_share| Scenario {
         zero_rtt: dwell_sim::ZeroRtt { heavy_share, alpha: 0.1, ..dwell_sim::ZeroRtt::default() },
         ..scenario(2000, 20_000, 100, 0.4)
     };
-    let diverted = |heavy_share| run(&share(heavy_share), Policy::ZeroRtt, 16, 3).diverted;
+    let diverted = |heavy_share| run(&with_share(heavy_share), Policy::ZeroRtt, 16, 3).diverted;
     let (all, most, few) = (diverted(0.0), diverted(1.0), diverted(0.2));
-    assert_eq!(all, most, "all of those that may be heavy are");
+    assert_eq!(all, most, "a share of 1 counts all heavy connections");
     assert!(few > 0 && few < all / 2, "{few} {all}");
 }
 
 #[test]
-fn load_in_proportion_to_servers_is_alike() {
+fn proportional_load_does_not_depend_on_the_number_of_servers() {
     let scenario = Scenario {
         policies: vec![Policy::LeastLoaded],
         servers: vec![4, 8, 16],
         load_of_servers: Some(8),
         ..scenario(2000, 40_000, 20, 1.0)
     };
-    let trace = Trace::of(&scenario).unwrap();
-    let summaries = study::run(&scenario, &trace, &GO, &()).unwrap();
+    let trace = Trace::load(&scenario).unwrap();
+    let summaries = study::run(&scenario, &trace, &NO_STOP, &()).unwrap();
     let loads: Vec<f64> = summaries.iter().map(|summary| summary.load.unwrap().mean).collect();
     for load in &loads {
         assert!((load / 0.3125 - 1.0).abs() < 0.1, "{loads:?}");
@@ -211,12 +211,12 @@ fn load_in_proportion_to_servers_is_alike() {
 }
 
 #[test]
-fn a_stop_ends_runs_and_leaves_what_is_done() {
+fn a_stop_ends_runs_without_an_outcome() {
     let scenario = scenario(100, 1_000_000_000, 5, 0.1);
-    let trace = Trace::of(&scenario).unwrap();
+    let trace = Trace::load(&scenario).unwrap();
     let stop = AtomicBool::new(true);
     let summaries = study::run(&scenario, &trace, &stop, &()).unwrap();
-    assert!(summaries.iter().all(|summary| summary.runs == 0 && summary.asked == 1));
+    assert!(summaries.iter().all(|summary| summary.runs == 0 && summary.requested == 1));
     let job = jobs(&scenario)[0];
     assert!(simulate(&scenario, &trace, &job, &stop).unwrap().is_none());
 }

@@ -1,14 +1,14 @@
-//! Frames to a VIP, and of others.
+//! Seeds for the balancer: frames to a VIP and to other addresses.
 
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 
 use super::{endpoints, framed, query};
 use crate::frame::{self, Link};
 
-/// Of connection IDs.
+/// Key of the connection IDs.
 pub const QUIC_KEY: [u8; 16] = *b"a key to be hit.";
 
-/// A connection, datagrams, pings and an ICMP error, for each way of sending them on.
+/// A connection, datagrams, pings and an ICMP error, for each forwarding method.
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let tcp = |flags| frame::tcp((40_000, 80), 5, 6, flags, 1000, &[]);
     let ethernet = |proto, v6, l4: &[u8]| framed(Link::Ethernet, proto, v6, l4).data;
@@ -56,22 +56,22 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     .to_vec()
 }
 
-/// Short and long headers with servers' connection IDs of three layouts, and with none.
+/// QUIC packets with short and long headers, with connection IDs of servers in three layouts and with a foreign ID.
 fn quic() -> Vec<Vec<u8>> {
-    let own = Config::own(0, QUIC_KEY).expect("a layout");
+    let own = Config::own(0, QUIC_KEY).expect("a valid layout");
     let stamp = |second: u64, wait| Stamp { freshness: second << 16, load: Load::from_code(wait) };
     let other = |layout: Config| {
         let server = [vec![0; usize::from(layout.server_id_bytes()) - 1], vec![2]].concat();
         let nonce = vec![7; layout.nonce_bytes().into()];
-        let cid = layout.encode(&server, &nonce).expect("as configured");
+        let cid = layout.encode(&server, &nonce).expect("lengths as configured");
         cid.to_vec()
     };
     let cids = [
         own.encode_stamped(1, stamp(1, 30_000)).to_vec(),
         own.encode_stamped(2, stamp(2, 5)).to_vec(),
         own.encode_stamped(9, stamp(3, 5)).to_vec(),
-        other(Config::new(1, 3, 4, None).expect("a layout")),
-        other(Config::new(2, 9, 10, Some(QUIC_KEY)).expect("a layout")),
+        other(Config::new(1, 3, 4, None).expect("a valid layout")),
+        other(Config::new(2, 9, 10, Some(QUIC_KEY)).expect("a valid layout")),
         vec![0xff; 8],
     ];
     let short = |cid: &Vec<u8>| [&[0x40][..], cid, &[9; 20]].concat();

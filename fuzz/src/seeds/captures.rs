@@ -1,4 +1,4 @@
-//! Capture files.
+//! Seeds for readers of capture files.
 
 use std::io::Write;
 
@@ -7,23 +7,23 @@ use dwell_capture::{LinkType, Writer};
 use super::{endpoints, framed, query, segment};
 use crate::frame::{self, Link};
 
-/// Small files of each format, and broken ones.
+/// Small files of each format, and damaged ones.
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let (client, server) = endpoints(false, (0, 0));
-    let asked = frame::ip(Link::Ethernet, 6, client, server, &segment(false), 82).data;
+    let request = frame::ip(Link::Ethernet, 6, client, server, &segment(false), 82).data;
     let reply = segment(true);
     let reply = [&reply[..24], &[0, 0, 0, 9, 0, 0, 0, 7], &reply[32..]].concat();
-    let told = frame::ip(Link::Ethernet, 6, server, client, &reply, 82).data;
+    let answer = frame::ip(Link::Ethernet, 6, server, client, &reply, 82).data;
     let question = framed(Link::Ethernet, 17, true, &query()).data;
-    let all = [&asked, &told, &question];
+    let all = [&request, &answer, &question];
 
-    let mut writer = Writer::new(Vec::new(), LinkType(1)).expect("memory");
+    let mut writer = Writer::new(Vec::new(), LinkType(1)).expect("writing to memory cannot fail");
     for (at_ms, data) in (0..).zip(all) {
         let time_ns = 1_600_000_000_000_000_000 + at_ms * 20_000_000;
-        writer.write(time_ns, data, data.len() as u32 + 50).expect("memory");
+        writer.write(time_ns, data, data.len() as u32 + 50).expect("writing to memory cannot fail");
     }
-    let classic = writer.finish().expect("memory");
-    // The same in the other byte order and with microseconds.
+    let classic = writer.finish().expect("writing to memory cannot fail");
+    // A classic file in big-endian byte order, with microseconds.
     let mut swapped: Vec<u8> =
         [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_be_bytes()).collect();
     for data in all {
@@ -44,15 +44,15 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         body.resize(body.len().next_multiple_of(4), 0);
         block(kind, &body)
     };
-    let mut simple = [&(asked.len() as u32).to_le_bytes()[..], &asked].concat();
+    let mut simple = [&(request.len() as u32).to_le_bytes()[..], &request].concat();
     simple.resize(simple.len().next_multiple_of(4), 0);
     let blocks = [
         section.clone(),
         interface(1, 9),
-        packet(6, 0, 1_000_000, &asked),
+        packet(6, 0, 1_000_000, &request),
         interface(101, 0x94),
-        packet(6, 0, 21_000_000, &told),
-        packet(2, 1, 3, &asked[14..]),
+        packet(6, 0, 21_000_000, &answer),
+        packet(2, 1, 3, &request[14..]),
         block(5, &[0; 12]),
         block(3, &simple),
         section,
@@ -81,6 +81,6 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
-    packer.write_all(content).expect("memory");
-    packer.finish().expect("memory")
+    packer.write_all(content).expect("writing to memory cannot fail");
+    packer.finish().expect("writing to memory cannot fail")
 }

@@ -8,60 +8,61 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::wire::{
-    self, Batch, Content, Flow, FlowSegment, FromAgent, FromCollector, Hello, Interval, Passages, Row, Trip,
+    self, AgentMessage, Batch, ByteTraces, CollectorMessage, Content, FlowReport, FlowRtt, FlowSegment, Hello,
+    IntervalReport, SegmentReport,
 };
 
-/// A hello; a byte that two hosts tell of, in a batch with an interval; what a collector says.
+/// A hello, a byte that two hosts report in batches with an interval, and a collector's answers.
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let frame = |message: &dyn Fn() -> Option<Vec<u8>>| {
         let mut bytes = Vec::new();
         let content = message().expect("it is short");
-        wire::write(&mut bytes, &content).expect("memory takes all");
+        wire::write(&mut bytes, &content).expect("writing to memory cannot fail");
         bytes
     };
-    let hello = FromAgent::Hello(Hello {
+    let hello = AgentMessage::Hello(Hello {
         name: String::from("web-1").try_into().expect("a name"),
         run: [7; 16],
         boot: String::from("a0c6b05b-1f63-4a78-8d55-2f1b52f0a3c1"),
         sync_port: Some(4790),
     });
-    let batch = |number, passages| {
-        let mut took = Histogram::default();
-        took.record(1_000);
-        let row = Row {
+    let batch = |number, traces| {
+        let mut histogram = Histogram::default();
+        histogram.record(1_000);
+        let report = SegmentReport {
             segment: Segment::Queueing,
-            histogram: took.clone(),
+            histogram: histogram.clone(),
             again: Histogram::default(),
             hook_from: Some("hook".into()),
             hook_to: None,
             missing: Some(Layer::TxTcp),
         };
-        let segment = FlowSegment { segment: Segment::Application, histogram: took };
-        let flow = Flow { ends: ends(), segments: vec![segment] };
-        let interval = Interval {
+        let segment = FlowSegment { segment: Segment::Application, histogram };
+        let flow = FlowReport { ends: ends(), segments: vec![segment] };
+        let interval = IntervalReport {
             end_ns: 5_000,
             end_unix_ns: -1,
             length_ns: 1_000,
             sample_bytes: 1 << 16,
-            rows: vec![row],
+            segments: vec![report],
             flows: vec![flow],
-            trips: vec![Trip { ends: ends(), is_received: true, least_ns: 1_000, smoothed_ns: 2_000 }],
+            rtts: vec![FlowRtt { ends: ends(), is_received: true, min_ns: 1_000, smoothed_ns: 2_000 }],
         };
-        FromAgent::Batch(Box::new(Batch {
+        AgentMessage::Batch(Box::new(Batch {
             number,
             content: Content {
                 intervals: vec![interval],
-                passages: Passages(passages),
+                traces: ByteTraces(traces),
                 counters: vec![("lost".into(), 1)],
             },
         }))
     };
-    let both = batch(9, vec![passed(Direction::Tx), passed(Direction::Rx)]);
-    let [down, up] = [Direction::Tx, Direction::Rx].map(|way| batch(9, vec![passed(way)]));
-    let refused = FromCollector::Refused("no".into());
-    let stored = FromCollector::Stored { through: 300 };
+    let both = batch(9, vec![trace(Direction::Tx), trace(Direction::Rx)]);
+    let [down, up] = [Direction::Tx, Direction::Rx].map(|direction| batch(9, vec![trace(direction)]));
+    let refused = CollectorMessage::Refused("no".into());
+    let stored = CollectorMessage::Stored { through: 300 };
     let [hello, alive, both, down, up] =
-        [hello, FromAgent::Alive, both, down, up].map(|message| frame(&|| wire::encode(&message)));
+        [hello, AgentMessage::KeepAlive, both, down, up].map(|message| frame(&|| wire::encode(&message)));
     let [refused, stored] = [refused, stored].map(|message| frame(&|| wire::encode(&message)));
     vec![
         ("hello", [hello.clone(), alive].concat()),
@@ -76,8 +77,8 @@ fn ends() -> Ends {
     Ends { src: end(1, 40_000), dst: end(2, 443) }
 }
 
-/// A byte that was at each layer of a side, a microsecond after the one before.
-fn passed(direction: Direction) -> Passage {
+/// The trace of a byte that passed each layer of a direction a microsecond after the one before.
+fn trace(direction: Direction) -> Passage {
     let mut stamps = [None; Layer::ALL.len()];
     for (layer, number) in Layer::ALL.into_iter().zip(1..) {
         if layer.direction() == direction {

@@ -1,4 +1,4 @@
-//! What fuzzing starts from: small inputs that reach each part by hand.
+//! Hand-made seeds: small inputs that reach each part of the code.
 
 mod balancer;
 mod captures;
@@ -18,7 +18,7 @@ use crate::{
 
 pub(crate) use balancer::QUIC_KEY;
 
-/// A target's seeds by name.
+/// Returns the seeds of a target with their names.
 pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     match target {
         "balancer" => balancer::seeds(),
@@ -41,7 +41,7 @@ pub fn of(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     }
 }
 
-// Places in the table of steps in time.
+// Indexes into the table of time steps.
 const US_20: u8 = 4;
 const MS_1: u8 = 10;
 const MS_10: u8 = 13;
@@ -52,7 +52,7 @@ const S_61: u8 = 27;
 const CLIENT: u8 = 0;
 const SERVER: u8 = 1;
 
-/// One script with everything off, and with handshakes, ACKs and flow events.
+/// Makes two seeds of each script: with all options off, and with handshakes, ACKs and flow events.
 fn scenes(scripts: Vec<(&'static str, &'static str, Vec<u8>)>) -> Vec<(&'static str, Vec<u8>)> {
     let mut seeds = Vec::new();
     for (plain, all, script) in scripts {
@@ -62,7 +62,7 @@ fn scenes(scripts: Vec<(&'static str, &'static str, Vec<u8>)>) -> Vec<(&'static 
     seeds
 }
 
-/// A request and a reply, over IPv4 and IPv6.
+/// A clock request and its reply, over IPv4 and IPv6.
 fn clocks() -> Vec<(&'static str, Vec<u8>)> {
     let session = clock_session();
     let request = request(&session, 1);
@@ -82,18 +82,18 @@ fn clocks() -> Vec<(&'static str, Vec<u8>)> {
         let ip = [&[0x60, 0, 0, 0, 0, 56, 17, 64][..], &address(from), &address(to)].concat();
         [&[6][..], &ethernet, &ip, udp].concat()
     };
-    let (asked, told) = (udp(40000, 4711, &request), udp(4711, 40000, &reply));
+    let (request, reply) = (udp(40000, 4711, &request), udp(4711, 40000, &reply));
     vec![
-        ("request-v4", ipv4(1, 2, &asked)),
-        ("request-v6", ipv6(1, 2, &asked)),
-        ("reply-v4", ipv4(2, 1, &told)),
-        ("reply-v6", ipv6(2, 1, &told)),
+        ("request-v4", ipv4(1, 2, &request)),
+        ("request-v6", ipv6(1, 2, &request)),
+        ("reply-v4", ipv4(2, 1, &reply)),
+        ("reply-v6", ipv6(2, 1, &reply)),
     ]
 }
 
-/// A full buffer that empties, as kernels of three ages tell it, by each estimator.
+/// A full send buffer that drains, as kernels of three generations report it, for each estimator.
 fn sockets() -> Vec<(&'static str, Vec<u8>)> {
-    let look = |length: u8, n: u8| {
+    let poll = |length: u8, n: u8| {
         [
             &[0x80, 0x96, 0x98, 0, length, n & 1, 5, 5, 40, 0, 10, 0][..],
             &[0, 10 * n, 0, 0, 8 * n, 0, n, 0, 0, 200 - 10 * n, 0],
@@ -101,16 +101,16 @@ fn sockets() -> Vec<(&'static str, Vec<u8>)> {
         ]
         .concat()
     };
-    let looks = |choices: u8, length: u8| {
-        let looks = (0..12).flat_map(|n| look(length, n));
-        std::iter::once(choices).chain(looks).collect::<Vec<u8>>()
+    let polls = |choices: u8, length: u8| {
+        let polls = (0..12).flat_map(|n| poll(length, n));
+        std::iter::once(choices).chain(polls).collect::<Vec<u8>>()
     };
     vec![
-        ("now", looks(0, 232)),
-        ("unsent", looks(2, 160)),
-        ("acked", looks(0, 144)),
-        ("paper", looks(1, 232)),
-        ("calls", looks(5, 232)),
+        ("now", polls(0, 232)),
+        ("unsent", polls(2, 160)),
+        ("acked", polls(0, 144)),
+        ("paper", polls(1, 232)),
+        ("calls", polls(5, 232)),
     ]
 }
 
@@ -128,7 +128,7 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
             [SERVER, MS_20, 0, 0, 0x10, no_ts, 14],
             [CLIENT, MS_10, 0, 0, 0x10, no_ts, 0],
             [CLIENT, MS_1, 0, 0, 0x10, no_ts, 5],
-            // the same bytes again, an ACK with a hole, an ACK for all
+            // A retransmission, an ACK with a gap, an ACK of everything.
             [CLIENT, MS_1, 251, 0, 0x10, no_ts, 5],
             [SERVER, MS_20, 0, 251, 0x10, no_ts | 32, 0],
             [SERVER, MS_1, 0, 0, 0x10, no_ts | 64, 0],
@@ -152,7 +152,7 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
         ("timestamps", "timestamps-all", [&open(0)[..], &exchange(0), &close].concat().concat()),
         ("sequence", "sequence-all", [&open(16)[..], &exchange(16), &close].concat().concat()),
         (
-            // The SYN was not answered, or its answer not seen.
+            // The SYN was not answered, or the answer was not captured.
             "data-after-syn",
             "data-after-syn-all",
             [
@@ -166,7 +166,7 @@ fn tcp() -> Vec<(&'static str, Vec<u8>)> {
     ])
 }
 
-/// Each estimator over requests of every transport and the ACKs of their answers.
+/// Requests of every transport with the ACKs of their answers, for each estimator.
 fn responses() -> Vec<(&'static str, Vec<u8>)> {
     let script = |transport: u8| {
         let exchanges = (0..40u8).flat_map(|number| {
@@ -230,7 +230,7 @@ fn dns() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("at-once", "at-once-all", [ask(0, 2), [SERVER, 0, 7, 2, 1]].concat()),
         (
-            // Flows whose addresses differ only where a hash may forget to look.
+            // Flows whose addresses differ only in bits that a poor hash ignores.
             "alike",
             "alike-all",
             [ask(0xc2, 2), [0xd2, MS_1, 8, 2, 0], answer(0xd2, 2)].concat(),
@@ -242,7 +242,7 @@ fn dns() -> Vec<(&'static str, Vec<u8>)> {
 fn quic() -> Vec<(&'static str, Vec<u8>)> {
     let mut spin = Vec::new();
     for turn in 0..40u8 {
-        // The client inverts what the server echoes. Some edges come too early.
+        // The client inverts the bit that the server echoes. Some edges arrive too early.
         let value = if turn % 2 == 0 { 0x60 } else { 0x40 };
         spin.push([CLIENT, MS_10, value, 0]);
         spin.push([CLIENT, MS_1, value, 0]);

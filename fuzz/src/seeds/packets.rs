@@ -1,4 +1,4 @@
-//! Packets of each link type and nesting.
+//! Seeds for the packet parser: each link type and encapsulation.
 
 use super::{framed, query, segment};
 use crate::frame::{self, Link};
@@ -8,10 +8,10 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let (ethernet, raw) = (Link::Ethernet, Link::Raw);
     let tcp4 = framed(raw, 6, false, &segment(false)).data;
     let dns6 = framed(raw, 17, true, &query()).data;
-    // Places in LINK_TYPES: NULL, Ethernet, raw, SLL, SLL2.
+    // Indexes into LINK_TYPES: NULL, Ethernet, raw, SLL, SLL2.
     let (null, eth, bare, sll, sll2) = (0, 1, 4, 6, 9);
     let typed = |ethertype: [u8; 2], rest: &[u8]| [&[2; 12][..], &ethertype, rest].concat();
-    // What an outer header of IPv4 or IPv6 brings before `inner`.
+    // `inner` behind an IPv4 or IPv6 header.
     let within = |proto, v6, inner: &[u8]| framed(ethernet, proto, v6, inner).data;
     let echo = [8, 0, 0, 0, 0, 7, 0, 1];
     let quic = frame::udp((50_000, 443), &[0xc0, 0, 0, 0, 1, 8, 0]);
@@ -38,7 +38,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("mpls", seed(eth, &typed([0x88, 0x47], &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &tcp4].concat()))),
         ("pppoe4", seed(eth, &typed([0x88, 0x64], &[&[0x11, 0, 0, 1, 0, 60, 0, 0x21][..], &tcp4].concat()))),
         (
-            // An inner header farther away than is looked.
+            // An inner header beyond the depth that the parser reads.
             "far",
             seed(eth, &within(60, true, &[&[4, 140][..], &[0; 1126], &tcp4].concat())),
         ),

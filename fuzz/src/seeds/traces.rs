@@ -1,4 +1,4 @@
-//! Traces of the simulator.
+//! Seeds for the simulator's CSV reader.
 
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     [

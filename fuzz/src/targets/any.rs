@@ -1,4 +1,4 @@
-//! Bytes taken for what they are.
+//! Targets that interpret their input directly: packets, capture files and filter rules.
 
 use std::{
     collections::BTreeSet,
@@ -21,8 +21,8 @@ use crate::{
     watch::{self, Watch},
 };
 
-/// One packet of any content: three bytes configure, then link type, length on
-/// the wire, and the packet. It is seen whole, cut short, and whole again.
+/// Observes one arbitrary packet. Three bytes select the configuration; link type, length on the wire and the packet
+/// follow. The packet is observed whole, truncated, and whole again.
 pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut watch = Watch::new(watch::config(&mut choices));
@@ -32,7 +32,7 @@ pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
         0..=0xf0 => u32::from(longer) * 16,
         _ => u32::MAX,
     };
-    // Each in memory of its own size, so that a read past its end is seen.
+    // Each in an allocation of its exact size, so that a read past its end is detected.
     let whole = Box::<[u8]>::from(choices.rest());
     let short = Box::<[u8]>::from(&whole[..whole.len().saturating_sub(cut.into())]);
     let wire_len = (whole.len() as u32).saturating_add(longer);
@@ -43,12 +43,11 @@ pub fn packet(bytes: &[u8]) -> BTreeSet<Method> {
     watch.reached()
 }
 
-/// Any bytes as a capture file.
+/// Reads arbitrary bytes as a capture file.
 pub fn capture(bytes: &[u8]) -> BTreeSet<Method> {
     let (at_once, end) = read(bytes, bytes.len().max(1));
     let (bit_by_bit, same_end) = read(bytes, 7);
-    // However the bytes arrive, the packets are the same. Only where gzip is
-    // damaged, how much of it is unpacked before that is a matter of chance.
+    // The packets do not depend on how the bytes arrive. Only the number of packets before damage in gzip does.
     let both = at_once.len().min(bit_by_bit.len());
     assert_eq!(at_once[..both], bit_by_bit[..both]);
     if !bytes.starts_with(&[0x1f, 0x8b]) {
@@ -57,7 +56,7 @@ pub fn capture(bytes: &[u8]) -> BTreeSet<Method> {
     BTreeSet::new()
 }
 
-/// A digest of each packet, and how it ended.
+/// Returns a digest of each packet, and the error that ended reading.
 fn read(bytes: &[u8], chunk: usize) -> (Vec<u64>, Option<String>) {
     let chunks = Chunks { bytes: Cursor::new(bytes.to_vec()), chunk };
     let mut packets = Vec::new();
@@ -69,8 +68,8 @@ fn read(bytes: &[u8], chunk: usize) -> (Vec<u64>, Option<String>) {
         }
     };
     assert_eq!(reader.size(), None);
-    // The shortest record has 16 bytes, and gzip packs 1032 into one.
-    let most = 1 + bytes.len() * 1032 / 16;
+    // The shortest record has 16 bytes, and gzip compresses up to 1032 bytes into one.
+    let max = 1 + bytes.len() * 1032 / 16;
     let end = loop {
         match reader.next_packet() {
             Ok(Some(packet)) => {
@@ -86,9 +85,9 @@ fn read(bytes: &[u8], chunk: usize) -> (Vec<u64>, Option<String>) {
         }
         assert_eq!(reader.packets(), packets.len() as u64);
         assert!(reader.position() <= bytes.len() as u64);
-        assert!(packets.len() <= most);
+        assert!(packets.len() <= max);
     };
-    assert!(matches!(reader.next_packet(), Ok(None)), "there is nothing after the end");
+    assert!(matches!(reader.next_packet(), Ok(None)), "nothing follows the end");
     if let Some(error) = &end {
         assert!(error.is_incomplete_data(), "{error}");
     }
@@ -107,8 +106,8 @@ impl Read for Chunks {
     }
 }
 
-/// A capture file through the reader, a small table and every output: what
-/// `dwell rtt -r` does. Three bytes configure, the rest is the file.
+/// Replays a capture file through a small flow table to every output format, as `dwell rtt -r` does. Three bytes select
+/// the configuration; the rest is the file.
 pub fn replay(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut watch = Watch::new(watch::config(&mut choices));
@@ -119,7 +118,7 @@ pub fn replay(bytes: &[u8]) -> BTreeSet<Method> {
     let mut outputs = Outputs::new();
     let mut last_ns = 0;
     while let Ok(Some(packet)) = reader.next_packet() {
-        outputs.tell(&watch.sweep(packet.time_ns));
+        outputs.write_events(&watch.sweep(packet.time_ns));
         let data = Box::<[u8]>::from(packet.data);
         let observed = watch.observe(&Observation {
             time_ns: packet.time_ns,
@@ -129,9 +128,9 @@ pub fn replay(bytes: &[u8]) -> BTreeSet<Method> {
             wire_len: packet.wire_len,
         });
         last_ns = packet.time_ns;
-        outputs.tell(&observed.events);
+        outputs.write_events(&observed.events);
     }
-    outputs.tell(&watch.finish(last_ns));
+    outputs.write_events(&watch.finish(last_ns));
     outputs.end(last_ns);
     watch.reached()
 }
@@ -155,7 +154,7 @@ impl Outputs {
         }
     }
 
-    fn tell(&mut self, events: &[Event]) {
+    fn write_events(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Sample(sample) = event {
                 self.groups.add(sample);
@@ -185,8 +184,8 @@ impl Outputs {
     }
 }
 
-/// Lines as filter rules. Those that are understood say the same when written
-/// out, and the core follows what they name.
+/// Parses lines as filter rules. Valid rules survive formatting unchanged, and the core tracks exactly the flows that they
+/// select.
 pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return BTreeSet::new();
@@ -196,13 +195,13 @@ pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
         match line.parse::<FilterRule>() {
             Ok(rule) => {
                 assert!(rule.ports.0 <= rule.ports.1);
-                assert_eq!(write(&rule).parse().as_ref(), Ok(&rule), "{line}");
+                assert_eq!(format_rule(&rule).parse().as_ref(), Ok(&rule), "{line}");
                 rules.push(rule);
             }
             Err(error) => assert!(error.to_string().contains(line)),
         }
     }
-    let lines: Vec<_> = rules.iter().map(write).collect();
+    let lines: Vec<_> = rules.iter().map(format_rule).collect();
     let Ok(rules) = FilterRule::parse_all(&lines) else {
         assert!(rules.len() > 16);
         return BTreeSet::new();
@@ -224,13 +223,13 @@ pub fn filter(bytes: &[u8]) -> BTreeSet<Method> {
                 IpAddr::V4(_) => IpAddr::from([198, 51, 100, 9]),
                 IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9]),
             };
-            follow(&mut watch, &rules, (address, port), (peer, 9));
+            check_filter(&mut watch, &rules, (address, port), (peer, 9));
         }
     }
     watch.reached()
 }
 
-fn write(rule: &FilterRule) -> String {
+fn format_rule(rule: &FilterRule) -> String {
     let exclude = if rule.exclude { "!" } else { "" };
     let prefix = rule.prefix.map_or(String::new(), |net| format!("[{net}]"));
     format!("{exclude}{prefix}:{}-{}", rule.ports.0, rule.ports.1)
@@ -243,9 +242,9 @@ fn next(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Sees a SYN of a flow, and whether it is followed when the rules say so.
-fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpAddr, u16)) {
-    // An IPv6 prefix holds IPv4 only if it lies within ::ffff:0:0/96 itself.
+/// Observes a SYN of a flow, and checks that the flow is tracked exactly if the rules select it.
+fn check_filter(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpAddr, u16)) {
+    // An IPv6 prefix covers IPv4 addresses only if it lies within ::ffff:0:0/96.
     let is_ipv4 = |address: IpAddr| address.to_canonical().is_ipv4();
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
@@ -253,8 +252,8 @@ fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpA
     };
     let covers = |rule: &FilterRule, (address, port): (IpAddr, u16)| {
         rule.prefix.is_none_or(|net| {
-            let holds_ipv4 = is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
-            is_ipv4(address) == holds_ipv4
+            let covers_ipv4 = is_ipv4(net.network()) && (net.network().is_ipv4() || net.prefix_len() >= 96);
+            is_ipv4(address) == covers_ipv4
                 && (number(net.network())..=number(net.broadcast())).contains(&number(address))
         }) && (rule.ports.0..=rule.ports.1).contains(&port)
     };
@@ -271,7 +270,7 @@ fn follow(watch: &mut Watch, rules: &[FilterRule], from: (IpAddr, u16), to: (IpA
         data: &frame.data,
         wire_len: frame.wire_len,
     });
-    // All flows are closed again: what is left is the filter's verdict.
+    // Close all flows, so that only the filter decides about the next packet.
     watch.finish(1_000_000);
     assert_eq!(
         observed.skipped == Some(Counter::Filtered),

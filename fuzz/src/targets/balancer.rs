@@ -1,4 +1,4 @@
-//! Frames at a balancer: what must hold for any whatever.
+//! Arbitrary frames at a balancer.
 
 use std::{
     collections::BTreeSet,
@@ -23,11 +23,12 @@ use crate::{
 const INGRESS: u32 = 1;
 const OUT: u32 = 2;
 
-/// A byte of choices, and frames: how many bytes each has in a word of two bytes, then these. Choices: how packets
-/// are sent on (0 to 2 of 4), the backends have IPv6 addresses (4), one is down (8), and small packets alone fit (16).
+/// Forwards frames. The input is a byte of options, then frames, each after its length in two bytes. The options are the
+/// forwarding method (the two lowest bits), IPv6 addresses of backends (4), a backend that is down (8), and a small MTU
+/// (16).
 pub fn balancer(bytes: &[u8]) -> BTreeSet<Method> {
     let mut bytes = Bytes::new(bytes);
-    let mut balancer = balancer_of(bytes.u8());
+    let mut balancer = new_balancer(bytes.u8());
     let mut rest = bytes.rest();
     let mut now_ns = 1_000_000_000;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
@@ -35,17 +36,17 @@ pub fn balancer(bytes: &[u8]) -> BTreeSet<Method> {
         let (frame, after) = after.split_at(length);
         rest = after;
         now_ns += 100_000_000;
-        let asked = balancer.packet(frame, INGRESS, now_ns, true, |_| {});
+        let preview = balancer.packet(frame, INGRESS, now_ns, true, |_| {});
         let again = balancer.packet(frame, INGRESS, now_ns, true, |_| {});
-        assert_eq!(asked, again, "asking changes nothing");
+        assert_eq!(preview, again, "a preview changes no state");
         let (decision, out) = balancer.packet(frame, INGRESS, now_ns, false, |_| {});
-        assert_eq!(decision.real, asked.0.real);
+        assert_eq!(decision.real, preview.0.real);
         check(frame, &decision, &out);
     }
     BTreeSet::new()
 }
 
-fn balancer_of(choices: u8) -> Balancer {
+fn new_balancer(choices: u8) -> Balancer {
     let watch = Watch { key: Key::FiveTuple, max_flows: 64, ..Watch::default() };
     let prefix = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
     let config = config(7, Ipv4Addr::new(172, 16, 0, 0), prefix, Duration::from_secs(1));
@@ -85,7 +86,8 @@ fn balancer_of(choices: u8) -> Balancer {
     balancer
 }
 
-/// Connection IDs in three layouts; where a short header leads to nobody it goes as any UDP.
+/// A zero-RTT VIP with connection IDs in three layouts. A short header whose ID leads to no server is handled as any UDP
+/// packet.
 fn zero_vip() -> ZeroVip {
     let layouts = [Config::own(0, QUIC_KEY), Config::new(1, 3, 4, None), Config::new(2, 9, 10, Some(QUIC_KEY))];
     let layouts = layouts.map(|layout| layout.expect("a layout")).to_vec();
@@ -98,7 +100,7 @@ fn zero_vip() -> ZeroVip {
 
 fn check(frame: &[u8], decision: &Decision, out: &[u8]) {
     match decision.verdict {
-        Verdict::Pass => assert_eq!(frame, out, "what passes stays as it is"),
+        Verdict::Pass => assert_eq!(frame, out, "a packet that passes is unchanged"),
         Verdict::Drop => {}
         Verdict::Send | Verdict::Redirect => {
             assert!(14 + decision.size as usize <= out.len(), "{decision:?}");
@@ -115,7 +117,7 @@ fn check(frame: &[u8], decision: &Decision, out: &[u8]) {
     }
 }
 
-/// The first header is of our making, but at layer 2, where it is what it was.
+/// Checks the outermost IP header if the balancer wrote it. With layer-2 forwarding it did not.
 fn check_ip(packet: &[u8]) {
     let is_ours = packet[0] == 0x45 && (packet[12..14] == [172, 16] || packet[9] == 1);
     if !is_ours {

@@ -1,4 +1,4 @@
-//! Packets that compare clocks: what must hold for any frame whatever.
+//! Arbitrary frames at both ends of the clock protocol.
 
 use std::{
     collections::BTreeSet,
@@ -19,13 +19,13 @@ use crate::bytes::Bytes;
 const PORT: u16 = 4711;
 const NOW_NS: u64 = 1_000_000;
 
-/// Of the packets in the seeds.
+/// The session of the packets in the seeds.
 pub(crate) fn session() -> Session {
     Session { id: 7, key: Key(*b"known to the two") }
 }
 
-/// A byte of choices, and a frame: its MAC may be made right where that of IPv4
-/// (1) or IPv6 (2) is; and the collector may use IPv6 (4).
+/// Handles a frame as agent and as collector. A byte of options precedes it: the MAC is corrected at its position behind
+/// an IPv4 header (1) or an IPv6 header (2), and the collector uses IPv6 (4).
 pub fn clock(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let flags = choices.u8();
@@ -38,13 +38,13 @@ pub fn clock(bytes: &[u8]) -> BTreeSet<Method> {
             message[MESSAGE_BYTES - 8..].copy_from_slice(&mac.to_le_bytes());
         }
     }
-    let (collector, there) = ends(flags & 4 != 0);
+    let (collector, agent_address) = ends(flags & 4 != 0);
     agent(&frame, collector.ip());
-    asker(&frame, collector, there);
+    asker(&frame, collector, agent_address);
     BTreeSet::new()
 }
 
-/// Of the collector and the agent.
+/// The addresses of the collector and the agent.
 fn ends(is_ipv6: bool) -> (SocketAddr, SocketAddr) {
     let ip = |last: u8| -> IpAddr {
         match is_ipv6 {
@@ -55,7 +55,7 @@ fn ends(is_ipv6: bool) -> (SocketAddr, SocketAddr) {
     ((ip(1), 40000).into(), (ip(2), PORT).into())
 }
 
-/// A frame is answered at most once, refused with a reason, or left as it was.
+/// Checks that an agent answers a frame at most once, refuses it with a reason, or leaves it unchanged.
 fn agent(frame: &[u8], collector: IpAddr) {
     let mut agent = Agent::new(&session(), collector, PORT, Experiment::default());
     let mut first = frame.to_vec();
@@ -73,13 +73,13 @@ fn agent(frame: &[u8], collector: IpAddr) {
     assert_eq!((reply.arrival_ns, reply.departure_ns), (NOW_NS, NOW_NS));
     assert_eq!(agent.frame(&mut frame.to_vec(), NOW_NS), Verdict::Refused);
     assert_eq!(agent.counters().replayed, 1);
-    // What it has sent is no request, to it or to others.
+    // The reply is not a request, to this agent or any other.
     assert_eq!(agent.frame(&mut first, NOW_NS), Verdict::Passed);
 }
 
-/// A reply is taken once, and only where it is sealed.
-fn asker(frame: &[u8], collector: SocketAddr, there: SocketAddr) {
-    let mut asker = Asker::new(&session(), collector, there);
+/// Checks that a collector accepts a reply once, and only if its MAC is valid.
+fn asker(frame: &[u8], collector: SocketAddr, agent: SocketAddr) {
+    let mut asker = Asker::new(&session(), collector, agent);
     let mut sent = frame.to_vec();
     if asker.send(&mut sent, 1, 1) {
         assert_eq!(sent.len(), frame.len());
@@ -92,5 +92,5 @@ fn asker(frame: &[u8], collector: SocketAddr, there: SocketAddr) {
         let message = &frame[at..frame.len().min(at + MESSAGE_BYTES)];
         assert!(read_reply(&session(), message).is_some());
     }
-    assert_eq!(reply, frame, "a reply is only read");
+    assert_eq!(reply, frame, "reading does not change a reply");
 }

@@ -1,8 +1,10 @@
+//! DNS queries and responses of a few flows.
+
 use std::collections::BTreeSet;
 
 use dwell_engine::measure::Method;
 
-use super::scene::{Packet, Says, Scene};
+use super::scene::{Meaning, Packet, Scene};
 use crate::{bytes::Bytes, frame};
 
 const NAMES: [&[u8]; 8] = [
@@ -16,8 +18,7 @@ const NAMES: [&[u8]; 8] = [
     b"\x3f@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\0",
 ];
 
-/// Queries and responses: five bytes each, who, how much later, transaction,
-/// question, kind.
+/// Reads records of five bytes: sender, time step, transaction, question, kind.
 pub fn dns(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut scene = Scene::new(&mut choices);
@@ -29,7 +30,7 @@ pub fn dns(bytes: &[u8]) -> BTreeSet<Method> {
         let opcode = if kind & 8 == 0 { 0 } else { question >> 4 };
         let mut name = NAMES[usize::from(question & 7)].to_vec();
         if kind & 16 != 0 {
-            // A name without an end, as long as it likes.
+            // A name without a terminator.
             name = vec![b'x'; usize::from(id) * 8];
         }
         let mut payload = vec![0, id, if query { 0 } else { 0x80 } | opcode << 3, 0, 0, questions];
@@ -39,20 +40,19 @@ pub fn dns(bytes: &[u8]) -> BTreeSet<Method> {
         if kind & 32 != 0 {
             payload.truncate(usize::from(question));
         }
-        let says = match question_of(&payload) {
+        let meaning = match question_of(&payload) {
             Some(question) if (questions, opcode) == (1, 0) => {
-                Says::Dns { query, id: id.into(), question: question.to_ascii_lowercase() }
+                Meaning::Dns { query, id: id.into(), question: question.to_ascii_lowercase() }
             }
-            _ => Says::Nothing,
+            _ => Meaning::Nothing,
         };
         let l4 = frame::udp((from.port, to.port), &payload);
-        scene.feed(stage, Packet { proto: 17, from, to, l4_len: l4.len(), l4, says });
+        scene.feed(stage, Packet { proto: 17, from, to, l4_len: l4.len(), l4, meaning });
     }
     scene.finish()
 }
 
-/// The first 255 bytes of the name with its end, type and class: no question
-/// that is in order has more.
+/// Returns the question: up to 255 bytes of the name with its terminator, then type and class. No valid name is longer.
 fn question_of(payload: &[u8]) -> Option<&[u8]> {
     let question = payload.get(12..)?;
     let name = question.iter().take(255).position(|byte| *byte == 0);

@@ -1,4 +1,4 @@
-//! What agents say to a collector.
+//! Messages between agents and a collector, and the join of their byte traces.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,10 @@ use dwell_engine::{
     },
     measure::Method,
 };
-use dwell_fleet::wire::{self, Content, FromAgent, FromCollector, Passages};
+use dwell_fleet::wire::{self, AgentMessage, ByteTraces, CollectorMessage, Content};
 
-/// Frames, one after the other, as a connection has them. What is a message is one again
-/// after it was written; what agents tell can be stored, joined and summed up, however wrong
-/// it is, and the legs of a way add up.
+/// Reads consecutive frames, as a connection carries them. Each message must survive encoding unchanged, and whatever an
+/// agent reports can be stored, joined and summed up. The segments of a path must add up.
 pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut rest = bytes;
     let config =
@@ -22,17 +21,17 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     let mut joiner = Joiner::new(config, Told::default());
     let mut now_ns = 0;
     while let Ok(frame) = wire::read(&mut rest, 1 << 16) {
-        if let Ok(message) = wire::decode::<FromCollector>(&frame) {
-            same(&message);
+        if let Ok(message) = wire::decode::<CollectorMessage>(&frame) {
+            assert_round_trip(&message);
         }
-        let Ok(message) = wire::decode::<FromAgent>(&frame) else {
+        let Ok(message) = wire::decode::<AgentMessage>(&frame) else {
             continue;
         };
-        same(&message);
-        if let FromAgent::Batch(batch) = message {
+        assert_round_trip(&message);
+        if let AgentMessage::Batch(batch) = message {
             now_ns += batch.number % 1_000_000;
             sum_up(&batch.content);
-            join(&mut joiner, &batch.content.passages, now_ns);
+            join(&mut joiner, &batch.content.traces, now_ns);
         }
     }
     for window in joiner.take(u64::MAX >> 1, u64::MAX >> 1) {
@@ -46,22 +45,21 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     BTreeSet::new()
 }
 
-fn same<M>(message: &M)
+fn assert_round_trip<M>(message: &M)
 where
     M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
 {
-    let bytes = wire::encode(message).expect("it came in a frame");
+    let bytes = wire::encode(message).expect("it arrived in a frame");
     assert_eq!(wire::decode::<M>(&bytes).expect("just written"), *message);
 }
 
 fn sum_up(content: &Content) {
     let mut all = Histogram::default();
     for interval in &content.intervals {
-        let rows = interval.rows.iter();
-        rows.for_each(|row| {
-            all.merge(&row.histogram);
-            all.merge(&row.again);
-        });
+        for report in &interval.segments {
+            all.merge(&report.histogram);
+            all.merge(&report.again);
+        }
         let flows = interval.flows.iter().flat_map(|flow| &flow.segments);
         flows.for_each(|segment| all.merge(&segment.histogram));
     }
@@ -69,8 +67,8 @@ fn sum_up(content: &Content) {
     assert_eq!(all.mean_ns().is_some(), all.count() > 0);
 }
 
-fn join(joiner: &mut Joiner, passages: &Passages, arrived_ns: u64) {
-    for (passage, host) in passages.0.iter().zip((0..3).cycle()) {
+fn join(joiner: &mut Joiner, traces: &ByteTraces, arrived_ns: u64) {
+    for (passage, host) in traces.0.iter().zip((0..3).cycle()) {
         if let Some(edge_ns) = Half::edge_of(passage) {
             joiner.add(Half { host, passage: *passage, edge_ns, bound_ns: u64::from(passage.sent), arrived_ns });
         }

@@ -1,11 +1,13 @@
+//! ICMP echo requests and replies of a few flows.
+
 use std::collections::BTreeSet;
 
 use dwell_engine::measure::{Endpoint, Method};
 
-use super::scene::{Packet, Says, Scene};
+use super::scene::{Meaning, Packet, Scene};
 use crate::bytes::Bytes;
 
-/// Pings: four bytes each, who, how much later, sequence number, kind.
+/// Reads records of four bytes: sender, time step, sequence number, kind.
 pub fn icmp(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut scene = Scene::new(&mut choices);
@@ -22,8 +24,8 @@ pub fn icmp(bytes: &[u8]) -> BTreeSet<Method> {
             (false, false) => 129,
         };
         let seq = u16::from(seq) | u16::from(kind >> 4) << 12;
-        // The other family's protocol: nobody's echo.
-        let strange = kind & 0xe == 0xe;
+        // The protocol of the other address family: not an echo.
+        let is_foreign = kind & 0xe == 0xe;
         let id = 1000 + u16::from(stage.flow);
         let mut l4 = vec![typ, 0, 0, 0];
         l4.extend(id.to_be_bytes());
@@ -32,12 +34,12 @@ pub fn icmp(bytes: &[u8]) -> BTreeSet<Method> {
         scene.feed(
             stage,
             Packet {
-                proto: if v4 == strange { 58 } else { 1 },
+                proto: if v4 == is_foreign { 58 } else { 1 },
                 from: endpoint(from),
                 to: endpoint(to),
                 l4,
                 l4_len: 64,
-                says: if strange { Says::Nothing } else { Says::Echo { request, seq } },
+                meaning: if is_foreign { Meaning::Nothing } else { Meaning::Echo { request, seq } },
             },
         );
     }

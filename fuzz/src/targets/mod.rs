@@ -1,4 +1,4 @@
-//! What is fuzzed. Each target says what its bytes stand for.
+//! The fuzz targets. Each documents the format of its input.
 
 mod any;
 mod balancer;

@@ -1,13 +1,15 @@
+//! QUIC packets of a few flows.
+
 use std::collections::BTreeSet;
 
 use dwell_engine::measure::Method;
 
-use super::scene::{Packet, Says, Scene};
+use super::scene::{Meaning, Packet, Scene};
 use crate::{bytes::Bytes, frame};
 
 const VERSIONS: [u32; 6] = [1, 0x6b33_43cf, 0, 0xff00_001d, 0xff00_0010, 0x0a0a_0a0a];
 
-/// QUIC packets: four bytes each, who, how much later, first byte, version.
+/// Reads records of four bytes: sender, time step, first byte, version.
 pub fn quic(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut scene = Scene::new(&mut choices);
@@ -23,7 +25,7 @@ pub fn quic(bytes: &[u8]) -> BTreeSet<Method> {
         let mut l4 = frame::udp((from.port, to.port), &payload);
         let l4_len = l4.len();
         l4.truncate(13);
-        scene.feed(stage, Packet { proto: 17, from, to, l4, l4_len, says: Says::Quic { first, version } });
+        scene.feed(stage, Packet { proto: 17, from, to, l4, l4_len, meaning: Meaning::Quic { first, version } });
     }
     scene.finish()
 }

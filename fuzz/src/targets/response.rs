@@ -1,4 +1,4 @@
-//! `dwell response`: what must hold for any packets whatever.
+//! Arbitrary packets at the tracker of `dwell response`.
 
 use std::{collections::BTreeSet, io::Cursor};
 
@@ -14,16 +14,16 @@ use dwell_records::{Format, Jsonl, Response, Source, Text};
 use super::scene::Stage;
 use crate::{bytes::Bytes, frame, watch::SKIPS};
 
-/// A tracker whose every record is checked.
-struct Suspect {
+/// A tracker that checks each of its records.
+struct CheckedTracker {
     tracker: Tracker,
     watch: Watch,
-    /// Packets of all records.
-    told: u64,
+    /// Number of packets in all records.
+    recorded_packets: u64,
     out: Vec<u8>,
 }
 
-/// Three bytes: estimator, key and table; epoch and knobs.
+/// Reads a configuration from three bytes: estimator and key, table, epoch and other parameters.
 fn watch(choices: &mut Bytes<'_>) -> Watch {
     let [kind, table, knobs] = choices.array();
     Watch {
@@ -51,10 +51,10 @@ fn watch(choices: &mut Bytes<'_>) -> Watch {
     }
 }
 
-impl Suspect {
-    fn new(choices: &mut Bytes<'_>) -> Suspect {
+impl CheckedTracker {
+    fn new(choices: &mut Bytes<'_>) -> CheckedTracker {
         let watch = watch(choices);
-        Suspect { tracker: Tracker::new(&watch), watch, told: 0, out: Vec::new() }
+        CheckedTracker { tracker: Tracker::new(&watch), watch, recorded_packets: 0, out: Vec::new() }
     }
 
     fn observe(&mut self, packet: &Observation<'_>) {
@@ -64,7 +64,7 @@ impl Suspect {
         records.iter().for_each(|record| self.check(record));
     }
 
-    /// All that was counted and not skipped is in a record.
+    /// Closes all flows, and checks that each packet was either skipped or is in a record.
     fn finish(mut self, last_ns: u64) -> BTreeSet<Method> {
         let mut records = Vec::new();
         self.tracker.finish(last_ns, |record| records.push(record));
@@ -72,18 +72,18 @@ impl Suspect {
         let counters = self.tracker.counters();
         let unused = SKIPS.iter().chain(&[Counter::Server, Counter::Stray]);
         let skipped: u64 = unused.map(|counter| counters.get(*counter)).sum();
-        assert_eq!(self.told + skipped, counters.get(Counter::Packets));
+        assert_eq!(self.recorded_packets + skipped, counters.get(Counter::Packets));
         assert_eq!(counters.get(Counter::EventsLost), 0);
         BTreeSet::new()
     }
 
     fn check(&mut self, record: &Record) {
         let (epoch, config) = (&record.epoch, &self.watch.config);
-        self.told += u64::from(epoch.packets);
+        self.recorded_packets += u64::from(epoch.packets);
         assert!(epoch.packets > 0, "{record:?}");
         assert!(epoch.requests <= epoch.packets, "{record:?}");
         assert_eq!(epoch.epoch_ns, config.epoch_ns);
-        // at both ends of time epochs wrap around
+        // Epochs wrap around at both ends of the range of time.
         if epoch.start_ns < 1 << 63 {
             let aligned = epoch.start_ns + config.phase_ns;
             assert_eq!(aligned % config.epoch_ns, 0, "{record:?}");
@@ -113,20 +113,20 @@ impl Suspect {
     }
 
     fn check_estimate(&mut self, record: &Record) {
-        let found = estimate(&self.watch.config, &record.epoch);
-        assert!((0.0..=1.0).contains(&found.confidence), "{found:?}");
-        if found.is_valid() {
-            assert!(found.batches > 0, "{found:?} of {record:?}");
+        let result = estimate(&self.watch.config, &record.epoch);
+        assert!((0.0..=1.0).contains(&result.confidence), "{result:?}");
+        if result.is_valid() {
+            assert!(result.batches > 0, "{result:?} of {record:?}");
         }
         let response = Response {
             record,
-            response_ns: found.response_ns,
-            ibg_ns: found.ibg_ns,
-            batches: found.batches,
-            method: Some(found.method.name()),
-            truth: Some(found.truth.name()),
-            confidence: found.confidence,
-            reason: found.reason.map(|reason| reason.name()),
+            response_ns: result.response_ns,
+            ibg_ns: result.ibg_ns,
+            batches: result.batches,
+            method: Some(result.method.name()),
+            truth: Some(result.truth.name()),
+            confidence: result.confidence,
+            reason: result.reason.map(|reason| reason.name()),
             show_modes: true,
         };
         let source = Source::default();
@@ -140,11 +140,11 @@ impl Suspect {
     }
 }
 
-/// Requests and ACKs of a few flows: seven bytes each, who, how much later, what
-/// transport, sequence and ACK number, flags, length. The clock may go back.
+/// Reads records of seven bytes, for requests and ACKs of a few flows: sender, time step, transport, sequence number, ACK
+/// number, flags, length. Time may go backwards.
 pub fn response(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
-    let mut suspect = Suspect::new(&mut choices);
+    let mut checked = CheckedTracker::new(&mut choices);
     let mut now_ns = 1_000_000_000_000;
     for [who, delta, transport, seq, ack, flags, length] in choices.records() {
         let stage = Stage::new(who);
@@ -173,7 +173,7 @@ pub fn response(bytes: &[u8]) -> BTreeSet<Method> {
             _ => (flags, payload),
         };
         let frame = frame::ip(stage.link(), proto, from, to, &l4, l4.len());
-        suspect.observe(&Observation {
+        checked.observe(&Observation {
             time_ns: now_ns,
             interface: 0,
             link: frame.link,
@@ -181,14 +181,13 @@ pub fn response(bytes: &[u8]) -> BTreeSet<Method> {
             wire_len: frame.data.len() as u32,
         });
     }
-    suspect.finish(now_ns)
+    checked.finish(now_ns)
 }
 
-/// A capture file: what `dwell response -r` does. Three bytes configure, the
-/// rest is the file.
+/// Replays a capture file, as `dwell response -r` does. Three bytes select the configuration; the rest is the file.
 pub fn response_replay(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
-    let mut suspect = Suspect::new(&mut choices);
+    let mut checked = CheckedTracker::new(&mut choices);
     let file = Cursor::new(choices.rest().to_vec());
     let Ok(mut reader) = Reader::from_read("input", Box::new(file)) else {
         return BTreeSet::new();
@@ -196,7 +195,7 @@ pub fn response_replay(bytes: &[u8]) -> BTreeSet<Method> {
     let mut last_ns = 0;
     while let Ok(Some(packet)) = reader.next_packet() {
         let data = Box::<[u8]>::from(packet.data);
-        suspect.observe(&Observation {
+        checked.observe(&Observation {
             time_ns: packet.time_ns,
             interface: packet.interface,
             link: packet.link.0,
@@ -205,5 +204,5 @@ pub fn response_replay(bytes: &[u8]) -> BTreeSet<Method> {
         });
         last_ns = packet.time_ns;
     }
-    suspect.finish(last_ns)
+    checked.finish(last_ns)
 }

@@ -1,5 +1,4 @@
-//! Packets of a few flows, and the memory of what was fed that every event is
-//! held against.
+//! Packets of a few flows, and an independent record of them against which every event is checked.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,7 +17,7 @@ use crate::{
     watch::{self, Watch},
 };
 
-/// Times wrap in 2^48 ns; a scene stays well below.
+/// Maximum length of a scene, well below the 2^48 ns in which times wrap.
 const SPAN_NS: u64 = 1 << 46;
 
 const DELTAS_NS: [u64; 30] = [
@@ -54,20 +53,19 @@ const DELTAS_NS: [u64; 30] = [
     3_600_000_000_000,
 ];
 
-/// Who sends, read from two bytes: flow, direction, link; and how much later
-/// than the packet before.
+/// The sender of a packet: flow, direction and link.
 #[derive(Debug, Clone, Copy)]
 pub struct Stage {
     /// Number of the flow.
     pub flow: u8,
-    /// The client sends it.
+    /// Whether the client sends the packet.
     pub forward: bool,
     interface: u32,
     link: Link,
 }
 
 impl Stage {
-    /// From the byte that says who.
+    /// Decodes the byte that selects the sender.
     pub fn new(who: u8) -> Stage {
         let forward = who & 1 == 0;
         if who >= 0xc0 {
@@ -81,17 +79,17 @@ impl Stage {
         }
     }
 
-    /// What frames of it look like.
+    /// Returns the link type of its frames.
     pub fn link(self) -> Link {
         self.link
     }
 
-    /// The step in time that a byte stands for.
+    /// Decodes the byte that selects the time step.
     pub fn delta_ns(delta: u8) -> u64 {
         DELTAS_NS[usize::from(delta & 31) % DELTAS_NS.len()]
     }
 
-    /// Client and server address. Flows differ in them, or in their ports.
+    /// Returns the addresses of client and server. Flows differ in these or in their ports.
     pub fn addresses(self) -> (IpAddr, IpAddr) {
         let v4 = |a, b, c, d| IpAddr::from([a, b, c, d]);
         let v6 = |high: [u16; 2], low: [u16; 4]| IpAddr::from([high[0], high[1], 0, 0, low[0], low[1], low[2], low[3]]);
@@ -109,10 +107,10 @@ impl Stage {
         }
     }
 
-    /// From and to, where the client's port tells flows apart.
+    /// Returns source and destination. Flows with the same addresses differ in the client's port.
     pub fn endpoints(self, client_port: u16, server_port: u16) -> (Endpoint, Endpoint) {
         let (client, server) = self.addresses();
-        // The third of eight have one port, and so only their addresses.
+        // Every eighth flow has the same port, so that only its addresses differ.
         let offset = if self.flow % 8 == 3 { 0 } else { u16::from(self.flow / 8) };
         let client = Endpoint { address: client, port: client_port + offset };
         let server = Endpoint { address: server, port: server_port };
@@ -120,94 +118,97 @@ impl Stage {
     }
 }
 
-/// What a packet says, as its matcher should understand it.
+/// The content of a packet, as its matcher should read it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Says {
-    /// TCP; `tsecr` and `ack` only where the ACK flag is set.
+pub enum Meaning {
+    /// A TCP segment.
     Tcp {
         /// First sequence number.
         seq: u32,
         /// One past the last byte, SYN and FIN included.
         end: u32,
-        /// Acknowledgement.
+        /// Acknowledgement number, if the ACK flag is set.
         ack: Option<u32>,
-        /// Timestamp and its echo.
+        /// Timestamp and echo, if there is a timestamp option.
         ts: Option<(u32, u32)>,
     },
-    /// ICMP echo.
+    /// An ICMP echo message.
     Echo {
-        /// Not a reply.
+        /// Whether it is a request.
         request: bool,
         /// Sequence number.
         seq: u16,
     },
-    /// DNS with one question.
+    /// A DNS message with one question.
     Dns {
-        /// Not a response.
+        /// Whether it is a query.
         query: bool,
-        /// Transaction.
+        /// Transaction ID.
         id: u16,
-        /// Name, type and class, letters folded.
+        /// Name, type and class, in lower case.
         question: Vec<u8>,
     },
-    /// QUIC.
+    /// A QUIC packet.
     Quic {
         /// The first byte.
         first: u8,
-        /// Of a long header.
+        /// Version in a long header.
         version: u32,
     },
-    /// Nothing that can be measured.
+    /// A packet that no matcher can use.
     Nothing,
 }
 
-impl Says {
-    /// Whether a packet that says this may complete a round trip that `earlier`
-    /// began.
-    fn may_answer(&self, earlier: &Says, method: Method) -> bool {
+impl Meaning {
+    /// Whether this packet may complete a round trip that `earlier` started.
+    fn may_answer(&self, earlier: &Meaning, method: Method) -> bool {
         let initial =
             |first: u8, version: u32| first >> 4 & 3 == if version == 0x6b33_43cf { 1 } else { 0 } && version != 0;
         match (method, earlier, self) {
             (
                 Method::TcpTimestamp,
-                Says::Tcp { ts: Some((value, _)), .. },
-                Says::Tcp { ts: Some((_, echo)), ack: Some(_), .. },
+                Meaning::Tcp { ts: Some((value, _)), .. },
+                Meaning::Tcp { ts: Some((_, echo)), ack: Some(_), .. },
             ) => value == echo,
-            (Method::TcpSeq, Says::Tcp { seq, end, .. }, Says::Tcp { ack: Some(ack), .. }) => {
+            (Method::TcpSeq, Meaning::Tcp { seq, end, .. }, Meaning::Tcp { ack: Some(ack), .. }) => {
                 seq != end && end.wrapping_sub(*ack) as i32 <= 0
             }
             (
                 Method::Icmp | Method::Icmpv6,
-                Says::Echo { request: true, seq: asked },
-                Says::Echo { request: false, seq },
-            ) => asked == seq,
+                Meaning::Echo { request: true, seq: request_seq },
+                Meaning::Echo { request: false, seq },
+            ) => request_seq == seq,
             (
                 Method::Dns,
-                Says::Dns { query: true, id: asked_id, question: asked },
-                Says::Dns { query: false, id, question },
-            ) => (asked_id, asked) == (id, question),
-            (Method::QuicSpin | Method::QuicSpinLoop, Says::Quic { first: before, .. }, Says::Quic { first, .. }) => {
+                Meaning::Dns { query: true, id: query_id, question: queried },
+                Meaning::Dns { query: false, id, question },
+            ) => (query_id, queried) == (id, question),
+            (
+                Method::QuicSpin | Method::QuicSpinLoop,
+                Meaning::Quic { first: before, .. },
+                Meaning::Quic { first, .. },
+            ) => {
                 let loops = method == Method::QuicSpinLoop;
                 (before | first) & 0x80 == 0 && (!loops || (before ^ first) & 0x20 != 0)
             }
-            (Method::QuicHandshake, Says::Quic { first: asked, version }, Says::Quic { first, .. }) => {
-                asked & first & 0x80 != 0 && initial(*asked, *version)
+            (Method::QuicHandshake, Meaning::Quic { first: earlier_first, version }, Meaning::Quic { first, .. }) => {
+                earlier_first & first & 0x80 != 0 && initial(*earlier_first, *version)
             }
             _ => false,
         }
     }
 
-    /// Whether it can be answered at all.
-    fn asks(&self, method: Method) -> bool {
+    /// Whether this packet can start a round trip.
+    fn is_request(&self, method: Method) -> bool {
         match self {
-            Says::Tcp { seq, end, ts, .. } => match method {
+            Meaning::Tcp { seq, end, ts, .. } => match method {
                 Method::TcpTimestamp => ts.is_some(),
                 _ => seq != end,
             },
-            Says::Echo { request, .. } => *request,
-            Says::Dns { query, .. } => *query,
-            Says::Quic { .. } => true,
-            Says::Nothing => false,
+            Meaning::Echo { request, .. } => *request,
+            Meaning::Dns { query, .. } => *query,
+            Meaning::Quic { .. } => true,
+            Meaning::Nothing => false,
         }
     }
 }
@@ -222,7 +223,7 @@ struct Fed {
     time_ns: u64,
     from: Endpoint,
     to: Endpoint,
-    says: Says,
+    meaning: Meaning,
 }
 
 #[derive(Default)]
@@ -233,7 +234,7 @@ struct Flow {
     samples: HashMap<(Method, Endpoint), usize>,
 }
 
-/// A tracker, the time, and what was fed.
+/// A tracker, the current time, and the packets that were fed to it.
 pub struct Scene {
     watch: Watch,
     start_ns: u64,
@@ -242,7 +243,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Reads time and configuration.
+    /// Reads the start time and the configuration from the input.
     pub fn new(choices: &mut Bytes<'_>) -> Scene {
         let start_ns = match choices.u8() & 3 {
             0 => 1_600_000_000_000_000_000,
@@ -253,7 +254,7 @@ impl Scene {
         Scene { watch: Watch::new(watch::config(choices)), start_ns, now_ns: start_ns, flows: HashMap::new() }
     }
 
-    /// Moves on in time, sweeps now and then, and says who sends next.
+    /// Advances the time, sweeps idle flows, and decodes the next sender.
     pub fn stage(&mut self, who: u8, delta: u8) -> Stage {
         match DELTAS_NS.get(usize::from(delta & 31)) {
             Some(step) => {
@@ -273,16 +274,16 @@ impl Scene {
         Stage::new(who)
     }
 
-    /// Feeds one packet of a stage. `cut` bytes at the end are not captured.
+    /// Feeds one packet. Returns the counter of the reason if it was skipped.
     pub fn feed(&mut self, stage: Stage, packet: Packet) -> Option<Counter> {
-        let Packet { proto, from, to, l4, l4_len, says } = packet;
+        let Packet { proto, from, to, l4, l4_len, meaning } = packet;
         let frame = frame::ip(stage.link, proto, from, to, &l4, l4_len);
         let data = frame.data.into_boxed_slice();
         let (interface, protocol) = (stage.interface, Protocol(proto));
         let flow = self.flows.entry(key(from, to, protocol, interface)).or_default();
         let before = flow.fed.len();
         flow.bytes += u64::from(frame.wire_len);
-        flow.fed.push(Fed { time_ns: self.now_ns, from, to, says });
+        flow.fed.push(Fed { time_ns: self.now_ns, from, to, meaning });
         let observed = self.watch.observe(&Observation {
             time_ns: self.now_ns,
             interface,
@@ -297,7 +298,7 @@ impl Scene {
         observed.skipped
     }
 
-    /// Closes all flows.
+    /// Closes all flows. Returns the methods that gave samples.
     pub fn finish(mut self) -> BTreeSet<Method> {
         for event in self.watch.finish(self.now_ns) {
             self.check(&event, None);
@@ -320,7 +321,7 @@ impl Scene {
         let flow = self.flows.get_mut(&key).expect("the flow of an event was fed");
         assert!(
             flow.fed.iter().any(|fed| fed.time_ns == event.first_ns && fed.from == event.src && fed.to == event.dst),
-            "{event:?} begins with no packet that was fed"
+            "{event:?} starts with no packet that was fed"
         );
         assert!(event.packets <= flow.fed.len() as u64 && event.bytes <= flow.bytes, "{event:?}");
         match event.change {
@@ -354,18 +355,19 @@ impl Scene {
             true => (answer.from, answer.to),
             false => (answer.to, answer.from),
         };
-        let began = sample.time_ns.checked_sub(sample.rtt_ns);
+        let start_ns = sample.time_ns.checked_sub(sample.rtt_ns);
         assert!(
-            flow.fed[..at].iter().any(|fed| Some(fed.time_ns) == began
+            flow.fed[..at].iter().any(|fed| Some(fed.time_ns) == start_ns
                 && (fed.from, fed.to) == (src, dst)
-                && answer.says.may_answer(&fed.says, sample.method)),
+                && answer.meaning.may_answer(&fed.meaning, sample.method)),
             "{sample:?} answers no packet that was fed"
         );
         assert!(flow.fed[..at].iter().any(|fed| fed.from == answer.to), "{sample:?} of one direction");
-        let asked = flow.fed[..at].iter().filter(|fed| fed.from == src && fed.says.asks(sample.method)).count();
+        let requests =
+            flow.fed[..at].iter().filter(|fed| fed.from == src && fed.meaning.is_request(sample.method)).count();
         let samples = flow.samples.entry((sample.method, sample.dst)).or_default();
         *samples += 1;
-        assert!(*samples <= asked, "{samples} samples of {asked} packets: {sample:?}");
+        assert!(*samples <= requests, "{samples} samples of {requests} packets: {sample:?}");
     }
 }
 
@@ -373,14 +375,14 @@ impl Scene {
 pub struct Packet {
     /// IP protocol.
     pub proto: u8,
-    /// Who sends it.
+    /// The sender.
     pub from: Endpoint,
-    /// To whom.
+    /// The receiver.
     pub to: Endpoint,
-    /// The captured part of what follows the IP header.
+    /// The captured part of the transport header and payload.
     pub l4: Vec<u8>,
-    /// Its length on the wire.
+    /// Length of the transport header and payload on the wire.
     pub l4_len: usize,
-    /// What it says.
-    pub says: Says,
+    /// The meaning of the packet.
+    pub meaning: Meaning,
 }

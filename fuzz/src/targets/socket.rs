@@ -1,4 +1,4 @@
-//! Looks at a socket: what must hold whatever the kernel says.
+//! Polls of a socket with arbitrary results from the kernel.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use dwell_engine::{
 
 use crate::bytes::Bytes;
 
-/// Of one look.
-const RECORD: usize = 32;
+/// Length of the record of one poll.
+const RECORD_BYTES: usize = 32;
 
-/// A byte of choices, and looks: after how long, how long TCP_INFO is, a call, counts, and what it ends with.
+/// Reads a byte of options and a record per poll: time step, calls, length of TCP_INFO, counts, and the queue lengths.
 pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
     let mut bytes = Bytes::new(bytes);
     let choices = bytes.u8();
@@ -28,7 +28,7 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
     let mut lowat = Lowat::new(25_000_000);
     let mut element = Element::new(ElementConfig { wireless: choices & 2 != 0, ..ElementConfig::default() });
     let mut now_ns = 0_u64;
-    for record in bytes.records::<RECORD>() {
+    for record in bytes.records::<RECORD_BYTES>() {
         let mut record = Bytes::new(&record);
         now_ns = now_ns.wrapping_add(u32::from_le_bytes(record.array()).into());
         let reading = reading(now_ns, &mut record);
@@ -52,7 +52,7 @@ pub fn socket(bytes: &[u8]) -> BTreeSet<Method> {
     BTreeSet::new()
 }
 
-/// TCP_INFO that is so long, with counts at the places of which kernels of all ages know some.
+/// Reads a TCP_INFO of arbitrary length, as older and newer kernels return it, with counts at the offsets that matter.
 fn reading(now_ns: u64, record: &mut Bytes<'_>) -> Reading {
     let length = usize::from(record.u8());
     let mut info = [0; 256];

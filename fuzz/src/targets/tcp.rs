@@ -1,12 +1,14 @@
+//! TCP segments of a few flows.
+
 use std::collections::{BTreeSet, HashMap};
 
 use dwell_engine::measure::Method;
 
-use super::scene::{Packet, Says, Scene};
+use super::scene::{Meaning, Packet, Scene};
 use crate::{bytes::Bytes, frame};
 
-/// What one side of a flow has sent, so that an input of few bits can stay in
-/// order. Both number spaces are about to wrap.
+/// What one side of a flow has sent, so that inputs with few bits set stay in sequence. Both number spaces are about to
+/// wrap.
 #[derive(Clone, Copy)]
 struct Side {
     next_seq: u32,
@@ -19,7 +21,7 @@ impl Default for Side {
     }
 }
 
-/// Bits of the fifth byte.
+/// Bits of the kind.
 mod kind {
     pub const FIN: u8 = 1;
     pub const SYN: u8 = 2;
@@ -31,9 +33,9 @@ mod kind {
     pub const WINDOW: u8 = 128;
 }
 
-/// Segments: seven bytes each, who, how much later, sequence number (hundreds
-/// of bytes from the next in order), acknowledgement (likewise, of what the
-/// peer sent), timestamps (steps of TSval, age of the echo), kind, length.
+/// Reads records of seven bytes: sender, time step, sequence number (offset from the next in sequence, in hundreds of
+/// bytes), acknowledgement (offset from the peer's next sequence number), timestamps (steps of TSval, age of the echo),
+/// kind, length.
 pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
     let mut choices = Bytes::new(bytes);
     let mut scene = Scene::new(&mut choices);
@@ -86,7 +88,7 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
             options.extend(value.to_be_bytes());
             options.extend(echo.to_be_bytes());
         }
-        // One that has lost its end says nothing.
+        // A truncated timestamp option is ignored.
         let ts = ts.filter(|_| options.len() <= 40);
         if kind & kind::SACK != 0 {
             options.extend([5, 10]);
@@ -98,8 +100,8 @@ pub fn tcp(bytes: &[u8]) -> BTreeSet<Method> {
         let window = if kind & kind::WINDOW == 0 { 1000 } else { 1000 + u16::from(len >> 4) };
         let l4 = frame::tcp((from.port, to.port), seq, if acks { ack } else { 0 }, flags, window, &options);
         let l4_len = l4.len() + payload as usize;
-        let says = Says::Tcp { seq, end, ack: acks.then_some(ack), ts };
-        scene.feed(stage, Packet { proto: 6, from, to, l4, l4_len, says });
+        let meaning = Meaning::Tcp { seq, end, ack: acks.then_some(ack), ts };
+        scene.feed(stage, Packet { proto: 6, from, to, l4, l4_len, meaning });
     }
     scene.finish()
 }

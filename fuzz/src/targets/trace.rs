@@ -1,4 +1,4 @@
-//! Traces of the simulator as text.
+//! Traces of the simulator in CSV.
 
 use std::{collections::BTreeSet, path::Path, sync::atomic::AtomicBool};
 
@@ -8,8 +8,8 @@ use dwell_sim::{
     trace::{Flow, Trace, TraceError, read_csv},
 };
 
-/// The bytes are a CSV file. It is read whole, or what is wrong is named where it is; of what is read
-/// all connections and packets come out of a simulation again.
+/// Reads the input as a CSV file. Either the error names a position in the file, or a simulation serves all connections
+/// and packets of the trace.
 pub fn trace(bytes: &[u8]) -> BTreeSet<Method> {
     match read_csv(bytes, Path::new("fuzzed.csv"), 1e6) {
         Ok(flows) => {
@@ -36,28 +36,28 @@ fn check(flows: &[Flow], bytes: &[u8]) {
     assert!(clients.iter().copied().eq(0..clients.len() as u32), "numbers without gaps");
     assert!(flows.iter().all(|flow| (1..=1 << 30).contains(&flow.packets)));
     assert!(flows.iter().all(|flow| flow.bytes <= 1 << 50));
-    // none comes of nothing, and none is lost
+    // Each line is exactly one connection.
     let text = std::str::from_utf8(bytes).expect("what is read is UTF-8");
     let lines = text.lines().enumerate().filter(|(at, line)| {
         let fields: Vec<_> = line.split(',').map(str::trim).collect();
-        let is_heading = *at == 0 && fields == ["start", "client", "packets", "bytes"];
-        !line.trim().is_empty() && !line.starts_with('#') && !is_heading
+        let is_header = *at == 0 && fields == ["start", "client", "packets", "bytes"];
+        !line.trim().is_empty() && !line.starts_with('#') && !is_header
     });
     assert_eq!(flows.len(), lines.count());
 }
 
-/// Simulates what does not take long.
+/// Simulates the trace if that does not take long.
 fn run(flows: Vec<Flow>) {
     let packets: u64 = flows.iter().map(|flow| u64::from(flow.packets)).sum();
-    let is_short = flows.last().is_some_and(|flow| flow.start_ns < 100_000_000_000);
-    if packets > 1000 || !is_short {
+    let is_brief = flows.last().is_some_and(|flow| flow.start_ns < 100_000_000_000);
+    if packets > 1000 || !is_brief {
         return;
     }
     let connections = flows.len() as u64;
-    let job = Job { policy: Policy::ALL[flows.len() % Policy::ALL.len()], servers: 3, seed: 1, times_faster: 1.0 };
-    let go = AtomicBool::new(false);
-    let outcome = simulate(&Scenario::default(), &Trace::Flows(flows), &job, &go)
-        .expect("constants are the defaults")
+    let job = Job { policy: Policy::ALL[flows.len() % Policy::ALL.len()], servers: 3, seed: 1, speedup: 1.0 };
+    let no_stop = AtomicBool::new(false);
+    let outcome = simulate(&Scenario::default(), &Trace::Flows(flows), &job, &no_stop)
+        .expect("the parameters are the defaults")
         .expect("nobody stops it");
     assert_eq!(outcome.packets, packets);
     let counted = outcome.short.connections + outcome.long.connections;

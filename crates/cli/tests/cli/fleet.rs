@@ -412,11 +412,11 @@ fn root_strangers_garbage_and_another_of_the_same_name_are_refused_and_counted()
     };
     let stranger = agent(&other, "c");
     assert_eq!(stranger.status, Some(4), "{stranger}");
-    assert!(stranger.stderr.contains("it is a stranger"), "{stranger}");
+    assert!(stranger.stderr.contains("the collector's key does not match ours"), "{stranger}");
     assert!(stranger.stderr.contains("has not stored"), "{stranger}");
     let twin = agent(&office.path("key"), "a");
     assert_eq!(twin.status, Some(4), "{twin}");
-    assert!(twin.stderr.contains("an agent named 'a' is here already, from 10.78.0.1"), "{twin}");
+    assert!(twin.stderr.contains("an agent named 'a' is already connected, from 10.78.0.1"), "{twin}");
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], &[0xff; 9]] {
         let connect = || TcpStream::connect(&at).unwrap();
         let mut stream = pair.right.enter(connect).unwrap();

@@ -1,4 +1,4 @@
-//! A key that agents and collector share.
+//! The key that a collector and its agents share.
 
 use std::{
     fmt::Write as _,
@@ -10,51 +10,50 @@ use std::{
 
 use crate::Error;
 
-/// 32 random bytes are as many characters in base64.
-const LEAST: usize = 43;
-const MOST: usize = 4096;
+/// Minimum length of a key: 32 random bytes in base64.
+const MIN_BYTES: usize = 43;
+const MAX_BYTES: usize = 4096;
 
-/// What is in a key file, without the white space around it.
+/// A shared key: the content of a key file, without leading and trailing white space.
 #[derive(Clone)]
 pub struct Key(pub(super) Vec<u8>);
 
 impl Key {
-    /// Reads a key.
+    /// Reads a key file.
     ///
     /// # Errors
     ///
-    /// [`Error`], if it cannot be read, can be read by everybody, or is too short.
+    /// [`Error`], if the file cannot be read, is readable by every user, or holds a key that is too short or too long.
     pub fn read(path: &Path) -> Result<Key, Error> {
-        let failed = |io| Error::File { doing: "read", path: path.into(), io };
+        let failed = |source| Error::File { operation: "read", path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.permissions().mode() & 0o007 != 0 {
-            return Err(Error::Exposed { path: path.into() });
+            return Err(Error::KeyExposed { path: path.into() });
         }
         let mut key = Vec::new();
-        let read = file.take(MOST as u64 + 1).read_to_end(&mut key);
+        let read = file.take(MAX_BYTES as u64 + 1).read_to_end(&mut key);
         read.map_err(failed)?;
-        if key.len() > MOST {
-            return Err(Error::Long { path: path.into(), most: MOST });
+        if key.len() > MAX_BYTES {
+            return Err(Error::KeyTooLong { path: path.into(), max: MAX_BYTES });
         }
         let key = key.trim_ascii().to_vec();
         match key.len() {
-            length if length < LEAST => Err(Error::Short { path: path.into(), length, least: LEAST }),
+            length if length < MIN_BYTES => Err(Error::KeyTooShort { path: path.into(), length, min: MIN_BYTES }),
             _ => Ok(Key(key)),
         }
     }
 
-    /// Makes a file with a new key that its owner alone can read. A file that is there is
-    /// left alone.
+    /// Creates a file with a new random key that only its owner can read. An existing file is not overwritten.
     ///
     /// # Errors
     ///
-    /// [`Error::File`], if it cannot be made, or is there.
-    pub fn make(path: &Path) -> Result<(), Error> {
+    /// [`Error::File`], if the file cannot be created or already exists.
+    pub fn create(path: &Path) -> Result<(), Error> {
         let key: [u8; 32] = rand::random();
         let mut text = String::new();
         for byte in key {
-            write!(text, "{byte:02x}").expect("a String takes all");
+            write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         }
         text.push('\n');
         let write = || -> io::Result<()> {
@@ -63,7 +62,7 @@ impl Key {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(|io| Error::File { doing: "make", path: path.into(), io })
+        write().map_err(|source| Error::File { operation: "create", path: path.into(), source })
     }
 }
 
@@ -88,33 +87,33 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_without_the_white_space_around_it() {
+    fn surrounding_white_space_is_not_part_of_a_key() {
         let text = "a".repeat(43);
         let key = file(&format!(" {text}\r\n"), 0o640).unwrap();
         assert_eq!(key.0, text.as_bytes());
-        assert_eq!(format!("{key:?}"), "Key", "keys are in no message");
+        assert_eq!(format!("{key:?}"), "Key", "no message contains a key");
     }
 
     #[test]
-    fn keys_that_others_know_or_could_guess_are_refused() {
+    fn keys_that_others_can_read_or_guess_are_refused() {
         let good = "a".repeat(43);
-        assert!(matches!(file(&good, 0o644), Err(Error::Exposed { .. })));
+        assert!(matches!(file(&good, 0o644), Err(Error::KeyExposed { .. })));
         let short = file(&format!("{}\n", "a".repeat(42)), 0o600);
-        assert!(matches!(short, Err(Error::Short { length: 42, .. })));
+        assert!(matches!(short, Err(Error::KeyTooShort { length: 42, .. })));
         let long = file(&"a".repeat(5000), 0o600);
-        assert!(matches!(long, Err(Error::Long { .. })));
+        assert!(matches!(long, Err(Error::KeyTooLong { .. })));
         let none = Key::read(Path::new("/no/such/key"));
         assert!(matches!(none, Err(Error::File { .. })));
     }
 
     #[test]
-    fn a_new_key_is_good_and_replaces_none() {
+    fn a_new_key_is_valid_and_does_not_overwrite_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        Key::make(&path).unwrap();
+        Key::create(&path).unwrap();
         let key = Key::read(&path).unwrap();
         assert_eq!(key.0.len(), 64);
-        assert!(matches!(Key::make(&path), Err(Error::File { .. })));
+        assert!(matches!(Key::create(&path), Err(Error::File { .. })));
         assert_eq!(Key::read(&path).unwrap().0, key.0);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -1,7 +1,7 @@
-//! A collector's side: who may come in, and what becomes of what they tell.
+//! The collector's side of connections: admission, registration, and one session per agent.
 
-mod gate;
-mod seats;
+mod admission;
+mod registry;
 
 use std::{
     io,
@@ -14,66 +14,66 @@ use std::{
     time::Duration,
 };
 
+use admission::{Admission, Permit};
 use dwell_socket::acceptor;
-use gate::Gate;
-use seats::Seats;
+use registry::Registry;
 
 use crate::{
     Error, Identity, Secret,
     link::Link,
-    wire::{AgentName, Batch, FrameError, FromAgent, FromCollector, MAX_FRAME_BYTES, Run},
+    wire::{AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId},
 };
 
-pub use gate::Refusals;
+pub use admission::Refusals;
 
-/// A hello is short; longer frames are taken of agents only.
+/// Maximum length of a hello. Longer frames are accepted only after it.
 const MAX_HELLO_BYTES: usize = 1024;
-/// An agent of which nothing comes for so long is gone.
-const SILENCE: Duration = Duration::from_secs(12);
+/// Silence after which an agent counts as gone.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// An agent that was let in.
+/// An agent that has authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// Its name; no other agent that is here has it.
+    /// Its name, which no other connected agent has.
     pub name: AgentName,
     /// Its run.
-    pub run: Run,
+    pub run: RunId,
     /// The boot_id of its kernel.
     pub boot: String,
-    /// Where it is.
+    /// The agent's address and port.
     pub address: SocketAddr,
-    /// The address of ours that it knows.
+    /// The local address that the agent connected to.
     pub own: IpAddr,
-    /// The UDP port at which its clock can be asked, if it can.
+    /// The UDP port that answers clock requests, if the agent has one.
     pub sync_port: Option<u16>,
-    /// Known to it and us.
+    /// The secret of this connection.
     pub secret: Secret,
 }
 
-/// What a collector does with what it is told. Called from many threads.
-pub trait Desk: Send + Sync + 'static {
-    /// An agent comes: which batch of its run is the last that is stored?
+/// What a collector does when agents connect, send and leave. Each agent has a thread of its own, which calls this.
+pub trait Handler: Send + Sync + 'static {
+    /// Admits an agent. Returns the number of the last batch of its run that is stored, 0 if there is none.
     ///
     /// # Errors
     ///
-    /// Why it cannot be let in; it is told.
+    /// Why the agent is refused; the agent receives this text.
     fn hello(&self, agent: &Agent) -> Result<u64, String>;
 
-    /// The agent was let in and knows it. It may send, but nothing is read until this returns.
+    /// Runs after the agent has been sent its welcome. Nothing that the agent sends is read until this returns.
     fn welcomed(&self, agent: &Agent);
 
-    /// Stores a batch, unless it is there. It is acknowledged when this returns.
+    /// Stores a batch, unless it is stored already. The batch is acknowledged when this returns.
     ///
     /// # Errors
     ///
-    /// Why it was not stored; the agent is told, and keeps it.
+    /// Why the batch was not stored; the agent receives this text and keeps the batch.
     fn store(&self, agent: &Agent, batch: Batch) -> Result<(), String>;
 
-    /// An agent is gone.
-    fn gone(&self, agent: &Agent, why: &str);
+    /// Runs when a welcomed agent has disconnected.
+    fn disconnected(&self, agent: &Agent, reason: &str);
 }
 
-/// Takes agents in until it is dropped.
+/// Accepts agents until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -84,55 +84,55 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     identity: Identity,
-    gate: Arc<Gate>,
-    seats: Arc<Seats>,
+    admission: Arc<Admission>,
+    registry: Arc<Registry>,
     is_stopping: AtomicBool,
 }
 
 impl Server {
-    /// Listens for agents.
+    /// Starts to listen for agents.
     ///
     /// # Errors
     ///
-    /// [`Error`], if it cannot.
-    pub fn start(address: SocketAddr, identity: Identity, desk: Arc<impl Desk>) -> Result<Server, Error> {
-        let listen = |io| Error::Listen { address, io };
+    /// [`Error::Listen`] or [`Error::Thread`].
+    pub fn start(address: SocketAddr, identity: Identity, handler: Arc<impl Handler>) -> Result<Server, Error> {
+        let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let shared = Arc::new(Shared {
             identity,
-            gate: Arc::default(),
-            seats: Arc::default(),
+            admission: Arc::default(),
+            registry: Arc::default(),
             is_stopping: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("agents".into())
-            .spawn(move || accept(&listener, &for_thread, &desk))
+            .spawn(move || accept(&listener, &for_thread, &handler))
             .map_err(Error::Thread)?;
         Ok(Server { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens: with port 0 asked for, the port that was given.
+    /// The address that the server listens on, with the port that the system assigned if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who was not let in, so far.
+    /// Returns the numbers of connections refused so far.
     pub fn refusals(&self) -> Refusals {
-        self.shared.gate.refusals()
+        self.shared.admission.refusals()
     }
 
-    /// How many agents are here.
+    /// Number of connected agents.
     pub fn agents(&self) -> usize {
-        self.shared.seats.taken()
+        self.shared.registry.len()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::SeqCst);
-        self.shared.seats.clear();
+        self.shared.registry.disconnect_all();
         if acceptor::wake(self.address)
             && let Some(thread) = self.thread.take()
         {
@@ -141,44 +141,45 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>, desk: &Arc<impl Desk>) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>, handler: &Arc<impl Handler>) {
     loop {
         let stream = listener.accept();
         if shared.is_stopping.load(Ordering::SeqCst) {
             return;
         }
         let Ok((stream, address)) = stream else {
-            // Out of descriptors, or the like: it passes.
+            // A transient failure, such as running out of file descriptors.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
         let Ok(copy) = stream.try_clone() else {
             continue;
         };
-        let Some(pass) = shared.gate.enter(address.ip(), copy) else {
+        let Some(permit) = shared.admission.enter(address.ip(), copy) else {
             continue;
         };
-        let (shared, desk) = (Arc::clone(shared), Arc::clone(desk));
-        // Without a thread the connection is dropped, and the agent comes again.
-        let _ =
-            thread::Builder::new().name("agent".into()).spawn(move || serve(stream, address, &shared, pass, &*desk));
+        let (shared, handler) = (Arc::clone(shared), Arc::clone(handler));
+        // If no thread can be started, the connection is dropped and the agent connects again.
+        let _ = thread::Builder::new()
+            .name("agent".into())
+            .spawn(move || serve(stream, address, &shared, permit, &*handler));
     }
 }
 
-/// A connection, from its first byte to its last.
-fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, pass: gate::Pass, desk: &impl Desk) {
+/// Serves a connection from its first byte to its last.
+fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit, handler: &impl Handler) {
     let (Ok(copy), Ok(own)) = (stream.try_clone(), stream.local_addr()) else {
         return;
     };
     let greeted = Link::accept(stream, &shared.identity).and_then(|mut link| match link.receive(MAX_HELLO_BYTES)? {
-        FromAgent::Hello(hello) => Ok((link, hello)),
+        AgentMessage::Hello(hello) => Ok((link, hello)),
         _ => Err(FrameError::Turn),
     });
     let (mut link, hello) = match greeted {
         Ok(greeted) => greeted,
-        Err(error) => return shared.gate.refuse(&pass, &error),
+        Err(error) => return shared.admission.count_failure(&permit, &error),
     };
-    drop(pass);
+    drop(permit);
     let agent = Agent {
         name: hello.name,
         run: hello.run,
@@ -188,58 +189,58 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, pass: gate::Pa
         sync_port: hello.sync_port,
         secret: link.secret,
     };
-    let seat = match shared.seats.take(&agent, copy) {
-        Ok(seat) => seat,
-        Err(why) => {
-            shared.gate.refuse_name();
-            return refuse(&mut link, why);
+    let registration = match shared.registry.register(&agent, copy) {
+        Ok(registration) => registration,
+        Err(reason) => {
+            shared.admission.count_duplicate_name();
+            return refuse(&mut link, reason);
         }
     };
-    let through = match desk.hello(&agent) {
+    let through = match handler.hello(&agent) {
         Ok(through) => through,
-        Err(why) => return refuse(&mut link, why),
+        Err(reason) => return refuse(&mut link, reason),
     };
-    let why = match converse(&mut link, &agent, through, desk) {
+    let reason = match session(&mut link, &agent, through, handler) {
         Ok(never) => match never {},
         Err(FrameError::End) => "it left".to_owned(),
         Err(error) => error.to_string(),
     };
-    drop(seat);
-    desk.gone(&agent, &why);
+    drop(registration);
+    handler.disconnected(&agent, &reason);
 }
 
-fn refuse(link: &mut Link, why: String) {
-    link.set_idle_timeout(SILENCE);
-    // Who does not hear it comes again.
-    let _ = link.send(&FromCollector::Refused(why));
+fn refuse(link: &mut Link, reason: String) {
+    link.set_idle_timeout(IDLE_TIMEOUT);
+    // An agent that does not receive this connects again.
+    let _ = link.send(&CollectorMessage::Refused(reason));
 }
 
 enum Never {}
 
-/// What an agent says, until it is gone.
-fn converse(link: &mut Link, agent: &Agent, mut through: u64, desk: &impl Desk) -> Result<Never, FrameError> {
-    // What was asked of others meanwhile may have taken long.
-    link.set_idle_timeout(SILENCE);
-    link.send(&FromCollector::Welcome { through })?;
-    desk.welcomed(agent);
+/// Welcomes an agent and stores its batches until it disconnects.
+fn session(link: &mut Link, agent: &Agent, mut through: u64, handler: &impl Handler) -> Result<Never, FrameError> {
+    // The handler may have taken longer to admit the agent than the handshake allows.
+    link.set_idle_timeout(IDLE_TIMEOUT);
+    link.send(&CollectorMessage::Welcome { through })?;
+    handler.welcomed(agent);
     loop {
-        link.set_idle_timeout(SILENCE);
+        link.set_idle_timeout(IDLE_TIMEOUT);
         match link.receive(MAX_FRAME_BYTES)? {
-            FromAgent::Hello(_) => {
+            AgentMessage::Hello(_) => {
                 return Err(FrameError::Turn);
             }
-            FromAgent::Alive => {}
-            FromAgent::Batch(batch) => {
+            AgentMessage::KeepAlive => {}
+            AgentMessage::Batch(batch) => {
                 let number = batch.number;
-                if let Err(why) = desk.store(agent, *batch) {
-                    link.set_idle_timeout(SILENCE);
-                    link.send(&FromCollector::Refused(why.clone()))?;
-                    return Err(FrameError::Io(io::Error::other(why)));
+                if let Err(reason) = handler.store(agent, *batch) {
+                    link.set_idle_timeout(IDLE_TIMEOUT);
+                    link.send(&CollectorMessage::Refused(reason.clone()))?;
+                    return Err(FrameError::Io(io::Error::other(reason)));
                 }
                 through = through.max(number);
             }
         }
-        link.set_idle_timeout(SILENCE);
-        link.send(&FromCollector::Stored { through })?;
+        link.set_idle_timeout(IDLE_TIMEOUT);
+        link.send(&CollectorMessage::Stored { through })?;
     }
 }

@@ -1,4 +1,4 @@
-//! Messages as frames.
+//! Framing of messages.
 
 use std::io::{self, Read, Write};
 
@@ -6,46 +6,46 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::VERSION;
 
-/// A longer frame is refused, before memory is taken for it.
+/// Maximum length of a frame's content, in bytes. A longer frame is refused before memory is allocated for it.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
 
-/// Why there is no message.
+/// Why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The connection failed, or is slow.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It speaks TLS, and did not show that it is one of us.
-    #[error("the other side did not show who it is: {0}")]
-    Stranger(io::Error),
-    /// It ended between two messages.
+    /// The other side speaks TLS but did not authenticate.
+    #[error("the other side did not authenticate: {0}")]
+    Unauthenticated(io::Error),
+    /// The other side closed the connection between two messages.
     #[error("the other side ended the connection")]
     End,
-    /// No such frame is sent.
-    #[error("a frame of {0} bytes is not taken")]
+    /// No valid frame has this length.
+    #[error("a frame of {0} bytes is not valid")]
     Length(usize),
-    /// The other side is another dwell.
+    /// The other side has a different version of the protocol.
     #[error("the other side speaks version {0} of the protocol, and this dwell {VERSION}")]
     Version(u8),
-    /// A message, but not when it is its turn.
-    #[error("the other side speaks out of turn")]
+    /// The other side sent a valid message at the wrong time.
+    #[error("the other side sent a message out of turn")]
     Turn,
-    /// It is no message.
-    #[error("what came is no message: {0}")]
+    /// The content of a frame is not a message.
+    #[error("a frame does not contain a valid message: {0}")]
     Content(postcard::Error),
 }
 
-/// A message as the content of a frame; `None` if it is too long for one.
+/// Encodes a message as the content of a frame. Returns `None` if it is too long for a frame.
 pub fn encode(message: &impl Serialize) -> Option<Vec<u8>> {
     let bytes = postcard::to_extend(message, vec![VERSION]).ok()?;
     (bytes.len() <= MAX_FRAME_BYTES).then_some(bytes)
 }
 
-/// The message of a frame.
+/// Decodes the message in a frame's content.
 ///
 /// # Errors
 ///
-/// [`FrameError`], if it has none, or one with more behind it.
+/// [`FrameError`], if the content is not exactly one message of this version.
 pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, FrameError> {
     match content.split_first() {
         None => Err(FrameError::Length(0)),
@@ -58,11 +58,11 @@ pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, FrameError> {
     }
 }
 
-/// Writes a frame, and all of it.
+/// Writes a frame and flushes it.
 ///
 /// # Errors
 ///
-/// [`FrameError::Io`], if that fails.
+/// [`FrameError::Io`], if the stream fails.
 pub fn write(to: &mut impl Write, content: &[u8]) -> Result<(), FrameError> {
     let length = u32::try_from(content.len()).map_err(|_| FrameError::Length(content.len()))?;
     to.write_all(&length.to_be_bytes())?;
@@ -70,25 +70,25 @@ pub fn write(to: &mut impl Write, content: &[u8]) -> Result<(), FrameError> {
     Ok(to.flush()?)
 }
 
-/// Reads a frame of at most `most` bytes.
+/// Reads the content of a frame of at most `max_bytes`.
 ///
 /// # Errors
 ///
-/// [`FrameError`], if there is none.
-pub fn read(from: &mut impl Read, most: usize) -> Result<Vec<u8>, FrameError> {
+/// [`FrameError`], if the stream ends or fails, or the frame has a length that is not valid.
+pub fn read(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
     match from.read(&mut length)? {
         0 => return Err(FrameError::End),
         some => from.read_exact(&mut length[some..])?,
     }
     let length = u32::from_be_bytes(length) as usize;
-    if length == 0 || length > most.min(MAX_FRAME_BYTES) {
+    if length == 0 || length > max_bytes.min(MAX_FRAME_BYTES) {
         return Err(FrameError::Length(length));
     }
-    // Memory is taken as bytes come, and not as they are promised.
+    // Memory grows with the bytes that arrive, not with the length that was announced.
     let mut content = Vec::new();
-    let came = from.take(length as u64).read_to_end(&mut content)?;
-    match came == length {
+    let received = from.take(length as u64).read_to_end(&mut content)?;
+    match received == length {
         true => Ok(content),
         false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
     }

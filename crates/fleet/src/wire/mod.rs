@@ -1,12 +1,14 @@
-//! What agents and collectors say to each other.
+//! Messages between agents and collectors.
 //!
-//! A message is a frame: its length in four bytes, the greatest first, then [`VERSION`]
-//! in one byte, then the message as postcard writes it (postcard.jamesmunns.com/wire-format).
-//! What is read is checked here, so that no message holds a number that means nothing.
+//! A message is sent as a frame: the length of its content in four bytes, most significant first, then the content,
+//! which is [`VERSION`] in one byte and the message in the encoding of postcard (postcard.jamesmunns.com/wire-format).
+//! Values are checked as they are decoded, so that no decoded message holds a number outside its valid range.
+//!
+//! Collectors also keep messages of this encoding in their store until both hosts of a byte have reported it.
 
+mod fields;
 mod frame;
-mod parts;
-mod passages;
+mod traces;
 
 use dwell_engine::{
     histogram::Histogram,
@@ -15,170 +17,170 @@ use dwell_engine::{
 use serde::{Deserialize, Serialize};
 
 pub use frame::{FrameError, MAX_FRAME_BYTES, decode, encode, read, write};
-pub use passages::Passages;
+pub use traces::ByteTraces;
 
-/// Of the messages here. Another version is refused.
+/// Version of these messages. Frames of any other version are refused.
 pub const VERSION: u8 = 2;
 
-/// The number that an agent draws for itself when it starts.
-pub type Run = [u8; 16];
+/// A random number that identifies one run of an agent.
+pub type RunId = [u8; 16];
 
-/// An agent speaks.
+/// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum FromAgent {
-    /// First of all.
+pub enum AgentMessage {
+    /// The first message of a connection.
     Hello(Hello),
-    /// What it measured; answered by [`FromCollector::Stored`].
+    /// Measurements; answered by [`CollectorMessage::Stored`].
     Batch(Box<Batch>),
-    /// It has nothing to tell, and is there; answered by [`FromCollector::Stored`].
-    Alive,
+    /// Shows that an agent without measurements is alive; answered by [`CollectorMessage::Stored`].
+    KeepAlive,
 }
 
-/// Who an agent is.
+/// An agent's introduction of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Unlike that of all other agents of the collector.
+    /// Its name, which no other agent of the collector may have.
     pub name: AgentName,
-    /// Unlike that of all other runs.
-    pub run: Run,
-    /// The boot_id of its kernel: CLOCK_MONOTONIC is another in each boot.
+    /// Its run, which is different after each start.
+    pub run: RunId,
+    /// The boot_id of its kernel: CLOCK_MONOTONIC starts anew with each boot.
     pub boot: String,
-    /// The UDP port at which its clock can be asked, if it can.
+    /// The UDP port that answers clock requests, if the agent has one.
     pub sync_port: Option<u16>,
 }
 
-/// A collector speaks.
+/// A message from a collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FromCollector {
-    /// Answers a hello: the last batch of this run that is stored.
+pub enum CollectorMessage {
+    /// Accepts a hello.
     Welcome {
-        /// Its number; 0 if there is none.
+        /// The number of the last batch of this run that is stored; 0 if there is none.
         through: u64,
     },
-    /// Answers a hello: not now, and why.
+    /// Refuses a hello or a batch, and gives the reason.
     Refused(String),
-    /// All batches up to this number are stored, or were passed over by the agent.
+    /// Confirms that all batches up to a number are stored, except those that the agent dropped.
     Stored {
         /// The number.
         through: u64,
     },
 }
 
-/// What an agent tells at once. Numbers of batches begin at 1 and grow.
+/// A numbered part of what an agent reports. The numbers of a run start at 1 and increase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Batch {
-    /// Which of its run.
+    /// The number of the batch within its run.
     pub number: u64,
-    /// What it has.
+    /// The measurements.
     pub content: Content,
 }
 
-/// What is in a batch. All times are the host's CLOCK_MONOTONIC, in nanoseconds.
+/// The content of a batch. All times are the host's CLOCK_MONOTONIC, in nanoseconds, unless noted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Content {
-    /// Intervals that are over.
-    pub intervals: Vec<Interval>,
-    /// Bytes that finished a side.
-    pub passages: Passages,
-    /// What was counted since the run began, by name.
+    /// Intervals that have ended.
+    pub intervals: Vec<IntervalReport>,
+    /// Traces of bytes that have passed all layers of one direction.
+    pub traces: ByteTraces,
+    /// Counters by name, as of now, since the run began.
     pub counters: Vec<(String, u64)>,
 }
 
 impl Content {
-    /// True if there is nothing in it.
+    /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        let Content { intervals, passages, counters } = self;
-        intervals.is_empty() && passages.0.is_empty() && counters.is_empty()
+        let Content { intervals, traces, counters } = self;
+        intervals.is_empty() && traces.0.is_empty() && counters.is_empty()
     }
 }
 
-/// An interval, or a part of its flows.
+/// The measurements of an interval: its segments, or some of its flows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// When it ended.
-    #[serde(deserialize_with = "parts::time")]
+pub struct IntervalReport {
+    /// End of the interval.
+    #[serde(deserialize_with = "fields::time")]
     pub end_ns: u64,
-    /// The same in Unix time, as the host has it.
-    #[serde(deserialize_with = "parts::unix_time")]
+    /// End of the interval in Unix time, by the host's clock.
+    #[serde(deserialize_with = "fields::unix_time")]
     pub end_unix_ns: i64,
-    /// How long it was.
-    #[serde(deserialize_with = "parts::length")]
+    /// Length of the interval.
+    #[serde(deserialize_with = "fields::duration")]
     pub length_ns: u64,
-    /// One byte in so many was stamped.
+    /// Sampling distance: one byte in this many was traced.
     pub sample_bytes: u32,
-    /// Over all flows; empty where this is but a part with flows.
-    pub rows: Vec<Row>,
-    /// Each flow by itself.
-    pub flows: Vec<Flow>,
-    /// What TCP knows of them.
-    pub trips: Vec<Trip>,
+    /// Segments over all flows; empty in a report that carries only flows.
+    pub segments: Vec<SegmentReport>,
+    /// Segments of single flows.
+    pub flows: Vec<FlowReport>,
+    /// Round-trip times of these flows, as measured by the host's TCP.
+    pub rtts: Vec<FlowRtt>,
 }
 
-/// What a segment took, over all flows.
+/// The time that bytes of all flows spent in a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Which segment.
-    #[serde(with = "parts::segment")]
+pub struct SegmentReport {
+    /// The segment.
+    #[serde(with = "fields::segment")]
     pub segment: Segment,
-    /// What it took.
-    #[serde(with = "parts::histogram")]
+    /// Times of bytes that were sent and received once.
+    #[serde(with = "fields::histogram")]
     pub histogram: Histogram,
-    /// The same of bytes that were sent or came again.
-    #[serde(with = "parts::histogram")]
+    /// Times of bytes that were retransmitted or received again.
+    #[serde(with = "fields::histogram")]
     pub again: Histogram,
-    /// The hook where it begins.
+    /// The hook at the start of the segment.
     pub hook_from: Option<String>,
-    /// The hook where it ends.
+    /// The hook at the end of the segment.
     pub hook_to: Option<String>,
-    /// The layer that has no hook.
-    #[serde(with = "parts::layer")]
+    /// The layer whose missing hook makes this segment unmeasurable.
+    #[serde(with = "fields::layer")]
     pub missing: Option<Layer>,
 }
 
-/// What the segments took for a flow.
+/// The segments of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
-    /// Which flow.
-    #[serde(with = "parts::ends")]
+pub struct FlowReport {
+    /// The flow.
+    #[serde(with = "fields::ends")]
     pub ends: Ends,
-    /// Of the side that bytes went through.
+    /// Segments of the directions in which bytes were traced.
     pub segments: Vec<FlowSegment>,
 }
 
-/// What a segment took for a flow.
+/// The time that bytes of one flow spent in a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowSegment {
-    /// Which segment.
-    #[serde(with = "parts::segment")]
+    /// The segment.
+    #[serde(with = "fields::segment")]
     pub segment: Segment,
-    /// What it took.
-    #[serde(with = "parts::histogram")]
+    /// The times.
+    #[serde(with = "fields::histogram")]
     pub histogram: Histogram,
 }
 
-/// The round trips of a flow, as the host's TCP knows them.
+/// Round-trip times of one flow, as measured by the host's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trip {
-    /// Which flow.
-    #[serde(with = "parts::ends")]
+pub struct FlowRtt {
+    /// The flow.
+    #[serde(with = "fields::ends")]
     pub ends: Ends,
-    /// This host receives it; else, it sends it.
+    /// Whether the host receives this flow; otherwise it sends it.
     pub is_received: bool,
-    /// The least of late.
-    #[serde(deserialize_with = "parts::length")]
-    pub least_ns: u64,
-    /// The smoothed one.
-    #[serde(deserialize_with = "parts::length")]
+    /// TCP's recent minimum.
+    #[serde(deserialize_with = "fields::duration")]
+    pub min_ns: u64,
+    /// TCP's smoothed round-trip time.
+    #[serde(deserialize_with = "fields::duration")]
     pub smoothed_ns: u64,
 }
 
-/// A name of 1 to 64 letters, digits, dots, dashes and underscores.
+/// The name of an agent: 1 to 64 letters, digits, dots, dashes and underscores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentName(String);
 
 impl AgentName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -28,12 +28,12 @@ impl Authority {
         fs::write(&cert, certificate.pem()).unwrap();
         fs::write(&private, key.serialize_pem()).unwrap();
         let ca = folder.join(format!("{ca}.ca"));
-        Identity::of_certificates(&cert, &private, &ca).unwrap()
+        Identity::from_certificates(&cert, &private, &ca).unwrap()
     }
 }
 
 #[test]
-fn who_has_a_certificate_of_the_right_authority_is_let_in() {
+fn a_certificate_of_the_right_authority_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let (folder, memory) = (folder.path(), Arc::new(Memory::default()));
     let (ours, theirs) = (Authority::new(folder, "ours"), Authority::new(folder, "theirs"));
@@ -41,32 +41,32 @@ fn who_has_a_certificate_of_the_right_authority_is_let_in() {
     let at = |host: &str| format!("{host}:{}", server.address().port());
 
     let friend = agent("a", 1, &at("localhost"), &ours.identity(folder, "ours", "a"));
-    friend.is_connected();
+    friend.wait_until_connected();
     friend.push(1);
     eventually("it is stored", || memory.numbers(friend.run) == [1]);
 
-    // Trusts the collector, but has a certificate of somebody else.
+    // Trusts the collector, but has a certificate from another authority.
     let stranger = agent("b", 2, &at("localhost"), &theirs.identity(folder, "ours", "b"));
-    stranger.is_lost_as("takes us for a stranger");
-    eventually("it is counted", || server.refusals().strangers > 0);
+    stranger.wait_for_failure("the collector does not accept our key");
+    eventually("it is counted", || server.refusals().unauthenticated > 0);
 
     // Trusts another authority.
     let wary = agent("c", 3, &at("localhost"), &ours.identity(folder, "theirs", "c"));
-    wary.is_lost_as("it is a stranger");
+    wary.wait_for_failure("the collector's key does not match ours");
 
     // The collector's certificate is for another name.
     let misled = agent("d", 4, &at("127.0.0.1"), &ours.identity(folder, "ours", "d"));
-    misled.is_lost_as("it is a stranger");
+    misled.wait_for_failure("the collector's key does not match ours");
     assert_eq!(server.agents(), 1);
 }
 
 #[test]
-fn files_that_are_no_certificates_are_named() {
+fn an_error_names_the_file_that_is_not_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let (file, none) = (folder.path().join("file"), folder.path().join("none"));
-    fs::write(&file, "nothing of PEM").unwrap();
+    fs::write(&file, "not PEM").unwrap();
     for (path, says) in [(&file, "no certificate"), (&none, "none")] {
-        let error = Identity::of_certificates(path, path, path).unwrap_err();
+        let error = Identity::from_certificates(path, path, path).unwrap_err();
         assert!(matches!(error, Error::Certificate { .. }));
         assert!(error.to_string().contains(says), "{error}");
     }

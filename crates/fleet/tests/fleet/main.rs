@@ -1,8 +1,8 @@
 //! Agents and collectors on loopback.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 mod certificates;
 mod messages;
+mod refusals;
 mod sessions;
-mod strangers;
 mod support;

@@ -1,4 +1,4 @@
-//! What is pushed comes to be stored, once, whatever becomes of the collector.
+//! Each batch is stored exactly once, even if the collector restarts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::support::{Memory, agent, collector, collector_at, eventually, identit
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn what_is_pushed_is_stored_in_order_and_the_backlog_empties() {
+fn batches_are_stored_in_order_and_the_backlog_empties() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let agent = agent("a", 1, &server.address().to_string(), &key);
@@ -18,36 +18,36 @@ fn what_is_pushed_is_stored_in_order_and_the_backlog_empties() {
     let left = uplink.finish(PATIENCE);
     assert_eq!((left.batches, left.dropped), (0, 0));
     assert_eq!(memory.numbers(run), (1..=50).collect::<Vec<_>>());
-    eventually("the agent is gone", || *memory.gone.lock().unwrap() == ["a: it left"]);
+    eventually("the agent is gone", || *memory.disconnected.lock().unwrap() == ["a: it left"]);
     assert_eq!(server.agents(), 0);
 }
 
 #[test]
-fn a_collector_that_comes_back_has_all_once() {
+fn a_collector_that_restarts_stores_each_batch_once() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let mut server = collector(&key, &memory);
     let address = server.address();
     let agent = agent("a", 1, &address.to_string(), &key);
     for round in 0..4 {
-        agent.is_connected();
-        // It ends while they are under way.
+        agent.wait_until_connected();
+        // The collector ends while these are in transit.
         (0..50).for_each(|count| agent.push(count));
         drop(server);
         (0..50).for_each(|count| agent.push(count));
         server = collector_at(address, &key, &memory);
-        eventually("all are stored", || agent.uplink.backlog().batches == 0);
+        eventually("all batches are stored", || agent.uplink.backlog().batches == 0);
         let all: Vec<_> = (1..=100 * (round + 1)).collect();
         assert_eq!(memory.numbers(agent.run), all);
-        agent.is_lost_as("");
+        agent.wait_for_failure("");
     }
     assert_eq!(agent.uplink.backlog().dropped, 0);
 }
 
 #[test]
-fn without_a_collector_the_oldest_goes_and_is_counted() {
+fn without_a_collector_the_oldest_batches_are_dropped_and_counted() {
     let key = identity("k");
     let agent = agent("a", 1, "127.0.0.1:1", &key);
-    agent.is_lost_as("refused");
+    agent.wait_for_failure("refused");
     let big = "x".repeat(300_000);
     for _ in 0..10 {
         agent.uplink.push(dwell_fleet::wire::Content { counters: vec![(big.clone(), 1)], ..Default::default() });
@@ -59,13 +59,13 @@ fn without_a_collector_the_oldest_goes_and_is_counted() {
 }
 
 #[test]
-fn what_the_collector_cannot_store_the_agent_keeps() {
+fn an_agent_keeps_what_the_collector_cannot_store() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     *memory.is_full.lock().unwrap() = true;
     let agent = agent("a", 1, &server.address().to_string(), &key);
     agent.push(0);
-    agent.is_lost_as("no room");
+    agent.wait_for_failure("no room");
     assert_eq!(agent.uplink.backlog().batches, 1);
     *memory.is_full.lock().unwrap() = false;
     eventually("it is stored", || agent.uplink.backlog().batches == 0);
@@ -73,65 +73,65 @@ fn what_the_collector_cannot_store_the_agent_keeps() {
 }
 
 #[test]
-fn of_two_agents_with_one_name_the_second_is_refused_until_the_first_is_gone() {
+fn an_agent_is_refused_while_another_one_has_its_name() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let address = server.address().to_string();
     let first = agent("web", 1, &address, &key);
-    first.is_connected();
+    first.wait_until_connected();
     let second = agent("web", 2, &address, &key);
-    second.is_lost_as("an agent named 'web' is here already");
+    second.wait_for_failure("an agent named 'web' is already connected");
     let third = agent("other", 3, &address, &key);
-    third.is_connected();
-    assert!(server.refusals().names > 0);
+    third.wait_until_connected();
+    assert!(server.refusals().duplicate_names > 0);
     second.push(7);
     drop(first);
-    second.is_connected();
+    second.wait_until_connected();
     eventually("it is stored", || memory.numbers(second.run) == [1]);
     assert_eq!(server.agents(), 2);
 }
 
-/// As where a store is slow, or the round trips to the agent's clock are long.
+/// A slow store, or long round trips to the agent's clock, delay a collector's answers.
 #[test]
-fn a_slow_collector_lets_agents_in() {
+fn a_slow_collector_admits_agents() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
-    // Longer than all that comes before it may take.
-    *memory.hello_takes.lock().unwrap() = Duration::from_secs(11);
+    // Longer than the deadline of the handshake.
+    *memory.hello_delay.lock().unwrap() = Duration::from_secs(11);
     let server = collector(&key, &memory);
-    let is_asked = memory.after_welcome.lock().unwrap();
+    let after_welcome = memory.after_welcome.lock().unwrap();
     let agent = agent("a", 1, &server.address().to_string(), &key);
     agent.push(0);
-    assert!(matches!(agent.event(), Event::Met { .. }));
+    assert!(matches!(agent.event(), Event::Authenticated { .. }));
     assert!(matches!(agent.event(), Event::Connected { .. }));
     assert_eq!(agent.uplink.backlog().batches, 1);
-    drop(is_asked);
+    drop(after_welcome);
     eventually("it is stored", || agent.uplink.backlog().batches == 0);
 }
 
-/// Its connection died without a word: the collector still waits on it.
+/// The former connection died silently, so that the collector still waits on it.
 #[test]
-fn an_agent_that_comes_again_takes_the_place_of_its_former_connection() {
+fn an_agent_that_reconnects_replaces_its_former_connection() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let address = server.address().to_string();
     let before = agent("web", 1, &address, &key);
-    before.is_connected();
+    before.wait_until_connected();
     let again = agent("web", 1, &address, &key);
-    again.is_connected();
+    again.wait_until_connected();
     again.push(7);
     eventually("it is stored", || memory.numbers(again.run) == [1]);
-    assert_eq!(server.refusals().names, 0);
+    assert_eq!(server.refusals().duplicate_names, 0);
     assert_eq!(server.agents(), 1);
 }
 
 #[test]
-fn both_sides_know_a_secret_that_is_another_each_time() {
+fn both_sides_share_a_secret_that_differs_for_each_connection() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let secret = |run| {
         let agent = agent("a", run, &server.address().to_string(), &key);
         match agent.event() {
-            Event::Met { secret, collector } => {
+            Event::Authenticated { secret, collector } => {
                 assert_eq!(collector, server.address());
                 secret
             }

@@ -1,4 +1,4 @@
-//! A collector that remembers what it is told, and agents for it.
+//! A collector that keeps what it receives in memory, and agents for it.
 
 use std::{
     fs,
@@ -10,46 +10,47 @@ use std::{
 };
 
 use dwell_fleet::{
-    Agent, Desk, Event, Identity, Key, Server, Uplink,
-    wire::{Batch, Content, Hello, Run},
+    Agent, Event, Handler, Identity, Key, Server, Uplink,
+    wire::{Batch, Content, Hello, RunId},
 };
 
 pub const MB: usize = 1_000_000;
 
-/// As a key file would give it.
+/// The identity of a key file that repeats `text`.
 pub fn identity(text: &str) -> Identity {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     fs::write(&path, text.repeat(50)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    Identity::of_key(&Key::read(&path).unwrap())
+    Identity::from_key(&Key::read(&path).unwrap())
 }
 
-/// Its store outlasts the collector, as a file does.
+/// A store that outlives its collector, as a file does.
 #[derive(Default)]
 pub struct Memory {
-    /// Run and number of each batch that was stored, in that order.
-    pub batches: Mutex<Vec<(Run, u64)>>,
-    pub gone: Mutex<Vec<String>>,
-    /// Store nothing, and say so.
+    /// The run and number of each stored batch, in the order of storage.
+    pub batches: Mutex<Vec<(RunId, u64)>>,
+    /// Name of each agent that disconnected, and the reason.
+    pub disconnected: Mutex<Vec<String>>,
+    /// Makes each attempt to store a batch fail.
     pub is_full: Mutex<bool>,
-    /// How long it takes to answer a hello.
-    pub hello_takes: Mutex<Duration>,
-    /// Held as long as it does not go on after a welcome.
+    /// Time until a hello is answered.
+    pub hello_delay: Mutex<Duration>,
+    /// While a test holds this lock, the collector does not proceed after a welcome.
     pub after_welcome: Mutex<()>,
 }
 
 impl Memory {
-    pub fn numbers(&self, run: Run) -> Vec<u64> {
+    pub fn numbers(&self, run: RunId) -> Vec<u64> {
         let batches = self.batches.lock().unwrap();
         let of_run = batches.iter().filter(|(it, _)| *it == run);
         of_run.map(|(_, number)| *number).collect()
     }
 }
 
-impl Desk for Memory {
+impl Handler for Memory {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
-        thread::sleep(*self.hello_takes.lock().unwrap());
+        thread::sleep(*self.hello_delay.lock().unwrap());
         Ok(self.numbers(agent.run).last().copied().unwrap_or(0))
     }
 
@@ -68,9 +69,9 @@ impl Desk for Memory {
         Ok(())
     }
 
-    fn gone(&self, agent: &Agent, why: &str) {
-        let mut gone = self.gone.lock().unwrap();
-        gone.push(format!("{}: {why}", agent.name));
+    fn disconnected(&self, agent: &Agent, reason: &str) {
+        let mut disconnected = self.disconnected.lock().unwrap();
+        disconnected.push(format!("{}: {reason}", agent.name));
     }
 }
 
@@ -79,12 +80,12 @@ pub fn collector(identity: &Identity, memory: &Arc<Memory>) -> Server {
 }
 
 pub fn collector_at(address: SocketAddr, identity: &Identity, memory: &Arc<Memory>) -> Server {
-    // The former one may be on its way out still.
-    let begun = Instant::now();
+    // The former collector may not have released the port yet.
+    let start = Instant::now();
     loop {
         match Server::start(address, identity.clone(), Arc::clone(memory)) {
             Ok(server) => return server,
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -93,17 +94,17 @@ pub fn collector_at(address: SocketAddr, identity: &Identity, memory: &Arc<Memor
 pub struct TestAgent {
     pub uplink: Uplink,
     pub events: mpsc::Receiver<Event>,
-    pub run: Run,
+    pub run: RunId,
 }
 
 pub fn agent(name: &str, run: u8, collector: &str, identity: &Identity) -> TestAgent {
-    let (told, events) = mpsc::channel();
+    let (sender, events) = mpsc::channel();
     let run = [run; 16];
     let hello = Hello { name: name.to_owned().try_into().unwrap(), run, boot: "boot".into(), sync_port: None };
-    let tell = move |event| {
-        let _ = told.send(event);
+    let on_event = move |event| {
+        let _ = sender.send(event);
     };
-    let uplink = Uplink::start(collector.parse().unwrap(), identity.clone(), hello, MB, tell).unwrap();
+    let uplink = Uplink::start(collector.parse().unwrap(), identity.clone(), hello, MB, on_event).unwrap();
     TestAgent { uplink, events, run }
 }
 
@@ -112,21 +113,20 @@ impl TestAgent {
         self.uplink.push(Content { counters: vec![("count".into(), count)], ..Content::default() });
     }
 
-    /// The next event, which comes in a time in which a busy machine can do it.
+    /// Waits for the next event, with a timeout that a busy machine keeps.
     pub fn event(&self) -> Event {
         self.events.recv_timeout(Duration::from_secs(60)).unwrap()
     }
 
-    /// Waits until it is.
-    pub fn is_connected(&self) {
+    pub fn wait_until_connected(&self) {
         while !matches!(self.event(), Event::Connected { .. }) {}
     }
 
-    /// Waits for a loss for this reason.
-    pub fn is_lost_as(&self, reason: &str) {
+    /// Waits for a failure whose reason contains `text`.
+    pub fn wait_for_failure(&self, text: &str) {
         loop {
-            if let Event::Lost { why, .. } = self.event()
-                && why.contains(reason)
+            if let Event::Disconnected { reason, .. } = self.event()
+                && reason.contains(text)
             {
                 return;
             }
@@ -135,9 +135,9 @@ impl TestAgent {
 }
 
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

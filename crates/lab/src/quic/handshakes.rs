@@ -143,7 +143,7 @@ impl Clients<'_> {
         let (cpu, sessions) = (server.cpu()?, server.sessions());
         let visits = lab.client().enter(|| block_on(self.visit(&clients, self.each)))??;
         into.cpu += server.cpu()?.saturating_sub(cpu);
-        into.resumed += server.sessions().taken - sessions.taken;
+        into.resumed += server.sessions().resumed - sessions.resumed;
         into.early += visits.iter().filter(|(early, _)| *early == Early::Accepted).count();
         into.first_byte.extend(visits.into_iter().map(|(_, first_byte)| first_byte));
         Ok(())

@@ -78,5 +78,5 @@ pub fn other(scene: Scene<'_>, options: &OtherOptions) -> Result<Other> {
 
 fn tickets(stage: &Stage<'_>) -> (u64, u64, u64) {
     let all = stage.servers.iter().map(|server| server.sessions());
-    all.fold((0, 0, 0), |sum, of| (sum.0 + of.stored, sum.1 + of.taken, sum.2 + of.missed))
+    all.fold((0, 0, 0), |sum, of| (sum.0 + of.stored, sum.1 + of.resumed, sum.2 + of.missed))
 }

@@ -100,7 +100,7 @@ impl Server {
 
     /// All sessions that it holds, and loses by that.
     pub(super) fn give_up(&self) -> Secrets {
-        self.sessions.give_up()
+        self.sessions.drain()
     }
 
     /// As if it had made them.

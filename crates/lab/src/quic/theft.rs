@@ -69,9 +69,9 @@ impl<'a> Thief<'a> {
     pub(super) fn try_to_read(&mut self, flight: &Flight, request: u64) -> Result<()> {
         let looked = || {
             let counts = self.server.sessions();
-            counts.taken + counts.missed
+            counts.resumed + counts.missed
         };
-        let (before, found) = (looked(), self.server.sessions().taken);
+        let (before, found) = (looked(), self.server.sessions().resumed);
         self.namespace.enter(|| {
             let socket = bind(ADDRESS)?;
             for datagram in flight {
@@ -85,14 +85,19 @@ impl<'a> Thief<'a> {
             return Err(Error::Timeout(what));
         }
         self.tries += 1;
-        let is_found = self.server.sessions().taken > found;
+        let is_found = self.server.sessions().resumed > found;
         self.read += usize::from(is_found && happens(|| self.server.done(request) > 0));
         Ok(())
     }
 
     pub(super) fn stop(self) -> Theft {
         let counts = self.server.sessions();
-        Theft { sessions: counts.held + counts.taken as usize, tries: self.tries, found: counts.taken, read: self.read }
+        Theft {
+            sessions: counts.held + counts.resumed as usize,
+            tries: self.tries,
+            found: counts.resumed,
+            read: self.read,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connection IDs as they are seen on the way to the server.
+//! Connection IDs as a relay between client and server sees them.
 
 use std::{
     net::Ipv4Addr,
@@ -14,7 +14,7 @@ use dwell_quic::{Cids, Limits, Setup, SingleUseSessions};
 use zeroize::Zeroizing;
 
 use crate::{
-    client::{Client, PATIENCE, Went, exchange},
+    client::{Client, Handshake, PATIENCE, exchange},
     relay::{Relay, Sent},
     server::{Identity, Server},
 };
@@ -25,29 +25,29 @@ fn config(rotation: u8) -> Config {
     Config::own(rotation, [rotation + 1; 16]).unwrap()
 }
 
-/// Far longer than a packet to and fro takes: see [`Cids::new`].
+/// Far longer than a round trip: see [`Cids::new`].
 const HEARTBEAT: Duration = Duration::from_secs(4);
 
 struct Running {
     identity: Identity,
     server: Server,
     cids: Cids,
-    /// What requests wait, in microseconds.
+    /// The waiting time that the server reports, in microseconds.
     wait_us: Arc<AtomicU64>,
 }
 
 fn start(heartbeat: Option<Duration>) -> Running {
     let identity = Identity::new();
     let wait_us = Arc::new(AtomicU64::new(100));
-    let asked = Arc::clone(&wait_us);
-    let wait = move || Some(Duration::from_micros(asked.load(Ordering::Relaxed)));
+    let shared = Arc::clone(&wait_us);
+    let wait = move || Some(Duration::from_micros(shared.load(Ordering::Relaxed)));
     let cids = Cids::new(SERVER, config(0), heartbeat, wait).unwrap();
     let setup = Setup::new(cids.clone(), SingleUseSessions::new(Limits::default()));
     let (server, endpoint) = setup.configs(identity.tls()).unwrap();
     Running { server: Server::start(server, endpoint, Arc::default()), identity, cids, wait_us }
 }
 
-/// The invariants of RFC 8999, for a client whose server has IDs of 17 octets.
+/// Returns the destination connection ID by the invariants of RFC 8999, for a server with IDs of 17 octets.
 fn destination(datagram: &[u8]) -> &[u8] {
     match datagram[0] & 0x80 {
         0 => &datagram[1..18],
@@ -61,13 +61,13 @@ fn stamps(cids: &Cids, sent: &Sent) -> Vec<Stamp> {
 }
 
 #[tokio::test]
-async fn after_the_first_flight_every_packet_says_its_server() {
+async fn every_packet_after_the_first_flight_names_its_server() {
     let running = start(None);
     let relay = Relay::start(running.server.address).await;
     let client = Client::new(&running.identity.certificate);
-    for went in [Went::Full, Went::ZeroRtt, Went::ZeroRtt] {
-        let (endpoint, connection, is) = client.open(relay.address, b"first").await;
-        assert_eq!(is, went);
+    for expected in [Handshake::Full, Handshake::ZeroRtt, Handshake::ZeroRtt] {
+        let (endpoint, connection, handshake) = client.open(relay.address, b"first").await;
+        assert_eq!(handshake, expected);
         for number in 0..20_u16 {
             exchange(&connection, &number.to_be_bytes().repeat(500)).await.unwrap();
         }
@@ -76,7 +76,7 @@ async fn after_the_first_flight_every_packet_says_its_server() {
         endpoint.wait_idle().await;
         let sent = relay.sent_by(endpoint.local_addr().unwrap().port());
         let own = destination(&sent.datagrams[0]).to_vec();
-        // quinn's clients choose 20 octets, at random
+        // Clients of quinn draw 20 random octets.
         assert_eq!(own.len(), 20);
         let after = sent.datagrams.iter().map(|datagram| destination(datagram));
         let after: Vec<&[u8]> = after.skip_while(|cid| *cid == own).collect();
@@ -88,40 +88,40 @@ async fn after_the_first_flight_every_packet_says_its_server() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_tells_of_the_load_while_a_connection_lasts() {
+async fn a_heartbeat_reports_the_load_while_a_connection_lasts() {
     let running = start(Some(HEARTBEAT));
     let relay = Relay::start(running.server.address).await;
     let client = Client::new(&running.identity.certificate);
     let (endpoint, connection, _) = client.open(relay.address, b"first").await;
     let port = endpoint.local_addr().unwrap().port();
-    let begun = Instant::now();
+    let start = Instant::now();
     for wait_us in [5_000, 90_000] {
         running.wait_us.store(wait_us, Ordering::Relaxed);
         let expected = Some(wait_us as f64 / 1e6);
         loop {
             exchange(&connection, b"more").await.unwrap();
             let seen = stamps(&running.cids, &relay.sent_by(port));
-            let told = seen.last().unwrap().load.wait().map(|wait| wait.as_secs_f64());
-            if told.zip(expected).is_some_and(|(told, is)| (told / is - 1.0).abs() < 0.001) {
-                // news are newer than what was told before
+            let reported = seen.last().unwrap().load.wait().map(|wait| wait.as_secs_f64());
+            if reported.zip(expected).is_some_and(|(reported, expected)| (reported / expected - 1.0).abs() < 0.001) {
+                // A new report has a higher freshness than those before.
                 assert!(seen.iter().rev().skip(1).any(|old| old.freshness < seen.last().unwrap().freshness));
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{told:?}");
+            assert!(start.elapsed() < PATIENCE, "{reported:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_there_gets_ids_of_the_new_key() {
+async fn an_open_connection_gets_ids_of_the_new_key() {
     let running = start(Some(HEARTBEAT));
     let relay = Relay::start(running.server.address).await;
     let client = Client::new(&running.identity.certificate);
     let (endpoint, connection, _) = client.open(relay.address, b"first").await;
     let port = endpoint.local_addr().unwrap().port();
     running.cids.rotate(config(1)).unwrap();
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         exchange(&connection, b"more").await.unwrap();
         let sent = relay.sent_by(port);
@@ -130,13 +130,13 @@ async fn a_connection_that_is_there_gets_ids_of_the_new_key() {
         if last[0] >> 5 == 1 {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(start.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
-async fn a_client_that_moves_takes_another_id_of_the_same_server() {
+async fn a_client_that_moves_uses_another_id_of_the_same_server() {
     let running = start(None);
     let relay = Relay::start(running.server.address).await;
     let client = Client::new(&running.identity.certificate);
@@ -152,9 +152,9 @@ async fn a_client_that_moves_takes_another_id_of_the_same_server() {
     assert_eq!(running.server.done(b"moved"), (1, 0));
 }
 
-/// A server that is started again, or one that takes another's number, ends what the one before had.
+/// A restarted server, or one that takes over another's number, ends the connections of its predecessor.
 #[tokio::test]
-async fn connections_of_the_process_before_are_reset() {
+async fn connections_of_the_previous_process_are_reset() {
     let identity = Identity::new();
     for (secrets, is_reset) in [([9, 9], true), ([9, 8], false)] {
         let cids = Cids::new(SERVER, config(0), None, || None).unwrap();
@@ -169,10 +169,10 @@ async fn connections_of_the_process_before_are_reset() {
         let client = Client::new(&identity.certificate);
         let relay = Relay::start(first.address).await;
         let (_endpoint, connection, _) = client.open(relay.address, b"first").await;
-        relay.send_on_to(second.address);
-        let asking = exchange_or_end(&connection);
+        relay.forward_to(second.address);
+        let exchange = exchange_or_end(&connection);
         let wait = if is_reset { PATIENCE } else { Duration::from_millis(500) };
-        let end = tokio::time::timeout(wait, asking).await;
+        let end = tokio::time::timeout(wait, exchange).await;
         let was_reset = matches!(end, Ok(quinn::ConnectionError::Reset));
         assert_eq!(was_reset, is_reset, "{end:?}");
     }
@@ -180,7 +180,7 @@ async fn connections_of_the_process_before_are_reset() {
 
 async fn exchange_or_end(connection: &quinn::Connection) -> quinn::ConnectionError {
     let (mut send, _receive) = connection.open_bi().await.unwrap();
-    // Long enough that a reset can be told from it.
+    // Long enough that a reset is shorter than the packet that it answers.
     let _ = send.write_all(&[1; 1000]).await;
     connection.closed().await
 }

@@ -1,4 +1,4 @@
-//! A client that comes back.
+//! A client that returns with its tickets.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::server::NAME;
 
-/// A busy machine may take its time.
+/// Timeout of all waits, which a busy machine keeps.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Client {
@@ -29,14 +29,14 @@ pub struct Client {
     config: ClientConfig,
 }
 
-/// What became of a request.
+/// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Went {
-    /// Answered, as 0-RTT data.
+pub enum Handshake {
+    /// As 0-RTT data.
     ZeroRtt,
-    /// Answered after a handshake: the server refused 0-RTT.
+    /// After a handshake: the server refused 0-RTT.
     Refused,
-    /// Answered after a handshake: there was no ticket.
+    /// After a full handshake: the client had no ticket.
     Full,
 }
 
@@ -54,20 +54,20 @@ impl Client {
         Client { tickets, config: ClientConfig::new(Arc::new(crypto)) }
     }
 
-    /// A connection from a port of its own with one request. Waits for one more ticket, if it is to, so that the
-    /// next one can be as soon.
-    pub async fn ask(&self, server: SocketAddr, request: &[u8], waits: bool) -> Went {
-        let before = self.tickets.came();
-        let (endpoint, connection, went) = self.open(server, request).await;
-        if waits {
+    /// Sends one request on a connection from a new port. If `wait_for_ticket` is set, waits for a new ticket before it
+    /// closes the connection.
+    pub async fn ask(&self, server: SocketAddr, request: &[u8], wait_for_ticket: bool) -> Handshake {
+        let before = self.tickets.received();
+        let (endpoint, connection, handshake) = self.open(server, request).await;
+        if wait_for_ticket {
             self.tickets.wait_for(before + 1).await;
         }
         connection.close(VarInt::from_u32(0), b"");
         timeout(PATIENCE, endpoint.wait_idle()).await.unwrap();
-        went
+        handshake
     }
 
-    /// A connection, left open, on which nothing was asked.
+    /// Opens a connection without a request.
     pub async fn connect(&self, server: SocketAddr) -> (Endpoint, Connection) {
         let (endpoint, connecting) = self.begin(server);
         let connection = timeout(PATIENCE, connecting).await.unwrap().unwrap();
@@ -81,8 +81,8 @@ impl Client {
         (endpoint, connecting)
     }
 
-    /// One request, and its connection left open.
-    pub async fn open(&self, server: SocketAddr, request: &[u8]) -> (Endpoint, Connection, Went) {
+    /// Sends one request, and leaves its connection open.
+    pub async fn open(&self, server: SocketAddr, request: &[u8]) -> (Endpoint, Connection, Handshake) {
         let (endpoint, connecting) = self.begin(server);
         let work = async {
             match connecting.into_0rtt() {
@@ -90,33 +90,33 @@ impl Client {
                     let first = exchange(&connection, request).await;
                     if accepted.await {
                         assert_eq!(first, Some(b"done".to_vec()));
-                        return (connection, Went::ZeroRtt);
+                        return (connection, Handshake::ZeroRtt);
                     }
                     assert_eq!(first, None);
                     let second = exchange(&connection, request).await;
                     assert_eq!(second, Some(b"done".to_vec()));
-                    (connection, Went::Refused)
+                    (connection, Handshake::Refused)
                 }
                 Err(connecting) => {
                     let connection = connecting.await.unwrap();
                     let answer = exchange(&connection, request).await;
                     assert_eq!(answer, Some(b"done".to_vec()));
-                    (connection, Went::Full)
+                    (connection, Handshake::Full)
                 }
             }
         };
-        let (connection, went) = timeout(PATIENCE, work).await.unwrap();
-        (endpoint, connection, went)
+        let (connection, handshake) = timeout(PATIENCE, work).await.unwrap();
+        (endpoint, connection, handshake)
     }
 }
 
-/// None if the server refused the stream with all 0-RTT data.
+/// Sends a request and returns the answer; `None` if the server refused the stream with all 0-RTT data.
 pub async fn exchange(connection: &Connection, request: &[u8]) -> Option<Vec<u8>> {
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     if send.write_all(request).await == Err(quinn::WriteError::ZeroRttRejected) {
         return None;
     }
-    // Tells by the answer.
+    // A failure shows in the answer.
     let _ = send.finish();
     match receive.read_to_end(1 << 16).await {
         Ok(answer) => Some(answer),
@@ -125,28 +125,33 @@ pub async fn exchange(connection: &Connection, request: &[u8]) -> Option<Vec<u8>
     }
 }
 
-/// Tickets that a client has, counted as they come. A deaf one gets none.
+/// A client's store of tickets, which counts them as they arrive.
 #[derive(Debug)]
 pub struct Tickets {
     cache: ClientSessionMemoryCache,
-    came: AtomicUsize,
+    received: AtomicUsize,
+    /// Makes the store ignore new tickets.
     pub is_deaf: AtomicBool,
 }
 
 impl Default for Tickets {
     fn default() -> Tickets {
-        Tickets { cache: ClientSessionMemoryCache::new(32), came: AtomicUsize::new(0), is_deaf: AtomicBool::new(false) }
+        Tickets {
+            cache: ClientSessionMemoryCache::new(32),
+            received: AtomicUsize::new(0),
+            is_deaf: AtomicBool::new(false),
+        }
     }
 }
 
 impl Tickets {
-    pub fn came(&self) -> usize {
-        self.came.load(Ordering::SeqCst)
+    pub fn received(&self) -> usize {
+        self.received.load(Ordering::SeqCst)
     }
 
     pub async fn wait_for(&self, tickets: usize) {
         let waiting = async {
-            while self.came() < tickets {
+            while self.received() < tickets {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -174,7 +179,7 @@ impl ClientSessionStore for Tickets {
     fn insert_tls13_ticket(&self, server: ServerName<'static>, ticket: Tls13ClientSessionValue) {
         if !self.is_deaf.load(Ordering::SeqCst) {
             self.cache.insert_tls13_ticket(server, ticket);
-            self.came.fetch_add(1, Ordering::SeqCst);
+            self.received.fetch_add(1, Ordering::SeqCst);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server of the examples, as its clients find it.
+//! The example server, as clients experience it.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -40,9 +40,9 @@ async fn ask(sender: &mut Sender) {
     assert!(stream.recv_response().await.unwrap().status().is_success());
 }
 
-/// A client that sends slowly, or whose network does, makes nobody else wait.
+/// A slow client or network does not delay other requests.
 #[tokio::test]
-async fn a_request_that_is_not_whole_is_no_work_of_the_server() {
+async fn an_incomplete_request_does_not_count_as_work() {
     let identity = Identity::new();
     let waiting = WaitingTimes::new(1);
     let address = start(&identity, &waiting);
@@ -54,9 +54,9 @@ async fn a_request_that_is_not_whole_is_no_work_of_the_server() {
     ask(&mut sender).await;
     let mut slow = sender.send_request(post()).await.unwrap();
     slow.send_data(Bytes::from_static(b"the rest comes")).await.unwrap();
-    // Far more than work takes: requests that follow closely are a queue.
+    // Far longer than a service time: requests in close succession would form a queue.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    // Streams are taken in their order: when this one is answered, the slow one is known.
+    // Streams are accepted in order: when this one is answered, the slow one has been accepted.
     ask(&mut sender).await;
     assert_eq!(waiting.wait(), Some(Duration::ZERO));
     slow.finish().await.unwrap();

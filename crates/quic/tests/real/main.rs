@@ -1,6 +1,6 @@
-//! Real clients and servers, and what lies on the way between them.
+//! Tests with real clients and servers, and a relay between them.
 
-#![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
+#![allow(clippy::unwrap_used)] // clippy does not recognise helper functions as test code
 
 mod cids;
 mod client;
@@ -11,5 +11,5 @@ mod resume;
 mod server;
 
 #[path = "../../examples/server.rs"]
-#[allow(dead_code)] // the rest of the program
+#[allow(dead_code)] // only a part of the example is used
 mod server_example;

@@ -1,4 +1,4 @@
-//! What lies between clients and a server, and writes down what clients send.
+//! A relay between clients and a server, which records what clients send.
 
 use std::{
     collections::HashMap,
@@ -8,11 +8,11 @@ use std::{
 
 use tokio::net::UdpSocket;
 
-/// What a client sent, from one port.
+/// The datagrams that a client sent from one port.
 #[derive(Debug, Clone, Default)]
 pub struct Sent {
     pub datagrams: Vec<Vec<u8>>,
-    /// How many of these before anything came back.
+    /// Number of datagrams before the first answer.
     pub first_flight: usize,
 }
 
@@ -32,17 +32,17 @@ impl Relay {
         Relay { address, to, log }
     }
 
-    /// From now on, whoever it is from.
-    pub fn send_on_to(&self, to: SocketAddr) {
+    /// Forwards all further datagrams to this server.
+    pub fn forward_to(&self, to: SocketAddr) {
         *self.to.lock().unwrap() = to;
     }
 
-    /// A client a port, in any order.
+    /// Returns the datagrams of all clients, in no particular order.
     pub fn sent(&self) -> Vec<Sent> {
         self.log.lock().unwrap().values().cloned().collect()
     }
 
-    /// Of one that is at that port.
+    /// Returns the datagrams of the client at this port.
     pub fn sent_by(&self, port: u16) -> Sent {
         let log = self.log.lock().unwrap();
         log.iter().find(|(client, _)| client.port() == port).unwrap().1.clone()
@@ -50,35 +50,35 @@ impl Relay {
 }
 
 async fn forward(front: Arc<UdpSocket>, to: Arc<Mutex<SocketAddr>>, log: Arc<Mutex<HashMap<SocketAddr, Sent>>>) {
-    let mut ways: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
+    let mut sockets: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
     let mut bytes = vec![0; 1 << 16];
     loop {
         let (count, client) = front.recv_from(&mut bytes).await.unwrap();
         let datagram = bytes[..count].to_vec();
         log.lock().unwrap().entry(client).or_default().datagrams.push(datagram);
-        let way = match ways.get(&client) {
-            Some(way) => Arc::clone(way),
+        let socket = match sockets.get(&client) {
+            Some(socket) => Arc::clone(socket),
             None => {
-                let way = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
-                ways.insert(client, Arc::clone(&way));
-                tokio::spawn(back(Arc::clone(&way), Arc::clone(&front), client, Arc::clone(&log)));
-                way
+                let socket = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
+                sockets.insert(client, Arc::clone(&socket));
+                tokio::spawn(back(Arc::clone(&socket), Arc::clone(&front), client, Arc::clone(&log)));
+                socket
             }
         };
-        // What the server's socket refuses is lost.
-        let now = *to.lock().unwrap();
-        let _ = way.send_to(&bytes[..count], now).await;
+        // Datagrams that the server's socket refuses are lost.
+        let server = *to.lock().unwrap();
+        let _ = socket.send_to(&bytes[..count], server).await;
     }
 }
 
 async fn back(
-    way: Arc<UdpSocket>,
+    socket: Arc<UdpSocket>,
     front: Arc<UdpSocket>,
     client: SocketAddr,
     log: Arc<Mutex<HashMap<SocketAddr, Sent>>>,
 ) {
     let mut bytes = vec![0; 1 << 16];
-    while let Ok(count) = way.recv(&mut bytes).await {
+    while let Ok(count) = socket.recv(&mut bytes).await {
         {
             let mut log = log.lock().unwrap();
             let sent = log.entry(client).or_default();

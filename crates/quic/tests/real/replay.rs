@@ -1,4 +1,4 @@
-//! What somebody does who has recorded what clients sent, or has taken a server.
+//! Attacks by somebody who has recorded clients' packets or has seized a server.
 
 use std::{
     collections::HashMap,
@@ -13,21 +13,21 @@ use rustls::server::StoresServerSessions;
 use tokio::net::UdpSocket;
 
 use crate::{
-    client::{Client, PATIENCE, Went},
+    client::{Client, Handshake, PATIENCE},
     relay::{Relay, Sent},
     server::{Identity, Server},
 };
 
 const REQUESTS: usize = 100;
 
-/// Knows all sessions that it was ever given, and deletes none where it is careless.
+/// A store that never deletes a session, so that tickets can be used again.
 #[derive(Debug, Default)]
-struct Careless {
+struct RetainingStore {
     sessions: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
-    took: Mutex<usize>,
+    lookups: Mutex<usize>,
 }
 
-impl StoresServerSessions for Careless {
+impl StoresServerSessions for RetainingStore {
     fn put(&self, id: Vec<u8>, secrets: Vec<u8>) -> bool {
         self.sessions.lock().unwrap().insert(id, secrets);
         true
@@ -38,7 +38,7 @@ impl StoresServerSessions for Careless {
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        *self.took.lock().unwrap() += 1;
+        *self.lookups.lock().unwrap() += 1;
         self.sessions.lock().unwrap().get(id).cloned()
     }
 
@@ -47,16 +47,16 @@ impl StoresServerSessions for Careless {
     }
 }
 
-/// A store beside which somebody writes down what goes in.
+/// A single-use store together with a copy of all sessions that were put into it.
 #[derive(Debug)]
-struct Watched {
+struct RecordedStore {
     store: Arc<SingleUseSessions>,
-    seen: Careless,
+    copy: RetainingStore,
 }
 
-impl StoresServerSessions for Watched {
+impl StoresServerSessions for RecordedStore {
     fn put(&self, id: Vec<u8>, secrets: Vec<u8>) -> bool {
-        self.seen.put(id.clone(), secrets.clone());
+        self.copy.put(id.clone(), secrets.clone());
         self.store.put(id, secrets)
     }
 
@@ -73,15 +73,15 @@ impl StoresServerSessions for Watched {
     }
 }
 
-impl Watched {
-    fn new() -> Arc<Watched> {
-        Arc::new(Watched { store: SingleUseSessions::new(Limits::default()), seen: Careless::default() })
+impl RecordedStore {
+    fn new() -> Arc<RecordedStore> {
+        Arc::new(RecordedStore { store: SingleUseSessions::new(Limits::default()), copy: RetainingStore::default() })
     }
 
-    /// All that who takes the server finds in its store.
-    fn stolen(&self) -> Arc<Careless> {
-        let ids: Vec<Vec<u8>> = self.seen.sessions.lock().unwrap().keys().cloned().collect();
-        let loot = Careless::default();
+    /// Returns all sessions that an attacker finds who seizes the server.
+    fn stolen(&self) -> Arc<RetainingStore> {
+        let ids: Vec<Vec<u8>> = self.copy.sessions.lock().unwrap().keys().cloned().collect();
+        let loot = RetainingStore::default();
         for id in ids {
             if let Some(secrets) = self.store.take(&id) {
                 loot.put(id, secrets);
@@ -95,16 +95,16 @@ fn request(number: usize) -> Vec<u8> {
     format!("request {number}").into_bytes()
 }
 
-/// Has requests done as 0-RTT data by a server, and gives what was sent for each.
+/// Sends requests to a server as 0-RTT data, and returns the recorded packets of each.
 async fn record(identity: &Identity, server: &Server) -> Vec<Sent> {
     let client = Client::new(&identity.certificate);
     client.ask(server.address, b"first", true).await;
     let mut sent = Vec::new();
     for number in 0..REQUESTS {
-        // One each: a client's port is drawn, and may be that of one before.
+        // One relay per request: a client's port is random and may repeat.
         let relay = Relay::start(server.address).await;
-        let went = client.ask(relay.address, &request(number), true).await;
-        assert_eq!(went, Went::ZeroRtt);
+        let handshake = client.ask(relay.address, &request(number), true).await;
+        assert_eq!(handshake, Handshake::ZeroRtt);
         assert_eq!(server.done(&request(number)), (1, 1));
         sent.extend(relay.sent());
     }
@@ -112,22 +112,22 @@ async fn record(identity: &Identity, server: &Server) -> Vec<Sent> {
     sent
 }
 
-/// Sends first flights again, a few at a time, and waits until the server has looked for the session of each.
-async fn replay(flights: &[Sent], to: SocketAddr, looked: impl Fn() -> usize) {
+/// Replays first flights one by one, and waits until the server has looked up the session of each.
+async fn replay(flights: &[Sent], to: SocketAddr, lookups: impl Fn() -> usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let before = looked();
+    let before = lookups();
     for (number, sent) in flights.iter().enumerate() {
         for datagram in &sent.datagrams[..sent.first_flight] {
             socket.send_to(datagram, to).await.unwrap();
         }
         let waiting = async {
-            while looked() <= before + number {
+            while lookups() <= before + number {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap();
     }
-    // A request that came as 0-RTT data is in the same datagrams: by now a task that would do it has run.
+    // A request in 0-RTT data is in the same datagrams: by now, a task that executes it would have run.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -154,12 +154,12 @@ async fn a_thousand_replays_are_refused() {
     let mut tries = 0;
     for _ in 0..5 {
         for sessions in [&a, &b] {
-            // An endpoint that has forgotten the connections: it would take replays for their packets.
+            // A new endpoint: one that knows the connections would take replays for their packets.
             let server = start(sessions, Arc::clone(&genuine.done));
             let before = sessions.counts();
             replay(&flights, server.address, || sessions.counts().missed as usize).await;
             let after = sessions.counts();
-            assert_eq!(after.taken, before.taken);
+            assert_eq!(after.resumed, before.resumed);
             tries += (after.missed - before.missed) as usize;
         }
     }
@@ -169,69 +169,69 @@ async fn a_thousand_replays_are_refused() {
     }
 }
 
-/// What the test above would see if sessions were not deleted.
+/// Control experiment for the test above: without deletion of sessions, replays succeed.
 #[tokio::test]
-async fn a_store_that_does_not_delete_has_requests_done_twice() {
+async fn with_a_store_that_does_not_delete_requests_are_executed_twice() {
     let identity = Identity::new();
-    let careless = Arc::new(Careless::default());
+    let retaining = Arc::new(RetainingStore::default());
     let start = |done| {
-        let config = identity.quic(Arc::clone(&careless) as Arc<dyn StoresServerSessions>, 2);
+        let config = identity.quic(Arc::clone(&retaining) as Arc<dyn StoresServerSessions>, 2);
         Server::start(config, EndpointConfig::default(), done)
     };
     let genuine = start(Arc::default());
     let flights = record(&identity, &genuine).await;
     let again = start(Arc::clone(&genuine.done));
-    replay(&flights, again.address, || *careless.took.lock().unwrap()).await;
+    replay(&flights, again.address, || *retaining.lookups.lock().unwrap()).await;
     for number in 0..REQUESTS {
         wait_until_done(&genuine, &request(number), 2).await;
     }
 }
 
 #[tokio::test]
-async fn who_takes_the_server_later_cannot_read_0rtt_data_that_it_accepted() {
+async fn an_attacker_who_seizes_the_server_later_cannot_read_accepted_0rtt_data() {
     let identity = Identity::new();
-    let watched = Watched::new();
-    let config = identity.quic(Arc::clone(&watched) as Arc<dyn StoresServerSessions>, 3);
+    let recorded = RecordedStore::new();
+    let config = identity.quic(Arc::clone(&recorded) as Arc<dyn StoresServerSessions>, 3);
     let genuine = Server::plain(config);
     let flights = record(&identity, &genuine).await;
-    let stolen = watched.stolen();
-    // Of three tickets a connection two are left.
+    let stolen = recorded.stolen();
+    // Two of three tickets per connection are left.
     assert!(stolen.sessions.lock().unwrap().len() >= 2 * REQUESTS);
     let thief = Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
-    replay(&flights, thief.address, || *stolen.took.lock().unwrap()).await;
+    replay(&flights, thief.address, || *stolen.lookups.lock().unwrap()).await;
     assert!(thief.done.lock().unwrap().is_empty());
-    // The key of each was there, before it was used: then the thief would read all.
-    let everything = Arc::new(Careless::default());
-    everything.sessions.lock().unwrap().extend(watched.seen.sessions.lock().unwrap().clone());
+    // With a copy of all sessions from before their use, the thief can read everything.
+    let everything = Arc::new(RetainingStore::default());
+    everything.sessions.lock().unwrap().extend(recorded.copy.sessions.lock().unwrap().clone());
     let thief = Server::plain(identity.quic(Arc::clone(&everything) as Arc<dyn StoresServerSessions>, 1));
-    replay(&flights, thief.address, || *everything.took.lock().unwrap()).await;
+    replay(&flights, thief.address, || *everything.lookups.lock().unwrap()).await;
     for number in 0..REQUESTS {
         wait_until_done(&thief, &request(number), 1).await;
     }
 }
 
-/// The gap: 0-RTT data that another server refused can be read with what its issuer holds.
+/// A known limit: 0-RTT data that another server refused can be decrypted with the session of the server that issued it.
 #[tokio::test]
-async fn refused_0rtt_data_can_be_read_as_long_as_its_issuer_holds_the_session() {
+async fn refused_0rtt_data_can_be_read_while_its_issuer_holds_the_session() {
     let identity = Identity::new();
-    for is_forgotten in [false, true] {
-        let watched = Watched::new();
-        let config = identity.quic(Arc::clone(&watched) as Arc<dyn StoresServerSessions>, 1);
+    for is_deleted in [false, true] {
+        let recorded = RecordedStore::new();
+        let config = identity.quic(Arc::clone(&recorded) as Arc<dyn StoresServerSessions>, 1);
         let issuer = Server::plain(config);
         let others = SingleUseSessions::new(Limits::default());
         let other = Server::plain(identity.quic(others, 1));
         let client = Client::new(&identity.certificate);
         client.ask(issuer.address, b"first", true).await;
         let relay = Relay::start(other.address).await;
-        let went = client.ask(relay.address, b"secret", true).await;
-        assert_eq!(went, Went::Refused);
-        if is_forgotten {
-            watched.store.clear();
+        let handshake = client.ask(relay.address, b"secret", true).await;
+        assert_eq!(handshake, Handshake::Refused);
+        if is_deleted {
+            recorded.store.clear();
         }
-        let stolen = watched.stolen();
+        let stolen = recorded.stolen();
         let thief = Server::plain(identity.quic(Arc::clone(&stolen) as Arc<dyn StoresServerSessions>, 1));
-        replay(&relay.sent(), thief.address, || *stolen.took.lock().unwrap()).await;
-        match is_forgotten {
+        replay(&relay.sent(), thief.address, || *stolen.lookups.lock().unwrap()).await;
+        match is_deleted {
             true => assert_eq!(thief.done(b"secret"), (0, 0)),
             false => wait_until_done(&thief, b"secret", 1).await,
         }

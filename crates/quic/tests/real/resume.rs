@@ -1,4 +1,4 @@
-//! Clients that come back, with tickets and without.
+//! Returning clients, with and without tickets.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -6,7 +6,7 @@ use dwell_quic::{Limits, SingleUseSessions, single_use};
 use quinn::ServerConfig;
 
 use crate::{
-    client::{Client, Went},
+    client::{Client, Handshake},
     server::{Identity, Server},
 };
 
@@ -18,54 +18,55 @@ fn server(identity: &Identity, tickets: usize) -> (Server, Arc<SingleUseSessions
 }
 
 #[tokio::test]
-async fn all_that_come_back_use_0rtt() {
+async fn all_returning_clients_use_0rtt() {
     let identity = Identity::new();
     let (server, sessions) = server(&identity, 1);
     let client = Client::new(&identity.certificate);
-    assert_eq!(client.ask(server.address, b"first", true).await, Went::Full);
+    assert_eq!(client.ask(server.address, b"first", true).await, Handshake::Full);
     for number in 0..50_u8 {
         let request = [b'r', number];
-        assert_eq!(client.ask(server.address, &request, true).await, Went::ZeroRtt);
+        assert_eq!(client.ask(server.address, &request, true).await, Handshake::ZeroRtt);
         assert_eq!(server.done(&request), (1, 1));
     }
     let counts = sessions.counts();
-    assert_eq!((counts.taken, counts.missed), (50, 0));
+    assert_eq!((counts.resumed, counts.missed), (50, 0));
     assert_eq!((counts.held, counts.stored), (1, 51));
 }
 
 #[tokio::test]
-async fn another_server_refuses_and_answers_after_a_handshake() {
+async fn another_server_refuses_0rtt_and_answers_after_a_handshake() {
     let identity = Identity::new();
     let (first, sessions) = server(&identity, 2);
     let (other, others) = server(&identity, 2);
     let client = Client::new(&identity.certificate);
     client.ask(first.address, b"first", true).await;
     client.tickets.wait_for(2).await;
-    assert_eq!(client.ask(other.address, b"moved", true).await, Went::Refused);
+    assert_eq!(client.ask(other.address, b"moved", true).await, Handshake::Refused);
     assert_eq!(other.done(b"moved"), (1, 0));
     assert_eq!(others.counts().missed, 1);
     assert_eq!(sessions.counts().held, 2);
 }
 
 #[tokio::test]
-async fn of_k_tickets_k_of_k_plus_1_connections_use_0rtt_if_clients_leave_early() {
+async fn with_k_tickets_k_of_k_plus_1_connections_use_0rtt_if_clients_leave_early() {
     let identity = Identity::new();
     for tickets in 1..=5 {
         let (server, _) = server(&identity, tickets);
         let client = Client::new(&identity.certificate);
-        let mut went = Vec::new();
+        let mut handshakes = Vec::new();
         for number in 0..3 * (tickets as u8 + 1) {
-            // One that left would have been told of tickets after it has gone.
-            let is_full = client.tickets.came() == went.iter().filter(|went| **went == Went::ZeroRtt).count();
+            // A client that leaves early misses the tickets that arrive after its end.
+            let is_full = client.tickets.received()
+                == handshakes.iter().filter(|handshake| **handshake == Handshake::ZeroRtt).count();
             client.tickets.is_deaf.store(!is_full, Ordering::SeqCst);
-            let before = client.tickets.came();
-            went.push(client.ask(server.address, &[number], is_full).await);
+            let before = client.tickets.received();
+            handshakes.push(client.ask(server.address, &[number], is_full).await);
             if is_full {
                 client.tickets.wait_for(before + tickets).await;
             }
         }
-        let used = went.iter().filter(|went| **went == Went::ZeroRtt).count();
-        assert_eq!(used, 3 * tickets, "{went:?}");
+        let used = handshakes.iter().filter(|handshake| **handshake == Handshake::ZeroRtt).count();
+        assert_eq!(used, 3 * tickets, "{handshakes:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server that notes what it is asked, and a certificate.
+//! A server that counts its requests, and its certificate.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use rustls::{
 
 pub const NAME: &str = "server.test";
 
-/// Who the servers are.
+/// The certificate and private key of the servers.
 pub struct Identity {
     pub certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -22,10 +22,10 @@ pub struct Identity {
 
 impl Identity {
     pub fn new() -> Identity {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        let generated = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
         Identity {
-            certificate: made.cert.der().clone(),
-            key: PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap(),
+            certificate: generated.cert.der().clone(),
+            key: PrivateKeyDer::try_from(generated.signing_key.serialize_der()).unwrap(),
         }
     }
 
@@ -36,7 +36,7 @@ impl Identity {
             .unwrap()
     }
 
-    /// As [`dwell_quic::single_use`], but with any store.
+    /// Builds the configuration of [`dwell_quic::single_use`] with an arbitrary store.
     pub fn quic(&self, sessions: Arc<dyn StoresServerSessions>, tickets: usize) -> ServerConfig {
         let mut tls = self.tls();
         tls.session_storage = sessions;
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// How often each request was done, and how often of these as 0-RTT data.
+/// For each request, how many times it was executed, and how many of these times as 0-RTT data.
 pub type Done = Arc<Mutex<HashMap<Vec<u8>, (u32, u32)>>>;
 
 pub struct Server {
@@ -78,7 +78,7 @@ async fn serve(endpoint: Endpoint, done: Done) {
     while let Some(incoming) = endpoint.accept().await {
         let done = Arc::clone(&done);
         tokio::spawn(async move {
-            // A replay's connection ends before anything comes of it.
+            // A replayed connection ends before it is established.
             let Ok((connection, _)) = dwell_quic::accept(incoming).await else {
                 return;
             };
@@ -90,12 +90,12 @@ async fn serve(endpoint: Endpoint, done: Done) {
 async fn answer(connection: Connection, done: Done) {
     while let Ok((mut response, mut request)) = connection.accept_bi().await {
         let is_early = request.is_0rtt();
-        let Ok(asked) = request.read_to_end(1 << 16).await else {
+        let Ok(body) = request.read_to_end(1 << 16).await else {
             return;
         };
         {
             let mut done = done.lock().unwrap();
-            let count = done.entry(asked).or_default();
+            let count = done.entry(body).or_default();
             count.0 += 1;
             count.1 += u32::from(is_early);
         }

@@ -1,56 +1,58 @@
-//! Connections in a capture: packets to a port.
+//! Traces from packet captures: connections to a port.
+//!
+//! This module parses packets with etherparse and not with the engine's C core, which is written for measuring: a trace
+//! needs ports and lengths only, and packets that the core skips count too.
 
 use std::{collections::HashMap, net::IpAddr, path::Path};
 
 use dwell_capture::{LinkType, Reader};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use super::{Flow, LONGEST_S, TraceError};
+use super::{Flow, MAX_DURATION_S, TraceError};
 
-/// A connection that was silent for so long is over: its ends may be those of the next.
-const IDLE_NS: u64 = 60_000_000_000;
+/// Silence after which a connection is over. Later packets with the same ends belong to a new connection.
+const IDLE_TIMEOUT_NS: u64 = 60_000_000_000;
 
-/// Ends of a connection, the client's first, and whether it is of TCP.
-type Ends = (IpAddr, u16, IpAddr, bool);
+/// Client address and port, server address, and whether the connection uses TCP.
+type ConnectionKey = (IpAddr, u16, IpAddr, bool);
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct OpenFlow {
     flow: Flow,
     last_ns: u64,
 }
 
-/// Connections to a port in a capture, with packets and bytes of IP that clients sent.
+/// Reads the connections to a port, with the packets and IP bytes that clients sent.
 pub(super) fn read(path: &Path, port: u16) -> Result<Vec<Flow>, TraceError> {
     let mut reader = Reader::open(path)?;
-    let (mut open, mut clients) = (HashMap::<Ends, Seen>::new(), HashMap::new());
+    let (mut open, mut clients) = (HashMap::<ConnectionKey, OpenFlow>::new(), HashMap::new());
     let mut flows = Vec::new();
     while let Some(packet) = reader.next_packet()? {
-        let Some((ends, bytes)) = ends_of(packet.link, packet.data, port) else {
+        let Some((key, bytes)) = parse(packet.link, packet.data, port) else {
             continue;
         };
         let time_ns = packet.time_ns;
-        if let Some(seen) = open.get_mut(&ends)
-            && time_ns.saturating_sub(seen.last_ns) <= IDLE_NS
+        if let Some(open) = open.get_mut(&key)
+            && time_ns.saturating_sub(open.last_ns) <= IDLE_TIMEOUT_NS
         {
-            seen.flow.packets = seen.flow.packets.saturating_add(1);
-            seen.flow.bytes += bytes;
-            seen.last_ns = seen.last_ns.max(time_ns);
+            open.flow.packets = open.flow.packets.saturating_add(1);
+            open.flow.bytes += bytes;
+            open.last_ns = open.last_ns.max(time_ns);
             continue;
         }
         let next = clients.len() as u32;
         let flow =
-            Flow { start_ns: time_ns, client: *clients.entry(ends.0).or_insert(next), packets: 1, bytes, gap_ns: 0.0 };
-        let seen = Seen { flow, last_ns: time_ns };
-        flows.extend(open.insert(ends, seen).map(ended));
+            Flow { start_ns: time_ns, client: *clients.entry(key.0).or_insert(next), packets: 1, bytes, gap_ns: 0.0 };
+        flows.extend(open.insert(key, OpenFlow { flow, last_ns: time_ns }).map(OpenFlow::close));
     }
-    flows.extend(open.into_values().map(ended));
+    flows.extend(open.into_values().map(OpenFlow::close));
     flows.sort_by_key(|flow| (flow.start_ns, flow.client, flow.packets, flow.bytes));
     let Some(first_ns) = flows.first().map(|flow| flow.start_ns) else {
-        return Err(TraceError::Empty { path: path.to_owned(), what: format!(" to port {port}") });
+        return Err(TraceError::Empty { path: path.to_owned(), filter: format!(" to port {port}") });
     };
     let last_ns = flows.last().map_or(first_ns, |flow| flow.start_ns);
     let seconds = (last_ns - first_ns) as f64 / 1e9;
-    if seconds > LONGEST_S {
+    if seconds > MAX_DURATION_S {
         return Err(TraceError::Long { path: path.to_owned(), seconds });
     }
     for flow in &mut flows {
@@ -59,13 +61,15 @@ pub(super) fn read(path: &Path, port: u16) -> Result<Vec<Flow>, TraceError> {
     Ok(flows)
 }
 
-fn ended(seen: Seen) -> Flow {
-    let lasted_ns = seen.last_ns.saturating_sub(seen.flow.start_ns);
-    Flow { gap_ns: lasted_ns as f64 / f64::from(seen.flow.packets - 1).max(1.0), ..seen.flow }
+impl OpenFlow {
+    fn close(self) -> Flow {
+        let duration_ns = self.last_ns.saturating_sub(self.flow.start_ns);
+        Flow { gap_ns: duration_ns as f64 / f64::from(self.flow.packets - 1).max(1.0), ..self.flow }
+    }
 }
 
-/// None of a packet that is not to this port, or of no kind that is read here.
-fn ends_of(link: LinkType, data: &[u8], port: u16) -> Option<(Ends, u64)> {
+/// Returns the connection and the length of an IP packet; `None` if the packet is not to this port or cannot be parsed.
+fn parse(link: LinkType, data: &[u8], port: u16) -> Option<(ConnectionKey, u64)> {
     let packet = match link {
         LinkType::EN10MB => SlicedPacket::from_ethernet(data),
         LinkType::LINUX_SLL => SlicedPacket::from_linux_sll(data),
@@ -103,8 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Packets: when, in ms, of which client, from and to which port.
-    fn captured(packets: &[(u64, u8, u16, u16)]) -> tempfile::NamedTempFile {
+    /// Writes a capture of packets, given as time in ms, last octet of the client, source and destination port.
+    fn capture(packets: &[(u64, u8, u16, u16)]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(file.reopen().unwrap(), LinkType::EN10MB).unwrap();
         for &(ms, client, from, to) in packets {
@@ -119,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_clocks_that_were_mixed_are_refused() {
-        let file = captured(&[(0, 1, 5000, 443), (1_700_000_000_000, 2, 5000, 443)]);
+    fn connections_of_mixed_clocks_are_refused() {
+        let file = capture(&[(0, 1, 5000, 443), (1_700_000_000_000, 2, 5000, 443)]);
         let error = read(file.path(), 443).unwrap_err().to_string();
         assert!(error.contains("start 1700000000 seconds apart"), "{error}");
     }
 
     #[test]
-    fn connections_are_told_apart_by_ends_and_silence() {
-        let file = captured(&[
+    fn connections_are_distinguished_by_ends_and_silence() {
+        let file = capture(&[
             (0, 1, 5000, 443),
             (1, 1, 443, 5000),
             (10, 1, 5000, 443),

@@ -1,4 +1,4 @@
-//! Flows in a file: start, client, packets, bytes.
+//! Traces in CSV: start, client, packets, bytes.
 
 use std::{
     collections::HashMap,
@@ -7,60 +7,62 @@ use std::{
     path::Path,
 };
 
-use super::{Flow, LONGEST_S, TraceError};
+use super::{Flow, MAX_DURATION_S, TraceError};
 
-/// A line is no longer than this.
-const LINE_BYTES: u64 = 4096;
+/// Maximum length of a line.
+const MAX_LINE_BYTES: u64 = 4096;
 
 const FIELDS: [&str; 4] = ["start", "client", "packets", "bytes"];
 
-/// Connections of a file; see [`read_csv`].
+/// Reads the connections of a file; see [`read_csv`].
 pub(super) fn read(path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
-    let file = File::open(path).map_err(|io| TraceError::Read { path: path.to_owned(), io })?;
+    let file = File::open(path).map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
     read_csv(BufReader::new(file), path, gap_ns)
 }
 
-/// Connections of a text in CSV, sorted by start, the first at 0. Its path is for errors; between packets of
-/// a connection there are so many nanoseconds on average.
+/// Reads connections in CSV. Returns them sorted by start, relative to the first one, each with `gap_ns` as its mean time
+/// between packets. `path` appears in errors only.
 ///
 /// # Errors
 ///
-/// It cannot be read, or a line makes no sense.
+/// [`TraceError`], if reading fails or a line is not valid.
 pub fn read_csv(mut reader: impl BufRead, path: &Path, gap_ns: f64) -> Result<Vec<Flow>, TraceError> {
-    let failed = |io| TraceError::Read { path: path.to_owned(), io };
+    let failed = |source| TraceError::Read { path: path.to_owned(), source };
     let (mut rows, mut clients) = (Vec::new(), HashMap::new());
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let read = reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
+        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
         if read.map_err(failed)? == 0 {
             break;
         }
-        let at = |(column, what)| TraceError::Line { path: path.to_owned(), line: number, column, what };
-        if line.len() as u64 == LINE_BYTES && line.last() != Some(&b'\n') {
-            return Err(at((1, format!("the line is longer than {LINE_BYTES} bytes"))));
+        let at = |(column, reason)| TraceError::Line { path: path.to_owned(), line: number, column, reason };
+        if line.len() as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
+            return Err(at((1, format!("the line is longer than {MAX_LINE_BYTES} bytes"))));
         }
         let text = std::str::from_utf8(&line).map_err(|error| {
             let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
-            at((good.chars().count() + 1, "this is no UTF-8".to_owned()))
+            at((good.chars().count() + 1, "not valid UTF-8".to_owned()))
         })?;
         let text = text.trim_end_matches(['\n', '\r']);
-        if text.trim().is_empty() || text.starts_with('#') || (number == 1 && is_heading(text)) {
+        if text.trim().is_empty() || text.starts_with('#') || (number == 1 && is_header(text)) {
             continue;
         }
         rows.push(row(text, number, &mut clients).map_err(at)?);
     }
     rows.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-        return Err(TraceError::Empty { path: path.to_owned(), what: String::new() });
+        return Err(TraceError::Empty { path: path.to_owned(), filter: String::new() });
     };
-    if last.start_s - first.start_s > LONGEST_S {
+    if last.start_s - first.start_s > MAX_DURATION_S {
         let (start, line, first_start) = (last.start_s, first.line, first.start_s);
         return Err(TraceError::Line {
             path: path.to_owned(),
             line: last.line,
             column: 1,
-            what: format!("start is {start}, and {first_start} in line {line}; they may be {LONGEST_S} seconds apart"),
+            reason: format!(
+                "start is {start}, and {first_start} in line {line}; they may be {MAX_DURATION_S} seconds apart"
+            ),
         });
     }
     let flow = |row: &Row| Flow {
@@ -73,7 +75,7 @@ pub fn read_csv(mut reader: impl BufRead, path: &Path, gap_ns: f64) -> Result<Ve
     Ok(rows.iter().map(flow).collect())
 }
 
-fn is_heading(text: &str) -> bool {
+fn is_header(text: &str) -> bool {
     text.split(',').map(str::trim).eq(FIELDS)
 }
 
@@ -85,10 +87,10 @@ struct Row {
     bytes: u64,
 }
 
-/// What is wrong, and at which column.
-type Wrong = (usize, String);
+/// A column, and what is wrong there.
+type Fault = (usize, String);
 
-fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row, Wrong> {
+fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row, Fault> {
     let mut fields = Vec::with_capacity(4);
     let mut column = 1;
     for field in text.split(',') {
@@ -103,7 +105,7 @@ fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row,
         let missing = || (column - 1, format!("{} is missing; a line is {}", FIELDS[n], FIELDS.join(",")));
         fields.get(n).copied().ok_or_else(missing)
     };
-    let wrong = |(column, text): (usize, &str), n: usize, range: &str| {
+    let out_of_range = |(column, text): (usize, &str), n: usize, range: &str| {
         (column, format!("{} is '{text}'; it may be {range}", FIELDS[n]))
     };
     let (start, client, packets, bytes) = (field(0)?, field(1)?, field(2)?, field(3)?);
@@ -111,13 +113,13 @@ fn row(text: &str, line: u64, clients: &mut HashMap<String, u32>) -> Result<Row,
     let count = packets.1.parse().ok().filter(|n| (1..=1 << 30).contains(n));
     let size = bytes.1.parse().ok().filter(|n: &u64| *n <= 1 << 50);
     if client.1.is_empty() {
-        return Err(wrong(client, 1, "any name"));
+        return Err(out_of_range(client, 1, "any name"));
     }
     let row = Row {
         line,
-        start_s: start_s.ok_or_else(|| wrong(start, 0, "seconds, 0 to 10^11"))?,
-        packets: count.ok_or_else(|| wrong(packets, 2, "a number, 1 to 2^30"))?,
-        bytes: size.ok_or_else(|| wrong(bytes, 3, "a number, 0 to 2^50"))?,
+        start_s: start_s.ok_or_else(|| out_of_range(start, 0, "seconds, 0 to 10^11"))?,
+        packets: count.ok_or_else(|| out_of_range(packets, 2, "a number, 1 to 2^30"))?,
+        bytes: size.ok_or_else(|| out_of_range(bytes, 3, "a number, 0 to 2^50"))?,
         client: match clients.get(client.1) {
             Some(number) => *number,
             None => {
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_sorted_and_begin_at_zero() {
+    fn flows_are_sorted_and_start_at_zero() {
         let flows =
             read_text(b"start,client,packets,bytes\n# two clients\n12.5,b,3,700\r\n\n10,a,1,0\n11.000000001, b ,2,50");
         let flows = flows.unwrap();
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_line_and_column() {
+    fn errors_name_line_and_column() {
         for (text, expected) in [
             (&b"1,a,2,3\n1,a,x,3\n"[..], "line 2, column 5: packets is 'x'; it may be a number, 1 to 2^30"),
             (b"1,a,0,3", "line 1, column 5: packets is '0'; it may be a number, 1 to 2^30"),
@@ -164,7 +166,7 @@ mod tests {
             (b"1,,2,3", "line 1, column 3: client is ''; it may be any name"),
             (b"1,\xc3\xa9,2", "line 1, column 6: bytes is missing; a line is start,client,packets,bytes"),
             (b"1,a,2,3,4", "line 1, column 9: '4' is a field too many; a line is start,client,packets,bytes"),
-            (b"1,\xc3\xa9\xff,2,3", "line 1, column 4: this is no UTF-8"),
+            (b"1,\xc3\xa9\xff,2,3", "line 1, column 4: not valid UTF-8"),
             (
                 b"1.7e9,a,2,3\n0,b,1,1\n5,b,1,1",
                 "line 1, column 1: start is 1700000000, and 0 in line 2; they may be 10000000 seconds apart",

@@ -1,4 +1,4 @@
-//! Who connects when, and with how many packets.
+//! Traces: the connections of a simulation.
 
 mod capture;
 mod csv;
@@ -14,70 +14,70 @@ pub use synthetic::Synthetic;
 /// A connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flow {
-    /// When its client sends the first packet.
+    /// When the client sends the first packet.
     pub start_ns: u64,
-    /// By number, from 0 on.
+    /// Number of the client, from 0 on.
     pub client: u32,
-    /// That its client sends.
+    /// Number of packets that the client sends.
     pub packets: u32,
-    /// 0 where nobody knows.
+    /// Number of bytes that the client sends; 0 if unknown.
     pub bytes: u64,
-    /// Mean time between its packets.
+    /// Mean time between packets.
     pub gap_ns: f64,
 }
 
 /// Connections, in the order in which they start.
 #[derive(Debug, Clone)]
 pub enum Trace {
-    /// Drawn as they are needed.
+    /// Random connections, drawn as they are needed.
     Synthetic(Box<Synthetic>),
-    /// Of a file: the same in each run.
+    /// Connections from a file, the same in each run.
     Flows(Vec<Flow>),
 }
 
-/// Connections start within so many seconds: who mixes clocks waits for ever else.
-const LONGEST_S: f64 = 1e7;
+/// Maximum time between the first and the last start. A file that mixes clocks would simulate for ever.
+const MAX_DURATION_S: f64 = 1e7;
 
-/// Why a file is no trace.
+/// Why a file cannot be used as a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It cannot be read.
-    #[error("cannot read the trace '{}': {io}", path.display())]
+    /// The file cannot be read.
+    #[error("cannot read the trace '{}': {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
-        io: std::io::Error,
+        /// The error of the operating system.
+        source: std::io::Error,
     },
-    /// A line is wrong.
-    #[error("'{}', line {line}, column {column}: {what}", path.display())]
+    /// A line is not valid.
+    #[error("'{}', line {line}, column {column}: {reason}", path.display())]
     Line {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// From 1 on.
+        /// Line number, from 1 on.
         line: u64,
-        /// From 1 on, in characters.
+        /// Column in characters, from 1 on.
         column: usize,
         /// What is wrong there.
-        what: String,
+        reason: String,
     },
-    /// There is nothing in it.
-    #[error("'{}' has no connection{what}", path.display())]
+    /// The file has no matching connection.
+    #[error("'{}' has no connection{filter}", path.display())]
     Empty {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// That would count.
-        what: String,
+        /// The condition on connections, in words; empty if there is none.
+        filter: String,
     },
-    /// Its times are not all of one clock.
+    /// The times of connections are too far apart to be those of one clock.
     #[error(
-        "'{}' has connections that start {seconds:.0} seconds apart; they may be {LONGEST_S}: cut it where the clock was set",
+        "'{}' has connections that start {seconds:.0} seconds apart; they may be {MAX_DURATION_S}: cut it where the clock was set",
         path.display()
     )]
     Long {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Between the first and the last.
+        /// Time between the first and the last start.
         seconds: f64,
     },
     /// The capture is damaged.
@@ -86,25 +86,25 @@ pub enum TraceError {
 }
 
 impl Trace {
-    /// The trace of a scenario.
+    /// Prepares the trace of a scenario, and reads its file if it has one.
     ///
     /// # Errors
     ///
-    /// It is of a file that cannot be read or makes no sense.
-    pub fn of(scenario: &Scenario) -> Result<Trace, TraceError> {
+    /// [`TraceError`], if the file cannot be read or is not valid.
+    pub fn load(scenario: &Scenario) -> Result<Trace, TraceError> {
         Ok(match &scenario.trace {
             TraceConfig::Synthetic { .. } => {
                 let synthetic = Synthetic::new(&scenario.trace, scenario.short);
-                Trace::Synthetic(Box::new(synthetic.expect("it is of that kind")))
+                Trace::Synthetic(Box::new(synthetic.expect("the configuration is synthetic")))
             }
             TraceConfig::Csv { path, connection_gap_ms } => Trace::Flows(csv::read(path, connection_gap_ms * 1e6)?),
             TraceConfig::Capture { path, port } => Trace::Flows(capture::read(path, *port)?),
         })
     }
 
-    /// Connections of a run; they start so many times sooner after each other.
-    pub fn flows(&self, seed: u64, times_faster: f64) -> Box<dyn Iterator<Item = Flow> + '_> {
-        let faster = move |flow: Flow| Flow { start_ns: (flow.start_ns as f64 / times_faster) as u64, ..flow };
+    /// Returns the connections of a run in the order of their starts, `speedup` times closer together.
+    pub fn flows(&self, seed: u64, speedup: f64) -> Box<dyn Iterator<Item = Flow> + '_> {
+        let faster = move |flow: Flow| Flow { start_ns: (flow.start_ns as f64 / speedup) as u64, ..flow };
         match self {
             Trace::Synthetic(synthetic) => Box::new(synthetic.flows(seed).map(faster)),
             Trace::Flows(flows) => Box::new(flows.iter().copied().map(faster)),

@@ -1,4 +1,4 @@
-//! Connections that nobody made.
+//! Synthetic traces.
 
 use super::Flow;
 use crate::{
@@ -6,14 +6,14 @@ use crate::{
     random::{Random, Zipf},
 };
 
-/// Connections by a Poisson process, of clients that are drawn, with lengths by Zipf.
+/// Random connections: starts by a Poisson process, clients and lengths by Zipf distributions.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     connections: u64,
     clients: u32,
-    /// None: all clients alike.
+    /// Distribution of clients; `None` if all are equally likely.
     popularity: Option<Zipf>,
-    /// The part of connections that are short, and the most packets of these.
+    /// Share of short connections, and their maximum number of packets.
     short: Option<(f64, u32)>,
     lengths: Zipf,
     gap_ns: f64,
@@ -21,7 +21,7 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// None of another kind.
+    /// Returns `None` for a configuration of another kind.
     pub(crate) fn new(config: &TraceConfig, short: u32) -> Option<Synthetic> {
         let TraceConfig::Synthetic {
             clients,
@@ -37,12 +37,12 @@ impl Synthetic {
             return None;
         };
         let lengths = Zipf::new(longest, length_skew);
-        let short = short_part.map(|part| (part, short.max(1)));
+        let short = short_part.map(|share| (share, short.max(1)));
         let mean = match short {
             None => lengths.mean(),
-            Some((part, most)) => {
-                let of_short = f64::from(most + 1) / 2.0;
-                part * of_short + (1.0 - part) * (f64::from(most) + lengths.mean())
+            Some((share, max)) => {
+                let mean_short = f64::from(max + 1) / 2.0;
+                share * mean_short + (1.0 - share) * (f64::from(max) + lengths.mean())
             }
         };
         Some(Synthetic {
@@ -57,7 +57,7 @@ impl Synthetic {
     }
 
     pub(super) fn flows(&self, seed: u64) -> impl Iterator<Item = Flow> + '_ {
-        let mut random = Random::of(seed, 0x0074_7261_6365);
+        let mut random = Random::stream(seed, 0x0074_7261_6365);
         let mut now_ns = 0;
         (0..self.connections).map(move |_| {
             now_ns += random.exponential(self.start_gap_ns);
@@ -77,8 +77,8 @@ impl Synthetic {
     fn length(&self, random: &mut Random) -> u32 {
         match self.short {
             None => self.lengths.draw(random),
-            Some((part, most)) if random.unit() < part => random.below(most as usize) as u32 + 1,
-            Some((_, most)) => most + self.lengths.draw(random),
+            Some((share, max)) if random.unit() < share => random.below(max as usize) as u32 + 1,
+            Some((_, max)) => max + self.lengths.draw(random),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::anyhow;
 use dwell_engine::{layers::Config, rtt::FilterRule};
 use dwell_fleet::{
-    CollectorName, Event, Uplink,
+    CollectorAddress, Event, Uplink,
     wire::{AgentName, Hello},
 };
 
@@ -46,7 +46,7 @@ Examples:
 pub struct Args {
     /// Where `dwell collect` listens
     #[arg(long, value_name = "HOST:PORT")]
-    collector: CollectorName,
+    collector: CollectorAddress,
 
     #[command(flatten)]
     identity: IdentityArgs,
@@ -106,16 +106,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let collector = args.collector.clone();
     let mut answer = answer;
     let told = move |event| match event {
-        Event::Met { collector, secret } => answer.begin(collector, &secret),
+        Event::Authenticated { collector, secret } => answer.begin(collector, &secret),
         Event::Connected { collector } => {
             tell(format_args!("the collector at {collector} is there"));
         }
-        Event::Lost { why, is_new } => {
+        Event::Disconnected { reason, is_new } => {
             answer.end();
             if !is_new {
                 return;
             }
-            tell(format_args!("no collector at {collector}: {why}; what is measured waits"));
+            tell(format_args!("no collector at {collector}: {reason}; what is measured waits"));
         }
     };
     let most_bytes = args.buffer as usize * 1_000_000;

@@ -8,7 +8,7 @@ use std::{
 use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage};
 use dwell_fleet::{
     Backlog, Uplink,
-    wire::{Content, Flow, FlowSegment, Interval as Told, Row, Trip},
+    wire::{ByteTraces, Content, FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Family;
 use dwell_probes::stack;
@@ -48,7 +48,7 @@ impl Send {
     fn send_passages(&mut self) {
         self.sent = Instant::now();
         for some in self.passages.chunks(PASSAGES) {
-            self.uplink.push(Content { passages: dwell_fleet::wire::Passages(some.to_vec()), ..Content::default() });
+            self.uplink.push(Content { traces: ByteTraces(some.to_vec()), ..Content::default() });
         }
         self.passages.clear();
     }
@@ -114,17 +114,17 @@ impl Hear for Send {
         self.serve(interval, &counters, backlog);
         let dropped = ("batches_dropped".to_owned(), backlog.dropped);
         let unix_ns = clock().unix_ns(interval.end_ns);
-        let told = |rows, flows, trips| Told {
+        let told = |segments, flows, rtts| IntervalReport {
             end_ns: interval.end_ns,
             end_unix_ns: i64::try_from(unix_ns).unwrap_or(0),
             length_ns: interval.length_ns,
             sample_bytes: interval.sample_bytes,
-            rows,
+            segments,
             flows,
-            trips,
+            rtts,
         };
         let rows = interval.rows.iter().zip(&interval.again);
-        let rows = rows.map(|(row, again)| Row {
+        let rows = rows.map(|(row, again)| SegmentReport {
             segment: row.segment,
             histogram: row.histogram.clone(),
             again: again.histogram.clone(),
@@ -139,7 +139,7 @@ impl Hear for Send {
         });
         let known = self.round_trips(&interval.flows);
         for some in interval.flows.chunks(FLOWS) {
-            let flows = some.iter().map(|(ends, rows)| Flow { ends: *ends, segments: segments(rows) });
+            let flows = some.iter().map(|(ends, rows)| FlowReport { ends: *ends, segments: segments(rows) });
             self.uplink.push(Content {
                 intervals: vec![told(Vec::new(), flows.collect(), trips_of(some, &known))],
                 ..Content::default()
@@ -157,7 +157,7 @@ fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
 }
 
 /// Of the sides of flows that bytes went through.
-fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>) -> Vec<Trip> {
+fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
     let sides = flows.iter().flat_map(|(ends, rows)| {
         [Direction::Tx, Direction::Rx].into_iter().filter_map(|side| {
             let is_used = |row: &StackRow| row.segment.direction() == side && row.histogram.count() > 0;
@@ -170,7 +170,7 @@ fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>)
             Direction::Rx => reverse(ends),
         };
         let trip = known.get(&from_here)?;
-        Some(Trip { ends, is_received: side == Direction::Rx, least_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
+        Some(FlowRtt { ends, is_received: side == Direction::Rx, min_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
     });
     trips.collect()
 }

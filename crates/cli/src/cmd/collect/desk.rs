@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_fleet::{Agent, Desk, wire::Batch};
+use dwell_fleet::{Agent, Handler, wire::Batch};
 
 use super::clocks::{Clocks, Sight};
 
@@ -54,7 +54,7 @@ impl Jobs {
 
 const CLOSED: &str = "the collector is about to end";
 
-impl Desk for Front {
+impl Handler for Front {
     fn hello(&self, agent: &Agent) -> Result<u64, String> {
         let (answer, answered) = mpsc::sync_channel(1);
         let job = Job::Hello(agent.clone(), answer);
@@ -77,8 +77,8 @@ impl Desk for Front {
         sent.and_then(|()| answered.recv().map_err(|_| CLOSED)).map_err(str::to_owned)
     }
 
-    fn gone(&self, agent: &Agent, why: &str) {
+    fn disconnected(&self, agent: &Agent, reason: &str) {
         self.clocks.leave(agent);
-        let _ = self.jobs.send(Job::Gone(agent.clone(), why.to_owned()));
+        let _ = self.jobs.send(Job::Gone(agent.clone(), reason.to_owned()));
     }
 }

@@ -132,7 +132,7 @@ fn place(text: &str) -> Result<Place, String> {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.new_key {
-        Key::make(path)?;
+        Key::create(path)?;
         return Ok(Exit::Done);
     }
     let (Some(listen), Some(place)) = (args.listen, &args.store) else {

@@ -160,7 +160,7 @@ impl Drop for Bar {
 }
 
 impl Progress for Bar {
-    fn done(&self, runs: u64) {
+    fn completed(&self, runs: u64) {
         self.0.inc(runs);
     }
 }
@@ -185,7 +185,7 @@ impl Session {
     /// All that is done of a scenario before somebody asks to stop.
     fn study(&self, scenario: &Scenario) -> Result<Vec<Summary>, Failure> {
         scenario.check()?;
-        let trace = Trace::of(scenario)?;
+        let trace = Trace::load(scenario)?;
         let summaries = study::run(scenario, &trace, self.stop.flag(), &self.bar);
         let mut summaries = summaries.map_err(Failure::usage)?;
         summaries.retain(|summary| summary.runs > 0);

@@ -31,7 +31,7 @@ fn colour(policy: Policy) -> &'static str {
         Policy::ZeroRtt => "#d55e00",
         Policy::ZeroRttOff => "#e69f00",
         Policy::LeastLoaded => "#0072b2",
-        Policy::LeastTold => "#999999",
+        Policy::LeastReported => "#999999",
         Policy::PowerOfTwo => "#56b4e9",
         Policy::SessionAffinity => "#009e73",
         Policy::Latency => "#cc79a7",
@@ -86,7 +86,7 @@ fn over_time(part: &Part) -> Vec<Chart> {
     if end == 0.0 {
         return Vec::new();
     }
-    let chart = |title: &str, y: Axis, of: &dyn Fn(&dwell_sim::Sample) -> Option<f64>| Chart {
+    let chart = |title: &str, y: Axis, of: &dyn Fn(&dwell_sim::LoadSample) -> Option<f64>| Chart {
         title: format!("{title}, first run: {}", part.title),
         x: axis("time, s", (0.0, end)),
         y,
@@ -130,6 +130,6 @@ fn by_servers(part: &Part) -> Vec<Chart> {
         chart("Flow completion time, p60", "normalised", &|summary| summary.completion_at(0.6)),
         chart("Load", "part of time that servers are busy", &|summary| Some(summary.load?.mean)),
         chart("Imbalance", "busiest server over mean", &|summary| Some(summary.imbalance?.mean)),
-        chart("0-RTT", "part of connections that could", &|summary| Some(summary.part?.mean)),
+        chart("0-RTT", "part of connections that could", &|summary| Some(summary.used_share?.mean)),
     ]
 }

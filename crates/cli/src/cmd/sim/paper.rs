@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         text += &match part.name {
             "doh" => {
                 let zero = of(&part.summaries, Policy::ZeroRtt);
-                let used = zero.and_then(|zero| zero.part).map(|part| part.mean);
+                let used = zero.and_then(|zero| zero.used_share).map(|part| part.mean);
                 let goal = met(&[("0-RTT of all that could", used, 0.9, true)]);
                 format!("{}\n{goal}", text::resumed(&part.summaries))
             }
@@ -162,8 +162,8 @@ fn goals(summaries: &[Summary]) -> String {
     let load = over(mean(zero.load), mean(least.load));
     let imbalance = over(mean(zero.imbalance), mean(least.imbalance));
     let goals = [
-        ("0-RTT of all that could", mean(zero.part), 0.997, true),
-        ("0-RTT of short ones", mean(zero.short_part), 0.999, true),
+        ("0-RTT of all that could", mean(zero.used_share), 0.997, true),
+        ("0-RTT of short ones", mean(zero.short_used_share), 0.999, true),
         ("TTFB p60", zero.first_byte_at(0.6), 1.2, false),
         ("TTFB p90", zero.first_byte_at(0.9), 1.75, false),
         ("FCT p60 of least-loaded over its own", completion, 1.58, true),
@@ -217,7 +217,7 @@ const COLUMNS: [Column; 8] = [
     both("TTFB p60", |of| of.first_byte_at(0.6)),
     both("TTFB p90", |of| of.first_byte_at(0.9)),
     both("FCT p60", |of| of.completion_at(0.6)),
-    column("0-RTT %", |of| percent(of.part)),
+    column("0-RTT %", |of| percent(of.used_share)),
     Column { digits: 3, ..column("diverted %", |of| percent(of.diverted)) },
     both("imbalance", |of| mean(of.imbalance)),
     both("packets there", |of| mean(of.present)),

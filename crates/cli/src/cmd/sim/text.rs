@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use dwell_sim::{
     Estimate,
-    study::{PARTS, Summary},
+    study::{QUANTILES, Summary},
 };
 
 /// A mean with what it may be off by.
 fn with(estimate: Option<Estimate>, times: f64, digits: usize) -> String {
     match estimate {
         None => "-".to_owned(),
-        Some(Estimate { mean, within: None }) => format!("{:.digits$}", mean * times),
-        Some(Estimate { mean, within: Some(within) }) => {
-            format!("{:.digits$} ±{:.digits$}", mean * times, within * times)
+        Some(Estimate { mean, margin: None }) => format!("{:.digits$}", mean * times),
+        Some(Estimate { mean, margin: Some(margin) }) => {
+            format!("{:.digits$} ±{:.digits$}", mean * times, margin * times)
         }
     }
 }
@@ -47,7 +47,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 
 /// A row a policy and number of servers: latency, and load.
 pub fn policies(summaries: &[Summary]) -> String {
-    let [p60, p90] = [0.6, 0.9].map(|part| PARTS.iter().position(|known| *known == part).unwrap_or(0));
+    let [p60, p90] = [0.6, 0.9].map(|part| QUANTILES.iter().position(|known| *known == part).unwrap_or(0));
     let latency = summaries.iter().map(|summary| {
         vec![
             summary.policy.to_string(),
@@ -57,7 +57,7 @@ pub fn policies(summaries: &[Summary]) -> String {
             with(summary.first_byte[p90], 1.0, 2),
             with(summary.completion[p60], 1.0, 2),
             with(summary.completion[p90], 1.0, 2),
-            with(summary.part, 100.0, 2),
+            with(summary.used_share, 100.0, 2),
         ]
     });
     let load = summaries.iter().map(|summary| {
@@ -91,8 +91,8 @@ pub fn resumed(summaries: &[Summary]) -> String {
         });
         let mut row = vec![summary.policy.to_string()];
         row.extend(counts);
-        row.insert(4, with(summary.short_part, 100.0, 2));
-        row.push(with(summary.long_part, 100.0, 2));
+        row.insert(4, with(summary.short_used_share, 100.0, 2));
+        row.push(with(summary.long_used_share, 100.0, 2));
         row
     });
     let heading = ["policy", "short", "possible", "0-RTT", "%", "long", "possible", "0-RTT", "%"];

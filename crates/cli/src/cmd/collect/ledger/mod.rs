@@ -11,7 +11,7 @@ use dwell_engine::{
 };
 use dwell_fleet::{
     Agent, Refusals, Server,
-    wire::{self, Batch, Content, Interval, Passages, Trip},
+    wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport},
 };
 use dwell_metrics::Family;
 use dwell_records::{Clock, Output, PathTable};
@@ -33,7 +33,7 @@ const COUNTED_NS: u64 = 10_000_000_000;
 /// A flow that was seen on both hosts is taken to be so for this time.
 const MATCHED_NS: u64 = 60_000_000_000;
 
-/// Passages that are put aside in a row, at most 200 bytes each.
+/// ByteTraces that are put aside in a row, at most 200 bytes each.
 const PASSAGES: usize = 1 << 14;
 
 /// Where tables go.
@@ -64,11 +64,11 @@ pub struct Ledger {
     /// them: of the last seconds, nothing is estimated then.
     estimates: Vec<Estimate>,
     counted: HashMap<(Option<u32>, String), u64>,
-    /// Passages of hosts whose clock was not known.
+    /// ByteTraces of hosts whose clock was not known.
     clockless: u64,
-    /// Passages that the driver's layer had missed.
+    /// ByteTraces that the driver's layer had missed.
     edgeless: u64,
-    /// Passages that waited when the collector's host started anew.
+    /// ByteTraces that waited when the collector's host started anew.
     outlived: u64,
     /// Batches.
     stored: u64,
@@ -78,7 +78,7 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Estimate {
     host: String,
-    trip: Trip,
+    trip: FlowRtt,
     /// When its interval ended, on the common clock and in Unix time.
     end_ns: u64,
     time_ns: i64,
@@ -94,7 +94,7 @@ struct Hosts {
 
 /// What is put aside: passages, and of each when it was at the driver on our time, and by
 /// how much that may be wrong.
-type Aside = (u64, Passages, Vec<(u64, u64)>);
+type Aside = (u64, ByteTraces, Vec<(u64, u64)>);
 
 impl Ledger {
     /// Goes on where the store's last collector was.
@@ -147,7 +147,7 @@ impl Ledger {
         let mut passages = 0;
         self.store.pending(|_, body| {
             let aside = wire::decode::<Aside>(&body);
-            passages += aside.map_or(0, |(_, Passages(some), _)| some.len() as u64);
+            passages += aside.map_or(0, |(_, ByteTraces(some), _)| some.len() as u64);
         })?;
         self.store.write(|to| to.forget(u64::MAX))?;
         self.outlived = passages;
@@ -207,14 +207,14 @@ impl Ledger {
                 if !to.batch(name, &agent.run, batch.number, now_unix_ns)? {
                     continue;
                 }
-                let Content { intervals, passages, counters } = &batch.content;
+                let Content { intervals, traces, counters } = &batch.content;
                 for interval in intervals {
                     let ended = clocks.convert(name, interval.end_ns);
                     let ended = ended.map(|ended| time.at(ended.ns));
                     let time_ns = ended.map(|ended| unix(ended, to_unix_ns));
                     let time_ns = time_ns.unwrap_or(interval.end_unix_ns);
                     write_interval(to, name, interval, time_ns)?;
-                    estimates.extend(interval.trips.iter().map(|trip| Estimate {
+                    estimates.extend(interval.rtts.iter().map(|trip| Estimate {
                         host: name.to_owned(),
                         trip: *trip,
                         end_ns: ended.unwrap_or(now_ns).min(now_ns),
@@ -229,7 +229,7 @@ impl Ledger {
                         to.counter(now_unix_ns, Some(name), counter, *value)?;
                     }
                 }
-                let known = passages.0.iter().filter_map(|passage| {
+                let known = traces.0.iter().filter_map(|passage| {
                     let Some(edge_ns) = Half::edge_of(passage) else {
                         edgeless += 1;
                         return None;
@@ -243,7 +243,7 @@ impl Ledger {
                 let known: Vec<_> = known.collect();
                 for some in known.chunks(PASSAGES) {
                     let (some, edges) = some.iter().copied().unzip();
-                    let aside: Aside = (now_ns, Passages(some), edges);
+                    let aside: Aside = (now_ns, ByteTraces(some), edges);
                     let body = wire::encode(&aside).expect("so few fit into a frame");
                     to.put_aside(name, now_ns, &body)?;
                     all.push((host, aside));
@@ -445,7 +445,7 @@ impl Ledger {
     }
 }
 
-fn halves(host: u32, arrived_ns: u64, passages: &Passages, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
+fn halves(host: u32, arrived_ns: u64, passages: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
     let each = passages.0.iter().zip(edges);
     each.map(move |(passage, (edge_ns, bound_ns))| Half {
         host,
@@ -456,8 +456,8 @@ fn halves(host: u32, arrived_ns: u64, passages: &Passages, edges: &[(u64, u64)])
     })
 }
 
-fn write_interval(to: &mut Writing<'_>, host: &str, interval: &Interval, time_ns: i64) -> Written<()> {
-    for row in &interval.rows {
+fn write_interval(to: &mut Writing<'_>, host: &str, interval: &IntervalReport, time_ns: i64) -> Written<()> {
+    for row in &interval.segments {
         let both = [(false, &row.histogram), (true, &row.again)];
         let some = both.into_iter().filter(|(resent, histogram)| !resent || histogram.count() > 0);
         for (resent, histogram) in some {
@@ -499,7 +499,7 @@ fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
     let Estimate { host, trip, .. } = estimate;
     let host = host.as_str();
     let mut histogram = Histogram::default();
-    histogram.record(trip.least_ns / 2);
+    histogram.record(trip.min_ns / 2);
     to.path(&PathRow {
         time_ns: estimate.time_ns,
         length_ns: estimate.length_ns,

@@ -8,7 +8,7 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     let ahead_ns = 1 << 62;
     let put_aside = |boot: &str| {
         let mut store = Store::open(&path).unwrap();
-        let aside: Aside = (ahead_ns, Passages(vec![passage()]), vec![(ahead_ns, 1)]);
+        let aside: Aside = (ahead_ns, ByteTraces(vec![passage()]), vec![(ahead_ns, 1)]);
         let body = wire::encode(&aside).unwrap();
         let written = store.write(|to| {
             to.put_aside("web", ahead_ns, &body)?;

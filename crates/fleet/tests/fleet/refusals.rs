@@ -1,4 +1,4 @@
-//! Who is not let in, and that the rest are none the worse for it.
+//! Refused connections, and agents that they must not disturb.
 
 use std::{
     io::{Read, Write},
@@ -16,10 +16,10 @@ fn another_key_is_refused_and_counted_by_both_sides() {
     let address = server.address().to_string();
     let stranger = agent("a", 1, &address, &identity("x"));
     stranger.push(1);
-    stranger.is_lost_as("its key is another");
-    eventually("it is counted", || server.refusals().strangers > 0);
+    stranger.wait_for_failure("the collector's key does not match ours");
+    eventually("it is counted", || server.refusals().unauthenticated > 0);
     let friend = agent("a", 2, &address, &identity("k"));
-    friend.is_connected();
+    friend.wait_until_connected();
     friend.push(1);
     eventually("it is stored", || memory.numbers(friend.run) == [1]);
     assert_eq!(memory.numbers(stranger.run), [0; 0]);
@@ -27,11 +27,11 @@ fn another_key_is_refused_and_counted_by_both_sides() {
 }
 
 #[test]
-fn garbage_is_refused_and_counted() {
+fn malformed_input_is_refused_and_counted() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let friend = agent("a", 1, &server.address().to_string(), &key);
-    friend.is_connected();
+    friend.wait_until_connected();
     let mut kinds: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
         vec![0; 5000],
@@ -44,33 +44,33 @@ fn garbage_is_refused_and_counted() {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
-        // Until it has seen enough.
+        // Until the collector closes the connection.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    eventually("all are counted", || server.refusals().garbage == count);
+    eventually("all are counted", || server.refusals().malformed == count);
     friend.push(1);
     eventually("it is stored", || memory.numbers(friend.run) == [1]);
 }
 
 #[test]
-fn many_that_say_nothing_do_not_keep_a_known_agent_from_its_work() {
+fn many_silent_connections_do_not_hinder_an_agent() {
     let (key, memory) = (identity("k"), Arc::new(Memory::default()));
     let server = collector(&key, &memory);
     let friend = agent("a", 1, &server.address().to_string(), &key);
-    friend.is_connected();
+    friend.wait_until_connected();
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    eventually("some are turned away", || server.refusals().crowd >= 20);
+    eventually("some are refused", || server.refusals().excess >= 20);
     (0..20).for_each(|count| friend.push(count));
     eventually("all are stored", || friend.uplink.backlog().batches == 0);
     assert_eq!(memory.numbers(friend.run).len(), 20);
-    // The others run out of time, although the first one sends a byte now and then.
+    // The others time out, although the first one sends a byte now and then.
     let mut first = &silent[0];
-    eventually("the rest are given up", || {
+    eventually("the rest time out", || {
         let _ = first.write_all(&[0x16]);
         std::thread::sleep(Duration::from_millis(500));
         let refusals = server.refusals();
-        refusals.slow + refusals.garbage >= 16
+        refusals.slow + refusals.malformed >= 16
     });
     let late = agent("b", 2, &server.address().to_string(), &key);
-    late.is_connected();
+    late.wait_until_connected();
 }

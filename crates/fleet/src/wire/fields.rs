@@ -1,4 +1,4 @@
-//! How the engine's types are written.
+//! Serialization of the engine's types, with the ranges that received values must lie in.
 
 use std::{
     net::IpAddr,
@@ -8,12 +8,12 @@ use std::{
 use dwell_engine::{layers::Ends, measure::Endpoint};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// Far from the ends of time, so that sums and differences cannot overflow.
+/// Valid values of CLOCK_MONOTONIC: far from the limits of the type, so that sums and differences cannot overflow.
 pub const TIMES_NS: Range<u64> = 0..1 << 62;
-/// The same, and a little before 1970.
+/// Valid values of Unix time, from some 36 years before 1970.
 const UNIX_TIMES_NS: Range<i64> = -(1 << 60)..1 << 62;
-/// Up to two years: what a histogram takes.
-const LENGTHS_NS: RangeInclusive<u64> = 0..=1 << 56;
+/// Valid durations: up to two years, the range of a histogram.
+const DURATIONS_NS: RangeInclusive<u64> = 0..=1 << 56;
 
 pub fn time<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
     within(&TIMES_NS, from, "time")
@@ -23,8 +23,8 @@ pub fn unix_time<'a, D: Deserializer<'a>>(from: D) -> Result<i64, D::Error> {
     within(&UNIX_TIMES_NS, from, "time")
 }
 
-pub fn length<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
-    within(&LENGTHS_NS, from, "length")
+pub fn duration<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+    within(&DURATIONS_NS, from, "duration")
 }
 
 fn within<'a, D: Deserializer<'a>, T: Deserialize<'a> + PartialOrd>(
@@ -39,7 +39,7 @@ fn within<'a, D: Deserializer<'a>, T: Deserialize<'a> + PartialOrd>(
     }
 }
 
-/// As its number.
+/// Serializes a segment as its number.
 pub mod segment {
     use dwell_engine::layers::Segment;
 
@@ -56,7 +56,7 @@ pub mod segment {
     }
 }
 
-/// As its number, if there is one.
+/// Serializes an optional layer as its number.
 pub mod layer {
     use dwell_engine::layers::Layer;
 
@@ -73,7 +73,7 @@ pub mod layer {
     }
 }
 
-/// As its own bytes.
+/// Serializes a histogram in its own compact form.
 pub mod histogram {
     use dwell_engine::histogram::Histogram;
 
@@ -89,7 +89,7 @@ pub mod histogram {
     }
 }
 
-/// As addresses and ports.
+/// Serializes the ends of a flow as addresses and ports.
 pub mod ends {
     use super::*;
 

@@ -1,0 +1,97 @@
+//! The agents that are connected: one connection per name.
+
+use std::{
+    collections::HashMap,
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::Agent;
+use crate::wire::{AgentName, RunId};
+
+/// Maximum number of connected agents. Each has a thread.
+const MAX_AGENTS: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct Registry(Mutex<Connections>);
+
+#[derive(Debug, Default)]
+struct Connections {
+    by_name: HashMap<AgentName, Connection>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    run: RunId,
+    address: SocketAddr,
+    stream: TcpStream,
+}
+
+/// The entry of one connection, which is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Registration {
+    registry: Arc<Registry>,
+    name: AgentName,
+    number: u64,
+}
+
+impl Registry {
+    /// Registers an agent, unless another agent has its name. An agent that connects again has lost its former
+    /// connection, which is shut down and replaced.
+    ///
+    /// # Errors
+    ///
+    /// Why the agent is refused, for its user to read.
+    pub(super) fn register(self: &Arc<Registry>, agent: &Agent, stream: TcpStream) -> Result<Registration, String> {
+        let mut connections = self.connections();
+        match connections.by_name.get(&agent.name) {
+            Some(connection) if connection.run != agent.run => {
+                return Err(format!(
+                    "an agent named '{}' is already connected, from {}: give one of them another --name",
+                    agent.name, connection.address
+                ));
+            }
+            Some(connection) => {
+                let _ = connection.stream.shutdown(Shutdown::Both);
+            }
+            None if connections.by_name.len() >= MAX_AGENTS => {
+                return Err(format!("{MAX_AGENTS} agents are already connected"));
+            }
+            None => {}
+        }
+        connections.last += 1;
+        let number = connections.last;
+        let connection = Connection { number, run: agent.run, address: agent.address, stream };
+        connections.by_name.insert(agent.name.clone(), connection);
+        Ok(Registration { registry: Arc::clone(self), name: agent.name.clone(), number })
+    }
+
+    /// Number of connected agents.
+    pub(super) fn len(&self) -> usize {
+        self.connections().by_name.len()
+    }
+
+    /// Shuts down all connections.
+    pub(super) fn disconnect_all(&self) {
+        for connection in self.connections().by_name.values() {
+            let _ = connection.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut connections = self.registry.connections();
+        let connection = connections.by_name.get(&self.name);
+        // A newer connection of the same agent keeps its entry.
+        if connection.is_some_and(|connection| connection.number == self.number) {
+            connections.by_name.remove(&self.name);
+        }
+    }
+}

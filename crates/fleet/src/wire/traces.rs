@@ -1,0 +1,121 @@
+//! Compact encoding of byte traces: each flow once, and timestamps relative to the first one of a trace.
+
+use std::{collections::HashMap, num::NonZeroU64};
+
+use dwell_engine::layers::{Direction, Ends, Layer, Passage};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+use super::fields;
+
+/// Maximum number of traces in a message. Agents send far fewer.
+const MAX_TRACES: usize = 1 << 16;
+
+/// Traces of bytes that have passed all layers of one direction, in the order in which the probe reported them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ByteTraces(pub Vec<Passage>);
+
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    flows: Vec<PackedEnds>,
+    traces: Vec<PackedTrace>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PackedEnds(#[serde(with = "fields::ends")] Ends);
+
+#[derive(Serialize, Deserialize)]
+struct PackedTrace {
+    /// Index into the flows.
+    flow: u32,
+    seq: u32,
+    is_up: bool,
+    sent: u8,
+    again: bool,
+    /// A bit for each layer that has a timestamp.
+    layers: u16,
+    /// The first timestamp.
+    first_ns: u64,
+    /// The other timestamps, relative to the first.
+    later_ns: Vec<i64>,
+}
+
+impl Serialize for ByteTraces {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut flows = Vec::new();
+        let mut index = HashMap::new();
+        let traces = self.0.iter().map(|trace| {
+            let flow = *index.entry(trace.ends).or_insert_with(|| {
+                flows.push(PackedEnds(trace.ends));
+                flows.len() as u32 - 1
+            });
+            PackedTrace::pack(trace, flow)
+        });
+        let traces = traces.collect();
+        Packed { flows, traces }.serialize(to)
+    }
+}
+
+impl<'a> Deserialize<'a> for ByteTraces {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<ByteTraces, D::Error> {
+        let packed = Packed::deserialize(from)?;
+        if packed.traces.len() > MAX_TRACES {
+            return Err(D::Error::custom("number of traces"));
+        }
+        let traces = packed.traces.iter().map(|trace| {
+            let ends = packed.flows.get(trace.flow as usize)?;
+            trace.unpack(ends.0)
+        });
+        let traces: Option<_> = traces.collect();
+        traces.map(ByteTraces).ok_or_else(|| D::Error::custom("trace"))
+    }
+}
+
+impl PackedTrace {
+    fn pack(trace: &Passage, flow: u32) -> PackedTrace {
+        let stamps = trace.stamps.iter().zip(0..);
+        let layers = stamps.fold(0, |bits, (stamp, layer)| bits | u16::from(stamp.is_some()) << layer);
+        let mut stamps = trace.stamps.iter().flatten().map(|stamp| stamp.get());
+        let first_ns = stamps.next().unwrap_or(0);
+        PackedTrace {
+            flow,
+            seq: trace.seq,
+            is_up: trace.direction == Direction::Rx,
+            sent: trace.sent,
+            again: trace.again,
+            layers,
+            first_ns,
+            later_ns: stamps.map(|stamp| stamp.wrapping_sub(first_ns).cast_signed()).collect(),
+        }
+    }
+
+    /// Returns `None` for a trace that no agent would write.
+    fn unpack(&self, ends: Ends) -> Option<Passage> {
+        let direction = match self.is_up {
+            false => Direction::Tx,
+            true => Direction::Rx,
+        };
+        let mut trace = Passage {
+            ends,
+            seq: self.seq,
+            direction,
+            sent: self.sent,
+            again: self.again,
+            stamps: [None; Layer::ALL.len()],
+        };
+        let later = self.later_ns.iter();
+        let mut times =
+            std::iter::once(self.first_ns).chain(later.map(|later| self.first_ns.wrapping_add_signed(*later)));
+        for layer in Layer::ALL {
+            if self.layers & 1 << layer as u32 == 0 {
+                continue;
+            }
+            let time = times.next().filter(|time| fields::TIMES_NS.contains(time))?;
+            if layer.direction() != direction {
+                return None;
+            }
+            trace.stamps[layer as usize] = Some(NonZeroU64::new(time)?);
+        }
+        let is_valid = self.layers != 0 && self.layers >> Layer::ALL.len() == 0;
+        (is_valid && times.next().is_none()).then_some(trace)
+    }
+}
