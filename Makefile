@@ -55,8 +55,8 @@ setup: ## install what is missing to compile, and nothing else
 	$(call install,$(BUILD_PACKAGES))
 
 build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so; debug information beside them
-	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-calls
-	$(call split_debug,$(addprefix $(TARGET)/release/,dwell libdwell.so libdwell_calls.so))
+	cargo build --release --locked -p dwell-cli -p dwell-experiments -p libdwell -p libdwell-calls
+	$(call split_debug,$(addprefix $(TARGET)/release/,dwell dwell-lab libdwell.so libdwell_calls.so))
 
 install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell
@@ -86,39 +86,38 @@ all-tests:
 vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual machines; links by another kernel
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
 	tests/vm/kernels target/vm
-	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-lab --test root -- guest:: --test-threads=1
-	$(TESTS_AS_ROOT) cargo test --locked -p dwell-lab --test root -- link_box:: --test-threads=1
+	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-testbed --test root -- guest:: --test-threads=1
+	$(TESTS_AS_ROOT) cargo test --locked -p dwell-testbed --test root -- link_box:: --test-threads=1
 	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
-	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-cli --test cli -- lab_stack::root_a_virtual
+	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-experiments --test lab -- stack::root_a_virtual
 
 demo: build ## real traffic over links of known delay, and what dwell measures
 	$(call install,$(DEMO_PACKAGES),$(DEMO_UNPACKED))
-	$(AS_ROOT) $(TARGET)/release/dwell lab demo
+	$(AS_ROOT) $(TARGET)/release/dwell-lab demo
 
 bench: build ## what dwell costs, as ratios from one run
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(BENCH_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
-	cargo build --release --locked -p dwell-bench
-	$(AS_ROOT) $(TARGET)/release/kernel
-	$(AS_ROOT) $(TARGET)/release/replay
-	$(AS_ROOT) $(TARGET)/release/memory
-	$(AS_ROOT) $(TARGET)/release/live
-	$(AS_ROOT) $(TARGET)/release/accuracy
-	$(AS_ROOT) $(TARGET)/release/stack
-	$(AS_ROOT) $(TARGET)/release/clock
-	$(AS_ROOT) $(TARGET)/release/socket
-	$(AS_ROOT) $(TARGET)/release/balancer
-	$(AS_ROOT) $(TARGET)/release/balancer_quic
-	$(AS_ROOT) $(TARGET)/release/control
-	$(AS_ROOT) $(TARGET)/release/dwell lab socket --time 6s
-	$(AS_ROOT) $(TARGET)/release/dwell lab socket video
-	$(AS_ROOT) $(TARGET)/release/dwell lab lb --runs 3
-	$(AS_ROOT) $(TARGET)/release/dwell lab lb open
-	$(AS_ROOT) $(TARGET)/release/dwell lab quic handshakes
-	$(AS_ROOT) $(TARGET)/release/dwell lab quic policies
-	$(AS_ROOT) $(TARGET)/release/dwell lab quic moves
-	$(AS_ROOT) $(TARGET)/release/dwell lab quic replay
-	$(AS_ROOT) $(TARGET)/release/dwell lab quic changes
-	$(TARGET)/release/dwell sim paper --runs 10
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost kernel
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost replay
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost memory
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost live
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost accuracy
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost stack
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost clock
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost socket
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost balancer
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost balancer-quic
+	$(AS_ROOT) $(TARGET)/release/dwell-lab cost control
+	$(AS_ROOT) $(TARGET)/release/dwell-lab socket --time 6s
+	$(AS_ROOT) $(TARGET)/release/dwell-lab socket video
+	$(AS_ROOT) $(TARGET)/release/dwell-lab lb --runs 3
+	$(AS_ROOT) $(TARGET)/release/dwell-lab lb open
+	$(AS_ROOT) $(TARGET)/release/dwell-lab quic handshakes
+	$(AS_ROOT) $(TARGET)/release/dwell-lab quic policies
+	$(AS_ROOT) $(TARGET)/release/dwell-lab quic moves
+	$(AS_ROOT) $(TARGET)/release/dwell-lab quic replay
+	$(AS_ROOT) $(TARGET)/release/dwell-lab quic changes
+	$(TARGET)/release/dwell-lab sim paper --runs 10
 
 lint: setup ## rustfmt, clippy and clang-format, warnings denied
 	$(call install,$(LINT_PACKAGES) g++)

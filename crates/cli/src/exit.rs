@@ -1,27 +1,6 @@
-//! Exit statuses, the same for all verbs.
+//! Why a verb failed, and which exit status follows from it.
 
-use std::process::ExitCode;
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Exit {
-    /// All was done; also when the reader of a pipe had seen enough.
-    Done = 0,
-    /// The asked-for condition is false.
-    False = 1,
-    /// Wrong usage, configuration or input.
-    Usage = 2,
-    /// This host cannot do it.
-    Host = 3,
-    /// It ran, but data is incomplete.
-    Incomplete = 4,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
-    }
-}
+pub use dwell_app::Exit;
 
 /// Why a run ended early, and with which status.
 #[derive(Debug)]
@@ -99,17 +78,8 @@ impl From<dwell_store::StoreError> for Failure {
     }
 }
 
-impl From<dwell_lab::Error> for Failure {
-    fn from(error: dwell_lab::Error) -> Failure {
-        let exit = match error {
-            dwell_lab::Error::Interrupted => {
-                return Failure { exit: Exit::Incomplete, error: None };
-            }
-            dwell_lab::Error::Exists { .. } | dwell_lab::Error::Unknown { .. } | dwell_lab::Error::Invalid { .. } => {
-                Exit::Usage
-            }
-            _ => Exit::Host,
-        };
-        Failure::new(exit, error)
+impl From<dwell_app::stop::ListenError> for Failure {
+    fn from(error: dwell_app::stop::ListenError) -> Failure {
+        Failure::new(Exit::Host, error)
     }
 }

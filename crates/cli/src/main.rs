@@ -2,19 +2,17 @@
 
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic where the output is closed or full")]
 
-mod args;
 mod cmd;
 mod exit;
 mod identity;
 mod served;
 mod session;
 mod source;
-mod stop;
-mod tell;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use dwell_app::{args, stop, tell};
 
 use crate::{exit::Failure, tell::tell};
 

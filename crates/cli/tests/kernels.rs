@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_lab::{Guest, GuestOptions, Namespace};
+use dwell_testbed::{Guest, GuestOptions, Namespace};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -284,7 +284,7 @@ fn root_each_layer_is_stamped_on_each_kernel_that_is_there() {
         eprintln!("skipped: {KERNELS} names no folder with kernels; `make vm` fetches some");
         return;
     };
-    if let Some(lack) = Guest::missing_requirement().or_else(dwell_lab::missing_requirement) {
+    if let Some(lack) = Guest::missing_requirement().or_else(dwell_testbed::missing_requirement) {
         eprintln!("skipped: {lack}");
         return;
     }

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_lab::Pair;
 use dwell_probes::cgroup::{Counts, Keeper, Options};
+use dwell_testbed::Pair;
 use nix::unistd::Uid;
 
 #[test]

@@ -12,12 +12,12 @@ use dwell_engine::{
     clock::{Clock, Counters, Exchange, Experiment, Fit, Key, Session, best, request},
     rtt,
 };
-use dwell_lab::Namespace;
 use dwell_probes::{
     Hook, Interface, TcHookKind,
     clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station},
 };
 use dwell_socket::clock::monotonic_ns;
+use dwell_testbed::Namespace;
 use nix::unistd::Uid;
 
 const AGENT: [&str; 2] = ["10.79.0.2", "fd79::2"];

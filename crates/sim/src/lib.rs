@@ -12,6 +12,7 @@ mod distribution;
 mod outcome;
 mod policy;
 mod random;
+pub mod report;
 mod route;
 mod run;
 mod scenario;

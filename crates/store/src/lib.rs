@@ -2,7 +2,6 @@
 
 #![deny(clippy::print_stderr, reason = "the program says what there is to say")]
 
-pub mod chart;
 mod clickhouse;
 mod error;
 pub mod html;

@@ -1,17 +1,10 @@
-//! `dwell man`: the manual pages of all verbs, as they describe themselves.
+//! `dwell man`: the manual pages of all verbs.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
-use clap_mangen::{
-    Man,
-    roff::{Roff, roman},
-};
+use clap::CommandFactory;
+use dwell_app::man;
 
 use crate::{
     Cli,
@@ -21,49 +14,14 @@ use crate::{
 /// Write manual pages of dwell and its verbs, as `make install` does
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to
+    /// The folder for the pages
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let mut dwell = Cli::command().disable_help_subcommand(true);
-    dwell.build();
-    fs::create_dir_all(&args.folder)
-        .and_then(|()| write_all(&dwell, &args.folder))
+    man::write_pages(Cli::command(), &args.folder)
         .with_context(|| format!("cannot write manual pages to {}", args.folder.display()))
         .map_err(Failure::usage)?;
     Ok(Exit::Done)
-}
-
-fn write_all(command: &Command, folder: &Path) -> io::Result<()> {
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        write_all(verb, folder)?;
-    }
-    let after = command.get_after_help().map(ToString::to_string);
-    // clap_mangen would fill its lines.
-    let man = Man::new(command.clone().after_help(None))
-        // None would be left out, and what follows taken for it.
-        .date(" ")
-        .source(concat!("dwell ", env!("CARGO_PKG_VERSION")))
-        .manual("dwell");
-    let mut file = File::create(folder.join(man.get_filename()))?;
-    man.render(&mut file)?;
-    sections(&after.unwrap_or_default()).to_writer(&mut file)?;
-    file.flush()
-}
-
-/// What help says at its end, line by line: "Examples:" and the like begin sections.
-fn sections(after: &str) -> Roff {
-    let mut page = Roff::new();
-    for part in after.split("\n\n").filter(|part| !part.is_empty()) {
-        let (heading, text) = part.split_once(':').unwrap_or(("Notes", part));
-        page.control("SH", [heading.to_uppercase().as_str()]);
-        page.control("nf", []);
-        for line in text.trim_start_matches(' ').trim_matches('\n').lines() {
-            page.text([roman(line)]);
-        }
-        page.control("fi", []);
-    }
-    page
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dwell_engine::histogram::Histogram;
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use crate::{
-    support::{dwell, skipped},
-    wire,
-};
+use crate::{support::dwell, wire};
 
 /// What a wrong call says.
 #[track_caller]
@@ -240,42 +237,4 @@ fn addresses_that_cannot_serve_metrics() {
         refused(&["rtt", "-i", "lo", "--metrics", "192.0.2.1:9469"]),
         "dwell: cannot serve metrics on 192.0.2.1:9469: Cannot assign requested address (os error 99): no interface has this address; `ip address` lists those there are\n"
     );
-}
-
-#[test]
-fn root_names_that_no_lab_has_or_may_have() {
-    if skipped() {
-        return;
-    }
-    let said = refused(&["lab", "down", "never-made"]);
-    assert_eq!(said, "dwell: no lab named never-made\n");
-    assert_eq!(
-        refused(&["lab", "up", "Not/A/Name"]),
-        "dwell: lab name \"Not/A/Name\": it must be 1 to 64 of the characters a-z, 0-9 and -, and not begin with -\n"
-    );
-}
-
-#[test]
-fn links_that_no_lab_can_have() {
-    let said: String = ["--rate=fast", "--rate=0", "--rate=1T", "--loss=2", "--client-rtt=20"]
-        .iter()
-        .map(|option| refused(&["lab", "up", option]))
-        .collect();
-    insta::assert_snapshot!(said, @"
-    error: invalid value 'fast' for '--rate <RATE>': the unit is k, M or G bits a second
-
-    For more information, try '--help'.
-    error: invalid value '0' for '--rate <RATE>': write a rate as in 500k, 10M or 1G
-
-    For more information, try '--help'.
-    error: invalid value '1T' for '--rate <RATE>': the unit is k, M or G bits a second
-
-    For more information, try '--help'.
-    error: invalid value '2' for '--loss <SHARE>': write a number from 0 to 1
-
-    For more information, try '--help'.
-    error: invalid value '20' for '--client-rtt <TIME>': write a number and a unit, as in 100ms, 1s or 2m
-
-    For more information, try '--help'.
-    ");
 }

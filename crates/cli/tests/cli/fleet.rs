@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_lab::{Lab, Namespace, Role};
+use dwell_testbed::{Lab, Namespace, Role};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use tempfile::TempDir;

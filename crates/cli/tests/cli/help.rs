@@ -25,41 +25,6 @@ fn doctor_help() {
 }
 
 #[test]
-fn lab_help() {
-    insta::assert_snapshot!(help(&["lab", "--help"]));
-}
-
-#[test]
-fn lab_up_help() {
-    insta::assert_snapshot!(help(&["lab", "up", "--help"]));
-}
-
-#[test]
-fn lab_load_web_help() {
-    insta::assert_snapshot!(help(&["lab", "load", "web", "--help"]));
-}
-
-#[test]
-fn lab_socket_help() {
-    insta::assert_snapshot!(help(&["lab", "socket", "--help"]));
-}
-
-#[test]
-fn lab_socket_video_help() {
-    insta::assert_snapshot!(help(&["lab", "socket", "video", "--help"]));
-}
-
-#[test]
-fn lab_socket_tools_help() {
-    insta::assert_snapshot!(help(&["lab", "socket", "tools", "--help"]));
-}
-
-#[test]
-fn lab_lb_help() {
-    insta::assert_snapshot!(help(&["lab", "lb", "--help"]));
-}
-
-#[test]
 fn response_help() {
     insta::assert_snapshot!(help(&["response", "--help"]));
 }
@@ -99,11 +64,6 @@ fn no_line_of_any_help_is_wider_than_the_terminal() {
         &["collect", "--help"],
         &["rtt", "-h"],
         &["doctor", "--help"],
-        &["lab", "--help"],
-        &["lab", "up", "--help"],
-        &["lab", "load", "web", "--help"],
-        &["lab", "load", "memcached", "--help"],
-        &["lab", "response", "--help"],
         &["response", "--help"],
         &["report", "--help"],
         &["stack", "--help"],
@@ -129,18 +89,8 @@ fn called_with_nothing_it_shows_its_help_and_exits_with_2() {
 }
 
 #[test]
-fn lab_stack_help() {
-    insta::assert_snapshot!(help(&["lab", "stack", "--help"]));
-}
-
-#[test]
 fn sim_help() {
     insta::assert_snapshot!(help(&["sim", "--help"]));
-}
-
-#[test]
-fn sim_paper_help() {
-    insta::assert_snapshot!(help(&["sim", "paper", "--help"]));
 }
 
 /// As `make install` does, and man shows it.
@@ -151,12 +101,12 @@ fn each_verb_has_a_manual_page_without_a_fault() {
     assert_eq!(dwell(&["man", pages.to_str().unwrap()]).status, Some(0));
     let mut found: Vec<_> = std::fs::read_dir(&pages).unwrap().map(|page| page.unwrap().path()).collect();
     found.sort();
-    for verb in ["", "-rtt", "-lb-where", "-lab-quic-policies"] {
+    for verb in ["", "-rtt", "-lb-where"] {
         let page = pages.join(format!("dwell{verb}.1"));
         assert!(found.contains(&page), "{found:?}");
     }
     // hidden ones are for dwell itself
-    let hidden = ["dwell-man.1", "dwell-lab-emulate.1"].map(|page| pages.join(page));
+    let hidden = ["dwell-man.1"].map(|page| pages.join(page));
     assert!(!hidden.iter().any(|page| found.contains(page)), "{found:?}");
     for (name, arguments) in [("groff", &["-man", "-Tutf8", "-ww", "-z"][..]), ("mandoc", &["-Tlint", "-Werror"])] {
         let Ok(checked) = std::process::Command::new(name).args(arguments).args(&found).output() else {

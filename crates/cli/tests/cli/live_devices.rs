@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use dwell_lab::{Namespace, Nanos, workload::Ends};
+use dwell_testbed::{Namespace, Nanos, workload::Ends};
 
 use crate::{
     live_traffic::{GO_ON, ping, ping_pong},

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use dwell_lab::workload::Dns;
+use dwell_testbed::workload::Dns;
 use serde_json::Value;
 
 use crate::{
@@ -209,7 +209,7 @@ fn root_more_flows_than_there_is_room_for_are_counted_and_the_rest_is_measured()
     if skipped() {
         return;
     }
-    let namespace = dwell_lab::Namespace::create("many").unwrap();
+    let namespace = dwell_testbed::Namespace::create("many").unwrap();
     let arguments = ["-i", "lo", "--format", "jsonl", "--methods", "tcp-timestamp"];
     let dwell = watch(&namespace, &[&arguments[..], &["--max-flows", "8"]].concat());
     let all = watch(&namespace, &arguments);

@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool, thread, time::Duration};
 
-use dwell_lab::{
+use dwell_testbed::{
     Bytes, Emulation, Lab, LabOptions, Namespace, Nanos, Role, Topology,
-    workload::{Dns, Ends, Ping, PingPong, Quic},
+    workload::{Dns, Ends, Ping, PingPong},
 };
 
 use crate::{
@@ -103,24 +103,6 @@ fn root_connections_without_timestamps_are_measured_by_sequence_number() {
     let trips = trips(&dwell.interrupt());
     check_sides(&trips, &[("tcp-seq", Role::Client), ("tcp-seq", Role::Server)], 15);
     assert_eq!(trips.len(), 2, "{trips:?}");
-}
-
-#[test]
-fn root_quic_is_measured_by_its_handshake_and_spin_bit() {
-    if skipped() {
-        return;
-    }
-    let lab = line("quic");
-    let dwell = watch(lab.vantage(), &["-i", "server0", "--format", "jsonl"]);
-    let quic = Quic { connections: 8, duration: Duration::from_millis(2_500), longest: Bytes(1_000), seed: 1 };
-    quic.run(Ends::v4(&lab), &GO_ON).unwrap();
-    let trips = trips(&dwell.interrupt());
-    check_sides(&trips, &[("quic-handshake", Role::Server)], 8);
-    // A share of connections does not spin, by chance; that none of eight does will not happen.
-    check_sides(&trips, &[("quic-spin", Role::Client), ("quic-spin", Role::Server)], 10);
-    let whole = median(&trips[&key("quic-spin-loop", Role::Server)]);
-    let truth = CLIENT_RTT + SERVER_RTT;
-    assert!(whole >= truth && whole < truth + GENEROUS, "{whole}");
 }
 
 #[test]

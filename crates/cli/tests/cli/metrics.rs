@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 
 use crate::{
     live_traffic::{GO_ON, ping, ping_pong},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_lab::Nanos;
+use dwell_testbed::Nanos;
 use serde_json::Value;
 
 /// Each line an object with a type and the schema; all else is a failure.

@@ -1,6 +1,6 @@
 //! `dwell response` on interfaces.
 
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 
 use crate::{
     live_traffic::{GO_ON, ping_pong},

@@ -8,7 +8,7 @@ use crate::support::{Cgroup, DWELL, Pair, dwell, eventually, run, skipped, start
 
 /// A process of the cgroup that sends for as long as it lives, and another that reads all.
 fn sender(cgroup: &Path, pair: &Pair) -> Command {
-    let listening = pair.right.enter(|| TcpListener::bind((dwell_lab::Pair::RIGHT, 0)));
+    let listening = pair.right.enter(|| TcpListener::bind((dwell_testbed::Pair::RIGHT, 0)));
     let listener = listening.unwrap().unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -19,7 +19,7 @@ fn sender(cgroup: &Path, pair: &Pair) -> Command {
     let script = format!(
         "echo $$ > '{}/cgroup.procs' && exec cat /dev/zero > /dev/tcp/{}/{port}",
         cgroup.display(),
-        dwell_lab::Pair::RIGHT
+        dwell_testbed::Pair::RIGHT
     );
     let mut command = pair.left.command("bash");
     command.args(["-c", &script]);
@@ -57,7 +57,7 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
         lines().iter().any(|line: &Value| {
             line["type"] == "socket"
                 && line["pid"] == pid
-                && line["dst"] == dwell_lab::Pair::RIGHT.to_string()
+                && line["dst"] == dwell_testbed::Pair::RIGHT.to_string()
                 && line["throughput_bps"].as_f64() > Some(1e6)
         })
     });

@@ -99,7 +99,6 @@ fn what_is_wrong_is_said_with_status_2() {
         &["sim", "--scenario", file],
         &["sim", "--scenario", "/nonexistent"],
         &["sim", "--scenario", file, "--runs", "0"],
-        &["sim", "--scenario", file, "paper"],
     ] {
         let run = dwell(arguments);
         assert_eq!(run.status, Some(2), "{run}");
@@ -129,27 +128,4 @@ fn ctrl_c_prints_what_is_done() {
     let first: Value = serde_json::from_str(run.stdout.lines().next().unwrap()).unwrap();
     let runs = first["runs"].as_u64().unwrap();
     assert!((1..10_000).contains(&runs) && first["runs_asked"] == 10_000, "{run}");
-}
-
-#[test]
-fn the_papers_tables_are_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("paper.html");
-    let run = dwell(&["sim", "paper", "--runs", "1", "--plot", page.to_str().unwrap()]);
-    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    for title in [
-        "Synthetic trace, 64 servers, 1 runs",
-        "DoH-like trace, 64 servers",
-        "the load of 64 servers, as in Figure 8",
-        "in proportion to servers, as in Figure 9",
-    ] {
-        assert!(run.stdout.contains(title), "{title}: {run}");
-    }
-    let goals: Vec<&str> = run.stdout.lines().filter(|line| line.ends_with(" met")).collect();
-    for goal in ["0-RTT of all that could", "0-RTT of short ones", "TTFB p60", "TTFB p90", "FCT p60", "load over"] {
-        assert!(goals.iter().any(|line| line.starts_with(goal)), "{goal}: {run}");
-    }
-    // DoH: the same words a second time
-    assert_eq!(goals.iter().filter(|line| line.starts_with("0-RTT of all")).count(), 2, "{run}");
-    assert!(fs::read_to_string(page).unwrap().contains("Imbalance"));
 }

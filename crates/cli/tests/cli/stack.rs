@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::{
     net::{TcpListener, TcpStream},
 };
 
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 use serde_json::Value;
 
 use crate::{

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_lab::Namespace;
+use dwell_testbed::Namespace;
 use serde_json::Value;
 
 use crate::support::{DWELL, Process, Run, eventually, ip, links, spawn, tool};
@@ -52,7 +52,7 @@ pub struct Server {
 
 struct Listening {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<dwell_lab::Result<()>>,
+    thread: JoinHandle<dwell_testbed::Result<()>>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -374,7 +374,7 @@ fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
 pub struct Load {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<dwell_lab::Result<Result<(), String>>>>,
+    threads: Vec<JoinHandle<dwell_testbed::Result<Result<(), String>>>>,
 }
 
 impl Load {

@@ -73,7 +73,7 @@ fn id(server: usize) -> u16 {
 /// Servers that answer each datagram with their number, until this is dropped.
 struct Answering {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<dwell_lab::Result<()>>>,
+    threads: Vec<JoinHandle<dwell_testbed::Result<()>>>,
 }
 
 impl Answering {

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use dwell_lab::Namespace;
 use dwell_probes::{
     Interface,
     balancer::{Decap, NextHop},
 };
+use dwell_testbed::Namespace;
 
 use crate::xdp;
 

@@ -16,10 +16,9 @@ use self::{clock::Answer, send::Send};
 use super::stack::{
     Selection,
     live::{Live, host_name},
-    sample_bytes,
 };
 use crate::{
-    args::{positive_duration, socket},
+    args::{positive_duration, sample_bytes, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,

@@ -16,7 +16,7 @@ use dwell_engine::{
 use dwell_probes::Chain;
 
 use crate::{
-    args::{duration, nanos, positive_duration, socket},
+    args::{duration, epoch, nanos, positive_duration, socket},
     exit::{Exit, Failure},
 };
 
@@ -238,14 +238,6 @@ fn idle_gap(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
         gap => Ok(gap),
-    }
-}
-
-pub fn epoch(text: &str) -> Result<Duration, String> {
-    match positive_duration(text)? {
-        short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
-        long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
-        epoch => Ok(epoch),
     }
 }
 

@@ -1,22 +1,19 @@
 //! `dwell sim`: what balancing policies do, simulated.
 
-mod page;
-mod paper;
-mod text;
-
 use std::{
     fs,
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{Write, stdout},
     path::PathBuf,
 };
 
-use clap::{Subcommand, ValueEnum};
+use clap::ValueEnum;
+use dwell_app::progress;
 use dwell_sim::{
     Progress, Scenario,
+    report::{Part, jsonl, page, policies},
     study::{self, Summary},
     trace::Trace,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     exit::{Exit, Failure},
@@ -30,30 +27,20 @@ use crate::{
 /// balancer's very code. Needs no network and no root; the same seed gives the same figures on any
 /// machine.
 #[derive(Debug, clap::Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
-  dwell sim paper                            the tables of the TrafficGrinder paper
-  dwell sim paper --runs 3 --plot paper.html
   dwell sim --scenario examples/sim.toml     your own servers, policies and trace
+  dwell sim --scenario examples/sim.toml --runs 3 --plot sim.html
+  dwell lab sim paper                        the tables of the TrafficGrinder paper (dwell-lab)
 
-More: docs/guide/sim.md of the source."
-)]
+More: docs/guide/sim.md of the source.")]
 #[group(skip)]
 pub struct Args {
-    #[command(subcommand)]
-    verb: Option<Verb>,
     /// A TOML file, as in examples/sim.toml
-    #[arg(long, value_name = "FILE", required = true)]
-    scenario: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    scenario: PathBuf,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    Paper(paper::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -79,11 +66,7 @@ enum Format {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    match (&args.verb, &args.scenario) {
-        (Some(Verb::Paper(paper)), _) => paper::run(paper),
-        (None, Some(file)) => run_scenario(Scenario::read(file)?, &args.output),
-        (None, None) => unreachable!("clap wants one of them"),
-    }
+    run_scenario(Scenario::read(&args.scenario)?, &args.output)
 }
 
 fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Failure> {
@@ -91,16 +74,8 @@ fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Fai
     let session = Session::new(study::jobs(&scenario).len())?;
     let summaries = session.study(&scenario)?;
     let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
-    let text = text::policies(&part.summaries);
+    let text = policies(&part.summaries);
     output.write(&text, &[part], session.is_stopped())
-}
-
-/// Some summaries that belong together.
-struct Part {
-    /// In jsonl.
-    name: &'static str,
-    title: String,
-    summaries: Vec<Summary>,
 }
 
 impl OutputArgs {
@@ -116,7 +91,7 @@ impl OutputArgs {
         };
         let written = stdout().lock().write_all(output.as_bytes());
         if let Some(file) = &self.plot {
-            fs::write(file, page::page(text, parts)).map_err(|error| {
+            fs::write(file, page(text, parts)).map_err(|error| {
                 let file = file.display();
                 Failure::new(Exit::Incomplete, anyhow::anyhow!("cannot write '{file}': {error}"))
             })?;
@@ -132,54 +107,24 @@ impl OutputArgs {
     }
 }
 
-fn jsonl(parts: &[Part]) -> String {
-    let mut lines = String::new();
-    for part in parts {
-        for summary in &part.summaries {
-            let mut line = summary.line();
-            line["part"] = part.name.into();
-            lines += &line.to_string();
-            lines.push('\n');
-        }
-    }
-    lines
-}
-
 /// Runs that one command makes, and how far they are.
 struct Session {
     stop: Stop,
     bar: Bar,
 }
 
-struct Bar(ProgressBar);
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
+struct Bar(progress::Bar);
 
 impl Progress for Bar {
     fn completed(&self, runs: u64) {
-        self.0.inc(runs);
+        self.0.advance(runs);
     }
 }
 
 impl Session {
     /// Of so many runs.
     fn new(runs: usize) -> Result<Session, Failure> {
-        let bar = match stderr().is_terminal() {
-            true => ProgressBar::new(runs as u64),
-            false => ProgressBar::hidden(),
-        };
-        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left");
-        Ok(Session {
-            stop: Stop::listen(None)?,
-            bar: Bar(match style {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }),
-        })
+        Ok(Session { stop: Stop::listen(None)?, bar: Bar(progress::Bar::new(runs as u64, "runs")) })
     }
 
     /// All that is done of a scenario before somebody asks to stop.

@@ -13,7 +13,7 @@ use dwell_engine::{layers::Config, rtt::FilterRule};
 use dwell_probes::stack::{self, PROFILES};
 
 use crate::{
-    args::{nanos, percentage, positive_duration},
+    args::{nanos, percentage, positive_duration, sample_bytes},
     exit::{Exit, Failure},
 };
 
@@ -142,14 +142,6 @@ impl Selection {
 enum Format {
     Text,
     Jsonl,
-}
-
-/// A power of two that the core takes.
-pub fn sample_bytes(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(bytes) if bytes.is_power_of_two() && (1 << 6..=1 << 24).contains(&bytes) => Ok(bytes),
-        _ => Err("write a power of two from 64 to 16777216, as in 4096".into()),
-    }
 }
 
 /// Runs the verb.

@@ -1,0 +1,58 @@
+//! Values that several verbs take.
+
+use std::{net::SocketAddr, time::Duration};
+
+/// A length of time as people write it: "100ms", "1s", "2m", "0".
+pub fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    text.parse::<jiff::SignedDuration>()
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| "write a number and a unit, as in 100ms, 1s or 2m".to_owned())
+}
+
+/// The same, but not nothing.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than 0".into()),
+        duration => Ok(duration),
+    }
+}
+
+/// Where to listen.
+pub fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, as in 127.0.0.1:9469 or [::1]:9469".to_owned())
+}
+
+/// Nanoseconds, as the engine counts.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A share of something: "1%", from above 0 to 100.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map(|number| number.trim().parse::<f64>());
+    match number {
+        Some(Ok(percent)) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("write a part of 100, as in 1% or 0.5%".into()),
+    }
+}
+
+/// One sampled byte in this many: a power of two from 64 to 16,777,216.
+pub fn sample_bytes(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(bytes) if bytes.is_power_of_two() && (1 << 6..=1 << 24).contains(&bytes) => Ok(bytes),
+        _ => Err("write a power of two from 64 to 16777216, as in 4096".into()),
+    }
+}
+
+/// The length of an epoch: from 10 ms to 60 s.
+pub fn epoch(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        short if short < Duration::from_millis(10) => Err("it must be at least 10ms".into()),
+        long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
+        epoch => Ok(epoch),
+    }
+}

@@ -1,0 +1,11 @@
+//! What the binaries `dwell` and `dwell-lab` have in common: exit statuses, signals, messages to people, and the
+//! values that options of several verbs take.
+
+pub mod args;
+mod exit;
+pub mod man;
+pub mod progress;
+pub mod stop;
+pub mod tell;
+
+pub use exit::Exit;

@@ -1,0 +1,265 @@
+//! Nanoseconds a packet of the balancer in the kernel, above an empty program in
+//! the same run.
+use std::{net::IpAddr, time::Duration};
+
+use super::{
+    figures::{least, median},
+    forward::Driven,
+    kernel_objects, pin,
+    stop::Stop,
+};
+use anyhow::{Result, bail};
+use dwell_engine::{
+    balance::{Forward, NextHop, Protocol, Real, Vip, VipKey, Why},
+    response::{Config, Estimator},
+};
+use dwell_probes::balancer::{Plane, PlaneOptions};
+use etherparse::PacketBuilder;
+
+const ROUNDS: usize = 15;
+const PACKETS: u32 = 50_000;
+const FLOWS: [u32; 4] = [1, 10_000, 100_000, 500_000];
+/// The loopback device, at which BPF_PROG_TEST_RUN has packets come in.
+const LOOPBACK: u32 = 1;
+/// Bytes of a client's request, and of the answer to it.
+const REQUEST: u32 = 100;
+const ANSWER: u32 = 1000;
+const CLIENT: &str = "10.0.0.1";
+const VIP: &str = "198.51.100.1";
+const CLIENT_6: &str = "2001:db8:9::";
+const VIP_6: &str = "2001:db8:1::1";
+
+pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
+    pin()?;
+    println!(
+        "\
+What the balancer costs a packet (BPF_PROG_TEST_RUN), in ns above an empty program.
+{ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences.
+Taking the outer headers off again, which the driver does, counts as the balancer's.
+Katran: its figures, measured the same way on another day: indicative only."
+    );
+    println!("\n{:<44}{:>9}{:>8}{:>8}  Katran", "packet", "flows", "least", "median");
+    let only = options.row.clone().unwrap_or_default();
+    for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
+        for (at, flows) in FLOWS.into_iter().enumerate() {
+            if !row.flows.contains(&flows) {
+                continue;
+            }
+            stop.check()?;
+            let above = measure(&row, flows)?;
+            println!(
+                "{:<44}{flows:>9}{:>8.0}{:>8.0}  {}",
+                row.name,
+                least(&above),
+                median(&above),
+                row.katran.get(at).copied().unwrap_or("-")
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Row {
+    name: &'static str,
+    packet: Vec<u8>,
+    /// The backend's address; `None`: the packet is of no VIP.
+    to: Option<&'static str>,
+    forward: Forward,
+    estimator: Option<Estimator>,
+    traffic: Traffic,
+    grown: u32,
+    flows: &'static [u32],
+    katran: &'static [&'static str],
+}
+
+/// What the packets of a connection are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// The same data again and again.
+    Same,
+    /// Data, each a request that acknowledges the answer to the one before.
+    Requests,
+    /// ACKs of answers.
+    Acks,
+    /// The first packet, of a connection each.
+    Opens,
+    /// Datagrams.
+    Datagrams,
+}
+
+impl Traffic {
+    /// By how much sequence and ACK number advance from packet to packet.
+    fn steps(self) -> [u32; 2] {
+        match self {
+            Traffic::Requests => [REQUEST, ANSWER],
+            Traffic::Acks => [0, ANSWER],
+            Traffic::Same | Traffic::Opens | Traffic::Datagrams => [0, 0],
+        }
+    }
+}
+
+fn rows() -> Vec<Row> {
+    const HIT: &[&str] = &["97-117", "210-230", "230-245", "275-300"];
+    let hit = Row {
+        name: "hit, IPIP",
+        packet: packet(CLIENT, VIP, Traffic::Same),
+        to: Some("10.99.0.1"),
+        forward: Forward::Ipip,
+        estimator: None,
+        traffic: Traffic::Same,
+        grown: 20,
+        flows: &FLOWS,
+        katran: HIT,
+    };
+    let six = Row {
+        name: "hit, IPv6 in IPv6",
+        packet: packet(CLIENT_6, VIP_6, Traffic::Same),
+        to: Some("2001:db8:99::1"),
+        grown: 40,
+        ..hit.clone()
+    };
+    let udp = Row {
+        name: "hit, QUIC VIP, IPIP",
+        packet: packet(CLIENT, VIP, Traffic::Datagrams),
+        traffic: Traffic::Datagrams,
+        katran: &["131"],
+        ..hit.clone()
+    };
+    vec![
+        Row {
+            name: "not a VIP's",
+            packet: packet(CLIENT, "198.51.100.2", Traffic::Same),
+            to: None,
+            grown: 0,
+            flows: &[1, 10_000],
+            katran: &["11-42"],
+            ..hit.clone()
+        },
+        hit.clone(),
+        Row { name: "hit, IPIP, measured (auto), the same data", estimator: Some(Estimator::Auto), ..hit.clone() },
+        requests(Estimator::Auto, "hit, IPIP, measured (auto), requests", &hit),
+        Row {
+            name: "hit, IPIP, measured (auto), ACKs",
+            packet: packet(CLIENT, VIP, Traffic::Acks),
+            estimator: Some(Estimator::Auto),
+            traffic: Traffic::Acks,
+            ..hit.clone()
+        },
+        requests(Estimator::Pirate, "hit, IPIP, measured (pirate), requests", &hit),
+        Row { name: "hit, layer 2", forward: Forward::L2, grown: 0, katran: &[], ..hit.clone() },
+        Row {
+            name: "hit, GUE",
+            forward: Forward::Gue(6080),
+            grown: 28,
+            katran: &["200", "312", "327", "383"],
+            ..hit.clone()
+        },
+        six.clone(),
+        requests(Estimator::Auto, "hit, IPv6 in IPv6, measured (auto), requests", &six),
+        udp.clone(),
+        Row { name: "hit, QUIC VIP, IPIP, measured (auto)", estimator: Some(Estimator::Auto), ..udp },
+        Row {
+            name: "a new connection each, IPIP, measured (auto)",
+            packet: packet(CLIENT, VIP, Traffic::Opens),
+            estimator: Some(Estimator::Auto),
+            traffic: Traffic::Opens,
+            flows: &[500_000],
+            katran: &["", "", "", "474"],
+            ..hit
+        },
+    ]
+}
+
+impl Clone for Row {
+    fn clone(&self) -> Row {
+        Row { packet: self.packet.clone(), ..*self }
+    }
+}
+
+fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
+    Row { name, estimator: Some(estimator), traffic: Traffic::Requests, ..hit.clone() }
+}
+
+fn measure(row: &Row, flows: u32) -> Result<Vec<f64>> {
+    let mut plane = plane(row)?;
+    let mut driven = Driven::load(flows, row.grown, row.traffic.steps())?;
+    let loaded = kernel_objects::program("balance_xdp")?;
+    let balancer = kernel_objects::number_of(&loaded);
+    let nothing = driven.nothing()?;
+    if row.traffic != Traffic::Opens {
+        driven.run(&row.packet, balancer, flows.max(PACKETS), row.grown)?;
+    }
+    plane.drain(drop)?;
+    let mut above = Vec::new();
+    for _ in 0..ROUNDS {
+        let count = driven.count;
+        let empty = driven.run(&row.packet, nothing, PACKETS, 0)?;
+        driven.count = count;
+        above.push(driven.run(&row.packet, balancer, PACKETS, row.grown)? - empty);
+        plane.drain(drop)?;
+    }
+    let counters = plane.counters()?;
+    let (wanted, least) = match (row.to, row.traffic) {
+        (None, _) => (Why::NotVip, PACKETS * ROUNDS as u32),
+        // a few find no place in their buckets
+        (_, Traffic::Opens) => (Why::New, flows - flows / 1000),
+        _ => (Why::Connection, PACKETS * (ROUNDS as u32 - 1)),
+    };
+    if counters.get(wanted) < u64::from(least) {
+        bail!("{} packets were not what '{}' says: {counters:?}", row.name, wanted.name());
+    }
+    Ok(above)
+}
+
+fn plane(row: &Row) -> Result<Plane> {
+    let mut plane = Plane::load(&PlaneOptions {
+        max_connections: 1 << 20,
+        max_vips: 1024,
+        max_reals: 1024,
+        idle_timeout: Duration::from_secs(3600),
+        response: Config { estimator: row.estimator.unwrap_or(Estimator::Auto), ..Config::default() },
+        ..PlaneOptions::default()
+    })?;
+    // as Katran's were: many VIPs, a hundred backends
+    let to: IpAddr = row.to.unwrap_or("10.99.0.1").parse()?;
+    for number in 1..=100 {
+        let real = Real {
+            address: to,
+            next_hop: Some(NextHop { interface: LOOPBACK, destination: [2; 6], source: [4; 6], mtu: 1500 }),
+            forward: row.forward,
+            down: false,
+        };
+        plane.set_real(number, &real)?;
+    }
+    let table: Vec<u32> = (0..65_537).map(|at| 1 + at % 100).collect();
+    let vips = [(1, VIP, Protocol::Tcp), (2, VIP_6, Protocol::Tcp), (3, VIP, Protocol::Udp)];
+    for (number, address, protocol) in vips {
+        let key = VipKey { address: address.parse()?, protocol, port: Some(443) };
+        let vip =
+            Vip { number, measured: row.estimator.is_some(), is_quic: protocol == Protocol::Udp, ..Vip::default() };
+        plane.set_vip(&key, &vip)?;
+        plane.set_table(number, &table)?;
+    }
+    Ok(plane)
+}
+
+fn packet(client: &str, vip: &str, traffic: Traffic) -> Vec<u8> {
+    let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    let ip = match (client.parse(), vip.parse()) {
+        (Ok(IpAddr::V4(client)), Ok(IpAddr::V4(vip))) => link.ipv4(client.octets(), vip.octets(), 64),
+        (Ok(IpAddr::V6(client)), Ok(IpAddr::V6(vip))) => link.ipv6(client.octets(), vip.octets(), 64),
+        _ => unreachable!("both are addresses of one family"),
+    };
+    let (mut bytes, data) = (Vec::new(), [0; REQUEST as usize]);
+    let written = match traffic {
+        Traffic::Datagrams => ip.udp(12345, 443).write(&mut bytes, &data),
+        Traffic::Opens => ip.tcp(12345, 443, 1, 1000).syn().write(&mut bytes, &[]),
+        Traffic::Acks => ip.tcp(12345, 443, 1, 1000).ack(1).write(&mut bytes, &[]),
+        Traffic::Same | Traffic::Requests => {
+            let tcp = ip.tcp(12345, 443, 1, 1000).ack(1).psh();
+            tcp.write(&mut bytes, &data)
+        }
+    };
+    written.expect("a vector takes all");
+    bytes
+}

@@ -1,0 +1,143 @@
+//! Nanoseconds a packet in the kernel, by BPF_PROG_TEST_RUN.
+
+use anyhow::{Context, Result, bail};
+use dwell_engine::rtt::{Counter, Counters};
+use dwell_probes::{Hook, response, rtt};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+
+use super::kernel_objects;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/driver.bpf.o"));
+
+/// The ring buffer for samples holds some 35,000, and nobody reads it during a run: a full one
+/// would make the program look cheap.
+pub const MOST_PACKETS: u32 = 60_000;
+
+/// What the driver makes of the packet before each run. The same numbers as in driver.bpf.c.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rewrite {
+    /// The packet as it is.
+    AsIs,
+    /// Data of many flows that gives nothing to sample: TSval and sequence number stay.
+    Same,
+    /// Data with a new TSval or sequence number each, which nobody answers.
+    Stream,
+    /// The same, and after each packet the ACK that answers it.
+    Pairs,
+}
+
+/// The program under test.
+pub enum Tested {
+    /// Passive round-trip times.
+    Rtt(rtt::Probe),
+    /// Response latency.
+    Response(response::Probe),
+}
+
+impl Tested {
+    fn discard(&mut self) -> Result<()> {
+        match self {
+            Tested::Rtt(probe) => probe.drain(drop)?,
+            Tested::Response(probe) => probe.drain(drop)?,
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters> {
+        Ok(match self {
+            Tested::Rtt(probe) => probe.counters()?,
+            Tested::Response(probe) => probe.counters()?,
+        })
+    }
+}
+
+/// The program under test and an empty one, run over the same packets.
+pub struct Driver {
+    object: Object,
+    tested: Tested,
+    xdp: bool,
+    rewrite: Rewrite,
+    flows: u32,
+    /// Packets that the program under test has seen, and the empty one.
+    seen: [u64; 2],
+}
+
+impl Driver {
+    /// Runs a program, which is loaded for `ingress`.
+    pub fn new(tested: Tested, ingress: Hook, rewrite: Rewrite, flows: u32) -> Result<Driver> {
+        Ok(Driver {
+            object: ObjectBuilder::default()
+                .open_memory(OBJECT)
+                .and_then(libbpf_rs::OpenObject::load)
+                .context("cannot load the benchmark's driver")?,
+            tested,
+            xdp: ingress == Hook::Xdp,
+            rewrite,
+            flows,
+            seen: [0; 2],
+        })
+    }
+
+    /// Mean nanoseconds a packet, the driver's own work included, over `packets` of them.
+    pub fn program_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
+        let name = if self.xdp { "observe_xdp" } else { "observe_tc" };
+        let target = kernel_objects::program(name)?;
+        self.run(packet, packets, kernel_objects::number_of(&target), 0)
+    }
+
+    /// The same through a program that does nothing.
+    pub fn empty_ns(&mut self, packet: &[u8], packets: u32) -> Result<f64> {
+        let name = if self.xdp { "empty_xdp" } else { "empty_tc" };
+        let target = kernel_objects::number_of(&program(&self.object, name)?);
+        self.run(packet, packets, target, 1)
+    }
+
+    fn run(&mut self, packet: &[u8], packets: u32, target: [u8; 4], which: usize) -> Result<f64> {
+        let (targets, driver) = if self.xdp { ("target_xdp", "drive_xdp") } else { ("target_tc", "drive_tc") };
+        map(&self.object, targets)?.update(&[0; 4], &target, MapFlags::ANY)?;
+        let mut state = [0u8; 16];
+        state[..4].copy_from_slice(&(self.rewrite as u32).to_ne_bytes());
+        state[4..8].copy_from_slice(&self.flows.to_ne_bytes());
+        let (mut left, mut total_ns) = (packets, 0.0);
+        while left > 0 {
+            let repeat = left.min(MOST_PACKETS);
+            state[8..].copy_from_slice(&self.seen[which].to_ne_bytes());
+            map(&self.object, ".data.state")?.update(&[0; 4], &state, MapFlags::ANY)?;
+            let ran = program(&self.object, driver)?.test_run(ProgramInput {
+                data_in: Some(packet),
+                repeat,
+                ..Default::default()
+            })?;
+            if matches!(ran.return_value.cast_signed(), -2 | 0) {
+                bail!("the driver did not reach the program under test");
+            }
+            self.tested.discard()?;
+            self.seen[which] += u64::from(repeat);
+            total_ns += ran.duration.as_nanos() as f64 * f64::from(repeat);
+            left -= repeat;
+        }
+        Ok(total_ns / f64::from(packets))
+    }
+
+    /// What the program under test has counted: whether it did what the row says.
+    pub fn counters(&mut self) -> Result<Counters> {
+        self.tested.counters()
+    }
+
+    /// Of its packets, the share that one of its counters counted.
+    pub fn share(&mut self, counter: Counter) -> Result<f64> {
+        let counters = self.counters()?;
+        Ok(counters.get(counter) as f64 / counters.get(Counter::Packets) as f64)
+    }
+}
+
+fn program<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'a>> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .with_context(|| format!("the driver has no program {name}"))
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::Map<'a>> {
+    object.maps().find(|map| map.name() == name).with_context(|| format!("the driver has no map {name}"))
+}

@@ -1,0 +1,56 @@
+//! Ctrl-C ends a benchmark by an error, so that everything it made is removed on the way out.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Whether somebody asked for the end.
+#[derive(Debug, Clone)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Runs a benchmark that heeds SIGINT, SIGTERM and SIGHUP.
+    pub fn heeded_by(benchmark: impl FnOnce(&Stop) -> Result<()>) -> Result<()> {
+        let stop = Stop::listen()?;
+        let result = benchmark(&stop);
+        // A system call that was interrupted may have been the first to fail.
+        stop.check().and(result)
+    }
+
+    fn listen() -> Result<Stop> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+        }
+        Ok(Stop(asked))
+    }
+
+    /// An error once somebody has asked.
+    pub fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    /// Sleeps, but not past the request.
+    pub fn sleep(&self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+}

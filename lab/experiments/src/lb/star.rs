@@ -1,0 +1,212 @@
+//! Clients, a balancer and servers on one switch; what servers answer does not pass the balancer.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
+
+use dwell_testbed::{
+    EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, QueueConfig, Result,
+    error::{find_program, run},
+};
+
+/// How many clients there are, and servers.
+pub const CLIENTS: usize = 2;
+/// Servers, those that are added later included.
+pub const SERVERS: usize = 4;
+/// Where servers listen.
+pub(super) const PORT: u16 = 80;
+/// The interface by which clients' packets come to the balancer.
+pub(super) const FRONT: &str = "front0";
+
+const VIP: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 100);
+const FRONT_HOST: u8 = 1;
+const BALANCER_HOST: u8 = 2;
+const CLIENT_HOSTS: u8 = 11;
+const SERVER_HOSTS: u8 = 21;
+
+/// The network. It goes when this is dropped.
+#[derive(Debug)]
+pub struct Star {
+    /// Where clients run.
+    pub clients: Vec<Namespace>,
+    /// Where the balancer runs.
+    pub balancer: Namespace,
+    /// Where servers run.
+    pub servers: Vec<Namespace>,
+    _switch: Namespace,
+}
+
+impl Star {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// If this host cannot make network namespaces, or has no ethtool.
+    pub fn start() -> Result<Star> {
+        if find_program("ethtool").is_none() {
+            return Err(Error::Host {
+                wanted: "make a network with a balancer",
+                fact: "there is no program ethtool".to_owned(),
+                remedy: "install the package ethtool",
+            });
+        }
+        let make = |name: String| Namespace::create(&format!("lb-{name}"));
+        let star = Star {
+            _switch: make("switch".to_owned())?,
+            clients: (1..=CLIENTS).map(|n| make(format!("client{n}"))).collect::<Result<_>>()?,
+            balancer: make("balancer".to_owned())?,
+            servers: (1..=SERVERS).map(|n| make(format!("server{n}"))).collect::<Result<_>>()?,
+        };
+        star.wire()?;
+        Ok(star)
+    }
+
+    /// What clients connect to.
+    pub fn vip() -> SocketAddrV4 {
+        SocketAddrV4::new(VIP, PORT)
+    }
+
+    /// Gives each client a network of its own, of which it has every address: see [`Star::client_address`].
+    pub(crate) fn widen(&self) -> Result<()> {
+        for (number, client) in self.clients.iter().enumerate() {
+            let network = format!("10.80.{number}.0/24");
+            client.ip(&format!("route replace local {network} dev lo\n"))?;
+            let way = format!("route replace {network} via {}\n", address(CLIENT_HOSTS + number as u8));
+            for server in &self.servers {
+                server.ip(&way)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An address of a client, of a star that was widened.
+    pub(crate) fn client_address(client: usize, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 80, client as u8, host)
+    }
+
+    /// Has each UDP packet of clients wait as it leaves: a round trip, all of it on the way there. Until the handle is
+    /// dropped; none is needed for zero.
+    pub(crate) fn delay(&self, rtt: Duration) -> Result<Option<EmulatorHandle>> {
+        if rtt.is_zero() {
+            return Ok(None);
+        }
+        if find_program("iptables-legacy-restore").is_none() {
+            return Err(Error::Host {
+                wanted: "emulate a round trip",
+                fact: "there is no program iptables-legacy-restore".to_owned(),
+                remedy: "install the package iptables",
+            });
+        }
+        let mut config = EmulatorConfig::default();
+        for (queue, client) in (0..).zip(&self.clients) {
+            let rules = format!("*mangle\n-A OUTPUT -p udp -j NFQUEUE --queue-num {queue} --queue-bypass\nCOMMIT\n");
+            let mut restore = client.command("iptables-legacy-restore");
+            run(restore.args(["--wait", "10"]), &rules)?;
+            config.queues.push(QueueConfig {
+                name: format!("client{queue}"),
+                namespace: Some(client.name().to_owned()),
+                queue,
+                link: LinkSpec { delay_ns: Nanos::from(rtt), ..LinkSpec::default() },
+            });
+        }
+        EmulatorHandle::spawn_thread(config).map(Some)
+    }
+
+    /// A server's own address.
+    pub fn server_address(server: usize) -> Ipv4Addr {
+        address(SERVER_HOSTS + server as u8)
+    }
+
+    fn wire(&self) -> Result<()> {
+        let switch = &self._switch;
+        switch.ip("link add br0 type bridge\nlink set br0 up\n")?;
+        let clients = (CLIENT_HOSTS..).zip(&self.clients);
+        let servers = (SERVER_HOSTS..).zip(&self.servers);
+        for (host, namespace) in clients.clone().chain(servers.clone()) {
+            self.plug(host, namespace, "eth0")?;
+        }
+        // Two ports, as packets that leave by the one they came from need a program at the other end of the cable.
+        self.plug(FRONT_HOST, &self.balancer, FRONT)?;
+        self.plug(BALANCER_HOST, &self.balancer, "back0")?;
+        offload(switch, &format!("port{BALANCER_HOST}"), "gro", "on")?;
+        for (host, client) in clients.clone() {
+            client.ip(&format!(
+                "addr add {}/24 dev eth0\n{}",
+                address(host),
+                neighbours(&servers.clone().map(|(host, _)| host).collect::<Vec<_>>())
+            ))?;
+            client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(FRONT_HOST)))?;
+            // Checksums that the device is to make are lost where a program sends packets on.
+            offload(client, "eth0", "tx", "off")?;
+        }
+        for (host, server) in servers.clone() {
+            set(server, "/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
+            set(server, "/proc/sys/net/ipv4/conf/all/arp_announce", "2")?;
+            for of in ["all", "eth0"] {
+                set(server, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
+            }
+            let clients: Vec<u8> = clients.clone().map(|(host, _)| host).collect();
+            server.ip(&format!(
+                "addr add {}/24 dev eth0\naddr add {VIP}/32 dev lo\n{}",
+                address(host),
+                neighbours(&clients)
+            ))?;
+        }
+        let servers: Vec<u8> = servers.map(|(host, _)| host).collect();
+        self.balancer.ip(&format!(
+            "addr add {}/24 dev back0\n{}",
+            address(BALANCER_HOST),
+            neighbours(&servers).replace("eth0", "back0")
+        ))
+    }
+
+    /// A cable from a namespace to the switch.
+    fn plug(&self, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
+        set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
+        self._switch.ip(&format!(
+            "link add port{host} type veth peer name {device} netns {}\n\
+             link set port{host} master br0\nlink set port{host} up\n",
+            namespace.name()
+        ))?;
+        namespace.ip(&format!("link set {device} address {} up\n", mac(host)))
+    }
+
+    /// Lets clients reach the first server without a balancer.
+    #[cfg(test)]
+    fn without_balancer(&self) -> Result<()> {
+        for client in &self.clients {
+            client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(SERVER_HOSTS)))?;
+        }
+        Ok(())
+    }
+}
+
+fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 79, 0, host)
+}
+
+fn mac(host: u8) -> String {
+    format!("02:00:0a:4f:00:{host:02x}")
+}
+
+/// That nobody has to ask for.
+fn neighbours(hosts: &[u8]) -> String {
+    let line = |host: &u8| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(*host), mac(*host));
+    hosts.iter().map(line).collect()
+}
+
+fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<()> {
+    let mut command = namespace.command("ethtool");
+    run(command.args(["-K", device, what, to]), "").map(drop)
+}
+
+/// `/proc/sys/net` is that of the thread's namespace.
+fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
+    namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

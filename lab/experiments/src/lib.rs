@@ -1,0 +1,24 @@
+//! The laboratory: experiments that prove dwell, with the truth beside each figure. Its binary is `dwell-lab`.
+//!
+//! Each experiment is a folder: what it runs, what it prints, and the goals that it judges. It starts `dwell` as any
+//! user does and reads its JSON Lines.
+
+pub mod cost;
+pub mod demo;
+mod failure;
+mod goal;
+pub mod lb;
+pub mod loads;
+mod print;
+mod programs;
+pub mod quic;
+mod response;
+mod sim;
+pub mod socket;
+pub mod stack;
+mod star;
+mod values;
+mod verbs;
+
+pub use programs::Programs;
+pub use verbs::main;

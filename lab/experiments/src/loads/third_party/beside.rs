@@ -1,0 +1,252 @@
+//! Estimates of `dwell response` beside what the client of others tells.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dwell_testbed::{Error, Nanos, Result, signals::Signals};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::watch::{Watch, replay},
+    ThirdPartyOptions, ThirdPartyReport, load_observed,
+};
+
+/// What the client and each estimator found.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    /// What the client said.
+    pub load: ThirdPartyReport,
+    /// In the order asked for.
+    pub told: Vec<Told>,
+}
+
+/// What an estimator found, over all connections and epochs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Told {
+    /// Which.
+    pub estimator: String,
+    /// Epochs of connections.
+    pub epochs: usize,
+    /// Those with an estimate to be believed.
+    pub estimates: usize,
+    /// The mean of these estimates, each with the weight of its batches: that of single batches, if each is right.
+    pub mean_ns: Option<Nanos>,
+    /// Error of that mean beside the client's.
+    pub error: Option<f64>,
+    /// Median of the estimates. They are means of epochs, so that it is no median of single batches.
+    pub p50_ns: Option<Nanos>,
+    /// 95th percentile of the estimates.
+    pub p95_ns: Option<Nanos>,
+    /// 99th percentile of the estimates.
+    pub p99_ns: Option<Nanos>,
+    /// Estimates by method.
+    pub methods: BTreeMap<String, usize>,
+    /// Epochs without estimate, by reason.
+    pub reasons: BTreeMap<String, usize>,
+}
+
+/// Runs the load with `dwell response` beside it, then more estimators over the capture.
+pub fn respond(options: &ThirdPartyOptions, estimators: &[String], epoch: Duration, folder: &Path) -> Result<Beside> {
+    let signals = Signals::watch()?;
+    let (first, others) = estimators.split_first().ok_or_else(|| Error::invalid("estimators", "none is named"))?;
+    let arguments = |estimator: &str| -> Vec<String> {
+        let epoch = format!("{}ns", epoch.as_nanos());
+        // A name, and options of its own.
+        ["--epoch", &epoch, "--estimator"].into_iter().chain(estimator.split_whitespace()).map(str::to_owned).collect()
+    };
+    let records = |name: &str| -> PathBuf { folder.join(name) };
+    let mut asked = options.clone();
+    if !others.is_empty() {
+        asked.pcap.get_or_insert_with(|| records("vantage.pcap"));
+    }
+    let live = records("response.jsonl");
+    let load = load_observed(
+        &asked,
+        &signals,
+        |lab| Watch::start(lab.vantage(), &asked.programs.dwell, &arguments(first), &live, &signals),
+        |watch| watch.finish(&signals).map(drop),
+    )?;
+    let truth_ns = load.latency.mean_ns;
+    let mut told = vec![Told::read(first, &live, truth_ns)?];
+    if let Some(pcap) = &asked.pcap {
+        for other in others {
+            let file = records("replay.jsonl");
+            replay(&asked.programs.dwell, "response", pcap, &arguments(other), &file, &signals)?;
+            told.push(Told::read(other, &file, truth_ns)?);
+        }
+    }
+    Ok(Beside { load, told })
+}
+
+#[derive(Deserialize)]
+struct Epoch {
+    response_ns: Option<u64>,
+    batches: u64,
+    method: Option<String>,
+    reason: Option<String>,
+    valid: bool,
+}
+
+impl Told {
+    fn read(estimator: &str, records: &Path, truth_ns: Nanos) -> Result<Self> {
+        let text = fs::read_to_string(records).map_err(Error::file("read", records))?;
+        Self::new(estimator, &text, truth_ns)
+    }
+
+    fn new(estimator: &str, records: &str, truth_ns: Nanos) -> Result<Self> {
+        let mut told = Self {
+            estimator: estimator.to_owned(),
+            epochs: 0,
+            estimates: 0,
+            mean_ns: None,
+            error: None,
+            p50_ns: None,
+            p95_ns: None,
+            p99_ns: None,
+            methods: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+        };
+        let mut estimates = Vec::new();
+        let (mut sum, mut batches) = (0.0, 0.0);
+        for line in records.lines() {
+            let epoch: Epoch = serde_json::from_str(line)
+                .map_err(|why| Error::invalid("record of dwell response", format!("{why}: {line}")))?;
+            told.epochs += 1;
+            match epoch.response_ns.filter(|_| epoch.valid) {
+                Some(ns) => {
+                    estimates.push(ns);
+                    sum += ns as f64 * epoch.batches as f64;
+                    batches += epoch.batches as f64;
+                    *told.methods.entry(epoch.method.unwrap_or_default()).or_default() += 1;
+                }
+                None => {
+                    let reason = epoch.reason.unwrap_or_default();
+                    *told.reasons.entry(reason).or_default() += 1;
+                }
+            }
+        }
+        estimates.sort_unstable();
+        let quantile = |share: f64| {
+            let rank = (estimates.len() as f64 * share).ceil() as usize;
+            estimates.get(rank.saturating_sub(1)).copied().map(Nanos)
+        };
+        told.estimates = estimates.len();
+        (told.p50_ns, told.p95_ns, told.p99_ns) = (quantile(0.5), quantile(0.95), quantile(0.99));
+        if batches > 0.0 {
+            let mean_ns = sum / batches;
+            told.mean_ns = Some(Nanos(mean_ns.round() as u64));
+            told.error = Some(mean_ns / truth_ns.0 as f64 - 1.0);
+        }
+        Ok(told)
+    }
+}
+
+impl Beside {
+    /// An object an estimator.
+    pub fn lines(&self) -> Result<Vec<String>> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            r#type: &'static str,
+            schema: &'static str,
+            load: &'a ThirdPartyReport,
+            #[serde(flatten)]
+            told: &'a Told,
+        }
+        let line = |told| {
+            let line = Line { r#type: "lab_third_party", schema: "dwell.lab_third_party/1", load: &self.load, told };
+            serde_json::to_string(&line).map_err(|why| Error::invalid("report", why))
+        };
+        self.told.iter().map(line).collect()
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.load)?;
+        let counts = |counts: &BTreeMap<String, usize>| {
+            let each = counts.iter().map(|(name, count)| format!("{name} {count}"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        for told in &self.told {
+            write!(
+                f,
+                "{}: {} epochs, {} with an estimate: {}",
+                told.estimator,
+                told.epochs,
+                told.estimates,
+                counts(&told.methods)
+            )?;
+            match told.reasons.is_empty() {
+                true => writeln!(f)?,
+                false => writeln!(f, "; without: {}", counts(&told.reasons))?,
+            }
+        }
+        writeln!(f, "\nlatency in ms     of           n     mean   error    stdev      p50      p95      p99")?;
+        let latency = &self.load.latency;
+        let millis = |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns.0 as f64 / 1e6));
+        let mut row = |name: &str, of: &str, count: u64, error: &str, figures: [Option<Nanos>; 5]| {
+            let [mean, deviation, p50, p95, p99] = figures.map(millis);
+            writeln!(f, "{name:<17} {of:<8}{count:>6} {mean:>8} {error:>7} {deviation:>8} {p50:>8} {p95:>8} {p99:>8}")
+        };
+        row(
+            self.load.program.name(),
+            "batches",
+            latency.batches,
+            "",
+            [
+                Some(latency.mean_ns),
+                latency.deviation_ns,
+                Some(latency.p50_ns),
+                Some(latency.p95_ns),
+                Some(latency.p99_ns),
+            ],
+        )?;
+        for told in &self.told {
+            let error = told.error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
+            row(
+                &told.estimator,
+                "epochs",
+                told.estimates as u64,
+                &error,
+                [told.mean_ns, None, told.p50_ns, told.p95_ns, told.p99_ns],
+            )?;
+        }
+        write!(
+            f,
+            "\nThe mean of an estimator is over batches. Its percentiles are of means, a mean an epoch and connection:\n\
+             they are narrower than those of single batches."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_estimates_is_over_batches() {
+        let epoch = |ns: &str, batches: u64, valid: bool, reason: &str| {
+            format!(
+                r#"{{"type":"response","response_ns":{ns},"batches":{batches},"method":"modes","reason":{reason},"valid":{valid}}}"#
+            )
+        };
+        let records = [
+            epoch("100", 30, true, "null"),
+            epoch("200", 10, true, "null"),
+            epoch("900", 10, false, r#""paced""#),
+            epoch("null", 0, false, r#""too few""#),
+        ];
+        let told = Told::new("pirate", &records.join("\n"), Nanos(100)).unwrap();
+        assert_eq!((told.epochs, told.estimates), (4, 2));
+        assert_eq!((told.mean_ns, told.error), (Some(Nanos(125)), Some(0.25)));
+        assert_eq!((told.p50_ns, told.p99_ns), (Some(Nanos(100)), Some(Nanos(200))));
+        assert_eq!(told.methods, BTreeMap::from([("modes".to_owned(), 2)]));
+        assert_eq!(told.reasons["paced"], 1);
+        let none = Told::new("pirate", "", Nanos(100)).unwrap();
+        assert_eq!((none.mean_ns, none.error, none.p50_ns), (None, None, None));
+    }
+}

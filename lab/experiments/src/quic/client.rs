@@ -1,0 +1,248 @@
+//! Clients that come back.
+
+use std::{
+    collections::VecDeque,
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use dwell_testbed::{Error, Result};
+use quinn::{ClientConfig, Connection, Endpoint, VarInt, crypto::rustls::QuicClientConfig};
+use rustls::{
+    NamedGroup, RootCertStore,
+    client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue},
+    pki_types::{CertificateDer, ServerName},
+};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{
+    failed,
+    identity::{NAME, PROTOCOL},
+    server::REQUEST,
+};
+use crate::loads::quic::endpoint;
+
+/// What clients do about sessions that they have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Forget them: a full handshake each time.
+    Full,
+    /// Resume them, and send nothing before the handshake.
+    Resumed,
+    /// Resume them, and send requests at once.
+    ZeroRtt,
+}
+
+impl Mode {
+    /// All, in the order in which they take turns.
+    pub const ALL: [Mode; 3] = [Mode::Full, Mode::Resumed, Mode::ZeroRtt];
+
+    /// Short.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Full => "full-1rtt",
+            Mode::Resumed => "resumed-1rtt",
+            Mode::ZeroRtt => "0rtt",
+        }
+    }
+}
+
+/// An answer that takes longer does not come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One that remembers its sessions from visit to visit.
+#[derive(Clone)]
+pub(super) struct Client {
+    mode: Mode,
+    config: ClientConfig,
+    tickets: Arc<Tickets>,
+}
+
+/// What is asked: as the server reads it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    pub(super) is_slow: bool,
+}
+
+impl Request {
+    pub(super) fn short(number: u64) -> Request {
+        Request { number, bytes: 10, is_slow: false }
+    }
+}
+
+/// A connection and its first answer.
+pub(super) struct Visit {
+    pub(super) endpoint: Endpoint,
+    pub(super) connection: Connection,
+    /// Who answered.
+    pub(super) server: u16,
+    pub(super) early: Early,
+    /// From before the connection until the first byte of the answer.
+    pub(super) first_byte: Duration,
+}
+
+/// What became of data sent before the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Early {
+    /// There was no ticket, or it was not wanted.
+    None,
+    /// The server took it.
+    Accepted,
+    /// The server did not, and it was sent again.
+    Refused,
+}
+
+impl Client {
+    pub(super) fn new(certificate: &CertificateDer<'static>, mode: Mode) -> Result<Client> {
+        let wrong = |why: &dyn std::fmt::Display| Error::invalid("QUIC client", why.to_string());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).map_err(|why| wrong(&why))?;
+        let mut tls = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let tickets = Arc::new(Tickets::default());
+        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+        tls.enable_early_data = mode == Mode::ZeroRtt;
+        tls.resumption = match mode {
+            Mode::Full => Resumption::disabled(),
+            _ => Resumption::store(Arc::clone(&tickets) as Arc<dyn ClientSessionStore>),
+        };
+        let crypto = QuicClientConfig::try_from(tls).map_err(|why| wrong(&why))?;
+        Ok(Client { mode, config: ClientConfig::new(Arc::new(crypto)), tickets })
+    }
+
+    /// Whether it could resume.
+    pub(super) fn has_ticket(&self) -> bool {
+        !self.tickets.held().is_empty()
+    }
+
+    /// A new connection by a socket of its own, and a request.
+    pub(super) async fn visit(&self, socket: UdpSocket, to: SocketAddr, request: Request) -> Result<Visit> {
+        self.visit_from(endpoint(socket, None)?, to, request).await
+    }
+
+    /// The same by an endpoint that is there.
+    pub(super) async fn visit_from(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
+        let visiting = self.begin(endpoint, to, request);
+        match timeout(PATIENCE, visiting).await {
+            Ok(visit) => visit,
+            Err(_) => Err(Error::Timeout("an answer".to_owned())),
+        }
+    }
+
+    async fn begin(&self, endpoint: Endpoint, to: SocketAddr, request: Request) -> Result<Visit> {
+        let begun = Instant::now();
+        let connecting = endpoint.connect_with(self.config.clone(), to, NAME).map_err(|why| failed(&why))?;
+        let (connection, early, server, first_byte) = match connecting.into_0rtt() {
+            Ok((connection, accepted)) => {
+                let first = ask(&connection, request).await;
+                let first_byte = begun.elapsed();
+                match (accepted.await, first) {
+                    (true, first) => (connection, Early::Accepted, first?, first_byte),
+                    (false, _) => {
+                        let server = ask(&connection, request).await?;
+                        (connection, Early::Refused, server, begun.elapsed())
+                    }
+                }
+            }
+            Err(connecting) => {
+                let connection = connecting.await.map_err(|why| failed(&why))?;
+                let server = ask(&connection, request).await?;
+                (connection, Early::None, server, begun.elapsed())
+            }
+        };
+        Ok(Visit { endpoint, connection, server, early, first_byte })
+    }
+
+    /// Ends a visit, when there is a ticket for the next one; whether there is.
+    pub(super) async fn leave(&self, visit: Visit) -> bool {
+        let has_ticket = self.mode == Mode::Full || self.tickets.wait_for_one().await;
+        // What is under way is sent by a task that outlives the endpoint.
+        visit.connection.close(VarInt::from_u32(0), b"");
+        has_ticket
+    }
+}
+
+/// Sends a request; who answers, when the answer begins. The rest is read by a task.
+async fn ask(connection: &Connection, request: Request) -> Result<u16> {
+    let (server, mut receive) = begin_to_read(connection, request).await?;
+    tokio::spawn(async move {
+        // To its end, so that the stream is over.
+        while let Ok(Some(_)) = receive.read_chunk(usize::MAX, true).await {}
+    });
+    Ok(server)
+}
+
+/// Sends a request; who answers, and the stream of the answer.
+pub(super) async fn begin_to_read(connection: &Connection, request: Request) -> Result<(u16, quinn::RecvStream)> {
+    let (mut send, mut receive) = connection.open_bi().await.map_err(|why| failed(&why))?;
+    let mut bytes = [0; REQUEST];
+    bytes[..8].copy_from_slice(&request.number.to_be_bytes());
+    bytes[8..16].copy_from_slice(&request.bytes.to_be_bytes());
+    bytes[16] = request.is_slow.into();
+    send.write_all(&bytes).await.map_err(|why| failed(&why))?;
+    send.finish().map_err(|why| failed(&why))?;
+    let mut server = [0; 2];
+    receive.read_exact(&mut server).await.map_err(|why| failed(&why))?;
+    Ok((u16::from_be_bytes(server), receive))
+}
+
+/// A client's tickets: the newest is used first, each once.
+#[derive(Debug, Default)]
+struct Tickets {
+    held: Mutex<VecDeque<Tls13ClientSessionValue>>,
+    group: Mutex<Option<NamedGroup>>,
+    came: Notify,
+}
+
+/// More are as many as browsers keep.
+const MOST: usize = 8;
+
+impl Tickets {
+    fn held(&self) -> MutexGuard<'_, VecDeque<Tls13ClientSessionValue>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_for_one(&self) -> bool {
+        let waiting = async {
+            while self.held().is_empty() {
+                let _ = timeout(Duration::from_millis(20), self.came.notified()).await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.is_ok()
+    }
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        let mut held = self.held();
+        if held.len() == MOST {
+            held.pop_front();
+        }
+        held.push_back(ticket);
+        self.came.notify_waiters();
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.held().pop_back()
+    }
+}

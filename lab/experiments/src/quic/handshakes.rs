@@ -1,0 +1,244 @@
+//! One server, and what a connection's first answer takes: Figures 6 and 7 of the paper.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
+
+use dwell_quic::HEARTBEAT;
+use dwell_testbed::{Emulation, Error, Lab, LabOptions, Nanos, Result, Role, Topology, signals::Signals};
+use tokio::task::JoinSet;
+
+use super::{
+    KEY, PORT,
+    client::{Client, Early, Mode, Request},
+    config,
+    identity::{Certificate, Identity},
+    server::{Server, ServerPlan},
+};
+use crate::loads::quic::block_on;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct HandshakeOptions {
+    /// Of the server's key.
+    pub certificate: Certificate,
+    /// Between client and server.
+    pub rtt: Duration,
+    /// Clients side by side, each a connection at a time.
+    pub simultaneous: Vec<usize>,
+    /// Connections of each mode at each number of clients.
+    pub connections: usize,
+    /// Modes take turns so often.
+    pub rounds: usize,
+}
+
+/// Connections of one kind.
+#[derive(Debug, Clone)]
+pub struct Handshakes {
+    /// What clients did about sessions.
+    pub mode: Mode,
+    /// How many did so side by side.
+    pub simultaneous: usize,
+    /// From before each connection until the first byte of its answer, in ascending order.
+    pub first_byte: Vec<Duration>,
+    /// Of these, sessions resumed.
+    pub resumed: u64,
+    /// Of these, answered as 0-RTT data.
+    pub early: usize,
+    /// Processor time of the server, of all these.
+    pub cpu: Duration,
+}
+
+impl Handshakes {
+    fn new(mode: Mode, simultaneous: usize) -> Handshakes {
+        Handshakes { mode, simultaneous, first_byte: Vec::new(), resumed: 0, early: 0, cpu: Duration::ZERO }
+    }
+
+    /// Processor time of a connection at the server.
+    pub fn cpu_each(&self) -> Option<Duration> {
+        let connections = u32::try_from(self.first_byte.len()).unwrap_or(u32::MAX);
+        (connections > 0).then(|| self.cpu / connections)
+    }
+
+    /// Of times to the first byte.
+    pub fn mean(&self) -> Option<Duration> {
+        let connections = u32::try_from(self.first_byte.len()).unwrap_or(u32::MAX);
+        (connections > 0).then(|| self.first_byte.iter().sum::<Duration>() / connections)
+    }
+
+    /// The time to the first byte below or at which that share lies (nearest rank).
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        super::quantile(&self.first_byte, share)
+    }
+}
+
+/// Runs all modes over all numbers of clients. A round trip of zero needs no emulation.
+///
+/// # Errors
+///
+/// If the lab cannot be made, a connection fails, or a signal asked to stop.
+pub fn handshakes(options: &HandshakeOptions, emulation: Emulation) -> Result<Vec<Handshakes>> {
+    let signals = Signals::watch()?;
+    let lab = Lab::start(&LabOptions {
+        name: "quic".to_owned(),
+        topology: Topology::line(Nanos::from(options.rtt), Nanos::ZERO),
+        emulation: match options.rtt.is_zero() {
+            true => Emulation::None,
+            false => emulation,
+        },
+    })?;
+    let identity = Arc::new(Identity::new(options.certificate)?);
+    let address = SocketAddr::from((Lab::address_v4(Role::Server), PORT));
+    let plan = ServerPlan {
+        number: 1,
+        address,
+        identity: Arc::clone(&identity),
+        cids: config(0, KEY)?,
+        tickets: 2,
+        work: Duration::ZERO,
+        seed: 0,
+        heartbeat: HEARTBEAT,
+    };
+    let server = Server::start(lab.server(), plan)?;
+    let mut all = Vec::new();
+    for &simultaneous in &options.simultaneous {
+        let mut of = Mode::ALL.map(|mode| Handshakes::new(mode, simultaneous));
+        for round in 0..options.rounds.max(1) {
+            let share = options.connections.div_ceil(options.rounds.max(1));
+            for turn in 0..of.len() {
+                signals.pause(Duration::ZERO)?;
+                let handshakes = &mut of[(turn + round) % Mode::ALL.len()];
+                let clients =
+                    Clients { identity: &identity, to: address, simultaneous, each: share.div_ceil(simultaneous) };
+                clients.run(&lab, &server, handshakes)?;
+            }
+        }
+        for mut handshakes in of {
+            handshakes.first_byte.sort_unstable();
+            all.push(handshakes);
+        }
+    }
+    Ok(all)
+}
+
+struct Clients<'a> {
+    identity: &'a Identity,
+    to: SocketAddr,
+    simultaneous: usize,
+    /// Visits of each.
+    each: usize,
+}
+
+impl Clients<'_> {
+    fn run(&self, lab: &Lab, server: &Server, into: &mut Handshakes) -> Result<()> {
+        let mode = into.mode;
+        let clients = (0..self.simultaneous)
+            .map(|_| Client::new(&self.identity.certificate, mode))
+            .collect::<Result<Vec<_>>>()?;
+        // Each has been there before.
+        lab.client().enter(|| block_on(self.visit(&clients, 1)))??;
+        let (cpu, sessions) = (server.cpu()?, server.sessions());
+        let visits = lab.client().enter(|| block_on(self.visit(&clients, self.each)))??;
+        into.cpu += server.cpu()?.saturating_sub(cpu);
+        into.resumed += server.sessions().resumed - sessions.resumed;
+        into.early += visits.iter().filter(|(early, _)| *early == Early::Accepted).count();
+        into.first_byte.extend(visits.into_iter().map(|(_, first_byte)| first_byte));
+        Ok(())
+    }
+
+    async fn visit(&self, clients: &[Client], times: usize) -> Result<Vec<(Early, Duration)>> {
+        let mut tasks = JoinSet::new();
+        for client in clients {
+            let (client, to) = (client.clone(), self.to);
+            tasks.spawn(async move {
+                let mut visits = Vec::with_capacity(times);
+                for _ in 0..times {
+                    let socket = UdpSocket::bind("0.0.0.0:0").map_err(Error::io("make a client's socket"))?;
+                    let visit = client.visit(socket, to, Request::short(0)).await?;
+                    visits.push((visit.early, visit.first_byte));
+                    client.leave(visit).await;
+                }
+                Ok(visits)
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            let visits: Result<_> = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            all.extend(visits?);
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_testbed::missing_requirement;
+
+    use super::*;
+
+    fn run(rtt: Duration) -> Option<Vec<Handshakes>> {
+        if let Some(reason) = missing_requirement() {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        let options = HandshakeOptions {
+            certificate: Certificate::Ecdsa,
+            rtt,
+            simultaneous: vec![1, 3],
+            connections: 9,
+            rounds: 2,
+        };
+        Some(handshakes(&options, Emulation::Thread).unwrap())
+    }
+
+    #[test]
+    fn root_each_mode_does_what_its_name_says() {
+        let Some(runs) = run(Duration::ZERO) else {
+            return;
+        };
+        let seen: Vec<_> = runs.iter().map(|run| (run.mode, run.first_byte.len(), run.resumed, run.early)).collect();
+        // nine, in two rounds of so many visits a client
+        let expected = [(Mode::Full, 0, 0), (Mode::Resumed, 1, 0), (Mode::ZeroRtt, 1, 1)];
+        let of = |count: usize| {
+            expected.map(|(mode, resumed, early)| (mode, count, (resumed * count) as u64, early * count))
+        };
+        assert_eq!(seen, [of(10), of(12)].concat());
+        assert!(runs.iter().all(|run| run.cpu_each() > Some(Duration::from_micros(50))));
+    }
+
+    #[test]
+    fn root_two_hundred_at_once_are_all_answered() {
+        if missing_requirement().is_some() {
+            return;
+        }
+        let options = HandshakeOptions {
+            certificate: Certificate::Ecdsa,
+            rtt: Duration::ZERO,
+            simultaneous: vec![200],
+            connections: 200,
+            rounds: 1,
+        };
+        let runs = handshakes(&options, Emulation::None).unwrap();
+        for run in runs {
+            eprintln!("{:?} {:?} {:?}", run.mode, run.quantile(0.5), run.cpu_each());
+            assert_eq!(run.first_byte.len(), 200);
+        }
+    }
+
+    /// No visit is faster than its round trips. That 0-RTT is not slower than its one hangs on the machine; that it is
+    /// answered before the handshake is what each mode is counted for above.
+    #[test]
+    fn root_no_mode_is_faster_than_its_round_trips() {
+        let rtt = Duration::from_millis(40);
+        let Some(runs) = run(rtt) else { return };
+        for run in runs {
+            let least = match run.mode {
+                Mode::ZeroRtt => rtt,
+                Mode::Full | Mode::Resumed => 2 * rtt,
+            };
+            assert!(run.first_byte[0] >= least, "{run:?}");
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Scenarios for `dwell run`: a sender, a bottleneck and a receiver, of which `dwell stack` knows what each byte waited
+//! in the buffers of its sockets.
+
+pub mod accuracy;
+mod application;
+mod looks;
+mod net;
+mod picture;
+mod scenario;
+pub mod tools;
+mod truth;
+pub(crate) mod verb;
+pub mod video;
+
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::Programs;
+use accuracy::{Accuracy, Series, Span};
+use dwell_testbed::{
+    Error, Report, Result, Statistics,
+    error::find_program,
+    part::{PATIENCE, Part},
+    signals::Signals,
+};
+use net::Net;
+
+pub use application::{End, Reads, SocketOptions, Writes, run_end};
+pub use looks::Look;
+pub use picture::over_time;
+pub use scenario::{Application, Bottleneck, Other, Scenario};
+pub use truth::{Flow, Read, Sent, Truth};
+
+/// The port of the first flow; others have the next ones.
+pub const PORT: u16 = 5401;
+/// The begin of a run that no figure is of: connections find their rate in it.
+const SKIPPED: Duration = Duration::from_secs(2);
+/// After the time is over, what is in the sockets is still sent.
+const DRAINED: Duration = Duration::from_secs(60);
+const MS: u64 = 1_000_000;
+
+/// How to run a scenario.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which one.
+    pub scenario: Scenario,
+    /// What is done to its first flow.
+    pub setting: Setting,
+    /// How `dwell run` watches its first flow. `None`: the programs run by themselves.
+    pub watch: Option<Watch>,
+    /// For how long the applications send.
+    pub time: Duration,
+    /// The `dwell` that is run.
+    pub programs: Programs,
+    /// Where files are put; it has no other run's.
+    pub folder: PathBuf,
+}
+
+/// What is done to a flow against waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// Nothing.
+    Plain,
+    /// The application sets TCP_NOTSENT_LOWAT to so many KiB.
+    NotsentLowat(u32),
+    /// The application sets SO_SNDBUF to so many KiB.
+    SendBuffer(u32),
+    /// The application has bbr control congestion.
+    Bbr,
+    /// `dwell run --minimize --controller element`.
+    Element,
+    /// `dwell run --minimize`.
+    Lowat,
+    /// `dwell run --minimize --congestion bbr`.
+    LowatBbr,
+}
+
+impl Setting {
+    /// All that are compared.
+    pub const ALL: [Setting; 10] = [
+        Setting::Plain,
+        Setting::NotsentLowat(16),
+        Setting::NotsentLowat(64),
+        Setting::NotsentLowat(128),
+        Setting::SendBuffer(64),
+        Setting::SendBuffer(256),
+        Setting::Bbr,
+        Setting::Element,
+        Setting::Lowat,
+        Setting::LowatBbr,
+    ];
+
+    /// Its name in tables.
+    pub fn name(self) -> String {
+        match self {
+            Setting::Plain => "plain".to_owned(),
+            Setting::NotsentLowat(kib) => format!("NOTSENT_LOWAT {kib} K"),
+            Setting::SendBuffer(kib) => format!("SO_SNDBUF {kib} K"),
+            Setting::Bbr => "bbr".to_owned(),
+            Setting::Element => "element".to_owned(),
+            Setting::Lowat => "lowat".to_owned(),
+            Setting::LowatBbr => "lowat + bbr".to_owned(),
+        }
+    }
+
+    /// True if it is one number for all networks, set by the application.
+    pub fn is_fixed(self) -> bool {
+        matches!(self, Setting::NotsentLowat(_) | Setting::SendBuffer(_))
+    }
+
+    /// True if `dwell run` does it.
+    pub fn is_dwells(self) -> bool {
+        !self.arguments().is_empty()
+    }
+
+    /// Options of `dwell run`.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Setting::Element => &["--minimize", "--controller", "element"],
+            Setting::Lowat => &["--minimize"],
+            Setting::LowatBbr => &["--minimize", "--congestion", "bbr"],
+            _ => &[],
+        }
+    }
+
+    fn options(self, congestion: &str) -> SocketOptions {
+        let mut options = SocketOptions { congestion: Some(congestion.to_owned()), ..SocketOptions::default() };
+        match self {
+            Setting::NotsentLowat(kib) => options.notsent_lowat = Some(kib << 10),
+            Setting::SendBuffer(kib) => options.send_buffer = Some(kib << 10),
+            Setting::Bbr => options.congestion = Some("bbr".to_owned()),
+            // `dwell run` sets it.
+            Setting::LowatBbr => options.congestion = None,
+            Setting::Plain | Setting::Element | Setting::Lowat => {}
+        }
+        options
+    }
+}
+
+/// How `dwell run` watches a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// How it estimates.
+    pub estimator: &'static str,
+    /// From outside of the process only.
+    pub outside: bool,
+    /// From one line to the next.
+    pub interval_ms: u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What bytes waited.
+    pub truth: Truth,
+    /// From when to when figures are of.
+    pub span: Span,
+    /// What `dwell run` said of the first flow, at its sender.
+    pub sender: Vec<Look>,
+    /// The same at its receiver.
+    pub receiver: Vec<Look>,
+    /// What the link emulator did.
+    pub emulator: Option<Report>,
+    /// What the queues of a link box did.
+    pub queues: Option<Statistics>,
+    /// What the programs said on standard error.
+    pub said: Vec<String>,
+}
+
+impl Outcome {
+    /// The flow of this number.
+    pub fn flow(&self, number: usize) -> Option<&Flow> {
+        Some(self.truth.to_port(net::port(number))?.1)
+    }
+
+    /// How near estimates of the send buffer's delay came. `None` if there are none.
+    pub fn sender_accuracy(&self) -> Option<Accuracy> {
+        let estimates = looks::sender(&self.sender);
+        Accuracy::of(&self.flow(0)?.sending(), &estimates, self.span)
+    }
+
+    /// How near estimates of the receive buffer's delay came. `None` if there are none.
+    pub fn receiver_accuracy(&self) -> Option<Accuracy> {
+        let estimates = looks::receiver(&self.receiver);
+        Accuracy::of(&self.flow(0)?.reading(), &estimates, self.span)
+    }
+
+    /// Mean of the smoothed round trips at the sender. `None` if there are none.
+    pub fn rtt_ns(&self) -> Option<f64> {
+        let (from, to) = self.span;
+        let looks = self.sender.iter();
+        let within = looks.filter(|look| (from..=to).contains(&look.at_ns));
+        let rtts: Vec<f64> = within.filter_map(|look| Some(look.rtt_ns? as f64)).collect();
+        (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64)
+    }
+
+    /// What bytes of the first flow waited to be sent, from the begin of the flow on.
+    pub fn sending(&self) -> (u64, Series) {
+        let flow = self.flow(0);
+        let begin = flow.and_then(Flow::begin_ns).unwrap_or(0);
+        (begin, flow.map(Flow::sending).unwrap_or_default())
+    }
+}
+
+/// Whether this application can be set so.
+pub fn can(application: Application, setting: Setting) -> bool {
+    application != Application::Iperf3 || !setting.is_fixed()
+}
+
+/// Makes the network, runs the flows through it, and removes it; on SIGINT and SIGTERM too.
+///
+/// # Errors
+///
+/// If the network cannot be made, a program cannot be run or ends badly, or no byte was stamped.
+pub fn run(options: &Options) -> Result<Outcome> {
+    let signals = Signals::watch()?;
+    let scenario = &options.scenario;
+    let net = Net::start(&scenario.bottleneck, scenario.back_ns, &options.programs.lab)?;
+    if scenario.reads.are_at_once() {
+        net.widen_window()?;
+    }
+    let stamps = [stamp("stack-sender", &net, options)?, stamp("stack-receiver", &net, options)?];
+    let [sender_stamps, receiver_stamps] = stamps.each_ref().map(|part| part.out().to_owned());
+    let files = Files::of(&options.folder);
+    let mut said = exchange(&net, options, &files, &signals)?;
+    for part in stamps {
+        said.extend(part.end()?);
+    }
+    let queues = net.statistics()?;
+    let emulator = net.stop()?;
+    let truth = Truth::read(&sender_stamps, &receiver_stamps)?;
+    let Some((&(from, to), flow)) = truth.to_port(PORT) else {
+        return Err(Error::Timeout("a stamped byte of the first flow".to_owned()));
+    };
+    let begin = flow.begin_ns().unwrap_or(0);
+    let time = options.time.as_nanos() as u64;
+    let skipped = (SKIPPED.as_nanos() as u64).min(time / 2);
+    let of = |file: &Path, ends: (SocketAddr, SocketAddr)| -> Result<Vec<Look>> {
+        if options.watch.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut looks = looks::read(file)?;
+        looks.retain(|look| look.ends == ends);
+        Ok(looks)
+    };
+    Ok(Outcome {
+        span: (begin + skipped, begin + time),
+        sender: of(&files.sender, (from, to))?,
+        receiver: of(&files.receiver, (to, from))?,
+        emulator,
+        queues,
+        said,
+        truth,
+    })
+}
+
+/// What `dwell run` writes.
+struct Files {
+    sender: PathBuf,
+    receiver: PathBuf,
+}
+
+impl Files {
+    fn of(folder: &Path) -> Files {
+        Files { sender: folder.join("sender.jsonl"), receiver: folder.join("receiver.jsonl") }
+    }
+}
+
+/// Stamps bytes in a namespace, from when this returns.
+fn stamp(name: &str, net: &Net, options: &Options) -> Result<Part> {
+    let namespace = match name {
+        "stack-sender" => net.sender(),
+        _ => net.receiver(),
+    };
+    let ports = format!(":{PORT}-{}", net::port(options.scenario.others.len()));
+    let sample_bytes = options.scenario.sample_bytes().to_string();
+    let arguments = [
+        "stack",
+        "--raw",
+        "--format",
+        "jsonl",
+        "--interval",
+        "200ms",
+        "--filter",
+        &ports,
+        "--sample-bytes",
+        &sample_bytes,
+    ];
+    let mut part = Part::start(name, namespace, &options.programs.dwell, &options.folder, &arguments)?;
+    part.wait_for_output(PATIENCE)?;
+    Ok(part)
+}
+
+/// Runs all flows to their ends. Returns what their programs said.
+fn exchange(net: &Net, options: &Options, files: &Files, signals: &Signals) -> Result<Vec<String>> {
+    let folder = options.folder.as_path();
+    let flows = 0..=options.scenario.others.len();
+    let mut parts = Vec::new();
+    for flow in flows.clone() {
+        let command = receiver(net, options, files, flow)?;
+        let name = format!("receiver-{flow}");
+        parts.push(command.start(name, net.receiver(), folder)?);
+    }
+    for flow in flows.clone() {
+        let port = net::port(flow);
+        let deadline = Instant::now() + PATIENCE;
+        while !net.receiver().enter(|| dwell_testbed::workload::is_bound("tcp", port))? {
+            let ended = parts[flow].has_ended()?;
+            if ended || Instant::now() > deadline {
+                return Err(Error::Timeout(format!("the start of receiver-{flow}")));
+            }
+            signals.pause(Duration::from_millis(5))?;
+        }
+    }
+    for flow in flows {
+        let command = sender(net, options, files, flow)?;
+        let name = format!("sender-{flow}");
+        parts.push(command.start(name, net.sender(), folder)?);
+    }
+    let deadline = Instant::now() + options.time + DRAINED;
+    let mut said = Vec::new();
+    while let Some(part) = parts.last_mut() {
+        if part.has_ended()? {
+            said.extend(part.lines()?);
+            parts.pop();
+        } else if Instant::now() > deadline {
+            let says = part.said()?;
+            return Err(Error::Timeout(format!("the end of a flow, which says: {}", says.trim())));
+        } else {
+            signals.pause(Duration::from_millis(20))?;
+        }
+    }
+    Ok(said)
+}
+
+/// A program and its arguments.
+struct Command {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Command {
+    fn new(program: &Path, arguments: &[&str]) -> Command {
+        Command { program: program.to_owned(), arguments: arguments.iter().map(OsString::from).collect() }
+    }
+
+    /// The same, run by `dwell run` if it is to be watched.
+    fn watched(self, options: &Options, output: &Path, more: &[&str]) -> Command {
+        let Some(watch) = options.watch else {
+            return self;
+        };
+        let interval = format!("{}ms", watch.interval_ms);
+        let mut run = Command::new(
+            &options.programs.dwell,
+            &["run", "--format", "jsonl", "--poll", "10ms", "--interval", &interval],
+        );
+        run.arguments.extend(["--estimator".into(), watch.estimator.into()]);
+        if watch.outside {
+            run.arguments.push("--outside".into());
+        }
+        run.arguments.extend(more.iter().map(OsString::from));
+        run.arguments.extend(["--output".into(), output.into()]);
+        run.arguments.extend(["--".into(), self.program.into()]);
+        run.arguments.extend(self.arguments);
+        run
+    }
+
+    fn start(self, name: String, namespace: &dwell_testbed::Namespace, folder: &Path) -> Result<Part> {
+        Part::start(name, namespace, &self.program, folder, &self.arguments)
+    }
+}
+
+fn receiver(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<Command> {
+    let scenario = &options.scenario;
+    let at = net.address(flow);
+    let end = End::Receive { at, reads: scenario.reads };
+    if flow > 0 {
+        return own(&options.programs.lab, &end);
+    }
+    let command = match scenario.application {
+        Application::Own(_) => own(&options.programs.lab, &end)?,
+        Application::Iperf3 => {
+            let (address, port) = (at.ip().to_string(), at.port().to_string());
+            Command::new(&iperf3()?, &["-s", "-1", "-B", &address, "-p", &port])
+        }
+    };
+    Ok(command.watched(options, &files.receiver, &[]))
+}
+
+fn sender(net: &Net, options: &Options, files: &Files, flow: usize) -> Result<Command> {
+    let scenario = &options.scenario;
+    let to = net.address(flow);
+    let end = |after, time, writes, options| End::Send { to, after, time, writes, options };
+    if let Some(other) = flow.checked_sub(1).map(|other| scenario.others[other]) {
+        let writes = Writes::Waiting { bytes: 128 << 10 };
+        return own(
+            &options.programs.lab,
+            &end(
+                options.time.mul_f64(other.from),
+                options.time.mul_f64(other.until - other.from),
+                writes,
+                Setting::Plain.options(scenario.congestion),
+            ),
+        );
+    }
+    let socket = options.setting.options(scenario.congestion);
+    let command = match scenario.application {
+        Application::Own(writes) => own(&options.programs.lab, &end(Duration::ZERO, options.time, writes, socket))?,
+        Application::Iperf3 => {
+            let (address, port) = (to.ip().to_string(), to.port().to_string());
+            let seconds = options.time.as_secs_f64().ceil().to_string();
+            let arguments = ["-c", &address, "-p", &port, "-t", &seconds, "-l", "128K"];
+            let mut command = Command::new(&iperf3()?, &arguments);
+            if let Some(congestion) = socket.congestion {
+                command.arguments.extend(["-C".into(), congestion.into()]);
+            }
+            command
+        }
+    };
+    Ok(command.watched(options, &files.sender, options.setting.arguments()))
+}
+
+fn own(lab: &Path, end: &End) -> Result<Command> {
+    let json = serde_json::to_string(end).map_err(|why| Error::invalid("end of a flow", why))?;
+    Ok(Command::new(lab, &["socket-end", "--config", &json]))
+}
+
+fn iperf3() -> Result<PathBuf> {
+    find_program("iperf3").ok_or(Error::Host {
+        wanted: "send data",
+        fact: "there is no program iperf3".to_owned(),
+        remedy: "Install the package iperf3.",
+    })
+}

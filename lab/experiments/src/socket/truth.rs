@@ -1,0 +1,284 @@
+//! What bytes really waited: the stamps of `dwell stack` in both hosts.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::{BufRead, BufReader},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
+
+use dwell_testbed::{Error, Result};
+use serde::Deserialize;
+
+use super::accuracy::Series;
+
+/// All flows whose bytes were stamped.
+#[derive(Debug, Clone, Default)]
+pub struct Truth {
+    /// By the sender's end and the receiver's.
+    pub flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
+    /// Stamped bytes that were told in no line.
+    pub lost: u64,
+}
+
+/// The stamped bytes of one direction of a connection, of which those that were sent again are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Flow {
+    /// As they left the sender's TCP, by their places in the flow.
+    pub sent: Vec<Sent>,
+    /// As they were read, by their places in the flow.
+    pub read: Vec<Read>,
+}
+
+/// A byte in the sender's host. Times are on CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Its sequence number.
+    pub seq: u32,
+    /// It was copied into the socket.
+    pub written_ns: u64,
+    /// TCP handed it down.
+    pub left_ns: u64,
+}
+
+/// A byte in the receiver's host. Times are on CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Read {
+    /// Its sequence number.
+    pub seq: u32,
+    /// It and all before it were there.
+    pub ready_ns: u64,
+    /// The application had read it.
+    pub read_ns: u64,
+}
+
+impl Truth {
+    /// From what `dwell stack --raw --format jsonl` said in the sender's and the receiver's namespace.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or a line of a stamped byte is none.
+    pub fn read(sender: &Path, receiver: &Path) -> Result<Truth> {
+        let mut truth = Truth::default();
+        for file in [sender, receiver] {
+            let mut lost = 0;
+            for_each_line(file, |line| {
+                if line.starts_with(BYTE) {
+                    truth.add(from_json(line, file)?);
+                } else if line.starts_with(STATUS) {
+                    let status: Status = from_json(line, file)?;
+                    lost = status.passages_lost + status.tx_displaced + status.rx_displaced;
+                }
+                Ok(())
+            })?;
+            truth.lost += lost;
+        }
+        for flow in truth.flows.values_mut() {
+            flow.sort();
+        }
+        Ok(truth)
+    }
+
+    /// The flow to this port of the receiver that had most bytes.
+    pub fn to_port(&self, port: u16) -> Option<(&(SocketAddr, SocketAddr), &Flow)> {
+        let flows = self.flows.iter().filter(|((_, to), _)| to.port() == port);
+        flows.max_by_key(|(_, flow)| flow.sent.len())
+    }
+
+    fn add(&mut self, line: Byte) {
+        let Byte { flow, seq, .. } = line;
+        let stamps = &line.stamp_ns;
+        let flow = self.flows.entry(flow.addresses()).or_default();
+        if line.direction == "rx" {
+            if let (Some(ready_ns), Some(read_ns)) = (stamps.ready, stamps.read) {
+                flow.read.push(Read { seq, ready_ns, read_ns });
+            }
+        } else if !line.again
+            && line.sent == Some(1)
+            && let (Some(written_ns), Some(left_ns)) = (stamps.written, stamps.left)
+        {
+            flow.sent.push(Sent { seq, written_ns, left_ns });
+        }
+    }
+}
+
+impl Flow {
+    /// What bytes waited to be sent, by when they left.
+    pub fn sending(&self) -> Series {
+        let sent = self.sent.iter();
+        Series::new(sent.map(|byte| (byte.left_ns, byte.left_ns.saturating_sub(byte.written_ns))))
+    }
+
+    /// What bytes waited to be read, by when they were.
+    pub fn reading(&self) -> Series {
+        let read = self.read.iter();
+        Series::new(read.map(|byte| (byte.read_ns, byte.read_ns.saturating_sub(byte.ready_ns))))
+    }
+
+    /// From socket to socket, by when bytes were read.
+    pub fn end_to_end(&self) -> Series {
+        let written: HashMap<u32, u64> = self.sent.iter().map(|byte| (byte.seq, byte.written_ns)).collect();
+        let read = self.read.iter();
+        Series::new(read.filter_map(|byte| {
+            let written_ns = *written.get(&byte.seq)?;
+            Some((byte.read_ns, byte.read_ns.saturating_sub(written_ns)))
+        }))
+    }
+
+    /// The first byte was written then.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.sent.iter().map(|byte| byte.written_ns).min()
+    }
+
+    /// Bytes that were read from one time to another, in bits a second. `None` if that is too short to tell.
+    pub fn goodput_bps(&self, (from_ns, to_ns): (u64, u64)) -> Option<f64> {
+        let mut within = self.read.iter().filter(|byte| (from_ns..=to_ns).contains(&byte.read_ns));
+        let first = within.next()?;
+        let last = within.next_back()?;
+        let bytes = last.seq.wrapping_sub(first.seq);
+        let ns = last.read_ns.checked_sub(first.read_ns).filter(|&ns| ns > 0)?;
+        Some(f64::from(bytes) * 8e9 / ns as f64)
+    }
+
+    /// In the order of the flow: numbers begin anywhere, and go on from 0 after the last one.
+    fn sort(&mut self) {
+        let first = self.sent.iter().map(|byte| (byte.left_ns, byte.seq)).min();
+        let first = first.or_else(|| self.read.iter().map(|byte| (byte.read_ns, byte.seq)).min());
+        let Some((_, base)) = first else {
+            return;
+        };
+        // What is there is less than half of all numbers.
+        let place = |seq: u32| seq.wrapping_sub(base).cast_signed();
+        self.sent.sort_by_key(|byte| (place(byte.seq), byte.left_ns));
+        self.sent.dedup_by_key(|byte| byte.seq);
+        self.read.sort_by_key(|byte| (place(byte.seq), byte.read_ns));
+        self.read.dedup_by_key(|byte| byte.seq);
+    }
+}
+
+/// How the lines begin.
+const BYTE: &str = r#"{"type":"stack-byte""#;
+const STATUS: &str = r#"{"type":"stack-status""#;
+
+#[derive(Deserialize)]
+struct Byte {
+    flow: Ends,
+    seq: u32,
+    direction: String,
+    sent: Option<u32>,
+    again: bool,
+    stamp_ns: Stamps,
+}
+
+/// Of a connection, as records have them.
+#[derive(Deserialize)]
+pub(super) struct Ends {
+    src: IpAddr,
+    sport: u16,
+    dst: IpAddr,
+    dport: u16,
+}
+
+impl Ends {
+    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (SocketAddr::new(self.src, self.sport), SocketAddr::new(self.dst, self.dport))
+    }
+}
+
+#[derive(Deserialize)]
+struct Stamps {
+    #[serde(rename = "tx-socket")]
+    written: Option<u64>,
+    #[serde(rename = "tx-tcp")]
+    left: Option<u64>,
+    #[serde(rename = "rx-ready")]
+    ready: Option<u64>,
+    #[serde(rename = "rx-socket")]
+    read: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    tx_displaced: u64,
+    rx_displaced: u64,
+    passages_lost: u64,
+}
+
+/// The last line may lack its end, if who wrote it was killed: it is left out.
+pub(super) fn for_each_line(file: &Path, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let open = File::open(file).map_err(Error::file("read", file))?;
+    let mut lines = BufReader::new(open);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        lines.read_line(&mut line).map_err(Error::file("read", file))?;
+        let Some(whole) = line.strip_suffix('\n') else {
+            return Ok(());
+        };
+        each(whole)?;
+    }
+}
+
+pub(super) fn from_json<'a, T: Deserialize<'a>>(line: &'a str, file: &Path) -> Result<T> {
+    serde_json::from_str(line).map_err(|why| Error::invalid(format!("{}: {line}", file.display()), why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(direction: &str, seq: u32, sent: &str, stamps: &str) -> String {
+        format!(
+            r#"{{"type":"stack-byte","schema":"dwell.stack/1","time":null,"host":"h","flow":{{"src":"10.0.0.1","sport":9,"dst":"10.0.0.2","dport":7,"proto":"TCP"}},"seq":{seq},"direction":"{direction}","sent":{sent},"again":false,"stamp_ns":{{{stamps}}}}}"#
+        ) + "\n"
+    }
+
+    fn truth(sender: &str, receiver: &str) -> Result<Truth> {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["tx", "rx"].map(|name| folder.path().join(name));
+        std::fs::write(&files[0], sender).unwrap();
+        std::fs::write(&files[1], receiver).unwrap();
+        Truth::read(&files[0], &files[1])
+    }
+
+    #[test]
+    fn bytes_are_in_the_order_of_the_flow_also_where_numbers_begin_again() {
+        let tx = |seq, at: u64, left: u64| {
+            let stamps = format!(r#""tx-socket":{at},"tx-tcp":{left},"tx-ip":null"#);
+            line("tx", seq, "1", &stamps)
+        };
+        let rx = |seq, ready: u64, read: u64| {
+            let stamps = format!(r#""rx-ready":{ready},"rx-socket":{read}"#);
+            line("rx", seq, "null", &stamps)
+        };
+        let sender = tx(u32::MAX - 999, 1000, 1500)
+            + &tx(1024, 3000, 5000)
+            + &tx(24, 2000, 4000)
+            + &line("tx", 2048, "2", r#""tx-socket":1,"tx-tcp":9"#)
+            + r#"{"type":"stack-status","tx_displaced":1,"rx_displaced":0,"passages_lost":2}"#
+            + "\n{\"type\":\"stack-byte\",\"sch";
+        let receiver = rx(1024, 7000, 7100) + &rx(u32::MAX - 999, 6000, 6050);
+        let truth = truth(&sender, &receiver).unwrap();
+        assert_eq!(truth.lost, 3);
+        assert!(truth.to_port(8).is_none());
+        let (ends, flow) = truth.to_port(7).unwrap();
+        assert_eq!(ends.0.to_string(), "10.0.0.1:9");
+        let sent: Vec<_> = flow.sent.iter().map(|byte| byte.seq).collect();
+        assert_eq!(sent, [u32::MAX - 999, 24, 1024]);
+        assert_eq!(flow.sending(), Series::new([(1500, 500), (4000, 2000), (5000, 2000)]));
+        assert_eq!(flow.reading(), Series::new([(6050, 50), (7100, 100)]));
+        assert_eq!(flow.end_to_end(), Series::new([(6050, 5050), (7100, 4100)]));
+        assert_eq!(flow.begin_ns(), Some(1000));
+        // 2024 bytes in 1050 ns
+        let goodput = flow.goodput_bps((0, 10_000)).unwrap();
+        assert!((goodput - 2024.0 * 8e9 / 1050.0).abs() < 1.0, "{goodput}");
+        assert_eq!(flow.goodput_bps((0, 7000)), None);
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        let error = truth("{\"type\":\"stack-byte\",1\n", "").unwrap_err();
+        assert!(error.to_string().contains("tx: {\"type\""), "{error}");
+    }
+}

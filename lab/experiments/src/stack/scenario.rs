@@ -1,0 +1,141 @@
+use std::time::Duration;
+
+use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, QueueLimit};
+
+use super::traffic::{Flow, Pattern};
+
+/// What runs over which network. Those of the LatScope paper (section 3), and some more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scenario {
+    /// A bulk flow through a bottleneck of 10 Mbit/s.
+    Bulk,
+    /// The same beside 20 others.
+    Competing,
+    /// A file is downloaded over HTTP, again and again.
+    Download,
+    /// A video in segments of two seconds.
+    Video,
+    /// Two flows with small and large socket buffers.
+    Buffers,
+    /// Two flows of different priority at the sender's own queue.
+    Priorities,
+    /// A sender in a container, behind a bridge.
+    Container,
+    /// A sender in a virtual machine, with a clock of its own.
+    Vm,
+}
+
+const SMALL_BUFFER: usize = 16 << 10;
+const LARGE_BUFFER: usize = 512 << 10;
+/// Competing flows.
+const OTHERS: usize = 20;
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Scenario; 8] = [
+        Scenario::Bulk,
+        Scenario::Competing,
+        Scenario::Download,
+        Scenario::Video,
+        Scenario::Buffers,
+        Scenario::Priorities,
+        Scenario::Container,
+        Scenario::Vm,
+    ];
+
+    /// Its name as an argument.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Bulk => "bulk",
+            Scenario::Competing => "competing",
+            Scenario::Download => "download",
+            Scenario::Video => "video",
+            Scenario::Buffers => "buffers",
+            Scenario::Priorities => "priorities",
+            Scenario::Container => "container",
+            Scenario::Vm => "vm",
+        }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Scenario::Bulk => "a bulk flow through a bottleneck of 10 Mbit/s, 20 ms away",
+            Scenario::Competing => "the same beside 20 other flows",
+            Scenario::Download => "a file of 1 MB over HTTP, again and again, at 100 Mbit/s, 20 ms away",
+            Scenario::Video => "a video over HTTP, a segment of 500 KB each two seconds, at 10 Mbit/s, 20 ms away",
+            Scenario::Buffers => "two flows through 10 Mbit/s, with send buffers of 16 and of 512 KB",
+            Scenario::Priorities => {
+                "two flows that share the sender's own queue of 20 Mbit/s, the first goes before the second"
+            }
+            Scenario::Container => "a bulk flow of a container, through veth, a bridge's host and 10 Mbit/s",
+            Scenario::Vm => "a bulk flow of a virtual machine, whose clock is another one, through 10 Mbit/s",
+        }
+    }
+
+    /// Its flows, the one that matters first.
+    pub fn flows(self) -> Vec<Flow> {
+        let bulk = Flow::new(Pattern::Bulk);
+        match self {
+            Scenario::Bulk | Scenario::Container | Scenario::Vm => vec![bulk],
+            Scenario::Competing => vec![bulk; OTHERS + 1],
+            Scenario::Download => vec![Flow::new(Pattern::Requests { bytes: 1_000_000, every: Duration::ZERO })],
+            Scenario::Video => vec![Flow::new(Pattern::Requests { bytes: 500_000, every: Duration::from_secs(2) })],
+            Scenario::Buffers => {
+                [SMALL_BUFFER, LARGE_BUFFER].map(|bytes| Flow { send_buffer: Some(bytes), ..bulk }).to_vec()
+            }
+            Scenario::Priorities => [0x1_0010, 0x1_0020].map(|class| Flow { priority: Some(class), ..bulk }).to_vec(),
+        }
+    }
+
+    /// The way from the sender.
+    pub(super) fn link(self) -> LinkSpec {
+        let rate = match self {
+            Scenario::Priorities => None,
+            Scenario::Download => BitsPerSecond::new(100_000_000),
+            _ => BitsPerSecond::new(10_000_000),
+        };
+        LinkSpec {
+            rate_bits_per_second: rate,
+            queue: Some(QueueLimit::Packets(100)),
+            ..LinkSpec::delay(Nanos::from_millis(10))
+        }
+    }
+
+    /// What the link from the sender takes at least.
+    pub fn delay(self) -> Nanos {
+        self.link().delay_ns
+    }
+
+    /// The sender's own queue, as arguments of `tc`, a line each.
+    pub(super) fn shape(self) -> &'static str {
+        match self {
+            Scenario::Priorities => {
+                "qdisc add dev vantage0 root handle 1: htb default 20
+class add dev vantage0 parent 1: classid 1:1 htb rate 20mbit
+class add dev vantage0 parent 1:1 classid 1:10 htb rate 1mbit ceil 20mbit prio 0
+class add dev vantage0 parent 1:1 classid 1:20 htb rate 1mbit ceil 20mbit prio 1"
+            }
+            _ => "",
+        }
+    }
+
+    /// True if the sender is in a container.
+    pub(super) fn is_contained(self) -> bool {
+        self == Scenario::Container
+    }
+
+    /// What the sender is called, so that figures of an emulated one are never taken for those of a machine.
+    pub fn sender(self) -> &'static str {
+        match self {
+            Scenario::Vm => "emulated-sender",
+            _ => "sender",
+        }
+    }
+
+    /// True if the sender is in an emulated machine: its times say nothing about a real one, and its application's
+    /// clock is not the receiver's.
+    pub fn is_emulated(self) -> bool {
+        self == Scenario::Vm
+    }
+}

@@ -1,0 +1,32 @@
+//! Values that options of several experiments take.
+
+use dwell_testbed::{Nanos, Probability, Reorder};
+
+/// Packets that are held 5 ms longer than others, with this probability.
+pub fn reorder(probability: Probability) -> Reorder {
+    Reorder { probability, extra_ns: Nanos(5_000_000) }
+}
+
+/// A rate in bits per second: "500k", "10M", "1G".
+pub fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.find(|c: char| c.is_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let factor = match unit {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return Err("the unit is k, M or G bits a second".into()),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number > 0.0 && number * factor <= 1e12 => Ok((number * factor) as u64),
+        _ => Err("write a rate as in 500k, 10M or 1G".into()),
+    }
+}
+
+/// A share from 0 to 1.
+pub fn share(text: &str) -> Result<Probability, String> {
+    text.parse().ok().and_then(Probability::new).ok_or_else(|| "write a number from 0 to 1".into())
+}

@@ -1,0 +1,97 @@
+//! `dwell-lab quic`: QUIC through a balancer.
+
+use serde_json::Value;
+
+use crate::support::{lab, skipped};
+
+fn objects(arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let run = lab(&[&["quic"], arguments, &["--format", "jsonl"]].concat());
+    let lines = run.stdout.lines();
+    let objects = lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{run}")));
+    (run.status, objects.collect())
+}
+
+#[test]
+fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().to_str().unwrap();
+    // So little to do, and so much of it taken for well, that no server is overloaded on any machine.
+    let few = ["--clients", "60", "--rate", "90", "--time", "4s"];
+    let light = ["--work", "100us", "--margin", "30s"];
+    let (status, runs) = objects(&[&["policies", "--keep", keep], &few[..], &light].concat());
+    let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["zero-rtt", "5-tuple", "source"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    let of = |place: usize, key: &str| runs[place][key].as_u64().unwrap();
+    for place in 0..3 {
+        assert_eq!(of(place, "broken"), 0, "{runs:?}");
+        assert!(of(place, "eligible") > 60, "{runs:?}");
+    }
+    for place in [0, 2] {
+        assert_eq!(of(place, "early"), of(place, "eligible"), "{runs:?}");
+    }
+    // one in four, by chance
+    assert!(of(1, "early") * 2 < of(1, "eligible"), "{runs:?}");
+    // the emulated 20 ms: once with 0-RTT, twice without
+    assert!(of(0, "first_byte_p50_ns") >= 20_000_000, "{runs:?}");
+    assert!(of(1, "first_byte_p90_ns") >= 40_000_000, "{runs:?}");
+    assert!(folder.path().join("policies.svg").exists());
+}
+
+#[test]
+fn root_connections_survive_moves_by_connection_ids_only() {
+    if skipped() {
+        return;
+    }
+    let (status, runs) = objects(&["moves", "--connections", "10", "--moves", "5"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    assert_eq!(runs[0]["survived"], 50);
+}
+
+#[test]
+fn root_what_is_sent_again_is_not_done_again() {
+    if skipped() {
+        return;
+    }
+    let (status, runs) = objects(&["replay", "--requests", "10", "--times", "5"]);
+    assert_eq!(status, Some(0), "{runs:?}");
+    assert_eq!((&runs[0]["tries"], &runs[0]["repeated"]), (&50.into(), &0.into()));
+    let thefts: Vec<_> =
+        runs[1..].iter().map(|theft| ["requests", "found", "read"].map(|key| theft[key].as_u64().unwrap())).collect();
+    // a copy from before, then what each of four servers has left
+    assert_eq!(thefts[0], [10, 10, 10], "{runs:?}");
+    assert_eq!(thefts[1..], [[10, 0, 0]; 4], "{runs:?}");
+    let left = runs[2..].iter().map(|theft| theft["sessions"].as_u64());
+    assert!(left.max() > Some(Some(0)), "{runs:?}");
+}
+
+#[test]
+fn root_nothing_breaks_while_keys_and_servers_change() {
+    if skipped() {
+        return;
+    }
+    let few = ["--lasting", "10", "--returning", "4", "--pause", "2s"];
+    let (status, runs) = objects(&[&["changes"], &few[..]].concat());
+    assert_eq!(status, Some(0), "{runs:?}");
+    let changes: Vec<_> = runs.iter().map(|run| run["change"].as_str().unwrap()).collect();
+    assert_eq!(changes[1..4], ["key rotated", "old key gone", "server removed"]);
+    // each was answered after each change
+    for run in &runs {
+        assert!(run["lasting_requests"].as_u64() >= Some(10), "{runs:?}");
+    }
+}
+
+#[test]
+fn root_a_program_of_others_is_told_where_to_go() {
+    if skipped() {
+        return;
+    }
+    let is_told = "test -r \"$DWELL_QUIC_CERTIFICATE\" && test \"$DWELL_QUIC_SERVER\" = 10.79.0.100:443 \
+                   && test \"$DWELL_QUIC_OWN\" = 10.80.0.1,10.80.0.2,10.80.0.3";
+    let run = |script: &str| lab(&["quic", "client", "--policy", "source", "--", "sh", "-c", script]).status;
+    assert_eq!(run(is_told), Some(0));
+    assert_eq!(run("exit 3"), Some(1));
+}

@@ -1,0 +1,269 @@
+//! What tests of the binaries share: runs of a program with both outputs, tools, and waiting for what must come.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "what does not hold fails the test")]
+
+use std::{
+    fmt, fs,
+    io::{Read, Write},
+    ops::DerefMut,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{Guarded, Namespace};
+
+/// After this time a run has hung: some experiments take most of a minute on a quiet machine.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// How a run ended, and what it said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// None if a signal ended it.
+    pub status: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// For snapshots: the status and both outputs.
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => writeln!(f, "exit {status}")?,
+            None => writeln!(f, "ended by a signal")?,
+        }
+        for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            for line in text.lines() {
+                writeln!(f, "{}", format!("{name}: {line}").trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command, input: &[u8]) -> Run {
+    prepare(command).stdin(Stdio::piped());
+    let mut child = Killed(command.spawn().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = thread::spawn(move || {
+        // Who has seen enough may close its input.
+        let _ = stdin.write_all(&input);
+    });
+    let run = Process::new(child).end();
+    writer.join().unwrap();
+    run
+}
+
+/// Starts a command, and reads its outputs while it runs.
+pub fn start(command: &mut Command) -> Process {
+    Process::new(Killed(prepare(command).spawn().unwrap()))
+}
+
+/// The same everywhere: neither terminal nor environment decides how a text is wrapped.
+pub fn prepare(command: &mut Command) -> &mut Command {
+    command
+        .env("COLUMNS", "100")
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+}
+
+/// A child that is killed and waited for when the guard is dropped.
+struct Killed(Child);
+
+impl std::ops::Deref for Killed {
+    type Target = Child;
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Killed {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running child whose outputs are read meanwhile.
+pub struct Process {
+    child: Box<dyn DerefMut<Target = Child>>,
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<String>,
+}
+
+impl Process {
+    fn new(mut child: impl DerefMut<Target = Child> + 'static) -> Process {
+        fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                if let Some(mut pipe) = pipe {
+                    pipe.read_to_end(&mut bytes).unwrap();
+                }
+                String::from_utf8(bytes).expect("all output is UTF-8")
+            })
+        }
+        Process { stdout: read(child.stdout.take()), stderr: read(child.stderr.take()), child: Box::new(child) }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        // Not collected yet, so the number is still that of the child.
+        kill(Pid::from_raw(self.id() as i32), signal).unwrap();
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Run {
+        let begun = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status.code(),
+                None if begun.elapsed() > LONGEST => {
+                    self.child.kill().unwrap();
+                    let stderr = self.stderr.join().unwrap();
+                    panic!("it did not end in {LONGEST:?}; it said: {stderr}");
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        Run { status, stdout: self.stdout.join().unwrap(), stderr: self.stderr.join().unwrap() }
+    }
+
+    pub fn interrupt(self) -> Run {
+        self.signal(Signal::SIGINT);
+        self.end()
+    }
+}
+
+/// Starts a program in a namespace.
+pub fn spawn(namespace: &Namespace, program: &str, arguments: &[&str]) -> Process {
+    let child: Guarded = namespace
+        .spawn(program, |command| {
+            prepare(command.args(arguments));
+        })
+        .unwrap();
+    Process::new(child)
+}
+
+/// How many BPF links a process holds.
+pub fn links(pid: u32) -> usize {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return 0;
+    };
+    descriptors
+        .flatten()
+        .filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok())
+        .filter(|text| text.contains("link_type:"))
+        .count()
+}
+
+/// The BPF filters of an interface's clsact, as tc shows them.
+pub fn filters(namespace: &Namespace, interface: &str) -> Vec<String> {
+    ["ingress", "egress"]
+        .iter()
+        .flat_map(|hook| {
+            let shown = tool(namespace, "tc", &["filter", "show", "dev", interface, hook]);
+            shown.lines().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .filter(|line| line.contains(" bpf ") && line.contains("direct-action"))
+        .collect()
+}
+
+/// Runs a tool that every Debian has.
+pub fn tool_here(program: &str, arguments: &[&str]) {
+    let run = run(Command::new(program).args(arguments), b"");
+    assert_eq!(run.status, Some(0), "{program} {arguments:?}: {run}");
+}
+
+/// Runs a tool in a namespace and gives what it printed.
+pub fn tool(namespace: &Namespace, program: &str, arguments: &[&str]) -> String {
+    let run = run(namespace.command(program).args(arguments), b"");
+    assert_eq!(run.status, Some(0), "{program} {arguments:?}: {run}");
+    run.stdout
+}
+
+/// Commands of `ip`, a line each.
+pub fn ip(namespace: &Namespace, lines: &str) {
+    let run = run(namespace.command("ip").args(["-batch", "-"]), lines.as_bytes());
+    assert_eq!(run.status, Some(0), "{lines}: {run}");
+}
+
+/// The table of a network card's counters: packets received and sent.
+pub fn card_packets(namespace: &Namespace, interface: &str) -> (u64, u64) {
+    let table = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+    let prefix = format!("{interface}:");
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(&prefix)).unwrap();
+    let numbers: Vec<u64> = line.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect();
+    (numbers[1], numbers[9])
+}
+
+/// Tells why networks cannot be made here, and that the test is skipped; false where they can.
+pub fn skipped() -> bool {
+    let reason = crate::missing_requirement().or_else(|| {
+        let may = Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+        (!may).then(|| "no network namespace can be made here".to_owned())
+    });
+    if let Some(reason) = &reason {
+        eprintln!("skipped: {reason}");
+    }
+    reason.is_some()
+}
+
+/// A cgroup of its own. It goes when this is dropped; the processes in it have to be gone before.
+pub struct Cgroup(pub PathBuf);
+
+impl Cgroup {
+    /// `None`, with a word, where there is no cgroup v2.
+    pub fn new(name: &str) -> Option<Cgroup> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (path, kind) = (words.nth(1)?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(path))
+        });
+        let Some(root) = root else {
+            eprintln!("skipped: there is no cgroup v2 here");
+            return None;
+        };
+        let path = root.join(format!("dwell-test-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Some(Cgroup(path))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Waits until something holds, for ten seconds at most.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come true");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,46 @@
+//! Testbeds made of network namespaces, for measurements whose true answer is known.
+//!
+//! A [`Lab`] is a small network: a client, a server, and a vantage point between them where dwell watches. Link
+//! emulators stand between the vantage point and each end, in namespaces of their own, so that endpoints and vantage
+//! point stay as they are on a real host. What is measured at the vantage point can then be compared with what
+//! [`Topology`] asked for and with the [`Report`] of what the emulator did.
+//!
+//! Nothing stays behind: guards remove namespaces and end processes when they are dropped, and each new lab first
+//! removes what a killed one left ([`list`]).
+
+mod console;
+mod emulator;
+pub mod error;
+mod guest;
+pub mod harness;
+mod keep;
+mod link;
+mod link_box;
+mod namespace;
+mod nfqueue;
+mod pair;
+pub mod part;
+mod phases;
+mod registry;
+pub mod signals;
+mod topology;
+mod trace;
+mod units;
+pub mod workload;
+
+pub use emulator::{DirectionReport, EmulatorConfig, EmulatorHandle, QueueConfig, Report, become_realtime, emulate};
+pub use error::Error;
+pub use guest::{Guest, GuestOptions};
+pub use keep::{UpOptions, down, up};
+pub use link::{DropReason, Fate, Link, LinkSpec, QueueLimit, Reorder};
+pub use link_box::{BoxLink, BoxSpec, Discipline, LinkBox, QueueStatistics, Shaper, Statistics, Towards};
+pub use namespace::{Guarded, Namespace};
+pub use pair::Pair;
+pub use phases::{Phase, Phases};
+pub use registry::{Labs, ProcessId, State, list, missing_requirement};
+pub use topology::{Emulation, Lab, LabOptions, Leg, Role, Side, Topology};
+pub use trace::Trace;
+pub use units::{BitsPerSecond, Bytes, Nanos, Probability};
+
+/// What every fallible function here returns.
+pub type Result<T> = std::result::Result<T, Error>;
