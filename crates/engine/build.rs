@@ -33,13 +33,13 @@ const SHARED: &[&str] = &[
     "dwell_group_key",
     "dwell_heavy",
     "dwell_heavy_config",
-    "dwell_heavy_end",
+    "dwell_heavy_client",
     "dwell_flow_event",
     "dwell_histogram",
     "dwell_load",
     "dwell_lowat_counters",
     "dwell_lowat_program",
-    "dwell_maybe",
+    "dwell_vip_filter",
     "dwell_overload_config",
     "dwell_real",
     "dwell_rtt_config",
@@ -53,8 +53,8 @@ const SHARED: &[&str] = &[
     "dwell_stack_hop",
     "dwell_stack_hop_time",
     "dwell_sip_key",
-    "dwell_stack_passage",
-    "dwell_stack_place",
+    "dwell_byte_trace",
+    "dwell_device_point",
     "dwell_stack_program",
     "dwell_sync",
     "dwell_sync_counters",
@@ -127,21 +127,21 @@ fn main() {
         .header(core.join("response/slot_native.h").display().to_string())
         .header(core.join("lb/steer_native.h").display().to_string())
         .header(core.join("clock/sync_native.h").display().to_string())
-        .allowlist_function("dwell_(balance|native|seats|layers|lowat|quic_lb|steer|sync)_.*")
+        .allowlist_function("dwell_(balance|native|slots|layers|lowat|quic_lb|steer|sync)_.*")
         .allowlist_type(
-            "dwell_(native|seats|seat_bucket|layers|stack_layer|stack_segment|stack_ends|stack_passage|stack_hop|stack_hop_time|stack_place|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
+            "dwell_(native|slots|slot_bucket|layers|stack_layer|stack_segment|stack_ends|byte_trace|stack_hop|stack_hop_time|device_point|stack_point|flow_segments|stack_program|stack_counter|stack_counters|response_program|response_event|key_kind|estimator|visible|way|rtt_program|group_key|histogram|counters|counter|method|event_type|flow_change|close_reason)",
         )
         .allowlist_type(
-            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|maybe|real|verdict|vip|vip_key|why|zero_counter|zero_ids|zero_loads|zero_name|zero_named|zero_state|zero_vip)",
+            "dwell_(balancer|named_vip|balance_config|balance_counters|balance_layout|chunk|decap|decap_counters|decap_program|decision|forward|load|vip_filter|real|verdict|vip|vip_key|reason|zero_counter|zero_ids|zero_loads|zero_name|zero_named_server|zero_state|zero_vip)",
         )
         .allowlist_type("dwell_(aes128|cid_cipher|cid_config|cid_plain)")
-        .allowlist_type("dwell_(heavy|heavy_config|heavy_end|noted|overload_config|server_load)")
+        .allowlist_type("dwell_(heavy|heavy_config|heavy_client|load_result|overload_config|server_load)")
         .allowlist_type("dwell_lowat_(counter|counters|program)")
         .allowlist_type(
             "dwell_(sip_key|sync|sync_(agent|counter|counters|exchange|kind|probe|program|session|stamper))",
         )
         .allowlist_var("DWELL_.*")
-        .opaque_type("dwell_(bucket|flow|hop_row|memories|row|seat|stamp)")
+        .opaque_type("dwell_(bucket|flow|hop_row|cold|row|slot|stamp)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)

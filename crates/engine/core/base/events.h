@@ -131,7 +131,7 @@ enum dwell_counter {
 	DWELL_FLOWS_EXPIRED,   /* closed after it */
 	DWELL_FLOWS_UNTRACKED, /* packets without a place in the table */
 	DWELL_FLOWS_CONTENDED, /* the same, as two CPUs wanted one place */
-	DWELL_PLACES_FREED,    /* by eviction, expiry, the sweep, or a new flow over one that is over */
+	DWELL_SLOTS_FREED,     /* by eviction, expiry, the sweep, or a new flow over one that is over */
 	DWELL_STAMPS_MADE,
 	DWELL_STAMPS_OVERWRITTEN, /* lost to another stamp, younger than 1 s */
 	DWELL_SAMPLES,

@@ -137,7 +137,7 @@ static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedde
 	if (!session)
 		reason = DWELL_SYNC_UNKNOWN;
 	else if (!dwell_sync_same(&session->peer, from))
-		reason = DWELL_SYNC_STRANGER;
+		reason = DWELL_SYNC_WRONG_PEER;
 	else if (dwell_sync_mac(&session->key, sync) != sync->mac)
 		reason = DWELL_SYNC_FORGED;
 	else if (!dwell_sync_take(&session->largest, sync->sequence))

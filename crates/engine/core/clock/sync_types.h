@@ -20,7 +20,7 @@ enum dwell_sync_kind {
 
 /* Who stamped a reply. */
 enum dwell_sync_stamper {
-	DWELL_SYNC_NOBODY, /* a request */
+	DWELL_SYNC_UNSTAMPED, /* a request */
 	DWELL_SYNC_XDP,
 	DWELL_SYNC_SOCKET,
 	DWELL_SYNC_SOCKET_YET, /* a socket, and XDP if asked again soon */
@@ -73,13 +73,13 @@ struct dwell_sync_exchange {
 };
 
 enum dwell_sync_counter {
-	DWELL_SYNC_ANSWERED,  /* requests answered in XDP, or replies taken there */
-	DWELL_SYNC_ADMITTED,  /* requests left to the socket, to be answered there */
-	DWELL_SYNC_MALFORMED, /* came to the socket, and are no packets of this protocol */
-	DWELL_SYNC_UNKNOWN,   /* of no session that was admitted */
-	DWELL_SYNC_STRANGER,  /* of a session, and from another address than its collector's */
-	DWELL_SYNC_FORGED,    /* the MAC is wrong */
-	DWELL_SYNC_REPLAYED,  /* the sequence is not greater than the largest seen */
+	DWELL_SYNC_ANSWERED,   /* requests answered in XDP, or replies taken there */
+	DWELL_SYNC_ADMITTED,   /* requests left to the socket, to be answered there */
+	DWELL_SYNC_MALFORMED,  /* came to the socket, and are no packets of this protocol */
+	DWELL_SYNC_UNKNOWN,    /* of no session that was admitted */
+	DWELL_SYNC_WRONG_PEER, /* of a session, and from another address than its collector's */
+	DWELL_SYNC_FORGED,     /* the MAC is wrong */
+	DWELL_SYNC_REPLAYED,   /* the sequence is not greater than the largest seen */
 	DWELL_SYNC_COUNTERS,
 };
 

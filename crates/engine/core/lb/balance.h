@@ -10,45 +10,45 @@
 #include "lb/reply.h"
 
 /* What the embedding program knows; null for what there is not. */
-static __always_inline const struct dwell_maybe *dwell_maybe_of(void *embedder);
+static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder);
 /* The frame: its first bytes, its end, and so many bytes left of it. */
 static __always_inline int dwell_frame_cut(DWELL_FRAME *frame, __u32 bytes);
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
 static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 
-/* dwell_visit_odd(), dwell_balance_send(), dwell_zero_route(), dwell_reply_ping() and
+/* dwell_lb_parse_unusual(), dwell_balance_send(), dwell_zero_route(), dwell_reply_ping() and
  * dwell_too_big(), or calls of them.
  */
-static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_packet *packet);
+static __always_inline __u32 dwell_balance_parse_unusual(DWELL_FRAME *frame, struct dwell_packet *packet);
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
 						   const struct dwell_packet *packet, __u32 ingress,
 						   struct dwell_decision *decision);
-static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
-						__u32 l4_offset, int asks);
+static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						      __u32 l4_offset, int dry_run);
 static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);
 static __always_inline int dwell_balance_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu);
 
 /* False for most packets that are to no VIP. */
 static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_packet *packet)
 {
-	const struct dwell_maybe *maybe = dwell_maybe_of(embedder);
-	__u32 bit = dwell_maybe_bit(dwell_visit_vip(packet));
+	const struct dwell_vip_filter *maybe = dwell_vip_filter_of(embedder);
+	__u32 bit = dwell_vip_filter_bit(dwell_packet_vip(packet));
 
-	return maybe && maybe->word[bit / 64 & (DWELL_MAYBE_BITS / 64 - 1)] >> bit % 64 & 1;
+	return maybe && maybe->word[bit / 64 & (DWELL_VIP_FILTER_BITS / 64 - 1)] >> bit % 64 & 1;
 }
 
 /* The same of VIPs whose packets go by connection ID. */
 static __always_inline int dwell_may_be_zero(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
-	__u32 bit = dwell_zero_bit(dwell_visit_vip(packet), dwell_visit_port(packet));
+	__u32 bit = dwell_zero_bit(dwell_packet_vip(packet), dwell_packet_vip_port(packet));
 
-	return state && state->maybe[bit / 64 & (DWELL_ZERO_BITS / 64 - 1)] >> bit % 64 & 1;
+	return state && state->vip_filter[bit / 64 & (DWELL_ZERO_BITS / 64 - 1)] >> bit % 64 & 1;
 }
 
 static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder, const struct dwell_packet *packet)
 {
-	struct dwell_vip_key key = {*dwell_visit_vip(packet), dwell_visit_port(packet), DWELL_PROTO_UDP, {}};
+	struct dwell_vip_key key = {*dwell_packet_vip(packet), dwell_packet_vip_port(packet), DWELL_PROTO_UDP, {}};
 	const struct dwell_vip *vip = dwell_vip_at(embedder, &key);
 
 	return vip && vip->zero_slot ? (__u64)vip->number << 32 | vip->zero_slot : 0;
@@ -57,7 +57,7 @@ static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder, 
 /* True if the packet is to an address of a VIP, whatever else it is. */
 static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packet *packet)
 {
-	const struct dwell_address *vip = dwell_visit_vip(packet);
+	const struct dwell_address *vip = dwell_packet_vip(packet);
 
 	return !!dwell_vip_of(embedder, vip, dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
 }
@@ -73,17 +73,17 @@ static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, 
 
 	if (packet->kind != DWELL_KIND_TCP && packet->kind != DWELL_KIND_UDP)
 		return 0;
-	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, 0);
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
 	pseudo = dwell_sum_address(&packet->key.a) + dwell_sum_address(&packet->key.b);
 	if (ip->version_length == 0x45) {
-		DWELL_PEEK(struct dwell_udp, udp, DWELL_VISIT_IP + sizeof(*ip), 0);
+		DWELL_PEEK(struct dwell_udp, udp, DWELL_IP_OFFSET + sizeof(*ip), 0);
 		l4_bytes = packet->ip_bytes - sizeof(*ip);
 		if (proto == DWELL_PROTO_UDP && (!udp->checksum || dwell_ntohs(udp->length) != l4_bytes))
 			return 0;
 		/* the header's own sum is 0, and ::ffff: is 0xffff, which is 0 too */
 	} else {
-		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
-		DWELL_PEEK(struct dwell_udp, udp, DWELL_VISIT_IP + sizeof(*ip6), 0);
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
+		DWELL_PEEK(struct dwell_udp, udp, DWELL_IP_OFFSET + sizeof(*ip6), 0);
 		if (ip->version_length >> 4 != 6 || ip6->next != proto)
 			return 0;
 		l4_bytes = packet->ip_bytes - sizeof(*ip6);
@@ -96,9 +96,9 @@ static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, 
 	return sum ? sum : 0xffff;
 }
 
-static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision, __u32 why)
+static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision, __u32 reason)
 {
-	decision->why = why;
+	decision->reason = reason;
 	decision->size = 0;
 	decision->interface = 0;
 	return decision->verdict = DWELL_VERDICT_DROP;
@@ -116,32 +116,32 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 	void *data;
 
 	if (!real || !real->interface || real->forward == DWELL_FORWARD_NONE)
-		return dwell_balance_drop(decision, DWELL_WHY_NO_ROUTE);
-	outer_bytes = dwell_outer_bytes(real);
+		return dwell_balance_drop(decision, DWELL_REASON_NO_ROUTE);
+	outer_bytes = dwell_encapsulation_bytes(real);
 	data = dwell_frame_data(frame);
 	if (dwell_unlikely(real->mtu && packet->ip_bytes + outer_bytes > real->mtu)) {
-		ip = data + DWELL_VISIT_IP;
+		ip = data + DWELL_IP_OFFSET;
 		if ((const void *)(ip + 1) > dwell_frame_end(frame))
-			return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
+			return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
 		version = ip->version_length >> 4;
 		/* an error is not answered by another (RFC 1122 section 3.2.2) */
-		if (decision->why == DWELL_WHY_QUOTED)
-			return dwell_balance_drop(decision, DWELL_WHY_TOO_BIG);
+		if (decision->reason == DWELL_REASON_QUOTED)
+			return dwell_balance_drop(decision, DWELL_REASON_TOO_BIG);
 		if (real->mtu <= outer_bytes || !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
-			return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
-		decision->why = DWELL_WHY_TOO_BIG;
+			return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
+		decision->reason = DWELL_REASON_TOO_BIG;
 		decision->size = version == 4 ? DWELL_TOO_BIG_4 : DWELL_TOO_BIG_6;
 		decision->interface = ingress;
 		return decision->verdict = DWELL_VERDICT_SEND;
 	}
-	if (!dwell_hop_off(data, dwell_frame_end(frame), &inner))
-		return dwell_balance_drop(decision, DWELL_WHY_TTL);
+	if (!dwell_decrement_ttl(data, dwell_frame_end(frame), &inner))
+		return dwell_balance_drop(decision, DWELL_REASON_TTL);
 	if (real->forward == DWELL_FORWARD_GUE && !dwell_is_v4(&real->address))
 		inner.checksum = dwell_inner_sum(data, dwell_frame_end(frame), packet);
 	if (outer_bytes && !dwell_frame_grow(frame, outer_bytes))
-		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
-	if (!dwell_outer_write(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner, config))
-		return dwell_balance_drop(decision, DWELL_WHY_NO_ROOM);
+		return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
+	if (!dwell_encapsulate(dwell_frame_data(frame), dwell_frame_end(frame), real, &inner, config))
+		return dwell_balance_drop(decision, DWELL_REASON_NO_ROOM);
 	decision->size = packet->ip_bytes + outer_bytes;
 	decision->interface = real->interface;
 	return decision->verdict = real->interface == ingress ? DWELL_VERDICT_SEND : DWELL_VERDICT_REDIRECT;
@@ -163,23 +163,23 @@ static __always_inline void dwell_balance_load(void *embedder, const struct dwel
 }
 
 /* What is neither a flow's nor a quote of one's. */
-static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwell_table *table,
-						 const struct dwell_packet *packet, __u32 reading, __u32 ingress,
-						 struct dwell_decision *decision)
+static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct dwell_table *table,
+						      const struct dwell_packet *packet, __u32 reading, __u32 ingress,
+						      struct dwell_decision *decision)
 {
 	__u32 kind = dwell_reading_of(reading);
 
-	decision->why = DWELL_WHY_NOT_VIP;
+	decision->reason = DWELL_REASON_NOT_VIP;
 	if (kind == DWELL_READ_NOT_IP)
-		decision->why = DWELL_WHY_NOT_IP;
+		decision->reason = DWELL_REASON_NOT_IP;
 	else if (kind == DWELL_READ_FRAGMENT && dwell_is_vip(table->embedder, packet))
-		return dwell_balance_drop(decision, DWELL_WHY_FRAGMENT);
+		return dwell_balance_drop(decision, DWELL_REASON_FRAGMENT);
 	else if (kind == DWELL_READ_MALFORMED && dwell_is_vip(table->embedder, packet))
-		return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
+		return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
 	else if (kind == DWELL_READ_PING && dwell_is_vip(table->embedder, packet)) {
 		if (!dwell_balance_ping(frame, dwell_reading_l4(reading)))
-			return dwell_balance_drop(decision, DWELL_WHY_MALFORMED);
-		decision->why = DWELL_WHY_PING;
+			return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
+		decision->reason = DWELL_REASON_PING;
 		decision->size = packet->ip_bytes;
 		decision->interface = ingress;
 		return decision->verdict = DWELL_VERDICT_SEND;
@@ -187,55 +187,55 @@ static __always_inline __u32 dwell_balance_other(DWELL_FRAME *frame, struct dwel
 	return decision->verdict = DWELL_VERDICT_PASS;
 }
 
-/* Why a packet that may be QUIC's goes by its connection ID; DWELL_WHY_FLOW if it does not. */
+/* Why a packet that may be QUIC's goes by its connection ID; DWELL_REASON_FLOW if it does not. */
 static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell_table *table,
-						struct dwell_packet *packet, __u32 reading, int asks)
+						struct dwell_packet *packet, __u32 reading, int dry_run)
 {
 	__u32 l4 = dwell_reading_l4(reading);
 
 	if (packet->kind != DWELL_KIND_UDP || !dwell_may_be_zero(table->embedder, packet))
-		return DWELL_WHY_FLOW;
+		return DWELL_REASON_FLOW;
 	if (!l4)
-		l4 = DWELL_VISIT_IP +
-		     (dwell_is_v4(dwell_visit_vip(packet)) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6));
-	return dwell_balance_zero(frame, table->embedder, packet, l4, asks);
+		l4 = DWELL_IP_OFFSET +
+		     (dwell_is_v4(dwell_packet_vip(packet)) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6));
+	return dwell_balance_zero_route(frame, table->embedder, packet, l4, dry_run);
 }
 
 /* One packet. Returns enum dwell_verdict, and fills the decision, which is zeros
- * before; the frame is what goes out. With `asks` no table and no count changes.
+ * before; the frame is what goes out. With `dry_run` no table and no count changes.
  * `wire_bytes` and `segments` are the caller's to set before.
  */
 static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_table *table, struct dwell_packet *packet,
-					   __u32 ingress, int asks, struct dwell_decision *decision)
+					   __u32 ingress, int dry_run, struct dwell_decision *decision)
 {
-	__u32 reading = dwell_visit_plain(dwell_frame_data(frame), dwell_frame_end(frame), packet);
+	__u32 reading = dwell_lb_parse(dwell_frame_data(frame), dwell_frame_end(frame), packet);
 
-	if (dwell_unlikely(reading == DWELL_READ_ODD))
-		reading = dwell_balance_odd(frame, packet);
+	if (dwell_unlikely(reading == DWELL_READ_UNUSUAL))
+		reading = dwell_balance_parse_unusual(frame, packet);
 	if (dwell_unlikely(dwell_reading_of(reading) != DWELL_READ_PLAIN &&
 			   dwell_reading_of(reading) != DWELL_READ_QUOTE))
-		return dwell_balance_other(frame, table, packet, reading, ingress, decision);
+		return dwell_balance_unbalanced(frame, table, packet, reading, ingress, decision);
 	if (!dwell_may_be_vip(table->embedder, packet)) {
-		decision->why = DWELL_WHY_NOT_VIP;
+		decision->reason = DWELL_REASON_NOT_VIP;
 		return decision->verdict = DWELL_VERDICT_PASS;
 	}
 	packet->hash = dwell_key_hash(&packet->key, packet->proto, table->config->seed);
 	if (dwell_unlikely(dwell_reading_of(reading) != DWELL_READ_PLAIN))
-		decision->why = dwell_balance_quoted(table, packet);
+		decision->reason = dwell_balance_quoted(table, packet);
 	else
-		decision->why = dwell_balance_quic(frame, table, packet, reading, asks);
-	if (decision->why == DWELL_WHY_FLOW)
-		decision->why = dwell_balance_flow(table, packet, asks);
+		decision->reason = dwell_balance_quic(frame, table, packet, reading, dry_run);
+	if (decision->reason == DWELL_REASON_FLOW)
+		decision->reason = dwell_balance_flow(table, packet, dry_run);
 	decision->real = packet->real;
 	decision->vip = packet->vip;
-	if (dwell_unlikely(decision->why >= DWELL_WHY_NO_BACKEND))
-		return dwell_balance_drop(decision, decision->why);
+	if (dwell_unlikely(decision->reason >= DWELL_REASON_NO_BACKEND))
+		return dwell_balance_drop(decision, decision->reason);
 	if (!packet->vip)
 		return decision->verdict = DWELL_VERDICT_PASS;
 	if (!packet->real)
-		return dwell_balance_drop(decision, DWELL_WHY_NO_BACKEND);
+		return dwell_balance_drop(decision, DWELL_REASON_NO_BACKEND);
 	dwell_balance_forward(frame, table, packet, ingress, decision);
-	if (!asks && decision->verdict != DWELL_VERDICT_DROP)
+	if (!dry_run && decision->verdict != DWELL_VERDICT_DROP)
 		dwell_balance_load(table->embedder, packet);
 	return decision->verdict;
 }
@@ -247,22 +247,22 @@ static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u3
 	const int head_6 = sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error);
 
 	if (version == 4)
-		return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_4) && dwell_frame_grow(frame, head_4) &&
+		return dwell_frame_cut(frame, DWELL_IP_OFFSET + DWELL_QUOTE_4) && dwell_frame_grow(frame, head_4) &&
 		       dwell_too_big_4_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
-	return dwell_frame_cut(frame, DWELL_VISIT_IP + DWELL_QUOTE_6) && dwell_frame_grow(frame, head_6) &&
+	return dwell_frame_cut(frame, DWELL_IP_OFFSET + DWELL_QUOTE_6) && dwell_frame_grow(frame, head_6) &&
 	       dwell_too_big_6_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
 }
 
 /* True if a packet came of the connection of late, and its client has not said
  * that it is over.
  */
-static __always_inline int dwell_is_active(struct dwell_table *table, const struct dwell_seat *seat)
+static __always_inline int dwell_is_active(struct dwell_table *table, const struct dwell_slot *slot)
 {
 	__u32 limit = dwell_balance_config_of(table->embedder)->active_coarse, idle;
 
-	if (seat->head.close_reason || seat->head.flags & DWELL_HEAD_CLOSING)
+	if (slot->head.close_reason || slot->head.flags & DWELL_HEAD_CLOSING)
 		return 0;
-	idle = dwell_now_coarse(table->clock) - seat->head.seen;
+	idle = dwell_now_coarse(table->clock) - slot->head.seen;
 	return dwell_is_future(idle) || idle <= limit;
 }
 

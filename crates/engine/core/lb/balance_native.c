@@ -60,9 +60,9 @@ static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, cons
 }
 
 /* All bits: the VIPs are asked in any case. */
-static __always_inline const struct dwell_maybe *dwell_maybe_of(void *embedder)
+static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder)
 {
-	static struct dwell_maybe all;
+	static struct dwell_vip_filter all;
 
 	(void)embedder;
 	if (!all.word[0])
@@ -126,28 +126,28 @@ static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 
 	return number < balancer->heavy_count ? &balancer->heavies[number] : 0;
 }
 
-static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id)
+static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id)
 {
 	const struct dwell_balancer *balancer = embedder;
 
-	return slot < balancer->zero_slots ? balancer->zero_ids[slot].place[id & 0xffff] : 0;
+	return slot < balancer->zero_slots ? balancer->zero_ids[slot].server[id & 0xffff] : 0;
 }
 
-static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name)
+static __always_inline __u32 dwell_zero_server_by_name(void *embedder, const struct dwell_zero_name *name)
 {
 	const struct dwell_balancer *balancer = embedder;
 
 	for (__u32 i = 0; i < balancer->zero_name_count; i++)
 		if (!__builtin_memcmp(&balancer->zero_names[i].name, name, sizeof(*name)))
-			return balancer->zero_names[i].place;
+			return balancer->zero_names[i].server;
 	return 0;
 }
 
-static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real)
+static __always_inline __u32 dwell_zero_server_by_real(void *embedder, __u32 real)
 {
 	const struct dwell_balancer *balancer = embedder;
 
-	return real < balancer->zero_place_count ? balancer->zero_places[real] : 0;
+	return real < balancer->zero_server_count ? balancer->zero_servers[real] : 0;
 }
 
 static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash)
@@ -197,29 +197,29 @@ static __always_inline __u32 dwell_random(void *embedder)
 	return balancer->random = balancer->random * 1664525 + 1013904223;
 }
 
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	return dwell_zero_open_block(embedder, rotation, entry);
 }
 
-static __always_inline __u32 dwell_zero_other(struct dwell_frame *frame, void *embedder, __u32 slot, __u32 rotation,
-					      __u32 at)
+static __always_inline __u32 dwell_zero_open_foreign(struct dwell_frame *frame, void *embedder, __u32 slot,
+						     __u32 rotation, __u32 at)
 {
 	return dwell_zero_open_other(frame->data, frame->end, embedder, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_zero_add_attempt(struct dwell_frame *frame, struct dwell_packet *packet, __u32 at)
 {
 	dwell_attempt_key(dwell_frame_data(frame), dwell_frame_end(frame), packet, at);
 }
 
-static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
-					    struct dwell_cid_entry *entry)
+static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
+						      struct dwell_cid_entry *entry)
 {
-	dwell_zero_note(embedder, packet, entry);
+	dwell_zero_account(embedder, packet, entry);
 }
 
-static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet)
+static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet)
 {
 	return dwell_zero_divert(embedder, packet);
 }
@@ -231,43 +231,44 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 	dwell_heavy_admit(heavy, client, port, dwell_random(embedder), config);
 }
 
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
+static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
 	struct dwell_address client = dwell_zero_client(packet);
 
-	for (__u32 place = 0; vip && place < vip->places; place++)
-		if (dwell_zero_is_heavy_at(embedder, vip, place, &client))
+	for (__u32 server = 0; vip && server < vip->servers; server++)
+		if (dwell_zero_is_heavy_at(embedder, vip, server, &client))
 			return 1;
 	return 0;
 }
 
-static __always_inline __u32 dwell_balance_zero(struct dwell_frame *frame, void *embedder, struct dwell_packet *packet,
-						__u32 l4_offset, int asks)
+static __always_inline __u32 dwell_balance_zero_route(struct dwell_frame *frame, void *embedder,
+						      struct dwell_packet *packet, __u32 l4_offset, int dry_run)
 {
-	return dwell_zero_route(frame, embedder, packet, l4_offset, asks);
+	return dwell_zero_route(frame, embedder, packet, l4_offset, dry_run);
 }
 
-static __always_inline __u32 dwell_balance_odd(struct dwell_frame *frame, struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_parse_unusual(struct dwell_frame *frame, struct dwell_packet *packet)
 {
-	return dwell_visit_odd(frame->data, frame->end, packet);
+	return dwell_lb_parse_unusual(frame->data, frame->end, packet);
 }
 
-static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet)
 {
-	return dwell_choose(embedder, packet);
+	return dwell_select(embedder, packet);
 }
 
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
-							int asks)
+static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,
+								int dry_run)
 {
-	return dwell_choose_first(table, packet, asks);
+	return dwell_select_new(table, packet, dry_run);
 }
 
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
-							__u32 place, int asks)
+static __always_inline dwell_selection dwell_balance_select_again(struct dwell_table *table,
+								  struct dwell_packet *packet, __u32 slot_index,
+								  int dry_run)
 {
-	return dwell_choose_again(table, packet, place, asks);
+	return dwell_select_again(table, packet, slot_index, dry_run);
 }
 
 static __always_inline __u32 dwell_balance_forward(struct dwell_frame *frame, struct dwell_table *table,
@@ -288,33 +289,33 @@ static __always_inline int dwell_balance_too_big(struct dwell_frame *frame, __u3
 }
 
 __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
-			   int asks, struct dwell_decision *decision)
+			   int dry_run, struct dwell_decision *decision)
 {
 	const char *first = (const char *)data - DWELL_BALANCE_HEADROOM;
 	struct framed framed = {{data, (const char *)data + *bytes}, first};
 	struct dwell_clock clock = {time_ns};
-	struct dwell_table table = table_of(&balancer->seats, &clock);
+	struct dwell_table table = table_of(&balancer->slots, &clock);
 	struct dwell_packet packet;
 
-	balancer->seats.events = 0;
+	balancer->slots.events = 0;
 	balancer->now_ns = time_ns;
 	__builtin_memset(decision, 0, sizeof(*decision));
 	__builtin_memset(&packet, 0, sizeof(packet));
 	packet.wire_bytes = *bytes;
 	packet.segments = 1;
-	dwell_balance(&framed.frame, &table, &packet, ingress, asks, decision);
-	if (!asks) {
-		balancer->seats.counters.value[DWELL_SEEN_PACKETS]++;
-		balancer->seats.counters.value[DWELL_SEEN_BYTES] += packet.wire_bytes;
-		balancer->why[decision->why]++;
+	dwell_balance(&framed.frame, &table, &packet, ingress, dry_run, decision);
+	if (!dry_run) {
+		balancer->slots.counters.value[DWELL_SEEN_PACKETS]++;
+		balancer->slots.counters.value[DWELL_SEEN_BYTES] += packet.wire_bytes;
+		balancer->reason[decision->reason]++;
 	}
 	*bytes = (const char *)framed.frame.end - (const char *)framed.frame.data;
 	return (const char *)framed.frame.data - first;
 }
 
-__u32 dwell_balance_maybe_bit(struct dwell_address address)
+__u32 dwell_balance_vip_filter_bit(struct dwell_address address)
 {
-	return dwell_maybe_bit(&address);
+	return dwell_vip_filter_bit(&address);
 }
 
 __u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port)

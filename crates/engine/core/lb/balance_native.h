@@ -13,15 +13,15 @@ struct dwell_named_vip {
 	struct dwell_vip vip;
 };
 
-struct dwell_zero_named {
+struct dwell_zero_named_server {
 	struct dwell_zero_name name;
-	__u32 place; /* plus 1 */
+	__u32 server; /* plus 1 */
 };
 
 struct dwell_balancer {
-	struct dwell_seats seats; /* first: what is a table's embedder is one of these */
+	struct dwell_slots slots; /* first: what is a table's embedder is one of these */
 	struct dwell_balance_config config;
-	__u64 why[DWELL_WHYS];
+	__u64 reason[DWELL_REASONS];
 	const struct dwell_named_vip *vips;
 	const struct dwell_real *reals; /* by number, from 0 */
 	const __u32 *const *tables;     /* by the VIP's number; as long as the VIP says */
@@ -34,10 +34,10 @@ struct dwell_balancer {
 	const struct dwell_zero_ids *zero_ids;
 	struct dwell_zero_loads *zero_loads;
 	struct dwell_heavy *heavies; /* by number */
-	const __u32 *zero_places;    /* plus 1, by the number of the real */
-	const struct dwell_zero_named *zero_names;
+	const __u32 *zero_servers;   /* plus 1, by the number of the real */
+	const struct dwell_zero_named_server *zero_names;
 	struct dwell_cid_entry *cids; /* config.cid_mask + 2 */
-	__u32 zero_slots, heavy_count, zero_place_count, zero_name_count;
+	__u32 zero_slots, heavy_count, zero_server_count, zero_name_count;
 	__u64 now_ns;
 	__u32 random; /* the next; the same each time */
 	__u32 reserved2;
@@ -48,14 +48,14 @@ struct dwell_balancer {
 
 /* One frame: `bytes` at `data`, with headroom before. Its first byte is at the
  * offset returned from `data - DWELL_BALANCE_HEADROOM` afterwards, and it has
- * `*bytes` of them. With `asks` no table and no count changes. Epochs that ended
- * are in seats.event[0..seats.events].
+ * `*bytes` of them. With `dry_run` no table and no count changes. Epochs that ended
+ * are in slots.event[0..slots.events].
  */
 __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *bytes, __u32 ingress, __u64 time_ns,
-			   int asks, struct dwell_decision *decision);
+			   int dry_run, struct dwell_decision *decision);
 
-/* The address's bit in struct dwell_maybe. */
-__u32 dwell_balance_maybe_bit(struct dwell_address address);
+/* The address's bit in struct dwell_vip_filter. */
+__u32 dwell_balance_vip_filter_bit(struct dwell_address address);
 /* That of an address and a port in struct dwell_zero_state. */
 __u32 dwell_balance_zero_bit(struct dwell_address address, __u16 port);
 

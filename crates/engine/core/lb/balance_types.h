@@ -58,9 +58,9 @@ struct dwell_real {
 /* Which addresses may be VIPs: a bit for those that share a hash. Most packets of
  * others need no look-up more.
  */
-#define DWELL_MAYBE_BITS 65536
-struct dwell_maybe {
-	__u64 word[DWELL_MAYBE_BITS / 64];
+#define DWELL_VIP_FILTER_BITS 65536
+struct dwell_vip_filter {
+	__u64 word[DWELL_VIP_FILTER_BITS / 64];
 };
 
 /* Part of a Maglev table: numbers of reals. The kernel takes each on its own when a
@@ -89,43 +89,43 @@ struct dwell_balance_config {
 /* What is pinned with the maps, so that they are used as they were made. */
 struct dwell_balance_layout {
 	__u32 layout; /* DWELL_BALANCE_LAYOUT */
-	__u32 seat_bytes;
+	__u32 slot_bytes;
 	__u64 table_seed;
-	__u32 estimator;  /* whose state the seats hold */
+	__u32 estimator;  /* whose state the slots hold */
 	__u32 chain_slot; /* plus 1, where another program calls us; 0: none does */
 };
 
 /* What became of a packet, and why. A counter each. */
-enum dwell_why {
+enum dwell_reason {
 	/* passed on, to the next program or to this host */
-	DWELL_WHY_NOT_IP,
-	DWELL_WHY_NOT_VIP,
+	DWELL_REASON_NOT_IP,
+	DWELL_REASON_NOT_VIP,
 	/* sent to a real */
-	DWELL_WHY_CONNECTION, /* where its connection is */
-	DWELL_WHY_NEW,        /* by the VIP's Maglev table, and entered */
-	DWELL_WHY_FALLBACK,   /* the same, of a connection that is not new, but not known */
-	DWELL_WHY_FULL,       /* by the Maglev table, as the connection table has no place */
-	DWELL_WHY_MOVED,      /* by the Maglev table: its real is down or gone */
-	DWELL_WHY_QUOTED,     /* an ICMP error, where the packet that it quotes belongs */
-	DWELL_WHY_CID,        /* where its connection ID says */
-	DWELL_WHY_DIVERTED,   /* the same as new, to a server that is less loaded */
+	DWELL_REASON_CONNECTION, /* where its connection is */
+	DWELL_REASON_NEW,        /* by the VIP's Maglev table, and entered */
+	DWELL_REASON_FALLBACK,   /* the same, of a connection that is not new, but not known */
+	DWELL_REASON_FULL,       /* by the Maglev table, as the connection table has no slot */
+	DWELL_REASON_MOVED,      /* by the Maglev table: its real is down or gone */
+	DWELL_REASON_QUOTED,     /* an ICMP error, where the packet that it quotes belongs */
+	DWELL_REASON_CID,        /* where its connection ID says */
+	DWELL_REASON_DIVERTED,   /* the same as new, to a server that is less loaded */
 	/* answered */
-	DWELL_WHY_PING,
-	DWELL_WHY_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
+	DWELL_REASON_PING,
+	DWELL_REASON_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
 	/* dropped */
-	DWELL_WHY_NO_BACKEND, /* the VIP has none */
-	DWELL_WHY_NO_ROUTE,   /* to the real */
-	DWELL_WHY_TTL,        /* would not live on: a loop, or traceroute */
-	DWELL_WHY_FRAGMENT,
-	DWELL_WHY_MALFORMED,  /* cut off, or a length contradicts itself */
-	DWELL_WHY_NO_ROOM,    /* the driver left none for outer headers */
-	DWELL_WHY_UNROUTABLE, /* no server's connection ID where there must be one */
-	DWELL_WHYS,
+	DWELL_REASON_NO_BACKEND, /* the VIP has none */
+	DWELL_REASON_NO_ROUTE,   /* to the real */
+	DWELL_REASON_TTL,        /* would not live on: a loop, or traceroute */
+	DWELL_REASON_FRAGMENT,
+	DWELL_REASON_MALFORMED,  /* cut off, or a length contradicts itself */
+	DWELL_REASON_NO_ROOM,    /* the driver left none for outer headers */
+	DWELL_REASON_UNROUTABLE, /* no server's connection ID where there must be one */
+	DWELL_REASONS,
 };
 
 struct dwell_balance_counters {
 	struct dwell_counters table;
-	__u64 why[DWELL_WHYS];
+	__u64 reason[DWELL_REASONS];
 	__u64 zero[DWELL_ZERO_COUNTERS];
 };
 
@@ -157,9 +157,9 @@ enum dwell_verdict {
 };
 
 struct dwell_decision {
-	__u32 real; /* 0: none */
-	__u32 vip;  /* 0: none */
-	__u32 why;  /* enum dwell_why */
+	__u32 real;   /* 0: none */
+	__u32 vip;    /* 0: none */
+	__u32 reason; /* enum dwell_reason */
 	__u32 verdict;
 	__u32 interface; /* where it goes out, if it does */
 	__u32 size;      /* of IP, as it goes out */

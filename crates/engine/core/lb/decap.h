@@ -10,7 +10,7 @@
 #include "lb/reply.h"
 
 /* The embedding program's: true if it is an address of this host. */
-static __always_inline int dwell_is_own(const struct dwell_address *address);
+static __always_inline int dwell_is_local_address(const struct dwell_address *address);
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
 static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 
@@ -45,7 +45,7 @@ static __always_inline void dwell_tunnel_of(const void *data, const void *end, _
 
 	tunnel->kind = DWELL_DECAP_IPIP;
 	tunnel->room = room;
-	tunnel->bytes = at - DWELL_VISIT_IP;
+	tunnel->bytes = at - DWELL_IP_OFFSET;
 	if (proto == DWELL_PROTO_IPV4) {
 		tunnel->inside = 4;
 	} else if (proto == DWELL_PROTO_IPV6) {
@@ -65,8 +65,8 @@ static __always_inline void dwell_tunnel_read(const void *data, const void *end,
 					      struct dwell_tunnel *tunnel)
 {
 	const struct dwell_ethernet *eth = data;
-	const struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
-	const struct dwell_ipv6 *ip6 = data + DWELL_VISIT_IP;
+	const struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
+	const struct dwell_ipv6 *ip6 = data + DWELL_IP_OFFSET;
 	struct dwell_address dst;
 
 	if ((void *)(ip + 1) > end)
@@ -75,18 +75,19 @@ static __always_inline void dwell_tunnel_read(const void *data, const void *end,
 		__u32 bytes = dwell_ntohs(ip->total_length);
 
 		dst = dwell_address_v4(ip->dst);
-		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) || !dwell_is_own(&dst))
+		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes < sizeof(*ip) ||
+		    !dwell_is_local_address(&dst))
 			return;
 		tunnel->ecn = ip->tos & DWELL_ECN_MASK;
-		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip), ip->proto, bytes - sizeof(*ip), gue_port,
+		dwell_tunnel_of(data, end, DWELL_IP_OFFSET + sizeof(*ip), ip->proto, bytes - sizeof(*ip), gue_port,
 				tunnel);
 	} else if (eth->type == DWELL_ETH_IPV6 && (void *)(ip6 + 1) <= end) {
 		dst.high = ip6->dst_high;
 		dst.low = ip6->dst_low;
-		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_own(&dst))
+		if ((ip6->version_class_flow & 0xf0) != 0x60 || !dwell_is_local_address(&dst))
 			return;
 		tunnel->ecn = ip6->version_class_flow >> 12 & DWELL_ECN_MASK;
-		dwell_tunnel_of(data, end, DWELL_VISIT_IP + sizeof(*ip6), ip6->next, dwell_ntohs(ip6->payload_length),
+		dwell_tunnel_of(data, end, DWELL_IP_OFFSET + sizeof(*ip6), ip6->next, dwell_ntohs(ip6->payload_length),
 				gue_port, tunnel);
 	}
 }
@@ -94,7 +95,7 @@ static __always_inline void dwell_tunnel_read(const void *data, const void *end,
 /* Gives the inner packet the outer one's mark. False if it must be dropped. */
 static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 ecn, __u32 *changed)
 {
-	struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
+	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
 	__u32 inner, next;
 	__u16 before;
 
@@ -120,7 +121,7 @@ static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 
 /* The inner packet fits the tunnel, and is of the version that it should be. */
 static __always_inline __u16 dwell_inner_type(const void *data, const void *end, const struct dwell_tunnel *tunnel)
 {
-	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, 0);
+	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
 	__u32 version = ip->version_length >> 4;
 
 	if (tunnel->inside && tunnel->inside != version)
@@ -128,7 +129,7 @@ static __always_inline __u16 dwell_inner_type(const void *data, const void *end,
 	if (version == 4)
 		return (ip->version_length & 0xf) >= 5 && dwell_ntohs(ip->total_length) <= tunnel->room ? DWELL_ETH_IPV4
 													: 0;
-	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
+	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
 	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room ? DWELL_ETH_IPV6 : 0;
 }
 
@@ -146,7 +147,7 @@ static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, __u16 gue_por
 	if (data + sizeof(old) > end)
 		return DWELL_DECAP_OTHER;
 	old = *(const struct dwell_link *)data;
-	if (tunnel.room > (__u32)(end - data) - DWELL_VISIT_IP - tunnel.bytes ||
+	if (tunnel.room > (__u32)(end - data) - DWELL_IP_OFFSET - tunnel.bytes ||
 	    !dwell_frame_grow(frame, -(int)tunnel.bytes))
 		return DWELL_DECAP_MALFORMED;
 	link = dwell_frame_data(frame);

@@ -37,7 +37,7 @@ static __always_inline __u64 dwell_sum_address(const struct dwell_address *addre
 }
 
 /* How many bytes a real's outer headers have. */
-static __always_inline __u32 dwell_outer_bytes(const struct dwell_real *real)
+static __always_inline __u32 dwell_encapsulation_bytes(const struct dwell_real *real)
 {
 	__u32 bytes = dwell_is_v4(&real->address) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6);
 
@@ -59,10 +59,10 @@ struct dwell_inner {
 /* Takes a hop off. False if none is left (RFC 2003 section 3.1: a tunnel's entry
  * is a hop). `inner` learns version and TOS.
  */
-static __always_inline int dwell_hop_off(void *data, const void *end, struct dwell_inner *inner)
+static __always_inline int dwell_decrement_ttl(void *data, const void *end, struct dwell_inner *inner)
 {
-	struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
-	struct dwell_ipv6 *ip6 = data + DWELL_VISIT_IP;
+	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
+	struct dwell_ipv6 *ip6 = data + DWELL_IP_OFFSET;
 	__u32 sum;
 
 	if ((void *)(ip + 1) > end)
@@ -96,7 +96,7 @@ static __always_inline void dwell_link_write(struct dwell_link *link, const stru
 	to[2] = from[2];
 }
 
-static __always_inline void dwell_outer_v4_write(struct dwell_ipv4 *ip, const struct dwell_real *real,
+static __always_inline void dwell_encapsulate_v4(struct dwell_ipv4 *ip, const struct dwell_real *real,
 						 const struct dwell_inner *inner, __u32 bytes, __u8 proto,
 						 const struct dwell_balance_config *config)
 {
@@ -117,7 +117,7 @@ static __always_inline void dwell_outer_v4_write(struct dwell_ipv4 *ip, const st
 	ip->checksum = ~dwell_fold(sum + src + dst);
 }
 
-static __always_inline void dwell_outer_v6_write(struct dwell_ipv6 *ip6, const struct dwell_real *real,
+static __always_inline void dwell_encapsulate_v6(struct dwell_ipv6 *ip6, const struct dwell_real *real,
 						 const struct dwell_inner *inner, __u32 bytes, __u8 next,
 						 const struct dwell_balance_config *config)
 {
@@ -135,8 +135,8 @@ static __always_inline void dwell_outer_v6_write(struct dwell_ipv6 *ip6, const s
 }
 
 /* The checksum of UDP over IPv6, from the sum of what UDP carries. */
-static __always_inline __u16 dwell_outer_checksum(const struct dwell_ipv6 *ip6, const struct dwell_udp *udp,
-						  const struct dwell_inner *inner)
+static __always_inline __u16 dwell_encapsulation_checksum(const struct dwell_ipv6 *ip6, const struct dwell_udp *udp,
+							  const struct dwell_inner *inner)
 {
 	__u64 sum = inner->checksum;
 	__u16 folded;
@@ -150,7 +150,7 @@ static __always_inline __u16 dwell_outer_checksum(const struct dwell_ipv6 *ip6, 
 	return folded ? folded : 0xffff;
 }
 
-static __always_inline void dwell_outer_udp_write(struct dwell_udp *udp, const struct dwell_real *real,
+static __always_inline void dwell_encapsulate_udp(struct dwell_udp *udp, const struct dwell_real *real,
 						  const struct dwell_inner *inner)
 {
 	udp->src_port = dwell_ntohs(0xc000 | (inner->spread >> 16 & 0x3fff));
@@ -162,7 +162,7 @@ static __always_inline void dwell_outer_udp_write(struct dwell_udp *udp, const s
 /* Writes all in front of the inner packet. The frame has grown before. False if
  * it has not, which the BPF verifier cannot know.
  */
-static __always_inline int dwell_outer_write(void *data, const void *end, const struct dwell_real *real,
+static __always_inline int dwell_encapsulate(void *data, const void *end, const struct dwell_real *real,
 					     const struct dwell_inner *inner, const struct dwell_balance_config *config)
 {
 	__u8 inside = inner->version == 4 ? DWELL_PROTO_IPV4 : DWELL_PROTO_IPV6;
@@ -179,31 +179,31 @@ static __always_inline int dwell_outer_write(void *data, const void *end, const 
 	if (dwell_is_v4(&real->address)) {
 		link->type = DWELL_ETH_IPV4;
 		if (real->forward == DWELL_FORWARD_IPIP) {
-			dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + inner->bytes, inside, config);
+			dwell_encapsulate_v4(ip, real, inner, sizeof(*ip) + inner->bytes, inside, config);
 			return 1;
 		}
 		udp = (void *)(ip + 1);
 		if ((void *)(udp + 1) > end)
 			return 0;
-		dwell_outer_v4_write(ip, real, inner, sizeof(*ip) + sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP,
+		dwell_encapsulate_v4(ip, real, inner, sizeof(*ip) + sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP,
 				     config);
-		dwell_outer_udp_write(udp, real, inner);
+		dwell_encapsulate_udp(udp, real, inner);
 		return 1;
 	}
 	link->type = DWELL_ETH_IPV6;
 	if ((void *)(ip6 + 1) > end)
 		return 0;
 	if (real->forward == DWELL_FORWARD_IPIP) {
-		dwell_outer_v6_write(ip6, real, inner, inner->bytes, inside, config);
+		dwell_encapsulate_v6(ip6, real, inner, inner->bytes, inside, config);
 		return 1;
 	}
 	udp = (void *)(ip6 + 1);
 	if ((void *)(udp + 1) > end)
 		return 0;
-	dwell_outer_v6_write(ip6, real, inner, sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP, config);
-	dwell_outer_udp_write(udp, real, inner);
+	dwell_encapsulate_v6(ip6, real, inner, sizeof(*udp) + inner->bytes, DWELL_PROTO_UDP, config);
+	dwell_encapsulate_udp(udp, real, inner);
 	if (inner->checksum)
-		udp->checksum = dwell_outer_checksum(ip6, udp, inner);
+		udp->checksum = dwell_encapsulation_checksum(ip6, udp, inner);
 	return 1;
 }
 

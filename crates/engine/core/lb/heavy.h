@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Heavy hitters by randomised admission (RAP: Ben Basat, Chen, Einziger, Friedman,
  * Kassner, "Randomized admission policy for efficient top-k, frequency, and volume
- * estimation"): a connection that has no place takes that of the lightest, whose
+ * estimation"): a connection that has no server takes that of the lightest, whose
  * count is c, with probability 1 / (c + 1), and goes on counting from there. So the
  * light ones, which are many, seldom push each other about.
  *
@@ -33,10 +33,10 @@ static __always_inline __u32 dwell_heavy_lane(__u64 tags, __u64 tag)
 	return (zero >> 16 & 1) | (zero >> 31 & 2) | (zero >> 48 & 1) * 3;
 }
 
-#define DWELL_HEAVY_NONE DWELL_HEAVY_MOST
+#define DWELL_HEAVY_NONE DWELL_HEAVY_MAX
 #define DWELL_HEAVY_ANY_PORT 0x10000
 
-/* The place of a connection, or with DWELL_HEAVY_ANY_PORT one of an address. */
+/* The server of a connection, or with DWELL_HEAVY_ANY_PORT one of an address. */
 static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					      __u32 port, const struct dwell_heavy_config *config)
 {
@@ -45,7 +45,7 @@ static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, c
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 word = 0; word < DWELL_HEAVY_MOST / 4; word++) {
+	for (__u32 word = 0; word < DWELL_HEAVY_MAX / 4; word++) {
 		__u64 tags = *(const volatile __u64 *)&heavy->tags[word];
 
 #ifdef __bpf__
@@ -53,13 +53,13 @@ static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, c
 #endif
 		for (__u32 tries = 0; tries < 4; tries++) {
 			__u32 lane = dwell_heavy_lane(tags, tag), place;
-			const struct dwell_heavy_end *end;
+			const struct dwell_heavy_client *end;
 
 			if (lane > 3)
 				break;
-			place = (word * 4 + lane) & (DWELL_HEAVY_MOST - 1);
+			place = (word * 4 + lane) & (DWELL_HEAVY_MAX - 1);
 			DWELL_OPAQUE(place);
-			end = &heavy->end[place & (DWELL_HEAVY_MOST - 1)];
+			end = &heavy->client[place & (DWELL_HEAVY_MAX - 1)];
 			if (place < config->most && end->address.high == address->high &&
 			    end->address.low == address->low && (port == DWELL_HEAVY_ANY_PORT || end->port == port))
 				return place;
@@ -73,7 +73,7 @@ static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, c
 
 static __always_inline void dwell_heavy_set_tag(struct dwell_heavy *heavy, __u32 place, __u64 tag)
 {
-	__u32 word = place / 4 & (DWELL_HEAVY_MOST / 4 - 1), shift = 16 * (place & 3);
+	__u32 word = place / 4 & (DWELL_HEAVY_MAX / 4 - 1), shift = 16 * (place & 3);
 	__u64 tags = heavy->tags[word];
 
 	*(volatile __u64 *)&heavy->tags[word] = (tags & ~(0xffffULL << shift)) | tag << shift;
@@ -88,7 +88,7 @@ static __always_inline void dwell_heavy_turn(struct dwell_heavy *heavy)
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
+	for (__u32 place = 0; place < DWELL_HEAVY_MAX; place++) {
 		heavy->before[place] = heavy->count[place];
 		heavy->count[place] = 0;
 		if (!heavy->before[place])
@@ -115,8 +115,8 @@ static __always_inline void dwell_heavy_tick(struct dwell_heavy *heavy, const st
 	dwell_heavy_unlock(heavy);
 }
 
-/* A free place, or else the lightest; and the count there. Without a branch, as the
- * verifier would go on from each place apart.
+/* A free server, or else the lightest; and the count there. Without a branch, as the
+ * verifier would go on from each server apart.
  */
 static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heavy,
 						  const struct dwell_heavy_config *config, __u32 *least)
@@ -126,7 +126,7 @@ static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heav
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
+	for (__u32 place = 0; place < DWELL_HEAVY_MAX; place++) {
 		__u64 count = heavy->count[place] + heavy->before[place];
 		__u64 is_used = ((__u64)place - config->most) >> 63, candidate, is_less;
 
@@ -138,18 +138,18 @@ static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heav
 		lightest += (candidate - lightest) & -is_less;
 	}
 	*least = lightest >> 8;
-	return lightest & (DWELL_HEAVY_MOST - 1);
+	return lightest & (DWELL_HEAVY_MAX - 1);
 }
 
-/* Counts a packet of a connection that has a place; false if it has none. */
+/* Counts a packet of a connection that has a server; false if it has none. */
 static __always_inline int dwell_heavy_hit(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port,
 					   const struct dwell_heavy_config *config)
 {
 	__u32 place = dwell_heavy_find(heavy, address, port, config);
 
-	if (place >= DWELL_HEAVY_MOST)
+	if (place >= DWELL_HEAVY_MAX)
 		return 0;
-	heavy->count[place & (DWELL_HEAVY_MOST - 1)]++;
+	heavy->count[place & (DWELL_HEAVY_MAX - 1)]++;
 	dwell_heavy_tick(heavy, config);
 	return 1;
 }
@@ -157,7 +157,7 @@ static __always_inline int dwell_heavy_hit(struct dwell_heavy *heavy, const stru
 static __always_inline void dwell_heavy_replace(struct dwell_heavy *heavy, __u32 place,
 						const struct dwell_address *address, __u16 port)
 {
-	struct dwell_heavy_end *end = &heavy->end[place];
+	struct dwell_heavy_client *end = &heavy->client[place];
 
 	dwell_heavy_set_tag(heavy, place, 0);
 	DWELL_BARRIER();
@@ -174,7 +174,7 @@ static __always_inline int dwell_heavy_draw(__u32 random, __u32 count)
 	return !((random * ((__u64)count + 1)) >> 32);
 }
 
-/* Counts a packet of a connection that has no place. The same number is drawn
+/* Counts a packet of a connection that has no server. The same number is drawn
  * against what the least count is at least, and then against it: most packets
  * need no search.
  */
@@ -184,7 +184,7 @@ static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy, const s
 	__u32 place, least;
 
 	if (dwell_heavy_draw(random, heavy->least) && dwell_heavy_lock(heavy)) {
-		place = dwell_heavy_lightest(heavy, config, &least) & (DWELL_HEAVY_MOST - 1);
+		place = dwell_heavy_lightest(heavy, config, &least) & (DWELL_HEAVY_MAX - 1);
 		heavy->least = least;
 		if (dwell_heavy_draw(random, least))
 			dwell_heavy_replace(heavy, place, address, port);
@@ -196,8 +196,8 @@ static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy, const s
 /* A packet of a client to this server. `address` is what the client is known by:
  * of IPv6 whatever part of it chooses the server.
  */
-static __always_inline void dwell_heavy_note(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port,
-					     __u32 random, const struct dwell_heavy_config *config)
+static __always_inline void dwell_heavy_count(struct dwell_heavy *heavy, const struct dwell_address *address,
+					      __u16 port, __u32 random, const struct dwell_heavy_config *config)
 {
 	if (!dwell_heavy_hit(heavy, address, port, config))
 		dwell_heavy_admit(heavy, address, port, random, config);
@@ -215,8 +215,8 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, c
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
-		const struct dwell_address *other = &heavy->end[place].address;
+	for (__u32 place = 0; place < DWELL_HEAVY_MAX; place++) {
+		const struct dwell_address *other = &heavy->client[place].address;
 		__u64 count = heavy->count[place] + heavy->before[place];
 		__u64 differs = (other->high ^ address->high) | (other->low ^ address->low);
 		__u64 is_more =
@@ -228,7 +228,7 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, c
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 place = 0; place < DWELL_HEAVY_MOST; place++) {
+	for (__u32 place = 0; place < DWELL_HEAVY_MAX; place++) {
 		__u64 count = heavy->count[place] + heavy->before[place];
 		__u64 is_heavier = ((__u64)place - config->most) >> 63 & (heaviest - count) >> 63;
 
@@ -242,7 +242,7 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, c
 static __always_inline int dwell_heavy_has(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					   const struct dwell_heavy_config *config)
 {
-	if (dwell_heavy_find(heavy, address, DWELL_HEAVY_ANY_PORT, config) >= DWELL_HEAVY_MOST)
+	if (dwell_heavy_find(heavy, address, DWELL_HEAVY_ANY_PORT, config) >= DWELL_HEAVY_MAX)
 		return 0;
 	return config->top >= config->most || dwell_heavy_rank(heavy, address, config) < config->top;
 }

@@ -16,21 +16,22 @@ static __always_inline __u64 dwell_stamp_of_seconds(__u64 seconds)
  * and `now_s` as well, on the clock of `seen_s`. Of two CPUs one may lose: it
  * was as good.
  */
-static __always_inline enum dwell_noted dwell_load_note(struct dwell_server_load *load, __u64 stamp, __u64 unix_s,
-							__u32 now_s, const struct dwell_overload_config *config)
+static __always_inline enum dwell_load_result dwell_load_update(struct dwell_server_load *load, __u64 stamp,
+								__u64 unix_s, __u32 now_s,
+								const struct dwell_overload_config *config)
 {
 	__u64 before = *(volatile __u64 *)&load->stamp;
 
 	if (dwell_likely(stamp >> 16 <= before >> 16))
-		return DWELL_NOTED_OLD;
+		return DWELL_LOAD_NOT_NEWER;
 	if (stamp >= dwell_stamp_of_seconds(unix_s + config->slack_s + 1))
-		return DWELL_NOTED_AHEAD;
+		return DWELL_LOAD_FUTURE;
 	if (config->stale_s && stamp < dwell_stamp_of_seconds(unix_s - config->slack_s - config->stale_s))
-		return DWELL_NOTED_STALE;
+		return DWELL_LOAD_STALE;
 	if (__sync_val_compare_and_swap(&load->stamp, before, stamp) != before)
-		return DWELL_NOTED_OLD;
+		return DWELL_LOAD_NOT_NEWER;
 	load->seen_s = now_s;
-	return DWELL_NOTED;
+	return DWELL_LOAD_ACCEPTED;
 }
 
 /* 1 or 0, of numbers below 2^63. Without a branch here and in what follows: the
@@ -61,13 +62,14 @@ static __always_inline __u32 dwell_load_code(const struct dwell_server_load *loa
 /* How many servers are known, how many of them wait for less than `code`, and who
  * waits least: its code and, in the low bits, its turn.
  */
-struct dwell_standing {
+struct dwell_load_ranking {
 	__u64 known;
 	__u64 below;
 	__u64 least;
 };
 
-static __always_inline void dwell_standing_add(struct dwell_standing *standing, __u32 turn, __u64 code, __u64 than)
+static __always_inline void dwell_load_ranking_add(struct dwell_load_ranking *standing, __u32 turn, __u64 code,
+						   __u64 than)
 {
 	__u64 is_known = dwell_less(0, code), candidate = code << 32 | turn;
 
@@ -77,18 +79,18 @@ static __always_inline void dwell_standing_add(struct dwell_standing *standing, 
 }
 
 /* Whose turn it is, of `count` that begin with `from`. */
-static __always_inline __u32 dwell_place_from(__u32 from, __u32 turn, __u32 count)
+static __always_inline __u32 dwell_server_of_turn(__u32 from, __u32 turn, __u32 count)
 {
-	__u32 place = from + turn;
+	__u32 index = from + turn;
 
-	return place - (count & (dwell_less(place, count) - 1)) & (DWELL_SERVERS_MOST - 1);
+	return index - (count & (dwell_less(index, count) - 1)) & (DWELL_SERVERS_MAX - 1);
 }
 
 /* True if a server's wait is above a percentile of all that are known, and by more
  * than `margin_ns` above the least (TrafficGrinder, Equation 1); then `least` is
  * whose that is. The percentile lies between the two values next to its rank, as
  * of few servers the highest would never be above it otherwise. `servers` has
- * DWELL_SERVERS_MOST places, `count` of them in use. Of servers that wait alike the
+ * DWELL_SERVERS_MAX places, `count` of them in use. Of servers that wait alike the
  * first from `from` on is the least: where many do, a number that differs from
  * connection to connection keeps them from all going to the same.
  */
@@ -96,10 +98,10 @@ static __always_inline int dwell_overload_divert(const struct dwell_server_load 
 						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,
 						 __u32 *least)
 {
-	struct dwell_standing standing = {};
+	struct dwell_load_ranking standing = {};
 	__u32 code;
 
-	server &= DWELL_SERVERS_MOST - 1;
+	server &= DWELL_SERVERS_MAX - 1;
 	code = dwell_load_code(&servers[server], now_s, config);
 	if (code <= DWELL_WAIT_NONE)
 		return 0;
@@ -107,12 +109,12 @@ static __always_inline int dwell_overload_divert(const struct dwell_server_load 
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 0; i < DWELL_SERVERS_MOST && i < count; i++) {
-		__u32 place = dwell_place_from(from, i, count);
+	for (__u32 i = 0; i < DWELL_SERVERS_MAX && i < count; i++) {
+		__u32 index = dwell_server_of_turn(from, i, count);
 
-		dwell_standing_add(&standing, i, dwell_load_code(&servers[place], now_s, config), code);
+		dwell_load_ranking_add(&standing, i, dwell_load_code(&servers[index], now_s, config), code);
 	}
-	*least = dwell_place_from(from, standing.least, count);
+	*least = dwell_server_of_turn(from, standing.least, count);
 	return standing.below * 1000 > config->percentile * (standing.known - 1) &&
 	       dwell_wait_ns(code) - dwell_wait_ns(standing.least >> 32) > config->margin_ns;
 }

@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-#define DWELL_SERVERS_MOST 1024 /* of one VIP: a power of two */
+#define DWELL_SERVERS_MAX 1024 /* of one VIP: a power of two */
 
 #define DWELL_SERVER_OUT 1 /* down or drained: gets nothing new */
 
@@ -27,11 +27,11 @@ struct dwell_overload_config {
 };
 
 /* What became of a stamp. */
-enum dwell_noted {
-	DWELL_NOTED,
-	DWELL_NOTED_OLD,   /* not newer than what is known */
-	DWELL_NOTED_AHEAD, /* of a time that is still to come: refused */
-	DWELL_NOTED_STALE, /* so old that it says nothing: refused */
+enum dwell_load_result {
+	DWELL_LOAD_ACCEPTED,
+	DWELL_LOAD_NOT_NEWER, /* not newer than what is known */
+	DWELL_LOAD_FUTURE,    /* of a time that is still to come: refused */
+	DWELL_LOAD_STALE,     /* so old that it says nothing: refused */
 };
 
 #endif

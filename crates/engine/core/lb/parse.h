@@ -8,14 +8,14 @@
 #include "lb/balance_types.h"
 #include "parse/packet.h"
 
-#define DWELL_VISIT_IP sizeof(struct dwell_ethernet)
+#define DWELL_IP_OFFSET sizeof(struct dwell_ethernet)
 /* IPv6 extension headers that are walked, at most. */
-#define DWELL_VISIT_EXTENSIONS 4
+#define DWELL_EXTENSIONS_MAX 4
 
 enum dwell_reading {
-	DWELL_READ_PLAIN, /* a flow's, with its key */
-	DWELL_READ_ODD,   /* of plain reading: needs more work */
-	DWELL_READ_OTHER, /* a protocol that is not balanced */
+	DWELL_READ_PLAIN,   /* a flow's, with its key */
+	DWELL_READ_UNUSUAL, /* of plain reading: needs more work */
+	DWELL_READ_OTHER,   /* a protocol that is not balanced */
 	DWELL_READ_NOT_IP,
 	DWELL_READ_PING,
 	DWELL_READ_QUOTE, /* an ICMP error; the key is that of the packet that it quotes */
@@ -41,8 +41,8 @@ static __always_inline int dwell_is_v4(const struct dwell_address *address)
 	return !address->high && (__u32)address->low == 0xffff0000;
 }
 
-/* The address's bit in struct dwell_maybe. */
-static __always_inline __u32 dwell_maybe_bit(const struct dwell_address *address)
+/* The address's bit in struct dwell_vip_filter. */
+static __always_inline __u32 dwell_vip_filter_bit(const struct dwell_address *address)
 {
 	__u64 word = address->high ^ address->low;
 
@@ -50,18 +50,18 @@ static __always_inline __u32 dwell_maybe_bit(const struct dwell_address *address
 }
 
 /* The VIP: only clients send packets here. */
-static __always_inline const struct dwell_address *dwell_visit_vip(const struct dwell_packet *packet)
+static __always_inline const struct dwell_address *dwell_packet_vip(const struct dwell_packet *packet)
 {
 	return packet->direction & 1 ? &packet->key.a : &packet->key.b;
 }
 
-static __always_inline __u16 dwell_visit_port(const struct dwell_packet *packet)
+static __always_inline __u16 dwell_packet_vip_port(const struct dwell_packet *packet)
 {
 	return packet->direction & 1 ? packet->key.a_port : packet->key.b_port;
 }
 
-static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 proto, __u32 ip_bytes,
-					      __u32 payload_bytes)
+static __always_inline void dwell_lb_parse_start(struct dwell_packet *packet, __u8 proto, __u32 ip_bytes,
+						 __u32 payload_bytes)
 {
 	packet->proto = proto;
 	packet->ip_bytes = ip_bytes;
@@ -73,9 +73,9 @@ static __always_inline void dwell_visit_begin(struct dwell_packet *packet, __u8 
 }
 
 /* Ports, and TCP's numbers. `payload_bytes` is what IP carries. */
-static __always_inline __u32 dwell_visit_transport(const void *data, const void *end, __u32 l4_offset,
-						   struct dwell_address src, struct dwell_address dst,
-						   struct dwell_packet *packet)
+static __always_inline __u32 dwell_lb_parse_transport(const void *data, const void *end, __u32 l4_offset,
+						      struct dwell_address src, struct dwell_address dst,
+						      struct dwell_packet *packet)
 {
 	if (packet->proto == DWELL_PROTO_TCP) {
 		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_READ_MALFORMED);
@@ -106,42 +106,42 @@ static __always_inline __u32 dwell_visit_transport(const void *data, const void 
 }
 
 /* The common case: TCP or UDP right after an IP header without options. Sets
- * the key whatever it returns, but for DWELL_READ_ODD and DWELL_READ_NOT_IP.
+ * the key whatever it returns, but for DWELL_READ_UNUSUAL and DWELL_READ_NOT_IP.
  */
-static __always_inline __u32 dwell_visit_plain(const void *data, const void *end, struct dwell_packet *packet)
+static __always_inline __u32 dwell_lb_parse(const void *data, const void *end, struct dwell_packet *packet)
 {
 	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
-	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes;
+	__u32 room = packet->wire_bytes - DWELL_IP_OFFSET, bytes;
 	struct dwell_address src, dst;
 
 	if (eth->type == DWELL_ETH_IPV4) {
-		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, DWELL_READ_ODD);
+		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, DWELL_READ_UNUSUAL);
 		bytes = dwell_ntohs(ip->total_length);
 		if (ip->version_length != 0x45 || ip->fragment & 0xff3f || bytes > room || bytes < sizeof(*ip) ||
 		    (ip->proto != DWELL_PROTO_TCP && ip->proto != DWELL_PROTO_UDP))
-			return DWELL_READ_ODD;
+			return DWELL_READ_UNUSUAL;
 		src = dwell_address_v4(ip->src);
 		dst = dwell_address_v4(ip->dst);
-		dwell_visit_begin(packet, ip->proto, bytes, bytes - sizeof(*ip));
-		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip), src, dst, packet) !=
+		dwell_lb_parse_start(packet, ip->proto, bytes, bytes - sizeof(*ip));
+		if (dwell_lb_parse_transport(data, end, DWELL_IP_OFFSET + sizeof(*ip), src, dst, packet) !=
 		    DWELL_READ_PLAIN)
-			return DWELL_READ_ODD;
+			return DWELL_READ_UNUSUAL;
 		return DWELL_READ_PLAIN;
 	}
 	if (eth->type == DWELL_ETH_IPV6) {
-		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, DWELL_READ_ODD);
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, DWELL_READ_UNUSUAL);
 		bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
 		if ((ip6->version_class_flow & 0xf0) != 0x60 || bytes > room ||
 		    (ip6->next != DWELL_PROTO_TCP && ip6->next != DWELL_PROTO_UDP))
-			return DWELL_READ_ODD;
+			return DWELL_READ_UNUSUAL;
 		src.high = ip6->src_high;
 		src.low = ip6->src_low;
 		dst.high = ip6->dst_high;
 		dst.low = ip6->dst_low;
-		dwell_visit_begin(packet, ip6->next, bytes, bytes - sizeof(*ip6));
-		if (dwell_visit_transport(data, end, DWELL_VISIT_IP + sizeof(*ip6), src, dst, packet) !=
+		dwell_lb_parse_start(packet, ip6->next, bytes, bytes - sizeof(*ip6));
+		if (dwell_lb_parse_transport(data, end, DWELL_IP_OFFSET + sizeof(*ip6), src, dst, packet) !=
 		    DWELL_READ_PLAIN)
-			return DWELL_READ_ODD;
+			return DWELL_READ_UNUSUAL;
 		return DWELL_READ_PLAIN;
 	}
 	return DWELL_READ_NOT_IP;
@@ -150,16 +150,16 @@ static __always_inline __u32 dwell_visit_plain(const void *data, const void *end
 /* Where the transport is behind extension headers: offset and protocol, packed;
  * DWELL_PROTO_FRAGMENT for a fragment, 0 if it cannot be found.
  */
-static __always_inline __u32 dwell_visit_extensions(const void *data, const void *end)
+static __always_inline __u32 dwell_lb_parse_extensions(const void *data, const void *end)
 {
-	__u32 at = DWELL_VISIT_IP + sizeof(struct dwell_ipv6), next;
+	__u32 at = DWELL_IP_OFFSET + sizeof(struct dwell_ipv6), next;
 
-	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, 0);
+	DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, 0);
 	next = ip6->next;
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (int i = 0; i <= DWELL_VISIT_EXTENSIONS; i++) {
+	for (int i = 0; i <= DWELL_EXTENSIONS_MAX; i++) {
 		DWELL_OPAQUE(at);
 		if (at > 3 * DWELL_MAX_OFFSET)
 			return 0;
@@ -185,8 +185,8 @@ static __always_inline __u32 dwell_visit_extensions(const void *data, const void
  * quoted, so that the connection is the same seen from the other end; a quote of
  * another sender is not for us to judge, and of no connection.
  */
-static __always_inline __u32 dwell_visit_quote(const void *data, const void *end, __u32 at,
-					       const struct dwell_address *vip, struct dwell_packet *packet)
+static __always_inline __u32 dwell_lb_parse_quote(const void *data, const void *end, __u32 at,
+						  const struct dwell_address *vip, struct dwell_packet *packet)
 {
 	struct dwell_address src, dst;
 	__u32 proto, l4;
@@ -232,8 +232,8 @@ static __always_inline __u32 dwell_visit_quote(const void *data, const void *end
 	return DWELL_READ_QUOTE;
 }
 
-static __always_inline __u32 dwell_visit_icmp(const void *data, const void *end, __u32 l4_offset,
-					      const struct dwell_address *vip, struct dwell_packet *packet)
+static __always_inline __u32 dwell_lb_parse_icmp(const void *data, const void *end, __u32 l4_offset,
+						 const struct dwell_address *vip, struct dwell_packet *packet)
 {
 	int is_v4 = dwell_is_v4(vip);
 
@@ -244,58 +244,58 @@ static __always_inline __u32 dwell_visit_icmp(const void *data, const void *end,
 		return DWELL_READ_PING;
 	/* unreachable, time exceeded, parameter problem; unreachable to the same */
 	if (is_v4 ? icmp->type == 3 || icmp->type == 11 || icmp->type == 12 : icmp->type >= 1 && icmp->type <= 4)
-		return dwell_visit_quote(data, end, l4_offset + sizeof(*icmp), vip, packet);
+		return dwell_lb_parse_quote(data, end, l4_offset + sizeof(*icmp), vip, packet);
 	return DWELL_READ_OTHER;
 }
 
 /* Any IP packet that is not plain. Returns a DWELL_READING(). */
-static __always_inline __u32 dwell_visit_odd(const void *data, const void *end, struct dwell_packet *packet)
+static __always_inline __u32 dwell_lb_parse_unusual(const void *data, const void *end, struct dwell_packet *packet)
 {
 	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
-	__u32 room = packet->wire_bytes - DWELL_VISIT_IP, bytes, proto, l4, reading;
+	__u32 room = packet->wire_bytes - DWELL_IP_OFFSET, bytes, proto, l4, reading;
 	struct dwell_address src, dst;
 
 	if (eth->type == DWELL_ETH_IPV4) {
-		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_VISIT_IP, DWELL_READ_NOT_IP);
+		DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, DWELL_READ_NOT_IP);
 		__u32 header = (ip->version_length & 0xf) * 4;
 
 		bytes = dwell_ntohs(ip->total_length);
 		src = dwell_address_v4(ip->src);
 		dst = dwell_address_v4(ip->dst);
 		proto = ip->proto;
-		l4 = DWELL_VISIT_IP + header;
+		l4 = DWELL_IP_OFFSET + header;
 		if (ip->version_length >> 4 != 4 || header < sizeof(*ip) || bytes < header)
 			proto = 0;
 		else if (ip->fragment & 0xff3f)
 			proto = DWELL_PROTO_FRAGMENT;
 	} else {
-		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_VISIT_IP, DWELL_READ_NOT_IP);
+		DWELL_PEEK(struct dwell_ipv6, ip6, DWELL_IP_OFFSET, DWELL_READ_NOT_IP);
 		bytes = dwell_ntohs(ip6->payload_length) + sizeof(*ip6);
 		src.high = ip6->src_high;
 		src.low = ip6->src_low;
 		dst.high = ip6->dst_high;
 		dst.low = ip6->dst_low;
-		l4 = dwell_visit_extensions(data, end);
+		l4 = dwell_lb_parse_extensions(data, end);
 		proto = l4 & 0xff;
 		l4 >>= 8;
 		if ((ip6->version_class_flow & 0xf0) != 0x60 || !l4)
 			proto = 0;
 	}
-	dwell_visit_begin(packet, proto, bytes, 0);
+	dwell_lb_parse_start(packet, proto, bytes, 0);
 	dwell_set_key(packet, &src, &dst, 0, 0);
 	/* hop-by-hop options are read as an extension, so that 0 is no protocol */
-	if (!proto || bytes > room || l4 > DWELL_VISIT_IP + bytes)
+	if (!proto || bytes > room || l4 > DWELL_IP_OFFSET + bytes)
 		return DWELL_READ_MALFORMED;
 	if (proto == DWELL_PROTO_FRAGMENT)
 		return DWELL_READ_FRAGMENT;
-	packet->payload_bytes = DWELL_VISIT_IP + bytes - l4;
+	packet->payload_bytes = DWELL_IP_OFFSET + bytes - l4;
 	DWELL_OPAQUE(l4);
 	if (l4 > 4 * DWELL_MAX_OFFSET)
 		return DWELL_READ_MALFORMED;
 	if (proto == DWELL_PROTO_TCP || proto == DWELL_PROTO_UDP)
-		reading = dwell_visit_transport(data, end, l4, src, dst, packet);
+		reading = dwell_lb_parse_transport(data, end, l4, src, dst, packet);
 	else if (proto == (dwell_is_v4(&dst) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6))
-		reading = dwell_visit_icmp(data, end, l4, &dst, packet);
+		reading = dwell_lb_parse_icmp(data, end, l4, &dst, packet);
 	else
 		reading = DWELL_READ_OTHER;
 	return DWELL_READING(reading, l4);

@@ -21,9 +21,9 @@
 
 #include "base/aes128.h"
 
-#define DWELL_CID_MOST 20       /* octets of a connection ID, by RFC 9000 */
-#define DWELL_CID_PLAIN_MOST 19 /* octets of server ID and nonce */
-#define DWELL_CID_NONCE_LEAST 4
+#define DWELL_CID_MAX_BYTES 20       /* octets of a connection ID, by RFC 9000 */
+#define DWELL_CID_PLAIN_MAX_BYTES 19 /* octets of server ID and nonce */
+#define DWELL_CID_NONCE_MIN_BYTES 4
 #define DWELL_CID_ROTATIONS 7 /* the eighth says that an ID cannot be routed */
 #define DWELL_CID_UNROUTABLE 7
 
@@ -61,8 +61,8 @@ static inline int dwell_cid_config_init(struct dwell_cid_config *config, __u32 r
 	__u32 bytes = server_id_bytes + nonce_bytes;
 
 	__builtin_memset(config, 0, sizeof(*config));
-	if (rotation >= DWELL_CID_ROTATIONS || !server_id_bytes || nonce_bytes < DWELL_CID_NONCE_LEAST ||
-	    bytes > DWELL_CID_PLAIN_MOST)
+	if (rotation >= DWELL_CID_ROTATIONS || !server_id_bytes || nonce_bytes < DWELL_CID_NONCE_MIN_BYTES ||
+	    bytes > DWELL_CID_PLAIN_MAX_BYTES)
 		return 0;
 	config->cipher = !key ? DWELL_CID_CLEAR : bytes == 16 ? DWELL_CID_BLOCK : DWELL_CID_FOUR_PASS;
 	config->rotation = rotation;
@@ -199,7 +199,7 @@ static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *c
 	}
 }
 
-/* Server ID and nonce of a connection ID whose first octet has been read, in place. */
+/* Server ID and nonce of a connection ID whose first octet has been read, in slot. */
 static __always_inline void dwell_cid_open(const struct dwell_cid_config *config, struct dwell_cid_plain *plain,
 					   struct dwell_cid_halves *halves)
 {
@@ -218,14 +218,14 @@ static __always_inline void dwell_cid_open(const struct dwell_cid_config *config
  * must not come again with a key.
  */
 static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, const __u8 *server_id, const __u8 *nonce,
-				     __u8 cid[DWELL_CID_MOST])
+				     __u8 cid[DWELL_CID_MAX_BYTES])
 {
 	__u32 bytes = config->server_id_bytes + config->nonce_bytes;
 	struct dwell_cid_plain plain = {};
 	struct dwell_cid_halves halves;
 	struct dwell_block block;
 
-	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MOST)
+	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MAX_BYTES)
 		return 0;
 	__builtin_memcpy(plain.octet, server_id, config->server_id_bytes);
 	__builtin_memcpy(plain.octet + config->server_id_bytes, nonce, config->nonce_bytes);
@@ -251,7 +251,7 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
 	struct dwell_cid_halves halves;
 
 	__builtin_memset(plain, 0, sizeof(*plain));
-	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MOST || cid_bytes < bytes + 1 ||
+	if (config->cipher == DWELL_CID_NONE || bytes > DWELL_CID_PLAIN_MAX_BYTES || cid_bytes < bytes + 1 ||
 	    cid[0] >> 5 != config->rotation)
 		return 0;
 	__builtin_memcpy(plain->octet, cid + 1, bytes);
@@ -270,7 +270,7 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
 
 /* In the own layout of a configuration that has it. */
 static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
-					     __u8 cid[DWELL_CID_MOST])
+					     __u8 cid[DWELL_CID_MAX_BYTES])
 {
 	__u8 id[DWELL_CID_OWN_SERVER] = {server >> 8, server};
 	__u8 nonce[DWELL_CID_OWN_NONCE] = {};
@@ -300,15 +300,15 @@ static __always_inline __u32 dwell_cid_stamped(const struct dwell_block *block, 
  */
 #define DWELL_WAIT_UNKNOWN 0
 #define DWELL_WAIT_NONE 1
-#define DWELL_WAIT_MOST_NS (1ULL << 42)
-#define DWELL_WAIT_MOST (1 + (32 << 10) + 1024)
+#define DWELL_WAIT_MAX_NS (1ULL << 42)
+#define DWELL_WAIT_MAX (1 + (32 << 10) + 1024)
 
 static __always_inline __u16 dwell_wait_code(__u64 wait_ns)
 {
 	__u32 shift;
 
-	if (wait_ns >= DWELL_WAIT_MOST_NS)
-		return DWELL_WAIT_MOST;
+	if (wait_ns >= DWELL_WAIT_MAX_NS)
+		return DWELL_WAIT_MAX;
 	if (wait_ns < 2048)
 		return 1 + wait_ns;
 	shift = 53 - __builtin_clzll(wait_ns);
@@ -321,8 +321,8 @@ static __always_inline __u64 dwell_wait_ns(__u16 code)
 {
 	__u32 index = code ? code - 1 : 0, shift;
 
-	if (code > DWELL_WAIT_MOST)
-		return DWELL_WAIT_MOST_NS;
+	if (code > DWELL_WAIT_MAX)
+		return DWELL_WAIT_MAX_NS;
 	if (index < 2048)
 		return index;
 	shift = (index >> 10) - 1;

@@ -44,7 +44,7 @@ static __always_inline void dwell_link_swap(struct dwell_link *link)
 /* Makes an echo reply of an echo request. A wrong checksum stays wrong. */
 static __always_inline int dwell_reply_ping(void *data, const void *end, __u32 l4_offset)
 {
-	struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
+	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
 	struct dwell_icmp_echo *icmp;
 	struct dwell_link *link = data;
 	__u16 before, after;
@@ -65,7 +65,7 @@ static __always_inline int dwell_reply_ping(void *data, const void *end, __u32 l
 		ip->src = ip->dst;
 		ip->dst = src;
 	} else {
-		struct dwell_ipv6 *ip6 = data + DWELL_VISIT_IP;
+		struct dwell_ipv6 *ip6 = data + DWELL_IP_OFFSET;
 		__u64 high, low;
 
 		if ((void *)(ip6 + 1) > end)
@@ -102,12 +102,12 @@ typedef __u32 __attribute__((may_alias)) dwell_word;
 static __always_inline int dwell_too_big_4_write(void *data, const void *end, __u32 mtu)
 {
 	struct dwell_link *link = data;
-	struct dwell_ipv4 *ip = data + DWELL_VISIT_IP;
+	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
 	struct dwell_icmp_error *icmp = (void *)(ip + 1);
 	const struct dwell_ipv4 *old = (void *)(icmp + 1);
 	__u64 sum = 0;
 
-	if (data + DWELL_VISIT_IP + DWELL_TOO_BIG_4 > end)
+	if (data + DWELL_IP_OFFSET + DWELL_TOO_BIG_4 > end)
 		return 0;
 	*link = *(const struct dwell_link *)((const void *)old - sizeof(*link));
 	dwell_link_swap(link);
@@ -137,13 +137,13 @@ static __always_inline int dwell_too_big_4_write(void *data, const void *end, __
 static __always_inline int dwell_too_big_6_write(void *data, const void *end, __u32 mtu)
 {
 	struct dwell_link *link = data;
-	struct dwell_ipv6 *ip6 = data + DWELL_VISIT_IP;
+	struct dwell_ipv6 *ip6 = data + DWELL_IP_OFFSET;
 	struct dwell_icmp_error *icmp = (void *)(ip6 + 1);
 	const struct dwell_ipv6 *old = (void *)(icmp + 1);
 	const __u32 bytes = sizeof(*icmp) + DWELL_QUOTE_6;
 	__u64 sum;
 
-	if (data + DWELL_VISIT_IP + DWELL_TOO_BIG_6 > end)
+	if (data + DWELL_IP_OFFSET + DWELL_TOO_BIG_6 > end)
 		return 0;
 	*link = *(const struct dwell_link *)((const void *)old - sizeof(*link));
 	dwell_link_swap(link);

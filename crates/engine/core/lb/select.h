@@ -20,25 +20,26 @@ static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u3
 static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number);
 
 /* What was chosen is in the packet: real, vip, measured. This says why, and where
- * the connection's place is if the estimator is to see the packet; packed so that
+ * the connection's slot is if the estimator is to see the packet; packed so that
  * a verified-apart BPF function can return it.
  */
-typedef __u64 dwell_choice;
-#define DWELL_CHOICE(why, place) ((__u64)(why) | 1ULL << 31 | (__u64)(place) << 32)
-#define DWELL_CHOICE_ALONE(why) ((__u64)(why))
-#define dwell_choice_why(c) ((__u32)(c)&0xff)
-#define dwell_choice_measures(c) ((c)&1ULL << 31)
-#define dwell_choice_place(c) ((__u32)((c) >> 32))
+typedef __u64 dwell_selection;
+#define DWELL_SELECTION(reason, slot_index) ((__u64)(reason) | 1ULL << 31 | (__u64)(slot_index) << 32)
+#define DWELL_SELECTION_UNMEASURED(reason) ((__u64)(reason))
+#define dwell_selection_reason(c) ((__u32)(c)&0xff)
+#define dwell_selection_is_measured(c) ((c)&1ULL << 31)
+#define dwell_selection_slot(c) ((__u32)((c) >> 32))
 
-/* dwell_choose(), dwell_choose_first() and dwell_choose_again(), or calls of them. */
-static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet);
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
-							int asks);
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
-							__u32 place, int asks);
+/* dwell_select(), dwell_select_new() and dwell_select_again(), or calls of them. */
+static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet);
+static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,
+								int dry_run);
+static __always_inline dwell_selection dwell_balance_select_again(struct dwell_table *table,
+								  struct dwell_packet *packet, __u32 slot_index,
+								  int dry_run);
 
 /* Reals that are down are passed over so often at most. */
-#define DWELL_CHOICE_TRIES 4
+#define DWELL_SELECT_TRIES 4
 
 static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder, const struct dwell_address *address,
 							    __u8 proto, __u16 port)
@@ -55,7 +56,7 @@ static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder, cons
 /* The hash that Maglev's table is entered by. The client's address alone keeps
  * all its connections together.
  */
-static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet, __u64 seed, __u32 flags)
+static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *packet, __u64 seed, __u32 flags)
 {
 	const struct dwell_address *client = packet->direction & 1 ? &packet->key.b : &packet->key.a;
 
@@ -67,27 +68,27 @@ static __always_inline __u64 dwell_choice_hash(const struct dwell_packet *packet
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
-/* By the Maglev table alone. Returns DWELL_WHY_NEW, unless it led nowhere. */
-static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *packet)
+/* By the Maglev table alone. Returns DWELL_REASON_NEW, unless it led nowhere. */
+static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
 	const struct dwell_vip *vip =
-		dwell_vip_of(embedder, dwell_visit_vip(packet), packet->proto, dwell_visit_port(packet));
+		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
 	__u32 first = 0;
 	__u64 hash;
 
 	packet->real = 0;
 	packet->vip = 0;
 	if (!vip || !vip->number)
-		return DWELL_WHY_NOT_VIP;
+		return DWELL_REASON_NOT_VIP;
 	packet->vip = vip->number;
 	packet->measured = !!(vip->flags & DWELL_VIP_MEASURE);
 	if (!vip->size)
-		return DWELL_WHY_NO_BACKEND;
-	hash = dwell_choice_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
+		return DWELL_REASON_NO_BACKEND;
+	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 0; i < DWELL_CHOICE_TRIES; i++) {
+	for (__u32 i = 0; i < DWELL_SELECT_TRIES; i++) {
 		__u32 number = dwell_entry_at(embedder, vip->number, (hash >> 32) * vip->size >> 32);
 		const struct dwell_real *real = dwell_real_at(embedder, number);
 
@@ -101,13 +102,13 @@ static __always_inline __u32 dwell_choose(void *embedder, struct dwell_packet *p
 	}
 	/* where all that were tried are down, they are kept: none is better */
 	packet->real = first;
-	return first ? DWELL_WHY_NEW : DWELL_WHY_NO_BACKEND;
+	return first ? DWELL_REASON_NEW : DWELL_REASON_NO_BACKEND;
 }
 
 /* What a client's packet says of its connection. */
-static __always_inline void dwell_seat_mark(struct dwell_seat *seat, const struct dwell_packet *packet)
+static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet)
 {
-	__u8 flags = seat->head.flags, next = flags;
+	__u8 flags = slot->head.flags, next = flags;
 
 	if (packet->kind == DWELL_KIND_TCP) {
 		if (!(packet->tcp_flags & DWELL_TCP_SYN))
@@ -118,42 +119,42 @@ static __always_inline void dwell_seat_mark(struct dwell_seat *seat, const struc
 			next &= ~DWELL_HEAD_CLOSING;
 	}
 	/* a flood can send each SYN several times, and each Initial of QUIC */
-	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt && seat->packets < DWELL_SEAT_SETTLED &&
-	    ++seat->packets == DWELL_SEAT_SETTLED)
+	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt && slot->packets < DWELL_SETTLED_PACKETS &&
+	    ++slot->packets == DWELL_SETTLED_PACKETS)
 		next |= DWELL_HEAD_SETTLED;
 	if (next != flags)
-		seat->head.flags = next;
+		slot->head.flags = next;
 }
 
 /* Has the cache lines that the estimator is about to need come together, before
  * anything waits for the first.
  */
-static __always_inline void dwell_seat_fetch(const struct dwell_seat *seat)
+static __always_inline void dwell_slot_prefetch(const struct dwell_slot *slot)
 {
-	(void)*(const volatile __u8 *)&seat->state.clock;
-	(void)*(const volatile __u8 *)&seat->state.adaptive.gaps;
-	(void)*(const volatile __u8 *)&seat->state.adaptive.sent;
+	(void)*(const volatile __u8 *)&slot->state.clock;
+	(void)*(const volatile __u8 *)&slot->state.adaptive.gaps;
+	(void)*(const volatile __u8 *)&slot->state.adaptive.sent;
 }
 
 /* Steps the estimator. */
-static __always_inline void dwell_seat_measure(struct dwell_table *table, struct dwell_seat *seat,
+static __always_inline void dwell_slot_measure(struct dwell_table *table, struct dwell_slot *slot,
 					       const struct dwell_packet *packet)
 {
-	struct dwell_response_event *record = dwell_seat_record(table);
+	struct dwell_response_event *record = dwell_response_record(table);
 	struct dwell_arrival arrival = {};
 
-	if (!record || !dwell_seat_lock(seat)) {
+	if (!record || !dwell_slot_lock(slot)) {
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
-	if (dwell_same_key(&seat->head.key, &packet->key)) {
+	if (dwell_same_key(&slot->head.key, &packet->key)) {
 		dwell_arrival_of(&arrival, packet, DWELL_KEY_5TUPLE, dwell_now(table->clock));
-		if (dwell_seat_advance(table, seat, &arrival, record))
-			dwell_seat_tell(table, seat, record);
-	} else { /* the place is another's by now */
+		if (dwell_slot_step(table, slot, &arrival, record))
+			dwell_slot_report(table, slot, record);
+	} else { /* the slot is another's by now */
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 	}
-	dwell_seat_unlock(seat);
+	dwell_slot_unlock(slot);
 }
 
 static __always_inline void dwell_balance_opened(void *embedder, const struct dwell_packet *packet)
@@ -168,50 +169,51 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 }
 
 /* A new connection of QUIC goes elsewhere if its server has no time for it. */
-static __always_inline __u32 dwell_choose_lesser(struct dwell_table *table, struct dwell_packet *packet, __u32 why,
-						 int asks)
+static __always_inline __u32 dwell_select_less_loaded(struct dwell_table *table, struct dwell_packet *packet,
+						      __u32 reason, int dry_run)
 {
-	__u32 diverted = dwell_zero_diverted(table->embedder, packet);
+	__u32 diverted = dwell_zero_divert_packet(table->embedder, packet);
 
-	if (diverted & DWELL_ZERO_IS_ASKED) {
-		if (!dwell_zero_heavy_anywhere(table->embedder, packet))
-			return why;
-		diverted = (diverted & ~DWELL_ZERO_IS_ASKED) | DWELL_ZERO_IS_HEAVY;
+	if (diverted & DWELL_ZERO_CHECK_ANYWHERE) {
+		if (!dwell_zero_is_heavy_anywhere(table->embedder, packet))
+			return reason;
+		diverted = (diverted & ~DWELL_ZERO_CHECK_ANYWHERE) | DWELL_ZERO_IS_HEAVY;
 	}
-	if (!asks && diverted & DWELL_ZERO_IS_HEAVY)
+	if (!dry_run && diverted & DWELL_ZERO_IS_HEAVY)
 		dwell_zero_count(table->embedder, DWELL_ZERO_HEAVY);
 	diverted &= ~DWELL_ZERO_IS_HEAVY;
 	if (!diverted)
-		return why;
+		return reason;
 	packet->real = diverted;
-	return DWELL_WHY_DIVERTED;
+	return DWELL_REASON_DIVERTED;
 }
 
 /* A packet of no known connection. */
-static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table, struct dwell_packet *packet, int asks)
+static __always_inline dwell_selection dwell_select_new(struct dwell_table *table, struct dwell_packet *packet,
+							int dry_run)
 {
-	__u32 why = dwell_balance_choose(table->embedder, packet), mask = table->config->bucket_mask,
+	__u32 reason = dwell_balance_select(table->embedder, packet), mask = table->config->bucket_mask,
 	      own = packet->real;
-	struct dwell_found found;
+	struct dwell_lookup found;
 
 	if (!packet->real)
-		return DWELL_CHOICE_ALONE(why);
+		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->attempt)
-		why = dwell_choose_lesser(table, packet, why, asks);
+		reason = dwell_select_less_loaded(table, packet, reason, dry_run);
 	if (packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
-		why = DWELL_WHY_FALLBACK;
-	if (!packet->may_open || asks)
-		return DWELL_CHOICE_ALONE(why);
+		reason = DWELL_REASON_FALLBACK;
+	if (!packet->may_open || dry_run)
+		return DWELL_SELECTION_UNMEASURED(reason);
 	found = dwell_flow_admit(table, packet, dwell_bucket_first(packet->hash, mask),
 				 dwell_bucket_second(packet->hash, mask));
 	if (!found.head) {
 		/* the rest of its flight must come there too */
 		packet->real = own;
-		return DWELL_CHOICE_ALONE(DWELL_WHY_FULL);
+		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_FULL);
 	}
 	dwell_balance_opened(table->embedder, packet);
-	dwell_seat_mark((struct dwell_seat *)found.head, packet);
-	return packet->measured ? DWELL_CHOICE(why, found.place) : DWELL_CHOICE_ALONE(why);
+	dwell_slot_mark((struct dwell_slot *)found.head, packet);
+	return packet->measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
 /* True if a packet of this connection must not go on to its real: that is gone,
@@ -219,15 +221,15 @@ static __always_inline dwell_choice dwell_choose_first(struct dwell_table *table
  * packet is of another connection between the same ends. All else stays,
  * where the real is well even a SYN after an end: that may have been forged.
  */
-static __always_inline int dwell_must_leave(struct dwell_table *table, const struct dwell_seat *seat,
-					    const struct dwell_packet *packet, const struct dwell_real *real)
+static __always_inline int dwell_must_reselect(struct dwell_table *table, const struct dwell_slot *slot,
+					       const struct dwell_packet *packet, const struct dwell_real *real)
 {
-	__u8 flags = seat->head.flags;
+	__u8 flags = slot->head.flags;
 
 	if (!real || real->forward == DWELL_FORWARD_NONE)
 		return 1;
 	if (dwell_unlikely(packet->attempt) &&
-	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - seat->head.seen))
+	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - slot->head.seen))
 		return 1;
 	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
 		return 0;
@@ -237,99 +239,100 @@ static __always_inline int dwell_must_leave(struct dwell_table *table, const str
 	return real->flags & DWELL_REAL_DOWN || !(flags & DWELL_HEAD_SETTLED);
 }
 
-/* Under the seat's lock. */
-static __always_inline void dwell_seat_move(struct dwell_table *table, struct dwell_seat *seat,
+/* Under the slot's lock. */
+static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
-	if (dwell_seat_close(table, seat, ~0ULL, record))
-		dwell_seat_tell(table, seat, record);
-	__builtin_memset(&seat->state, 0, sizeof(seat->state));
-	seat->real = packet->real;
-	seat->vip = packet->vip;
-	seat->measured = packet->measured;
-	seat->packets = 0;
-	seat->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
+	if (dwell_slot_end_epoch(table, slot, ~0ULL, record))
+		dwell_slot_report(table, slot, record);
+	__builtin_memset(&slot->state, 0, sizeof(slot->state));
+	slot->real = packet->real;
+	slot->vip = packet->vip;
+	slot->measured = packet->measured;
+	slot->packets = 0;
+	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
 	dwell_balance_opened(table->embedder, packet);
 }
 
 /* A packet of a connection that may not stay where it is. Where another CPU is at
  * the connection it stays for this packet: two of them must not choose apart.
  */
-static __always_inline dwell_choice dwell_choose_again(struct dwell_table *table, struct dwell_packet *packet,
-						       __u32 place, int asks)
+static __always_inline dwell_selection dwell_select_again(struct dwell_table *table, struct dwell_packet *packet,
+							  __u32 slot_index, int dry_run)
 {
-	__u32 why = dwell_balance_choose(table->embedder, packet);
-	struct dwell_seat *seat = dwell_seat_at(table->embedder, place);
-	struct dwell_response_event *record = dwell_seat_record(table);
+	__u32 reason = dwell_balance_select(table->embedder, packet);
+	struct dwell_slot *slot = dwell_slot_at(table->embedder, slot_index);
+	struct dwell_response_event *record = dwell_response_record(table);
 
-	if (!packet->real || !seat || !record)
-		return DWELL_CHOICE_ALONE(why);
+	if (!packet->real || !slot || !record)
+		return DWELL_SELECTION_UNMEASURED(reason);
 	if (packet->attempt)
-		dwell_choose_lesser(table, packet, why, asks);
-	why = seat->real == packet->real ? DWELL_WHY_CONNECTION : DWELL_WHY_MOVED;
-	if (asks)
-		return DWELL_CHOICE_ALONE(why);
-	if (!dwell_seat_lock(seat)) {
-		packet->real = seat->real;
-		return DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+		dwell_select_less_loaded(table, packet, reason, dry_run);
+	reason = slot->real == packet->real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
+	if (dry_run)
+		return DWELL_SELECTION_UNMEASURED(reason);
+	if (!dwell_slot_lock(slot)) {
+		packet->real = slot->real;
+		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 	}
-	if (dwell_same_key(&seat->head.key, &packet->key)) {
-		if (!dwell_must_leave(table, seat, packet, dwell_real_at(table->embedder, seat->real))) {
-			packet->real = seat->real;
-			why = DWELL_WHY_CONNECTION;
-		} else if (why == DWELL_WHY_MOVED) {
-			dwell_seat_move(table, seat, packet, record);
+	if (dwell_same_key(&slot->head.key, &packet->key)) {
+		if (!dwell_must_reselect(table, slot, packet, dwell_real_at(table->embedder, slot->real))) {
+			packet->real = slot->real;
+			reason = DWELL_REASON_CONNECTION;
+		} else if (reason == DWELL_REASON_MOVED) {
+			dwell_slot_move(table, slot, packet, record);
 		}
-		seat->head.seen = dwell_now_coarse(table->clock);
-		dwell_seat_mark(seat, packet);
+		slot->head.seen = dwell_now_coarse(table->clock);
+		dwell_slot_mark(slot, packet);
 	}
-	dwell_seat_unlock(seat);
-	return seat->measured ? DWELL_CHOICE(why, place) : DWELL_CHOICE_ALONE(why);
+	dwell_slot_unlock(slot);
+	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
 /* What a packet of a connection that stays does to it. */
-static __always_inline dwell_choice dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
-							struct dwell_seat *seat, __u32 place)
+static __always_inline dwell_selection dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
+							   struct dwell_slot *slot, __u32 slot_index)
 {
 	__u32 now_coarse = dwell_now_coarse(table->clock);
 
-	if (seat->head.seen != now_coarse)
-		seat->head.seen = now_coarse;
-	dwell_seat_mark(seat, packet);
-	return seat->measured ? DWELL_CHOICE(DWELL_WHY_CONNECTION, place) : DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+	if (slot->head.seen != now_coarse)
+		slot->head.seen = now_coarse;
+	dwell_slot_mark(slot, packet);
+	return slot->measured ? DWELL_SELECTION(DWELL_REASON_CONNECTION, slot_index)
+			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }
 
 /* Where the packet's connection is, or goes. Returns why. */
-static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struct dwell_packet *packet, int asks)
+static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struct dwell_packet *packet, int dry_run)
 {
 	__u32 mask = table->config->bucket_mask;
-	struct dwell_found found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
-						   dwell_bucket_second(packet->hash, mask), packet);
-	struct dwell_seat *seat = (struct dwell_seat *)found.head;
-	dwell_choice choice = DWELL_CHOICE_ALONE(DWELL_WHY_CONNECTION);
+	struct dwell_lookup found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+						    dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_slot *slot = (struct dwell_slot *)found.head;
+	dwell_selection choice = DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 
-	if (dwell_likely(seat)) {
-		packet->real = seat->real;
-		packet->vip = seat->vip;
-		if (seat->measured)
-			dwell_seat_fetch(seat);
+	if (dwell_likely(slot)) {
+		packet->real = slot->real;
+		packet->vip = slot->vip;
+		if (slot->measured)
+			dwell_slot_prefetch(slot);
 		DWELL_BARRIER();
-		/* the place may be another's by now: a look-up more would find nothing */
-		if (dwell_unlikely(!dwell_same_key(&seat->head.key, &packet->key)))
-			choice = dwell_balance_first(table, packet, 1);
-		else if (dwell_unlikely(
-				 dwell_must_leave(table, seat, packet, dwell_real_at(table->embedder, packet->real))))
-			choice = dwell_balance_again(table, packet, found.place, asks);
-		else if (!asks)
-			choice = dwell_balance_known(table, packet, seat, found.place);
+		/* the slot may be another's by now: a look-up more would find nothing */
+		if (dwell_unlikely(!dwell_same_key(&slot->head.key, &packet->key)))
+			choice = dwell_balance_select_new(table, packet, 1);
+		else if (dwell_unlikely(dwell_must_reselect(table, slot, packet,
+							    dwell_real_at(table->embedder, packet->real))))
+			choice = dwell_balance_select_again(table, packet, found.slot_index, dry_run);
+		else if (!dry_run)
+			choice = dwell_balance_known(table, packet, slot, found.slot_index);
 	} else {
-		choice = dwell_balance_first(table, packet, asks);
-		if (dwell_choice_measures(choice))
-			seat = dwell_seat_at(table->embedder, dwell_choice_place(choice));
+		choice = dwell_balance_select_new(table, packet, dry_run);
+		if (dwell_selection_is_measured(choice))
+			slot = dwell_slot_at(table->embedder, dwell_selection_slot(choice));
 	}
-	if (!asks && dwell_choice_measures(choice) && seat)
-		dwell_seat_measure(table, seat, packet);
-	return dwell_choice_why(choice);
+	if (!dry_run && dwell_selection_is_measured(choice) && slot)
+		dwell_slot_measure(table, slot, packet);
+	return dwell_selection_reason(choice);
 }
 
 /* The connection of what an ICMP error quotes. It is not refreshed: anybody can
@@ -337,20 +340,20 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
  */
 static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table, struct dwell_packet *packet)
 {
-	__u32 mask = table->config->bucket_mask, why;
-	struct dwell_found found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
-						   dwell_bucket_second(packet->hash, mask), packet);
-	struct dwell_seat *seat = (struct dwell_seat *)found.head;
+	__u32 mask = table->config->bucket_mask, reason;
+	struct dwell_lookup found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
+						    dwell_bucket_second(packet->hash, mask), packet);
+	struct dwell_slot *slot = (struct dwell_slot *)found.head;
 
-	if (seat) {
-		packet->real = seat->real;
-		packet->vip = seat->vip;
+	if (slot) {
+		packet->real = slot->real;
+		packet->vip = slot->vip;
 		DWELL_BARRIER();
-		if (dwell_likely(dwell_same_key(&seat->head.key, &packet->key)))
-			return DWELL_WHY_QUOTED;
+		if (dwell_likely(dwell_same_key(&slot->head.key, &packet->key)))
+			return DWELL_REASON_QUOTED;
 	}
-	why = dwell_choice_why(dwell_balance_first(table, packet, 1));
-	return packet->real ? DWELL_WHY_QUOTED : why;
+	reason = dwell_selection_reason(dwell_balance_select_new(table, packet, 1));
+	return packet->real ? DWELL_REASON_QUOTED : reason;
 }
 
 #endif

@@ -3,10 +3,10 @@
 #include "lb/heavy.h"
 #include "lb/overload.h"
 
-void dwell_steer_heavy_note(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port, __u32 random,
-			    const struct dwell_heavy_config *config)
+void dwell_steer_heavy_count(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port, __u32 random,
+			     const struct dwell_heavy_config *config)
 {
-	dwell_heavy_note(heavy, address, port, random, config);
+	dwell_heavy_count(heavy, address, port, random, config);
 }
 
 int dwell_steer_heavy_has(const struct dwell_heavy *heavy, const struct dwell_address *address,
@@ -15,10 +15,10 @@ int dwell_steer_heavy_has(const struct dwell_heavy *heavy, const struct dwell_ad
 	return dwell_heavy_has(heavy, address, config);
 }
 
-__u32 dwell_steer_load_note(struct dwell_server_load *load, __u64 stamp, __u64 unix_s, __u32 now_s,
-			    const struct dwell_overload_config *config)
+__u32 dwell_steer_load_update(struct dwell_server_load *load, __u64 stamp, __u64 unix_s, __u32 now_s,
+			      const struct dwell_overload_config *config)
 {
-	return dwell_load_note(load, stamp, unix_s, now_s, config);
+	return dwell_load_update(load, stamp, unix_s, now_s, config);
 }
 
 __u16 dwell_steer_load(const struct dwell_server_load *load, __u32 now_s, const struct dwell_overload_config *config)

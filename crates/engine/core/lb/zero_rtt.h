@@ -26,9 +26,9 @@ static __always_inline const struct dwell_zero_vip *dwell_zero_vip_at(void *embe
 static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embedder, __u32 slot);
 static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number);
 /* Places plus 1: of an ID of our own layout, of another, of a real. */
-static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id);
-static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name);
-static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real);
+static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id);
+static __always_inline __u32 dwell_zero_server_by_name(void *embedder, const struct dwell_zero_name *name);
+static __always_inline __u32 dwell_zero_server_by_real(void *embedder, __u32 real);
 /* Of this CPU: by a hash, and one that nobody looks up. */
 static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash);
 static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder);
@@ -42,19 +42,20 @@ static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
 static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 
-/* dwell_zero_open_block(), dwell_zero_open_other(), dwell_attempt_key(), dwell_zero_note(),
+/* dwell_zero_open_block(), dwell_zero_open_other(), dwell_attempt_key(), dwell_zero_account(),
  * dwell_zero_divert(), dwell_heavy_admit(), or calls of them; and whether a client is heavy at any server of a VIP.
  */
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry);
-static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation, __u32 at);
-static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at);
-static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
-					    struct dwell_cid_entry *entry);
-static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet);
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry);
+static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
+						     __u32 at);
+static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at);
+static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
+						      struct dwell_cid_entry *entry);
+static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet);
 static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
 					     const struct dwell_address *client, __u16 port,
 					     const struct dwell_heavy_config *config);
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet);
+static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet);
 
 /* Number and slot of the VIP that a packet is to; 0 if it is none of these. */
 typedef __u64 dwell_zero_vip_id;
@@ -63,12 +64,12 @@ typedef __u64 dwell_zero_vip_id;
 static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet);
 
 /* To go on as any UDP does. */
-#define DWELL_WHY_FLOW 0xff
+#define DWELL_REASON_FLOW 0xff
 
-/* In place of a server's place: none, and what is to be counted. */
+/* In place of a server's index: none, and what is to be counted. */
 #define DWELL_ZERO_NONE(counter) (1U << 31 | (counter))
-#define dwell_zero_is_none(place) ((place) >> 31)
-#define dwell_zero_counter_of(place) ((place)&0xff)
+#define dwell_zero_is_none(server) ((server) >> 31)
+#define dwell_zero_counter_of(server) ((server)&0xff)
 
 /* What tells connection IDs apart that clients draw: they have 8 octets at least (RFC 9000
  * section 7.2).
@@ -113,11 +114,11 @@ static __always_inline __u16 dwell_zero_client_port(const struct dwell_packet *p
 	return packet->direction & 1 ? packet->key.b_port : packet->key.a_port;
 }
 
-/* The place of a server's ID, which is in the plaintext of `work`. */
-static __always_inline __u32 dwell_zero_named(void *embedder, __u32 slot, const struct dwell_cid_config *layout,
-					      struct dwell_zero_work *work)
+/* The server of a server's ID, which is in the plaintext of `work`. */
+static __always_inline __u32 dwell_zero_find_named(void *embedder, __u32 slot, const struct dwell_cid_config *layout,
+						   struct dwell_zero_work *work)
 {
-	__u32 place;
+	__u32 server;
 
 	__builtin_memset(&work->name, 0, sizeof(work->name));
 	work->name.slot = slot;
@@ -127,18 +128,18 @@ static __always_inline __u32 dwell_zero_named(void *embedder, __u32 slot, const 
 #endif
 	for (__u32 i = 0; i < sizeof(work->name.id) && i < layout->server_id_bytes; i++)
 		work->name.id[i] = work->plain.octet[i];
-	place = dwell_zero_by_name(embedder, &work->name);
-	return place ? place - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NOBODY);
+	server = dwell_zero_server_by_name(embedder, &work->name);
+	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
 
 /* Opens the connection ID of one block that is in the entry, and puts the stamp there, if our
- * own layout has one. Returns the server's place, or DWELL_ZERO_NONE().
+ * own layout has one. Returns the server's index, or DWELL_ZERO_NONE().
  */
 static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
 	struct dwell_zero_work *work = dwell_zero_work_of(embedder);
-	__u32 id, place;
+	__u32 id, server;
 
 	if (!vip || !work || rotation >= DWELL_CID_ROTATIONS)
 		return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
@@ -146,13 +147,13 @@ static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotatio
 	dwell_aes128_decrypt(&vip->layout[rotation].key, &work->block);
 	if (!vip->layout[rotation].stamped) {
 		dwell_block_write(&work->block, work->plain.octet);
-		return dwell_zero_named(embedder, entry->slot, &vip->layout[rotation], work);
+		return dwell_zero_find_named(embedder, entry->slot, &vip->layout[rotation], work);
 	}
 	id = dwell_cid_stamped(&work->block, &entry->stamp);
 	if (id == DWELL_CID_FORGED)
 		return DWELL_ZERO_NONE(DWELL_ZERO_FORGED);
-	place = dwell_zero_by_id(embedder, entry->slot, id);
-	return place ? place - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NOBODY);
+	server = dwell_zero_server_by_id(embedder, entry->slot, id);
+	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
 
 /* The same in the clear or of four passes, from `at` in the frame on. */
@@ -173,39 +174,39 @@ static __always_inline __u32 dwell_zero_open_other(const void *data, const void 
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 0; i < DWELL_CID_PLAIN_MOST && i < bytes; i++) {
+	for (__u32 i = 0; i < DWELL_CID_PLAIN_MAX_BYTES && i < bytes; i++) {
 		DWELL_PEEK(__u8, octet, at + 1 + i, DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT));
 		work->plain.octet[i] = *octet;
 	}
 	if (layout->cipher == DWELL_CID_FOUR_PASS)
 		dwell_cid_four_pass(layout, &work->plain, &work->halves, 1);
-	return dwell_zero_named(embedder, slot, layout, work);
+	return dwell_zero_find_named(embedder, slot, layout, work);
 }
 
 /* What a server says of its load, once for each connection ID. */
-static __always_inline void dwell_zero_note_load(void *embedder, const struct dwell_zero_vip *vip,
-						 struct dwell_cid_entry *entry)
+static __always_inline void dwell_zero_update_load(void *embedder, const struct dwell_zero_vip *vip,
+						   struct dwell_cid_entry *entry)
 {
 	struct dwell_server_load *loads = dwell_zero_loads_at(embedder, entry->slot);
-	__u32 now_s = dwell_zero_now_s(embedder), noted = DWELL_NOTED_AHEAD;
+	__u32 now_s = dwell_zero_now_s(embedder), noted = DWELL_LOAD_FUTURE;
 
 	entry->noted = 1;
 	if (!loads)
 		return;
-	if (dwell_cid_stamp_wait(entry->stamp) <= DWELL_WAIT_MOST)
-		noted = dwell_load_note(&loads[entry->place & (DWELL_SERVERS_MOST - 1)], entry->stamp, now_s, now_s,
-					&vip->overload);
-	if (noted == DWELL_NOTED)
-		dwell_zero_count(embedder, DWELL_ZERO_NOTED);
-	else if (noted != DWELL_NOTED_OLD)
-		dwell_zero_count(embedder, DWELL_ZERO_REFUSED);
+	if (dwell_cid_stamp_wait(entry->stamp) <= DWELL_WAIT_MAX)
+		noted = dwell_load_update(&loads[entry->server & (DWELL_SERVERS_MAX - 1)], entry->stamp, now_s, now_s,
+					  &vip->overload);
+	if (noted == DWELL_LOAD_ACCEPTED)
+		dwell_zero_count(embedder, DWELL_ZERO_LOAD_UPDATED);
+	else if (noted != DWELL_LOAD_NOT_NEWER)
+		dwell_zero_count(embedder, DWELL_ZERO_LOAD_REFUSED);
 }
 
 /* A short header that came for a server: what that says of its load, and who sends it much.
  * Long headers are not counted: anybody may send them with what was heard of others.
  */
-static __always_inline void dwell_zero_note(void *embedder, const struct dwell_packet *packet,
-					    struct dwell_cid_entry *entry)
+static __always_inline void dwell_zero_account(void *embedder, const struct dwell_packet *packet,
+					       struct dwell_cid_entry *entry)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
 	struct dwell_address client = dwell_zero_client(packet);
@@ -215,8 +216,8 @@ static __always_inline void dwell_zero_note(void *embedder, const struct dwell_p
 	if (!vip)
 		return;
 	if (!entry->noted)
-		dwell_zero_note_load(embedder, vip, entry);
-	heavy = dwell_heavy_at(embedder, vip->server[entry->place & (DWELL_SERVERS_MOST - 1)].heavy);
+		dwell_zero_update_load(embedder, vip, entry);
+	heavy = dwell_heavy_at(embedder, vip->server[entry->server & (DWELL_SERVERS_MAX - 1)].heavy);
 	if (heavy && !dwell_heavy_hit(heavy, &client, port, &vip->heavy))
 		dwell_zero_admit(embedder, heavy, &client, port, &vip->heavy);
 }
@@ -252,7 +253,7 @@ static __always_inline int dwell_zero_read(const void *data, const void *end, __
 	return payload_bytes >= DWELL_LONG_CID + header->bytes;
 }
 
-/* Whose a connection ID is: a place, or DWELL_ZERO_NONE(). Fills the entry. */
+/* Whose a connection ID is: a server, or DWELL_ZERO_NONE(). Fills the entry. */
 static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder, const struct dwell_zero_vip *vip,
 					     __u32 first, const struct dwell_zero_header *header,
 					     struct dwell_cid_entry *entry)
@@ -271,9 +272,9 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
 	if (layout->cipher == DWELL_CID_BLOCK) {
 		if (layout->stamped && (first & 31) != DWELL_CID_OWN_BYTES - 1)
 			return DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
-		return dwell_zero_block(embedder, rotation, entry);
+		return dwell_zero_open_own(embedder, rotation, entry);
 	}
-	return dwell_zero_other(frame, embedder, entry->slot, rotation, header->at);
+	return dwell_zero_open_foreign(frame, embedder, entry->slot, rotation, header->at);
 }
 
 /* Has the connection table tell connections of one socket apart: all that a client sends before
@@ -296,69 +297,69 @@ static __always_inline void dwell_attempt_key(const void *data, const void *end,
 /* A packet whose connection ID nobody on this CPU knows. Returns as dwell_zero_route(). */
 static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
 						__u32 first, const struct dwell_zero_header *header,
-						struct dwell_cid_entry *entry, int asks)
+						struct dwell_cid_entry *entry, int dry_run)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, entry->slot);
-	__u32 place, real = 0;
+	__u32 server, real = 0;
 
 	if (!vip)
-		return DWELL_WHY_FLOW;
-	place = dwell_zero_open(frame, embedder, vip, first, header, entry);
-	if (!dwell_zero_is_none(place)) {
-		entry->place = place;
-		real = vip->server[place & (DWELL_SERVERS_MOST - 1)].real;
+		return DWELL_REASON_FLOW;
+	server = dwell_zero_open(frame, embedder, vip, first, header, entry);
+	if (!dwell_zero_is_none(server)) {
+		entry->server = server;
+		real = vip->server[server & (DWELL_SERVERS_MAX - 1)].real;
 		entry->real = real;
 		if (!real)
-			place = DWELL_ZERO_NONE(DWELL_ZERO_NOBODY);
+			server = DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 		else if (header->is_long && !entry->noted && !dwell_zero_is_young(embedder, vip, entry->stamp))
-			place = DWELL_ZERO_NONE(DWELL_ZERO_OLD);
+			server = DWELL_ZERO_NONE(DWELL_ZERO_OLD);
 	}
-	if (!asks && (!dwell_zero_is_none(place) || dwell_zero_counter_of(place) != DWELL_ZERO_NO_LAYOUT))
+	if (!dry_run && (!dwell_zero_is_none(server) || dwell_zero_counter_of(server) != DWELL_ZERO_NO_LAYOUT))
 		dwell_zero_count(embedder, DWELL_ZERO_OPENED);
-	if (!dwell_zero_is_none(place)) {
+	if (!dwell_zero_is_none(server)) {
 		packet->real = real;
-		return DWELL_WHY_CID;
+		return DWELL_REASON_CID;
 	}
-	if (!asks && header->bytes)
-		dwell_zero_count(embedder, dwell_zero_counter_of(place));
+	if (!dry_run && header->bytes)
+		dwell_zero_count(embedder, dwell_zero_counter_of(server));
 	packet->vip = entry->vip_number;
 	if (header->is_long) {
 		packet->attempt = entry->slot;
 		if (header->bytes >= sizeof(struct dwell_cid_begin) && !(vip->flags & DWELL_ZERO_HASH))
-			dwell_zero_attempt(frame, packet, header->at);
-		return DWELL_WHY_FLOW;
+			dwell_zero_add_attempt(frame, packet, header->at);
+		return DWELL_REASON_FLOW;
 	}
-	return vip->flags & DWELL_ZERO_HASH ? DWELL_WHY_FLOW : DWELL_WHY_UNROUTABLE;
+	return vip->flags & DWELL_ZERO_HASH ? DWELL_REASON_FLOW : DWELL_REASON_UNROUTABLE;
 }
 
-/* A packet of UDP whose header is at `l4`. Returns why it goes where it goes, DWELL_WHY_FLOW
+/* A packet of UDP whose header is at `l4`. Returns why it goes where it goes, DWELL_REASON_FLOW
  * if as any UDP does, and puts real and VIP into the packet.
  */
 static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet, __u32 l4,
-					      int asks)
+					      int dry_run)
 {
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);
 	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
-	const struct dwell_address *address = dwell_visit_vip(packet);
+	const struct dwell_address *address = dwell_packet_vip(packet);
 	struct dwell_cid_entry *entry = dwell_cid_scratch(embedder), *known = 0;
 	struct dwell_zero_work *work = dwell_zero_work_of(embedder);
-	__u32 at = l4 + sizeof(struct dwell_udp), first = 0xff, why;
-	__u16 port = dwell_visit_port(packet);
+	__u32 at = l4 + sizeof(struct dwell_udp), first = 0xff, reason;
+	__u16 port = dwell_packet_vip_port(packet);
 	dwell_zero_vip_id vip;
 	int is_whole, is_block;
 
 	DWELL_OPAQUE(at);
 	if (!state || !entry || !work || at > 4 * DWELL_MAX_OFFSET)
-		return DWELL_WHY_FLOW;
+		return DWELL_REASON_FLOW;
 	is_whole = dwell_zero_read(data, end, at, packet->payload_bytes, &work->header);
 	is_block = is_whole && work->header.bytes >= DWELL_CID_OWN_BYTES &&
 		   (!work->header.is_long || work->header.bytes == DWELL_CID_OWN_BYTES);
 	if (is_whole && work->header.bytes) {
-		DWELL_PEEK(__u8, octet, work->header.at, DWELL_WHY_MALFORMED);
+		DWELL_PEEK(__u8, octet, work->header.at, DWELL_REASON_MALFORMED);
 		first = *octet;
 	}
 	if (is_block) {
-		DWELL_PEEK(struct dwell_cid_words, words, work->header.at + 1, DWELL_WHY_MALFORMED);
+		DWELL_PEEK(struct dwell_cid_words, words, work->header.at + 1, DWELL_REASON_MALFORMED);
 		entry->cid[0] = words->word[0];
 		entry->cid[1] = words->word[1];
 		entry->check = first | (__u32)port << 8 | (__u64)state->generation << 32;
@@ -370,36 +371,36 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 	     dwell_zero_is_young(embedder, dwell_zero_vip_at(embedder, known->slot), known->stamp))) {
 		packet->real = known->real;
 		packet->vip = known->vip_number;
-		if (!asks && !work->header.is_long)
-			dwell_zero_seen(embedder, packet, known);
-		return DWELL_WHY_CID;
+		if (!dry_run && !work->header.is_long)
+			dwell_zero_account_packet(embedder, packet, known);
+		return DWELL_REASON_CID;
 	}
 	vip = dwell_zero_vip_of(embedder, packet);
 	if (!vip)
-		return DWELL_WHY_FLOW;
+		return DWELL_REASON_FLOW;
 	if (!is_whole)
-		return DWELL_WHY_MALFORMED;
+		return DWELL_REASON_MALFORMED;
 	entry->vip = *address;
 	entry->slot = dwell_zero_slot_of(vip);
 	entry->vip_number = dwell_zero_number_of(vip);
 	entry->stamp = 0;
-	why = dwell_zero_unknown(frame, embedder, packet, first, &work->header, entry, asks);
-	if (why != DWELL_WHY_CID)
-		return why;
+	reason = dwell_zero_unknown(frame, embedder, packet, first, &work->header, entry, dry_run);
+	if (reason != DWELL_REASON_CID)
+		return reason;
 	packet->vip = entry->vip_number;
-	if (!asks && !work->header.is_long)
-		dwell_zero_seen(embedder, packet, entry);
-	if (!asks && known && entry->is_block)
+	if (!dry_run && !work->header.is_long)
+		dwell_zero_account_packet(embedder, packet, entry);
+	if (!dry_run && known && entry->is_block)
 		*known = *entry;
-	return why;
+	return reason;
 }
 
-static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct dwell_zero_vip *vip, __u32 place,
+static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct dwell_zero_vip *vip, __u32 server,
 						  const struct dwell_address *client)
 {
 	const struct dwell_heavy *heavy;
 
-	heavy = dwell_heavy_at(embedder, vip->server[place & (DWELL_SERVERS_MOST - 1)].heavy);
+	heavy = dwell_heavy_at(embedder, vip->server[server & (DWELL_SERVERS_MAX - 1)].heavy);
 	return heavy && dwell_heavy_has(heavy, client, &vip->heavy);
 }
 
@@ -407,7 +408,7 @@ static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct d
  * be asked whether it is so anywhere.
  */
 #define DWELL_ZERO_IS_HEAVY (1U << 31)
-#define DWELL_ZERO_IS_ASKED (1U << 30)
+#define DWELL_ZERO_CHECK_ANYWHERE (1U << 30)
 
 /* Where a new connection goes in place of packet->real: a real that is less loaded, if that one
  * is overloaded and the client heavy; 0 if it stays.
@@ -416,25 +417,26 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
 	struct dwell_server_load *loads = dwell_zero_loads_at(embedder, packet->attempt);
-	__u32 place = dwell_zero_by_real(embedder, packet->real), from, least = 0;
+	__u32 server = dwell_zero_server_by_real(embedder, packet->real), from, least = 0;
 	struct dwell_address client = dwell_zero_client(packet);
 	const struct dwell_real *real;
 	int is_heavy;
 
-	if (!vip || !loads || !place || !vip->places)
+	if (!vip || !loads || !server || !vip->servers)
 		return 0;
-	place = (place - 1) & (DWELL_SERVERS_MOST - 1);
-	is_heavy = dwell_zero_is_heavy_at(embedder, vip, place, &client);
+	server = (server - 1) & (DWELL_SERVERS_MAX - 1);
+	is_heavy = dwell_zero_is_heavy_at(embedder, vip, server, &client);
 	if (!is_heavy && !(vip->flags & DWELL_ZERO_ANY))
 		return 0;
-	from = (packet->hash >> 32) * vip->places >> 32;
-	if (!dwell_overload_divert(loads, vip->places, place, from, dwell_zero_now_s(embedder), &vip->overload, &least))
+	from = (packet->hash >> 32) * vip->servers >> 32;
+	if (!dwell_overload_divert(loads, vip->servers, server, from, dwell_zero_now_s(embedder), &vip->overload,
+				   &least))
 		return is_heavy ? DWELL_ZERO_IS_HEAVY : 0;
-	least = vip->server[least & (DWELL_SERVERS_MOST - 1)].real;
+	least = vip->server[least & (DWELL_SERVERS_MAX - 1)].real;
 	real = dwell_real_at(embedder, least);
 	if (!least || !real || !real->interface || real->flags & DWELL_REAL_DOWN)
 		return is_heavy ? DWELL_ZERO_IS_HEAVY : 0;
-	return least | (is_heavy ? DWELL_ZERO_IS_HEAVY : DWELL_ZERO_IS_ASKED);
+	return least | (is_heavy ? DWELL_ZERO_IS_HEAVY : DWELL_ZERO_CHECK_ANYWHERE);
 }
 
 /* True if what its ends have in the connection table was another connection. */

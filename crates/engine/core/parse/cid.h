@@ -55,7 +55,7 @@ static __always_inline void dwell_quic_peek(const void *data, const void *end, _
 /* Where the flow of a connection ID is. What it says is checked at the flow. */
 struct dwell_alias {
 	__u64 token;
-	__u32 place;
+	__u32 slot_index;
 	__u32 reserved;
 };
 
@@ -72,7 +72,7 @@ static __always_inline __u64 dwell_cid_token(const struct dwell_packet *packet, 
 }
 
 /* What a flow keeps of it: enough to tell that it is still the one of an alias. */
-static __always_inline __u32 dwell_token_brief(__u64 token)
+static __always_inline __u32 dwell_token_short(__u64 token)
 {
 	return (__u32)(token >> 32) | 1;
 }

@@ -187,7 +187,7 @@ static __always_inline __u64 dwell_key_hash(const struct dwell_flow_key *key, __
 	return seed ^ seed >> 32;
 }
 
-static __always_inline int dwell_wants(const struct dwell_rtt_config *config, __u32 method)
+static __always_inline int dwell_method_enabled(const struct dwell_rtt_config *config, __u32 method)
 {
 	return config->methods >> method & 1;
 }
@@ -323,14 +323,15 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 	packet->proto = proto;
 
 	if (proto == DWELL_PROTO_TCP) {
-		if (!dwell_wants(config, DWELL_TCP_TIMESTAMP) && !dwell_wants(config, DWELL_TCP_SEQ))
+		if (!dwell_method_enabled(config, DWELL_TCP_TIMESTAMP) && !dwell_method_enabled(config, DWELL_TCP_SEQ))
 			return DWELL_SKIP_PROTOCOL;
 		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_SKIP_TRUNCATED);
 		__u32 header = (tcp->data_offset >> 4) * 4;
 
 		if (header < sizeof(*tcp) || header > l4_bytes)
 			return DWELL_SKIP_MALFORMED;
-		if (header == sizeof(*tcp) && !dwell_wants(config, DWELL_TCP_SEQ) && !(tcp->flags & DWELL_TCP_RST))
+		if (header == sizeof(*tcp) && !dwell_method_enabled(config, DWELL_TCP_SEQ) &&
+		    !(tcp->flags & DWELL_TCP_RST))
 			return DWELL_SKIP_PROTOCOL;
 		packet->kind = DWELL_KIND_TCP;
 		packet->tcp_flags = tcp->flags;
@@ -365,7 +366,7 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 			return DWELL_SKIP_MALFORMED;
 		packet->payload_bytes = l4_bytes - sizeof(*udp);
 		if (src_port == 53 || dst_port == 53) {
-			if (!dwell_wants(config, DWELL_DNS))
+			if (!dwell_method_enabled(config, DWELL_DNS))
 				return DWELL_SKIP_PROTOCOL;
 			__u32 question = dwell_dns_question(frame, l4_offset + sizeof(*udp));
 
@@ -378,8 +379,9 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 			packet->is_answer = question >> 31;
 			packet->may_open = !packet->is_answer;
 		} else {
-			if (!dwell_wants(config, DWELL_QUIC_SPIN) && !dwell_wants(config, DWELL_QUIC_SPIN_LOOP) &&
-			    !dwell_wants(config, DWELL_QUIC_HANDSHAKE))
+			if (!dwell_method_enabled(config, DWELL_QUIC_SPIN) &&
+			    !dwell_method_enabled(config, DWELL_QUIC_SPIN_LOOP) &&
+			    !dwell_method_enabled(config, DWELL_QUIC_HANDSHAKE))
 				return DWELL_SKIP_PROTOCOL;
 			if (packet->payload_bytes < sizeof(struct dwell_quic_long))
 				return DWELL_SKIP_PROTOCOL;
@@ -411,7 +413,8 @@ static __always_inline __u32 dwell_parse(DWELL_FRAME *frame, const void *data, c
 
 	__u32 method = dwell_where_version(where) == 4 ? DWELL_ICMP : DWELL_ICMPV6;
 
-	if (proto != (method == DWELL_ICMP ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6) || !dwell_wants(config, method))
+	if (proto != (method == DWELL_ICMP ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6) ||
+	    !dwell_method_enabled(config, method))
 		return DWELL_SKIP_PROTOCOL;
 	DWELL_PEEK(struct dwell_icmp_echo, echo, l4_offset, DWELL_SKIP_TRUNCATED);
 	if (l4_bytes < sizeof(*echo))

@@ -19,8 +19,8 @@
  * else within 0.05 %. Codes ascend with what they stand for. All from 2^36 ns
  * (68.7 s) on has the last code.
  */
-#define DWELL_BRIEF_BITS 11
-#define DWELL_BRIEF_LIMIT (1ULL << 36)
+#define DWELL_FLOAT16_MANTISSA_BITS 11
+#define DWELL_FLOAT16_LIMIT_NS (1ULL << 36)
 
 static __always_inline __u32 dwell_log2(__u64 value)
 {
@@ -50,34 +50,34 @@ static __always_inline __u32 dwell_log2(__u64 value)
 }
 
 /* Rounded down. */
-static __always_inline __u16 dwell_brief_floor(__u64 ns)
+static __always_inline __u16 dwell_float16_floor(__u64 ns)
 {
 	__u32 shift;
 
-	if (ns >= DWELL_BRIEF_LIMIT)
-		ns = DWELL_BRIEF_LIMIT - 1;
-	if (ns < (2 << DWELL_BRIEF_BITS))
+	if (ns >= DWELL_FLOAT16_LIMIT_NS)
+		ns = DWELL_FLOAT16_LIMIT_NS - 1;
+	if (ns < (2 << DWELL_FLOAT16_MANTISSA_BITS))
 		return ns;
-	shift = dwell_log2(ns) - DWELL_BRIEF_BITS;
-	return (shift << DWELL_BRIEF_BITS) + (ns >> (shift & 63));
+	shift = dwell_log2(ns) - DWELL_FLOAT16_MANTISSA_BITS;
+	return (shift << DWELL_FLOAT16_MANTISSA_BITS) + (ns >> (shift & 63));
 }
 
-static __always_inline __u64 dwell_brief_ns(__u32 code)
+static __always_inline __u64 dwell_float16_ns(__u32 code)
 {
 	__u32 shift;
 
-	if (code < (2 << DWELL_BRIEF_BITS))
+	if (code < (2 << DWELL_FLOAT16_MANTISSA_BITS))
 		return code;
-	shift = (code >> DWELL_BRIEF_BITS) - 1;
-	return (__u64)(code - (shift << DWELL_BRIEF_BITS)) << (shift & 63);
+	shift = (code >> DWELL_FLOAT16_MANTISSA_BITS) - 1;
+	return (__u64)(code - (shift << DWELL_FLOAT16_MANTISSA_BITS)) << (shift & 63);
 }
 
 /* Rounded up. */
-static __always_inline __u16 dwell_brief_ceil(__u64 ns)
+static __always_inline __u16 dwell_float16_ceil(__u64 ns)
 {
-	__u32 code = dwell_brief_floor(ns);
+	__u32 code = dwell_float16_floor(ns);
 
-	return code + (dwell_brief_ns(code) < ns && ns < DWELL_BRIEF_LIMIT);
+	return code + (dwell_float16_ns(code) < ns && ns < DWELL_FLOAT16_LIMIT_NS);
 }
 
 /* How many durations, and their sum, in a word: 24 bits and 40 (18 minutes). */
@@ -119,28 +119,28 @@ static __always_inline void dwell_mode_set(struct dwell_mode *mode, dwell_tally 
 }
 
 /* How near a gap must come to an edge: absolute, or a part of the edge. */
-struct dwell_nearness {
+struct dwell_tolerance {
 	__u64 ns;
 	__u32 q8; /* of 256; 0: absolute */
 };
 
-static __always_inline __u64 dwell_near(const struct dwell_nearness *near, __u64 edge_ns)
+static __always_inline __u64 dwell_tolerance_ns(const struct dwell_tolerance *near, __u64 edge_ns)
 {
 	return near->q8 ? edge_ns * near->q8 >> 8 : near->ns;
 }
 
 /* True if the durations from `low` to `high` touch. */
-static __always_inline int dwell_touches(const struct dwell_nearness *near, __u64 low_ns, __u64 high_ns)
+static __always_inline int dwell_touches(const struct dwell_tolerance *near, __u64 low_ns, __u64 high_ns)
 {
-	return low_ns + dwell_near(near, low_ns) >= high_ns;
+	return low_ns + dwell_tolerance_ns(near, low_ns) >= high_ns;
 }
 
-static __always_inline int dwell_mode_holds(const struct dwell_mode *mode, const struct dwell_nearness *near,
+static __always_inline int dwell_mode_holds(const struct dwell_mode *mode, const struct dwell_tolerance *near,
 					    __u64 gap_ns)
 {
-	__u64 min = dwell_brief_ns(mode->min), reach = dwell_near(near, min);
+	__u64 min = dwell_float16_ns(mode->min), reach = dwell_tolerance_ns(near, min);
 
-	return gap_ns + reach >= min && dwell_touches(near, dwell_brief_ns(mode->max), gap_ns);
+	return gap_ns + reach >= min && dwell_touches(near, dwell_float16_ns(mode->max), gap_ns);
 }
 
 /* Keeps bits below `at` and moves those above it down by one, over bit `at`. */
@@ -201,14 +201,14 @@ static __always_inline int dwell_modes_fit(const struct dwell_mode *one, const s
  * that there is no second pair but by rounding.
  */
 static __always_inline void dwell_modes_merge(struct dwell_modes *modes, __u8 *used, __u16 *marks,
-					      const struct dwell_nearness *near)
+					      const struct dwell_tolerance *near)
 {
 	for (__u32 i = 0; i + 1 < DWELL_MODES; i++) {
 		const struct dwell_mode *low = &modes->mode[i], *high = &modes->mode[i + 1];
 
 		if (i + 1 >= *used)
 			return;
-		if (dwell_touches(near, dwell_brief_ns(low->max), dwell_brief_ns(high->min)) &&
+		if (dwell_touches(near, dwell_float16_ns(low->max), dwell_float16_ns(high->min)) &&
 		    dwell_modes_fit(low, high)) {
 			dwell_modes_join(modes, used, marks, i);
 			return;
@@ -227,8 +227,8 @@ static __always_inline void dwell_modes_open(struct dwell_modes *modes, __u8 *us
 
 		if (i != at)
 			continue;
-		mode->min = dwell_brief_floor(gap_ns);
-		mode->max = dwell_brief_ceil(gap_ns);
+		mode->min = dwell_float16_floor(gap_ns);
+		mode->max = dwell_float16_ceil(gap_ns);
 		dwell_mode_set(mode, DWELL_TALLY_ONE + gap_ns);
 	}
 	*marks = dwell_bits_open(*marks, at);
@@ -239,7 +239,7 @@ static __always_inline void dwell_modes_open(struct dwell_modes *modes, __u8 *us
  * marked gap fell into: a candidate for the gap between batches.
  */
 static __always_inline enum dwell_mode_result dwell_modes_add(struct dwell_modes *modes, __u8 *used, __u16 *marks,
-							      __u32 limit, const struct dwell_nearness *near,
+							      __u32 limit, const struct dwell_tolerance *near,
 							      __u64 gap_ns, __u32 marked)
 {
 	__u32 below = 0;
@@ -252,7 +252,7 @@ static __always_inline enum dwell_mode_result dwell_modes_add(struct dwell_modes
 		if (i >= *used)
 			break;
 		if (!dwell_mode_holds(mode, near, gap_ns)) {
-			below += dwell_brief_ns(mode->max) < gap_ns;
+			below += dwell_float16_ns(mode->max) < gap_ns;
 			continue;
 		}
 		tally = dwell_mode_tally(mode);
@@ -260,13 +260,13 @@ static __always_inline enum dwell_mode_result dwell_modes_add(struct dwell_modes
 			return DWELL_MODE_DISCARDED;
 		dwell_mode_set(mode, tally);
 		*marks |= (!!marked) << i;
-		code = dwell_brief_floor(gap_ns);
-		if (dwell_likely(code >= mode->min && dwell_brief_ns(mode->max) >= gap_ns))
+		code = dwell_float16_floor(gap_ns);
+		if (dwell_likely(code >= mode->min && dwell_float16_ns(mode->max) >= gap_ns))
 			return DWELL_MODE_COUNTED;
 		if (code < mode->min)
 			mode->min = code;
 		else
-			mode->max = dwell_brief_ceil(gap_ns);
+			mode->max = dwell_float16_ceil(gap_ns);
 		dwell_modes_merge(modes, used, marks, near);
 		return DWELL_MODE_COUNTED;
 	}

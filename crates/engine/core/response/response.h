@@ -12,9 +12,9 @@
 
 #include "response/response_auto.h"
 
-static __always_inline struct dwell_nearness dwell_nearness_of(const struct dwell_response_config *config)
+static __always_inline struct dwell_tolerance dwell_tolerance_of(const struct dwell_response_config *config)
 {
-	struct dwell_nearness near = {config->epsilon_ns, config->epsilon_q8};
+	struct dwell_tolerance near = {config->epsilon_ns, config->epsilon_q8};
 
 	return near;
 }
@@ -39,7 +39,7 @@ static __always_inline int dwell_looks_full(const struct dwell_arrival *arrival,
 					    const struct dwell_response_config *config)
 {
 	if (arrival->visible == DWELL_VISIBLE_TCP)
-		return arrival->payload_bytes >= DWELL_LEAST_SEGMENT && !(arrival->tcp_flags & DWELL_TCP_PSH);
+		return arrival->payload_bytes >= DWELL_SEGMENT_MIN_BYTES && !(arrival->tcp_flags & DWELL_TCP_PSH);
 	return arrival->bytes >= config->mtu - config->mtu / 16;
 }
 
@@ -54,7 +54,7 @@ static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
 {
 	if (!clock->last_ns || arrival->time_ns <= clock->last_ns)
 		return 0;
-	return dwell_brief_floor(arrival->time_ns - clock->last_ns);
+	return dwell_float16_floor(arrival->time_ns - clock->last_ns);
 }
 
 /* The score of a client that mostly waits after the ACK of an answer, long beside
@@ -63,7 +63,7 @@ static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
 static __always_inline __u32 dwell_waits(const struct dwell_response_config *config, __u32 waits, __u64 gap_ns,
 					 __u16 answer)
 {
-	__u64 answer_ns = dwell_brief_ns(answer);
+	__u64 answer_ns = dwell_float16_ns(answer);
 
 	if (!answer || gap_ns < answer_ns)
 		return waits;
@@ -77,7 +77,7 @@ static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
 {
-	struct dwell_nearness near = dwell_nearness_of(config);
+	struct dwell_tolerance near = dwell_tolerance_of(config);
 	__u64 now_ns = arrival->time_ns, gap_ns;
 	__u32 small = state->small, known;
 
@@ -111,7 +111,7 @@ static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state
 /* gap: a sample. */
 static __always_inline void dwell_gap_batch(struct dwell_gap_state *state, __u64 batch_ns)
 {
-	__u16 low = dwell_brief_floor(batch_ns), high = dwell_brief_ceil(batch_ns);
+	__u16 low = dwell_float16_floor(batch_ns), high = dwell_float16_ceil(batch_ns);
 
 	if (!dwell_tally_count(state->batches) || low < state->shortest)
 		state->shortest = low;
@@ -178,8 +178,8 @@ static __always_inline void dwell_pirate_take(struct dwell_pirate_state *state, 
 
 		if (i >= state->used)
 			break;
-		epoch->mode[i].min_ns = dwell_brief_ns(mode->min);
-		epoch->mode[i].max_ns = dwell_brief_ns(mode->max);
+		epoch->mode[i].min_ns = dwell_float16_ns(mode->min);
+		epoch->mode[i].max_ns = dwell_float16_ns(mode->max);
 		epoch->mode[i].sum_ns = dwell_tally_sum(tally);
 		epoch->mode[i].count = dwell_tally_count(tally);
 		epoch->mode[i].marked = state->marks >> i & 1;
@@ -200,7 +200,7 @@ static __always_inline void dwell_gap_take(struct dwell_gap_state *state, struct
 	epoch->gaps_ns = dwell_tally_sum(state->batches);
 	epoch->waits = state->waits;
 	epoch->handshake_ns = state->handshake_ns;
-	epoch->narrow = dwell_brief_ns(state->longest) <= 2 * dwell_brief_ns(state->shortest);
+	epoch->narrow = dwell_float16_ns(state->longest) <= 2 * dwell_float16_ns(state->shortest);
 	state->requests = 0;
 	state->batches = 0;
 	state->shortest = 0;

@@ -12,7 +12,7 @@
 #define DWELL_TCP_PSH 8
 
 /* A smaller payload is no full segment of any path. */
-#define DWELL_LEAST_SEGMENT 1000
+#define DWELL_SEGMENT_MIN_BYTES 1000
 /* A larger one is a request, and no word of the protocol below it: the frames
  * that keep an HTTP/2 connection going, the end of a TLS handshake.
  */
@@ -57,7 +57,7 @@ static __always_inline enum dwell_part dwell_tcp_part(struct dwell_auto_state *s
 		state->flags |= DWELL_FLOW_PUSHES;
 	if (segment && payload >= segment && !(payload % segment))
 		return DWELL_PART_MORE;
-	if (payload < DWELL_LEAST_SEGMENT)
+	if (payload < DWELL_SEGMENT_MIN_BYTES)
 		return DWELL_PART_LAST;
 	if (state->flags & DWELL_FLOW_PUSHES)
 		return arrival->tcp_flags & DWELL_TCP_PSH ? DWELL_PART_LAST : DWELL_PART_MORE;
@@ -96,9 +96,9 @@ static __always_inline __u32 dwell_requests_in(const struct dwell_arrival *arriv
 {
 	__u32 segments = arrival->segments;
 
-	if (segments < 2 || 2 * arrival->payload_bytes > segments * DWELL_LEAST_SEGMENT)
+	if (segments < 2 || 2 * arrival->payload_bytes > segments * DWELL_SEGMENT_MIN_BYTES)
 		return 1;
-	return segments < DWELL_WAITING ? segments : DWELL_WAITING;
+	return segments < DWELL_QUEUE_LENGTH ? segments : DWELL_QUEUE_LENGTH;
 }
 
 static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
@@ -115,7 +115,7 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (__u32 i = 1; i < DWELL_WAITING; i++) {
+	for (__u32 i = 1; i < DWELL_QUEUE_LENGTH; i++) {
 		if (dwell_likely(i >= count))
 			break;
 		dwell_request(state, config, arrival->time_ns, progress);
@@ -148,7 +148,7 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 		return;
 	minor = dwell_is_minor(state, arrival->payload_bytes);
 	/* amid full segments of an answer: a window update, not a request */
-	if (minor && dwell_waiting(state) &&
+	if (minor && dwell_queued(state) &&
 	    (state->flags & (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN | DWELL_FLOW_EDGE)) ==
 		    (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN))
 		return;
@@ -159,7 +159,7 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 	}
 	dwell_tcp_request(state, config, arrival, minor, progress);
 	if (age)
-		state->sent[(state->tail - 1) & (DWELL_WAITING - 1)] = state->pace;
+		state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)] = state->pace;
 }
 
 /* The smallest packet of the flow, unless it was the only such one in its epoch
@@ -246,7 +246,7 @@ static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, con
 static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
-	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)];
 	__u32 progress = state->progress, pause = dwell_tick(arrival->time_ns) - last;
 	__u32 bytes = arrival->bytes < 0xffff ? arrival->bytes : 0xffff;
 	enum dwell_part part = DWELL_PART_LAST;
@@ -264,7 +264,7 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, con
 	}
 	if (bytes >= config->mtu)
 		part = DWELL_PART_MORE;
-	else if (bytes >= DWELL_LEAST_SEGMENT && bytes >= state->segment && arrival->visible != DWELL_VISIBLE_UDP)
+	else if (bytes >= DWELL_SEGMENT_MIN_BYTES && bytes >= state->segment && arrival->visible != DWELL_VISIBLE_UDP)
 		part = DWELL_PART_GUESS;
 	if (!(state->flags & DWELL_FLOW_PART) && last && (__s32)(progress - last) <= 0 &&
 	    pause > dwell_tick(config->run_gap_ns))

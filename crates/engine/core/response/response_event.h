@@ -29,7 +29,7 @@ struct dwell_response_program {
 	struct dwell_response_config response;
 	struct dwell_filter servers; /* whose packets are answers; empty: told by ports */
 	__u32 alias_mask;            /* entries for connection IDs, less one */
-	__u32 places;                /* for flows */
+	__u32 slots;                 /* for flows */
 	__u32 chain_next;            /* slot of the program to call next, plus 1; 0: none */
 	__u32 jiffy_ns;              /* the kernel's tick; 0 if not known */
 	__u8 replay;                 /* packets bring their time, as in a capture */

@@ -14,17 +14,17 @@ int dwell_native_response_end(union dwell_response_state *state, const struct dw
 	return dwell_response_end(state, config, now_ns, ended);
 }
 
-__u16 dwell_native_brief_floor(__u64 ns)
+__u16 dwell_native_float16_floor(__u64 ns)
 {
-	return dwell_brief_floor(ns);
+	return dwell_float16_floor(ns);
 }
 
-__u16 dwell_native_brief_ceil(__u64 ns)
+__u16 dwell_native_float16_ceil(__u64 ns)
 {
-	return dwell_brief_ceil(ns);
+	return dwell_float16_ceil(ns);
 }
 
-__u64 dwell_native_brief_ns(__u16 code)
+__u64 dwell_native_float16_ns(__u16 code)
 {
-	return dwell_brief_ns(code);
+	return dwell_float16_ns(code);
 }

@@ -12,8 +12,8 @@ int dwell_native_response_end(union dwell_response_state *state, const struct dw
 			      __u64 now_ns, struct dwell_epoch *ended);
 
 /* A duration as an edge of a mode, rounded down and up, and what a code stands for. */
-__u16 dwell_native_brief_floor(__u64 ns);
-__u16 dwell_native_brief_ceil(__u64 ns);
-__u64 dwell_native_brief_ns(__u16 code);
+__u16 dwell_native_float16_floor(__u64 ns);
+__u16 dwell_native_float16_ceil(__u64 ns);
+__u64 dwell_native_float16_ns(__u16 code);
 
 #endif

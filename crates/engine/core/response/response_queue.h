@@ -40,7 +40,7 @@ static __always_inline __u32 dwell_toward(__u32 mean, __u32 value, __u32 shift)
 	return mean - ((mean - value) >> shift);
 }
 
-static __always_inline __u32 dwell_waiting(const struct dwell_auto_state *state)
+static __always_inline __u32 dwell_queued(const struct dwell_auto_state *state)
 {
 	return (__u8)(state->tail - state->head);
 }
@@ -73,12 +73,12 @@ static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
 	__u32 latency;
 
 	dwell_count_u8(&state->ends);
-	if (!dwell_waiting(state)) {
+	if (!dwell_queued(state)) {
 		dwell_count_u16(&state->surplus);
 		state->merged -= state->merged < 8 ? state->merged : 8;
 		return;
 	}
-	latency = tick - state->sent[state->head++ & (DWELL_WAITING - 1)];
+	latency = tick - state->sent[state->head++ & (DWELL_QUEUE_LENGTH - 1)];
 	if ((__s32)latency < 0) {
 		dwell_count_u16(&state->early);
 		return;
@@ -215,8 +215,8 @@ static __always_inline __u32 dwell_gap_log(__u64 gap_ns)
 static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
 					       const struct dwell_response_config *config, __u32 tick)
 {
-	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
-	__u32 far = state->sent[(state->tail - state->depth) & (DWELL_WAITING - 1)];
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)];
+	__u32 far = state->sent[(state->tail - state->depth) & (DWELL_QUEUE_LENGTH - 1)];
 	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
 	__u64 lag_ns = (__u64)(tick - far) << DWELL_TICK_SHIFT;
 
@@ -241,7 +241,7 @@ static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
 static __always_inline int dwell_begins_anew(const struct dwell_auto_state *state,
 					     const struct dwell_response_config *config, __u32 pause)
 {
-	__u32 waiting = dwell_waiting(state), ends = state->ends;
+	__u32 waiting = dwell_queued(state), ends = state->ends;
 	__u32 run_gap = dwell_tick(config->run_gap_ns);
 
 	if (state->late >= 4)
@@ -277,7 +277,7 @@ static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const
 static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
 					       const struct dwell_response_config *config, __u32 first, __u32 pause)
 {
-	__u32 waiting = dwell_waiting(state);
+	__u32 waiting = dwell_queued(state);
 
 	if (first && dwell_begins_anew(state, config, pause) && !dwell_is_hiccup(state, config, pause))
 		return waiting;
@@ -289,7 +289,7 @@ static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
  */
 static __always_inline void dwell_refill(struct dwell_auto_state *state)
 {
-	if (state->streak < DWELL_ALONE || state->ends < 2 || dwell_waiting(state) + 1 >= state->depth)
+	if (state->streak < DWELL_ALONE || state->ends < 2 || dwell_queued(state) + 1 >= state->depth)
 		return;
 	state->head = state->tail - state->depth + 1;
 	dwell_count_u16(&state->surplus);
@@ -299,7 +299,7 @@ static __always_inline void dwell_refill(struct dwell_auto_state *state)
 static __always_inline void dwell_missed_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					    __u32 missed)
 {
-	for (__u32 i = 0; i < DWELL_WAITING; i++) {
+	for (__u32 i = 0; i < DWELL_QUEUE_LENGTH; i++) {
 		if (i >= missed)
 			break;
 		state->merged += state->merged < 64 ? 8 : 0;
@@ -350,19 +350,19 @@ static __always_inline void dwell_close_by_request(struct dwell_auto_state *stat
  */
 static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
 {
-	if (state->tail > DWELL_WAITING)
+	if (state->tail > DWELL_QUEUE_LENGTH)
 		state->flags |= DWELL_FLOW_GROWN;
 	if (state->burst > 1 && (state->flags & DWELL_FLOW_GROWN || state->tail > 4))
 		state->flags |= DWELL_FLOW_TWICE;
-	if (state->burst > DWELL_WAITING && state->late < 4)
+	if (state->burst > DWELL_QUEUE_LENGTH && state->late < 4)
 		state->flags |= DWELL_FLOW_DEEP;
-	if (state->burst <= state->depth || state->depth == DWELL_WAITING)
+	if (state->burst <= state->depth || state->depth == DWELL_QUEUE_LENGTH)
 		return;
 	dwell_count_u8(&state->deeper);
 	if (state->flags & DWELL_FLOW_GROWN &&
 	    (state->late >= 4 || (!(state->flags & DWELL_FLOW_NUMBERS) && state->deeper < 3)))
 		return;
-	state->depth = state->burst < DWELL_WAITING ? state->burst : DWELL_WAITING;
+	state->depth = state->burst < DWELL_QUEUE_LENGTH ? state->burst : DWELL_QUEUE_LENGTH;
 }
 
 /* A client that never had as many under way in two epochs, though it waited for
@@ -370,9 +370,9 @@ static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
  */
 static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
 {
-	__u32 waiting = dwell_waiting(state);
+	__u32 waiting = dwell_queued(state);
 
-	if (state->requests < 2 * DWELL_WAITING)
+	if (state->requests < 2 * DWELL_QUEUE_LENGTH)
 		return;
 	if (state->peak < state->depth && state->pauses > 3 && !state->surplus && !state->early)
 		state->quiet++;
@@ -383,7 +383,7 @@ static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
 		state->flags &= ~DWELL_FLOW_DEEP;
 		state->quiet = 0;
 	}
-	state->peak = waiting < DWELL_WAITING ? waiting : DWELL_WAITING;
+	state->peak = waiting < DWELL_QUEUE_LENGTH ? waiting : DWELL_QUEUE_LENGTH;
 }
 
 /* The client sent a request so long after the end that it answers to. */
@@ -399,9 +399,9 @@ static __always_inline void dwell_push(struct dwell_auto_state *state, __u32 tic
 {
 	__u32 waiting;
 
-	state->sent[state->tail++ & (DWELL_WAITING - 1)] = tick ? tick : 1;
+	state->sent[state->tail++ & (DWELL_QUEUE_LENGTH - 1)] = tick ? tick : 1;
 	state->requests++;
-	waiting = dwell_waiting(state);
+	waiting = dwell_queued(state);
 	if (waiting > state->peak)
 		state->peak = waiting;
 }
@@ -413,7 +413,7 @@ static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u
 {
 	dwell_count_u8(&state->burst);
 	dwell_learn_depth(state);
-	if (tick && dwell_waiting(state) < DWELL_WAITING)
+	if (tick && dwell_queued(state) < DWELL_QUEUE_LENGTH)
 		dwell_push(state, tick);
 }
 
@@ -424,7 +424,7 @@ static __always_inline void dwell_request_in(struct dwell_auto_state *state, con
 					     __u64 now_ns, __u32 progress, int apart)
 {
 	__u32 tick = dwell_tick(now_ns), first = !state->burst;
-	__u32 last = state->sent[(state->tail - 1) & (DWELL_WAITING - 1)];
+	__u32 last = state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)];
 	__u64 gap_ns = (__u64)(tick - last) << DWELL_TICK_SHIFT;
 
 	dwell_close_by_request(state, config, tick);

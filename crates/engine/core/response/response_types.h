@@ -104,7 +104,7 @@ struct dwell_gap_state {
 #define DWELL_FLOW_LOWER 16384 /* one packet of the epoch was smaller than `least` */
 
 /* Requests wait for their responses in a queue of this length. */
-#define DWELL_WAITING 16
+#define DWELL_QUEUE_LENGTH 16
 /* Gaps between requests, two buckets an octave, from 2^14 ns (16 us) to 2^30. */
 #define DWELL_GAP_LOGS 32
 #define DWELL_GAP_LOG_MIN 14
@@ -154,7 +154,7 @@ struct dwell_auto_state {
 	__u8 steady;        /* how much lately tells of a timer */
 	__u8 soon;          /* without headers: requests that progress followed at once, saturating */
 
-	__u32 sent[DWELL_WAITING]; /* when, in ticks of 256 ns, modulo 2^32 */
+	__u32 sent[DWELL_QUEUE_LENGTH]; /* when, in ticks of 256 ns, modulo 2^32 */
 	__u16 gap_log[DWELL_GAP_LOGS];
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What seat.h wants of its embedder, in user space: the embedder is a struct
- * dwell_seats, or begins with one.
+/* What slot.h wants of its embedder, in user space: the embedder is a struct
+ * dwell_slots, or begins with one.
  */
 #ifndef DWELL_RESPONSE_SLOT_HOOKS_H
 #define DWELL_RESPONSE_SLOT_HOOKS_H
@@ -23,37 +23,37 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
-	struct dwell_seats *seats = embedder;
+	struct dwell_slots *slots = embedder;
 
-	return &seats->buckets[index & seats->program.table.bucket_mask].bucket;
+	return &slots->buckets[index & slots->program.table.bucket_mask].bucket;
 }
 
-static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
+static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index)
 {
-	struct dwell_seats *seats = embedder;
+	struct dwell_slots *slots = embedder;
 
-	return place < seats->program.places ? &seats->seats[place] : 0;
+	return slot_index < slots->program.slots ? &slots->slots[slot_index] : 0;
 }
 
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
 {
-	struct dwell_seats *seats = embedder;
+	struct dwell_slots *slots = embedder;
 
-	return &seats->pool;
+	return &slots->pool;
 }
 
-static __always_inline __u32 dwell_places_in(void *embedder)
+static __always_inline __u32 dwell_slot_total(void *embedder)
 {
-	struct dwell_seats *seats = embedder;
+	struct dwell_slots *slots = embedder;
 
-	return seats->program.places;
+	return slots->program.slots;
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
 {
-	struct dwell_seats *seats = embedder;
+	struct dwell_slots *slots = embedder;
 
-	return &seats->aliases[index & seats->program.alias_mask];
+	return &slots->aliases[index & slots->program.alias_mask];
 }
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
@@ -62,43 +62,43 @@ static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 
 				table->config->idle_timeout_ns >> 20);
 }
 
-static __always_inline const struct dwell_response_program *dwell_seat_program(struct dwell_table *table)
+static __always_inline const struct dwell_response_program *dwell_response_program_of(struct dwell_table *table)
 {
-	struct dwell_seats *seats = table->embedder;
+	struct dwell_slots *slots = table->embedder;
 
-	return &seats->program;
+	return &slots->program;
 }
 
-static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)
+static __always_inline struct dwell_response_event *dwell_response_record(struct dwell_table *table)
 {
-	struct dwell_seats *seats = table->embedder;
+	struct dwell_slots *slots = table->embedder;
 
-	return seats->events < DWELL_SEAT_EVENTS ? &seats->event[seats->events] : 0;
+	return slots->events < DWELL_RESPONSE_EVENTS ? &slots->event[slots->events] : 0;
 }
 
-static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dwell_response_event *record)
+static __always_inline void dwell_response_emit(struct dwell_table *table, struct dwell_response_event *record)
 {
-	struct dwell_seats *seats = table->embedder;
+	struct dwell_slots *slots = table->embedder;
 
 	(void)record;
-	seats->events++;
+	slots->events++;
 }
 
-static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
-					      const struct dwell_arrival *arrival, struct dwell_response_event *record)
+static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
+					   const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
-	return dwell_response_step(&seat->state, &dwell_seat_program(table)->response, arrival, &record->epoch);
+	return dwell_response_step(&slot->state, &dwell_response_program_of(table)->response, arrival, &record->epoch);
 }
 
-static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat, __u64 now_ns,
-					    struct dwell_response_event *record)
+static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
+						struct dwell_response_event *record)
 {
-	return dwell_response_end(&seat->state, &dwell_seat_program(table)->response, now_ns, &record->epoch);
+	return dwell_response_end(&slot->state, &dwell_response_program_of(table)->response, now_ns, &record->epoch);
 }
 
-static __always_inline struct dwell_table table_of(struct dwell_seats *seats, struct dwell_clock *clock)
+static __always_inline struct dwell_table table_of(struct dwell_slots *slots, struct dwell_clock *clock)
 {
-	struct dwell_table table = {&seats->program.table, &seats->counters, clock, seats};
+	struct dwell_table table = {&slots->program.table, &slots->counters, clock, slots};
 
 	return table;
 }

@@ -8,34 +8,34 @@
 #include "response/response_event.h"
 #include "table/pool.h"
 
-#define DWELL_SEAT_EVENTS 8 /* more than one packet or bucket can cause */
+#define DWELL_RESPONSE_EVENTS 8 /* more than one packet or bucket can cause */
 
-struct dwell_seat;
+struct dwell_slot;
 struct dwell_alias;
 
-struct dwell_seats {
+struct dwell_slots {
 	struct dwell_response_program program;
 	struct dwell_counters counters;
-	struct dwell_seat_bucket *buckets;
-	struct dwell_seat *seats;
+	struct dwell_slot_bucket *buckets;
+	struct dwell_slot *slots;
 	struct dwell_pool pool;
 	struct dwell_alias *aliases;
 	__u32 events;
 	__u32 reserved;
-	struct dwell_response_event event[DWELL_SEAT_EVENTS];
+	struct dwell_response_event event[DWELL_RESPONSE_EVENTS];
 };
 
-/* Bytes of a seat, and of an alias. */
-__u32 dwell_seats_stride(void);
-__u32 dwell_seats_alias_stride(void);
+/* Bytes of a slot, and of an alias. */
+__u32 dwell_slots_stride(void);
+__u32 dwell_slots_alias_stride(void);
 
 /* As dwell_native_packet(). */
-void dwell_seats_packet(struct dwell_seats *seats, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+void dwell_slots_packet(struct dwell_slots *slots, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
 			__u32 interface, __u64 time_ns);
 
 /* Ends the epochs of a bucket that are over, and frees idle flows; with
  * DWELL_CLOSE_END all.
  */
-void dwell_seats_sweep(struct dwell_seats *seats, __u32 bucket, __u64 time_ns, __u32 reason);
+void dwell_slots_sweep(struct dwell_slots *slots, __u32 bucket, __u64 time_ns, __u32 reason);
 
 #endif

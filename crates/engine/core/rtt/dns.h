@@ -8,20 +8,20 @@
 
 #include "rtt/step.h"
 
-#define DWELL_DNS_PATIENCE_NS 60000000000ULL
+#define DWELL_DNS_TIMEOUT_NS 60000000000ULL
 
 static __always_inline void dwell_dns(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	struct dwell_waiting waiting;
+	struct dwell_pending_stamp waiting;
 
 	if (!packet->is_answer) {
 		flow->head.flags &= ~DWELL_HEAD_SPENT;
 		waiting = dwell_stamp_find(step, DWELL_DNS, direction, packet->dns_hash);
 		if (waiting.stamp &&
-		    dwell_stamp_age(waiting.time_ns, dwell_now(step->table->clock)) < DWELL_DNS_PATIENCE_NS)
+		    dwell_stamp_age(waiting.time_ns, dwell_now(step->table->clock)) < DWELL_DNS_TIMEOUT_NS)
 			return;
 		if (dwell_may_stamp(step))
 			dwell_stamp_put(step, DWELL_DNS, packet->dns_hash, 0);

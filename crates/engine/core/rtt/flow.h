@@ -86,7 +86,7 @@ struct dwell_flow {
 };
 
 /* What some matchers remember of one direction's packets. */
-struct dwell_memory {
+struct dwell_cold_side {
 	__u64 stamp_ns;     /* last stamp, for the rate limit */
 	__u32 stamp_coarse; /* the same in coarse units */
 	__u32 srtt_q7;      /* to this side, smoothed as in RFC 6298, 128 ns; 0 unknown */
@@ -98,15 +98,15 @@ struct dwell_memory {
 };
 
 /* A flow's less used half. */
-struct dwell_memories {
-	struct dwell_memory of[2];
+struct dwell_cold {
+	struct dwell_cold_side side[2];
 	__u64 first_ns;   /* the first packet seen */
 	__u8 spin_streak; /* alternating edges in a row */
 	__u8 spin_faults; /* broken alternations, saturating */
 	__u8 reserved[6];
 };
 
-static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place);
-static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place);
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index);
+static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index);
 
 #endif

@@ -11,16 +11,16 @@
 static __always_inline void dwell_icmp(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_cold *cold = dwell_cold_of(step);
 	__u32 direction = packet->direction & 1;
 	__u32 method = packet->proto == DWELL_PROTO_ICMP ? DWELL_ICMP : DWELL_ICMPV6;
-	struct dwell_waiting waiting;
+	struct dwell_pending_stamp waiting;
 	struct dwell_icmp_state *mine;
 	int repeated;
 
-	if (!memories)
+	if (!cold)
 		return;
-	mine = &memories->of[direction].icmp;
+	mine = &cold->side[direction].icmp;
 	if (packet->is_answer) {
 		waiting = dwell_stamp_find(step, method, !direction, packet->seq);
 		if (waiting.stamp)

@@ -12,11 +12,11 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 	return clock->now_ns >> 20;
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index)
 {
 	struct dwell_native *native = step->table->embedder;
 
-	return &native->stamps[place & native->config.stamp_mask];
+	return &native->stamps[index & native->config.stamp_mask];
 }
 
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
@@ -26,23 +26,23 @@ static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u3
 	return &native->buckets[index & native->config.table.bucket_mask];
 }
 
-static __always_inline __u32 place_in(const struct dwell_native *native, __u32 place)
+static __always_inline __u32 slot_in(const struct dwell_native *native, __u32 slot_index)
 {
-	return place & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
+	return slot_index & (native->config.table.bucket_mask * DWELL_WAYS + DWELL_WAYS - 1);
 }
 
-static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index)
 {
 	struct dwell_native *native = embedder;
 
-	return &native->flows[place_in(native, place)];
+	return &native->flows[slot_in(native, slot_index)];
 }
 
-static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place)
+static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index)
 {
 	struct dwell_native *native = embedder;
 
-	return &native->memories[place_in(native, place)];
+	return &native->cold[slot_in(native, slot_index)];
 }
 
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag)
@@ -52,13 +52,12 @@ static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 
 }
 
 static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change, __u32 detail,
-					    __u64 rtt_ns)
+					    const struct dwell_cold *cold, __u32 change, __u32 detail, __u64 rtt_ns)
 {
 	struct dwell_native *native = table->embedder;
 
 	if (native->config.flow_events && native->events < DWELL_NATIVE_EVENTS)
-		dwell_fill_flow_event(&native->event[native->events++].flow, flow, memories->first_ns, change, detail,
+		dwell_fill_flow_event(&native->event[native->events++].flow, flow, cold->first_ns, change, detail,
 				      rtt_ns, dwell_now(table->clock));
 }
 
@@ -98,9 +97,9 @@ static void prefetch_stamps(const struct dwell_native *native, const struct dwel
 	if (!packet->has_ts)
 		return;
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval) & mask], 1);
+		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval) & mask], 1);
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_place(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr) & mask], 1);
+		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr) & mask], 1);
 }
 
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,

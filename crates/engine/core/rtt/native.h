@@ -22,7 +22,7 @@ struct dwell_native {
 	struct dwell_counters counters;
 	struct dwell_bucket *buckets;
 	struct dwell_flow *flows;
-	struct dwell_memories *memories;
+	struct dwell_cold *cold;
 	struct dwell_stamp *stamps;
 	__u32 events;
 	__u32 reserved;

@@ -54,15 +54,14 @@
 static __always_inline int dwell_quic_begins(struct dwell_step *step)
 {
 	__u32 direction = step->packet->direction & 1;
-	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_cold *cold = dwell_cold_of(step);
 
 	if (!(step->flow->quic & DWELL_QUIC_OFFERED))
 		return 1;
-	if (!memories || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) ||
-	    !memories->of[direction].spin.known)
+	if (!cold || direction != (step->flow->quic & DWELL_QUIC_CLIENT ? 1U : 0U) || !cold->side[direction].spin.known)
 		return 0;
-	__builtin_memset(&memories->of[0].spin, 0, sizeof(memories->of[0].spin));
-	__builtin_memset(&memories->of[1].spin, 0, sizeof(memories->of[1].spin));
+	__builtin_memset(&cold->side[0].spin, 0, sizeof(cold->side[0].spin));
+	__builtin_memset(&cold->side[1].spin, 0, sizeof(cold->side[1].spin));
 	return 1;
 }
 
@@ -73,15 +72,15 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 	__u32 direction = packet->direction & 1;
 	__u32 type = packet->quic_first >> 4 & 3;
 	__u32 initial = packet->quic_version == 0x6b3343cf ? 1 : 0;
-	struct dwell_memories *memories;
-	struct dwell_waiting waiting;
+	struct dwell_cold *cold;
+	struct dwell_pending_stamp waiting;
 
 	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
 		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN | (direction ? DWELL_QUIC_CLIENT : 0);
-		memories = dwell_memories_of(step);
-		if (memories)
-			memories->spin_streak = 0;
-		if (dwell_wants(step->config, DWELL_QUIC_HANDSHAKE)) {
+		cold = dwell_cold_of(step);
+		if (cold)
+			cold->spin_streak = 0;
+		if (dwell_method_enabled(step->config, DWELL_QUIC_HANDSHAKE)) {
 			flow->quic |= DWELL_QUIC_WAITING;
 			dwell_stamp_put(step, DWELL_QUIC_HANDSHAKE, 0, 0);
 		}
@@ -134,12 +133,12 @@ static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
 }
 
 /* Somebody does not spin, or packets were lost or reordered. */
-static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_memories *memories,
+static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_cold *cold,
 					     struct dwell_spin_state *mine)
 {
-	memories->spin_streak = 0;
-	if (memories->spin_faults < DWELL_SPIN_FAULTS_MAX)
-		memories->spin_faults++;
+	cold->spin_streak = 0;
+	if (cold->spin_faults < DWELL_SPIN_FAULTS_MAX)
+		cold->spin_faults++;
 	mine->holds = 0;
 	dwell_count(step, DWELL_REJECT_SPIN_ORDER);
 }
@@ -149,7 +148,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_cold *cold = dwell_cold_of(step);
 	struct dwell_spin_state *mine;
 	const struct dwell_spin_state *other;
 	__u8 value = packet->quic_first >> 5 & 1, quic = flow->quic;
@@ -157,10 +156,10 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
 	__u64 now, previous;
 
-	if (!memories)
+	if (!cold)
 		return;
-	mine = &memories->of[direction].spin;
-	other = &memories->of[!direction].spin;
+	mine = &cold->side[direction].spin;
+	other = &cold->side[!direction].spin;
 	if (!mine->known) {
 		mine->known = DWELL_SPIN_VALUE;
 		mine->value = value;
@@ -180,7 +179,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 		return;
 	}
 
-	int trusted = dwell_spin_trusts(mine, memories->spin_faults) && dwell_spin_trusts(other, memories->spin_faults);
+	int trusted = dwell_spin_trusts(mine, cold->spin_faults) && dwell_spin_trusts(other, cold->spin_faults);
 	__u32 inverts = other->known && other->value != value;
 
 	dwell_spin_changed(mine);
@@ -202,31 +201,31 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	__u32 is_client = direction == (quic & DWELL_QUIC_CLIENT ? 1U : 0U);
 
 	if (last == direction) {
-		dwell_spin_fault(step, memories, mine);
+		dwell_spin_fault(step, cold, mine);
 		return;
 	}
 	if (is_client != inverts) {
-		dwell_spin_fault(step, memories, mine);
+		dwell_spin_fault(step, cold, mine);
 		/* or it is the other way round, and who began was not seen */
 		if (!(quic & DWELL_QUIC_WAITING))
 			flow->quic &= ~DWELL_QUIC_CLIENT_KNOWN;
 		return;
 	}
-	if (memories->spin_streak < 255)
-		memories->spin_streak++;
-	if (!trusted || memories->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * memories->spin_faults)
+	if (cold->spin_streak < 255)
+		cold->spin_streak++;
+	if (!trusted || cold->spin_streak < DWELL_SPIN_STREAK + DWELL_SPIN_STREAK_PER_FAULT * cold->spin_faults)
 		return;
-	if (memories->spin_streak == 255) {
-		memories->spin_streak = 64;
-		memories->spin_faults >>= 1;
+	if (cold->spin_streak == 255) {
+		cold->spin_streak = 64;
+		cold->spin_faults >>= 1;
 	}
-	if (dwell_wants(step->config, DWELL_QUIC_SPIN))
+	if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN))
 		dwell_match_set(step, &step->match, DWELL_QUIC_SPIN, now - other->edge_ns, 0);
 	if (!previous)
 		return;
 	if (now >= previous && (!mine->loop_ns || now - previous < mine->loop_ns))
 		mine->loop_ns = now - previous;
-	if (dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
+	if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_match_set(step, &step->loop, DWELL_QUIC_SPIN_LOOP, now - previous, 0);
 		step->loop.min_rtt_ns = mine->loop_ns;
 	}
@@ -234,17 +233,18 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 
 static __always_inline void dwell_quic(struct dwell_step *step)
 {
-	struct dwell_memories *memories;
+	struct dwell_cold *cold;
 
 	if (step->packet->quic_first & 0x80) {
 		dwell_quic_long(step);
-	} else if (dwell_wants(step->config, DWELL_QUIC_SPIN) || dwell_wants(step->config, DWELL_QUIC_SPIN_LOOP)) {
+	} else if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN) ||
+		   dwell_method_enabled(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_quic_spin(step);
 	} else {
 		/* tells where the next connection begins */
-		memories = dwell_memories_of(step);
-		if (memories)
-			memories->of[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
+		cold = dwell_cold_of(step);
+		if (cold)
+			cold->side[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;
 	}
 }
 

@@ -9,88 +9,89 @@
 #include "rtt/tcp_seq.h"
 #include "rtt/tcp_timestamp.h"
 
-static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place)
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 slot_index)
 {
-	struct dwell_flow *flow = dwell_flow_at(embedder, place);
+	struct dwell_flow *flow = dwell_flow_at(embedder, slot_index);
 
 	return flow ? &flow->head : 0;
 }
 
-static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason)
+static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 slot_index, __u32 reason)
 {
-	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
-	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, slot_index);
+	struct dwell_cold *cold = dwell_cold_at(table->embedder, slot_index);
 
-	if (flow && memories)
-		dwell_emit_flow(table, flow, memories, DWELL_FLOW_CLOSE, reason, 0);
+	if (flow && cold)
+		dwell_emit_flow(table, flow, cold, DWELL_FLOW_CLOSE, reason, 0);
 }
 
-static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet)
+static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot_index,
+					   const struct dwell_packet *packet)
 {
-	struct dwell_flow *flow = dwell_flow_at(table->embedder, place);
-	struct dwell_memories *memories = dwell_memories_at(table->embedder, place);
+	struct dwell_flow *flow = dwell_flow_at(table->embedder, slot_index);
+	struct dwell_cold *cold = dwell_cold_at(table->embedder, slot_index);
 
-	if (!flow || !memories)
+	if (!flow || !cold)
 		return 0;
 	__builtin_memset(flow, 0, sizeof(*flow));
-	__builtin_memset(memories, 0, sizeof(*memories));
-	memories->first_ns = dwell_now(table->clock);
+	__builtin_memset(cold, 0, sizeof(*cold));
+	cold->first_ns = dwell_now(table->clock);
 	(void)packet;
 	return 1;
 }
 
 /* Steps take no lock. */
 /* Each way has its own. */
-static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
+static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
 {
 	(void)bucket;
 	return index * DWELL_WAYS + way;
 }
 
-static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
-					     __u32 way)
+static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+						 __u32 way)
 {
 	(void)table;
-	return dwell_place_of(bucket, index, way);
+	return dwell_slot_of(bucket, index, way);
 }
 
-static __always_inline int dwell_place_spare(void *embedder)
+static __always_inline int dwell_slot_is_available(void *embedder)
 {
 	(void)embedder;
 	return 1;
 }
 
-static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place)
+static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index)
 {
 	(void)table;
-	(void)place;
+	(void)slot_index;
 }
 
-static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place)
+static __always_inline int dwell_slot_acquire(struct dwell_table *table, __u32 slot_index)
 {
 	(void)table;
-	(void)place;
+	(void)slot_index;
 	return 1;
 }
 
-static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place)
+static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 slot_index)
 {
 	(void)table;
-	(void)place;
+	(void)slot_index;
 }
 
 /* Finds the packet's flow; step->flow stays null if it has none and gets none. */
 static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
-	struct dwell_found found = dwell_flow_of(step->table, packet);
+	struct dwell_lookup found = dwell_flow_of(step->table, packet);
 
 	if (!found.head && !packet->may_open)
 		/* a short header could be any UDP */
 		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80) ? DWELL_SKIP_PROTOCOL
 												  : DWELL_SKIP_STRAY);
 	step->flow = (struct dwell_flow *)found.head;
-	step->place = found.place;
+	step->slot_index = found.slot_index;
 	step->opened = found.opened;
 }
 
@@ -102,27 +103,27 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_cold *cold = dwell_cold_of(step);
 	struct dwell_tcp_seq_state *seq;
 
-	if (!memories)
+	if (!cold)
 		return;
-	seq = &memories->of[direction].seq;
+	seq = &cold->side[direction].seq;
 	if (flow->head.close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
 		flow->head.close_reason = DWELL_CLOSE_NONE;
 		flow->samples = 0;
 		flow->head.flags = direction ? DWELL_HEAD_OPENER : 0;
-		memories->first_ns = dwell_now(step->table->clock);
+		cold->first_ns = dwell_now(step->table->clock);
 		for (int side = 0; side < 2; side++) {
 			flow->own[side] &= ~DWELL_OWN_FIN;
 			flow->side[side].packets = 0;
 			flow->side[side].bytes = 0;
 			flow->side[side].min_rtt_ns = 0;
-			memories->of[side].srtt_q7 = 0;
+			cold->side[side].srtt_q7 = 0;
 		}
 		flow->side[direction].packets = packet->segments;
 		flow->side[direction].bytes = packet->wire_bytes;
-		dwell_emit_flow(step->table, flow, memories, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		dwell_emit_flow(step->table, flow, cold, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 		seq->sent = 0;
 	}
 	/* a SYN that is sent again has the number of the first */
@@ -137,7 +138,7 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 flags = packet->tcp_flags, syn = flags & DWELL_TCP_SYN;
-	int by_ts = packet->has_ts && dwell_wants(step->config, DWELL_TCP_TIMESTAMP);
+	int by_ts = packet->has_ts && dwell_method_enabled(step->config, DWELL_TCP_TIMESTAMP);
 
 	if (dwell_unlikely(syn))
 		dwell_tcp_begin(step);
@@ -146,7 +147,7 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 	/* a SYN's options are an offer: only the answer tells which matcher the
 	 * connection gets
 	 */
-	if (dwell_wants(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
+	if (dwell_method_enabled(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
 		dwell_tcp_seq(step);
 	if (dwell_unlikely(flags & (DWELL_TCP_FIN | DWELL_TCP_RST))) {
 		__u8 reason = DWELL_CLOSE_NONE;
@@ -160,30 +161,30 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 			reason = DWELL_CLOSE_RST;
 		if (reason && !flow->head.close_reason) {
 			flow->head.close_reason = reason;
-			dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_CLOSE, reason, 0);
+			dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_CLOSE, reason, 0);
 		}
 	}
 }
 
 /* Counts a sample, and tells of a flow's first. */
-static __always_inline void dwell_rtt_note(struct dwell_step *step, const struct dwell_match *match)
+static __always_inline void dwell_rtt_count_sample(struct dwell_step *step, const struct dwell_match *match)
 {
 	struct dwell_flow *flow = step->flow;
 
 	dwell_count(step, DWELL_SAMPLES);
 	if (!flow->samples++)
-		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_FIRST_RTT, match->method,
+		dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_FIRST_RTT, match->method,
 				match->rtt_ns);
 }
 
 /* The least and the smoothed round trip to this side. */
-static __always_inline void dwell_rtt_learn(struct dwell_step *step)
+static __always_inline void dwell_rtt_update(struct dwell_step *step)
 {
 	__u32 direction = step->packet->direction & 1, rtt_q7;
 	struct dwell_side *side = &step->flow->side[direction];
 	struct dwell_match *match = &step->match;
-	struct dwell_memories *memories;
-	struct dwell_memory *memory;
+	struct dwell_cold *cold;
+	struct dwell_cold_side *cold_side;
 
 	match->min_rtt_ns = match->rtt_ns;
 	if (!side->min_rtt_ns || match->rtt_ns < side->min_rtt_ns)
@@ -192,16 +193,16 @@ static __always_inline void dwell_rtt_learn(struct dwell_step *step)
 		match->min_rtt_ns = side->min_rtt_ns;
 	if (!step->config->rtt_rate_q8)
 		return;
-	memories = dwell_memories_of(step);
-	if (!memories)
+	cold = dwell_cold_of(step);
+	if (!cold)
 		return;
-	memory = &memories->of[direction];
+	cold_side = &cold->side[direction];
 	rtt_q7 = match->rtt_ns >> 39 ? 0xffffffff : match->rtt_ns >> 7;
 	if (!rtt_q7)
 		rtt_q7 = 1; /* 0: unknown */
-	if (memory->srtt_q7)
-		rtt_q7 = memory->srtt_q7 + (((__s64)rtt_q7 - memory->srtt_q7) >> 3);
-	memory->srtt_q7 = rtt_q7;
+	if (cold_side->srtt_q7)
+		rtt_q7 = cold_side->srtt_q7 + (((__s64)rtt_q7 - cold_side->srtt_q7) >> 3);
+	cold_side->srtt_q7 = rtt_q7;
 }
 
 /* Runs the packet through its matcher; step->match and step->loop tell what it
@@ -218,7 +219,7 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 	if (dwell_unlikely(!(flow->head.flags & DWELL_HEAD_SETTLED)) && flow->side[!(packet->direction & 1)].packets)
 		flow->head.flags |= DWELL_HEAD_SETTLED;
 	if (dwell_unlikely(step->opened))
-		dwell_emit_flow(step->table, flow, dwell_memories_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+		dwell_emit_flow(step->table, flow, dwell_cold_of(step), DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 
 	switch (packet->kind) {
 	case DWELL_KIND_TCP:
@@ -235,11 +236,11 @@ static __always_inline void dwell_rtt_step(struct dwell_step *step)
 		break;
 	}
 	if (step->match.found) {
-		dwell_rtt_learn(step);
-		dwell_rtt_note(step, &step->match);
+		dwell_rtt_update(step);
+		dwell_rtt_count_sample(step, &step->match);
 	}
 	if (step->loop.found)
-		dwell_rtt_note(step, &step->loop);
+		dwell_rtt_count_sample(step, &step->loop);
 }
 
 static __always_inline void dwell_fill_sample(struct dwell_rtt_sample *sample, const struct dwell_step *step,

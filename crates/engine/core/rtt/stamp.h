@@ -2,7 +2,7 @@
 /* Times of packets that wait for their answer: one array for all flows and
  * matchers. A flow may have as many waiting as it needs; those that follow each
  * other lie side by side, so that the next is in a cache line or page that was
- * just used. A stamp has two places; one that nobody answers is overwritten by
+ * just used. A stamp has two slots; one that nobody answers is overwritten by
  * the next that falls on it.
  */
 #ifndef DWELL_RTT_STAMP_H
@@ -32,7 +32,7 @@ static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet,
 /* Where a stamp lies. Sequence numbers are of bytes: segments of a cache line
  * and more do not fall on each other.
  */
-static __always_inline __u32 dwell_stamp_place(const struct dwell_packet *packet, __u32 method, __u32 direction,
+static __always_inline __u32 dwell_stamp_index(const struct dwell_packet *packet, __u32 method, __u32 direction,
 					       __u32 id)
 {
 	__u32 base = (packet->hash >> 24) + (method << 1 | direction) * 0x9e3779b1;

@@ -24,41 +24,40 @@ struct dwell_step {
 	const struct dwell_rtt_config *config;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
-	__u32 place;   /* of the flow */
-	__u32 opened;  /* by this packet */
-	__u32 granted; /* the rate limit lets it be stamped: by two matchers, if it is a SYN */
+	__u32 slot_index; /* of the flow */
+	__u32 opened;     /* by this packet */
+	__u32 granted;    /* the rate limit lets it be stamped: by two matchers, if it is a SYN */
 	struct dwell_match match;
 	struct dwell_match loop;
 };
 
 /* The place of a stamp, or null. */
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place);
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index);
 
 static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change, __u32 detail,
-					    __u64 rtt_ns);
+					    const struct dwell_cold *cold, __u32 change, __u32 detail, __u64 rtt_ns);
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {
 	dwell_table_count(step->table, counter);
 }
 
-/* The flow's less used half; not null for a flow that has a place, which the
+/* The flow's less used half; not null for a flow that has a slot, which the
  * BPF verifier cannot know.
  */
-static __always_inline struct dwell_memories *dwell_memories_of(struct dwell_step *step)
+static __always_inline struct dwell_cold *dwell_cold_of(struct dwell_step *step)
 {
-	return dwell_memories_at(step->table->embedder, step->place);
+	return dwell_cold_at(step->table->embedder, step->slot_index);
 }
 
 /* Without an answer for this long, TCP sends again (RFC 6298 section 2). */
-#define DWELL_TCP_PATIENCE_NS 1000000000ULL
+#define DWELL_TCP_RTO_NS 1000000000ULL
 
 /* True if the packet is the first seen of its direction and answers what lay
  * unanswered for so long that it was answered before, unseen: this direction
  * came into view late.
  */
-static __always_inline int dwell_comes_late(struct dwell_step *step, __u64 sent_ns)
+static __always_inline int dwell_is_late_view(struct dwell_step *step, __u64 sent_ns)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u64 age;
@@ -66,7 +65,7 @@ static __always_inline int dwell_comes_late(struct dwell_step *step, __u64 sent_
 	if (step->flow->side[packet->direction & 1].packets != packet->segments || packet->tcp_flags & DWELL_TCP_SYN)
 		return 0;
 	age = dwell_stamp_age(sent_ns, dwell_now(step->table->clock));
-	return age > DWELL_TCP_PATIENCE_NS && !dwell_is_backwards(age);
+	return age > DWELL_TCP_RTO_NS && !dwell_is_backwards(age);
 }
 
 /* The coarse clock may be this late (10 ms, the longest tick), in its units. */
@@ -78,41 +77,41 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	const struct dwell_rtt_config *config = step->config;
 	__u32 direction = step->packet->direction & 1, now_coarse, idle;
 	__u64 interval = config->rate_limit_ns, now;
-	struct dwell_memories *memories;
-	struct dwell_memory *memory;
+	struct dwell_cold *cold;
+	struct dwell_cold_side *cold_side;
 
 	if (step->granted || (!interval && !config->rtt_rate_q8))
 		return 1;
-	memories = dwell_memories_of(step);
-	if (!memories)
+	cold = dwell_cold_of(step);
+	if (!cold)
 		return 0;
-	memory = &memories->of[direction];
-	if (config->rtt_rate_q8 && memories->of[!direction].srtt_q7)
-		interval = (__u64)memories->of[!direction].srtt_q7 * config->rtt_rate_q8 >> 1;
+	cold_side = &cold->side[direction];
+	if (config->rtt_rate_q8 && cold->side[!direction].srtt_q7)
+		interval = (__u64)cold->side[!direction].srtt_q7 * config->rtt_rate_q8 >> 1;
 	/* most are refused, and that much the cheap clock can tell */
 	now_coarse = dwell_now_coarse(step->table->clock);
-	idle = now_coarse - memory->stamp_coarse;
-	if (memory->stamp_ns && !dwell_is_future(idle) && idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
+	idle = now_coarse - cold_side->stamp_coarse;
+	if (cold_side->stamp_ns && !dwell_is_future(idle) && idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
 		return 0;
 	now = dwell_now(step->table->clock);
-	if (memory->stamp_ns && now - memory->stamp_ns < interval)
+	if (cold_side->stamp_ns && now - cold_side->stamp_ns < interval)
 		return 0;
-	memory->stamp_ns = now;
-	memory->stamp_coarse = now_coarse;
+	cold_side->stamp_ns = now;
+	cold_side->stamp_coarse = now_coarse;
 	step->granted = 1;
 	return 1;
 }
 
 /* The stamp that a packet answers. */
-struct dwell_waiting {
+struct dwell_pending_stamp {
 	struct dwell_stamp *stamp; /* null: there is none */
 	__u64 time_ns;
 	__u32 ack;
 };
 
-static __always_inline struct dwell_waiting dwell_stamp_in(struct dwell_stamp *stamp, __u64 hash)
+static __always_inline struct dwell_pending_stamp dwell_stamp_in(struct dwell_stamp *stamp, __u64 hash)
 {
-	struct dwell_waiting waiting = {};
+	struct dwell_pending_stamp waiting = {};
 
 	if (!stamp)
 		return waiting;
@@ -122,23 +121,24 @@ static __always_inline struct dwell_waiting dwell_stamp_in(struct dwell_stamp *s
 	return waiting;
 }
 
-static __always_inline struct dwell_waiting dwell_stamp_find(struct dwell_step *step, __u32 method, __u32 direction,
-							     __u32 id)
+static __always_inline struct dwell_pending_stamp dwell_stamp_find(struct dwell_step *step, __u32 method,
+								   __u32 direction, __u32 id)
 {
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
-	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
-	struct dwell_waiting waiting = dwell_stamp_in(dwell_stamp_at(step, place), hash);
+	__u32 index = dwell_stamp_index(step->packet, method, direction, id);
+	struct dwell_pending_stamp waiting = dwell_stamp_in(dwell_stamp_at(step, index), hash);
 
-	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, place ^ 1), hash);
+	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, index ^ 1), hash);
 }
 
-/* Where to put a stamp: where it lies already, else at its place or beside it,
+/* Where to put a stamp: where it lies already, else at its slot or beside it,
  * over the older of the two if both are taken.
  */
-static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *step, __u32 place, __u64 hash, __u64 now)
+static __always_inline struct dwell_stamp *dwell_stamp_choose(struct dwell_step *step, __u32 index, __u64 hash,
+							      __u64 now)
 {
-	struct dwell_stamp *stamp = dwell_stamp_at(step, place);
-	struct dwell_stamp *beside = dwell_stamp_at(step, place ^ 1);
+	struct dwell_stamp *stamp = dwell_stamp_at(step, index);
+	struct dwell_stamp *beside = dwell_stamp_at(step, index ^ 1);
 	__u64 age;
 
 	if (!stamp || !beside || dwell_stamp_in(stamp, hash).stamp)
@@ -163,10 +163,10 @@ static __always_inline struct dwell_stamp *dwell_stamp_room(struct dwell_step *s
 static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id, __u32 ack)
 {
 	__u32 direction = step->packet->direction & 1;
-	__u32 place = dwell_stamp_place(step->packet, method, direction, id);
+	__u32 index = dwell_stamp_index(step->packet, method, direction, id);
 	__u64 hash = dwell_stamp_hash(step->packet, method, direction, id);
 	__u64 now = dwell_now(step->table->clock);
-	struct dwell_stamp *stamp = dwell_stamp_room(step, place, hash, now);
+	struct dwell_stamp *stamp = dwell_stamp_choose(step, index, hash, now);
 
 	if (!stamp)
 		return;
@@ -188,8 +188,8 @@ static __always_inline void dwell_match_set(struct dwell_step *step, struct dwel
 	match->rtt_ns = rtt_ns;
 }
 
-static __always_inline void dwell_stamp_take(struct dwell_step *step, const struct dwell_waiting *waiting, __u32 method,
-					     __u32 flags)
+static __always_inline void dwell_stamp_take(struct dwell_step *step, const struct dwell_pending_stamp *waiting,
+					     __u32 method, __u32 flags)
 {
 	waiting->stamp->check = 0;
 	dwell_match_set(step, &step->match, method, dwell_stamp_age(waiting->time_ns, dwell_now(step->table->clock)),

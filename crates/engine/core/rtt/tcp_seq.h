@@ -56,14 +56,14 @@ static __always_inline __u32 dwell_tcp_seq_turn(const struct dwell_side *side)
 }
 
 /* The packet's ACK, for the data of the other direction. */
-static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dwell_memories *memories)
+static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dwell_cold *cold)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u32 other = !(packet->direction & 1), flags = packet->tcp_flags, ack = packet->ack;
-	struct dwell_tcp_seq_state *theirs = &memories->of[other].seq;
+	struct dwell_tcp_seq_state *theirs = &cold->side[other].seq;
 	int known = theirs->answered & DWELL_SEQ_ACKED, probed = 0, clear;
 	__u32 handshake = theirs->sent & DWELL_SEQ_SYN && !known ? DWELL_SAMPLE_HANDSHAKE : 0;
-	struct dwell_waiting waiting;
+	struct dwell_pending_stamp waiting;
 	__u64 probe_ns = 0;
 
 	if (known && ack == theirs->acked) {
@@ -82,7 +82,7 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dw
 	if (dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack)) {
 		/* before the bit is turned: then the data may take another probe */
 		probe_ns = *(volatile __u64 *)&theirs->probe_ns;
-		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) && !dwell_comes_late(step, probe_ns);
+		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) && !dwell_is_late_view(step, probe_ns);
 		DWELL_BARRIER();
 		theirs->answered ^= DWELL_SEQ_PROBE;
 	}
@@ -99,18 +99,18 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dw
 		return;
 	waiting = dwell_stamp_find(step, DWELL_TCP_SEQ, other, ack);
 	if (waiting.stamp && dwell_tcp_seq_turn(&step->flow->side[other]) - waiting.ack <= 8 &&
-	    !dwell_comes_late(step, waiting.time_ns))
+	    !dwell_is_late_view(step, waiting.time_ns))
 		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
 	else if (probed)
 		dwell_match_set(step, &step->match, DWELL_TCP_SEQ, dwell_now(step->table->clock) - probe_ns, handshake);
 }
 
 /* The packet's own bytes. */
-static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct dwell_memories *memories)
+static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct dwell_cold *cold)
 {
 	const struct dwell_packet *packet = step->packet;
 	__u32 direction = packet->direction & 1, flags = packet->tcp_flags;
-	struct dwell_tcp_seq_state *mine = &memories->of[direction].seq;
+	struct dwell_tcp_seq_state *mine = &cold->side[direction].seq;
 	__u32 syn = !!(flags & DWELL_TCP_SYN), fin = !!(flags & DWELL_TCP_FIN);
 	__u32 end = packet->seq + packet->payload_bytes + syn + fin, next = mine->next_seq;
 
@@ -155,13 +155,13 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct d
 
 static __always_inline void dwell_tcp_seq(struct dwell_step *step)
 {
-	struct dwell_memories *memories = dwell_memories_of(step);
+	struct dwell_cold *cold = dwell_cold_of(step);
 
-	if (!memories)
+	if (!cold)
 		return;
 	if ((step->packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK)
-		dwell_tcp_seq_ack(step, memories);
-	dwell_tcp_seq_data(step, memories);
+		dwell_tcp_seq_ack(step, cold);
+	dwell_tcp_seq_data(step, cold);
 }
 
 #endif

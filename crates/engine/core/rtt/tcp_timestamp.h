@@ -19,12 +19,12 @@ static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1, other = !direction;
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
-	struct dwell_waiting waiting = {};
+	struct dwell_pending_stamp waiting = {};
 
 	/* TSvals newer than the newest that was stamped: most, if there is a rate limit */
 	if (flow->own[other] & DWELL_OWN_STAMPED && !dwell_after(packet->tsecr, flow->stamped[other]))
 		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->tsecr);
-	if (!waiting.stamp || dwell_comes_late(step, waiting.time_ns)) {
+	if (!waiting.stamp || dwell_is_late_view(step, waiting.time_ns)) {
 		mine->tsecr = packet->tsecr;
 	} else if (!dwell_after(waiting.ack, packet->ack)) {
 		mine->tsecr = packet->tsecr;

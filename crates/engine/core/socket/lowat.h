@@ -15,38 +15,38 @@
 /* A queue in the network that lasts until an application comes. */
 #define DWELL_LOWAT_COVER_US 5000
 /* It gets this long to write more, whatever it costs in delay. */
-#define DWELL_LOWAT_LEAST_US 500
-#define DWELL_LOWAT_MOST (1U << 30)
+#define DWELL_LOWAT_MIN_US 500
+#define DWELL_LOWAT_MAX_BYTES (1U << 30)
 
 static __always_inline __u32 dwell_lowat_in(__u64 rate, __u32 time_us)
 {
 	__u64 bytes = (rate >> 10) * time_us / (1000000 >> 10);
 
-	return bytes < DWELL_LOWAT_MOST ? bytes : DWELL_LOWAT_MOST;
+	return bytes < DWELL_LOWAT_MAX_BYTES ? bytes : DWELL_LOWAT_MAX_BYTES;
 }
 
 /* What it should be set to now; 0: leave it. */
-static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_look *look)
+static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample)
 {
 	__u64 rate = lowat->rate - lowat->rate / 16;
-	__u32 least = look->mss * DWELL_LOWAT_SEGMENTS;
+	__u32 least = sample->mss * DWELL_LOWAT_SEGMENTS;
 	__u32 bytes = lowat->bytes;
 	__u32 most, difference;
 
-	if (rate < look->rate)
-		rate = look->rate;
+	if (rate < sample->rate)
+		rate = sample->rate;
 	lowat->rate = rate;
-	if (least < dwell_lowat_in(rate, DWELL_LOWAT_LEAST_US))
-		least = dwell_lowat_in(rate, DWELL_LOWAT_LEAST_US);
-	most = dwell_lowat_in(rate, look->target_us);
+	if (least < dwell_lowat_in(rate, DWELL_LOWAT_MIN_US))
+		least = dwell_lowat_in(rate, DWELL_LOWAT_MIN_US);
+	most = dwell_lowat_in(rate, sample->target_us);
 	if (most < least)
 		most = least;
-	if (!look->app_limited || look->queue_us >= DWELL_LOWAT_COVER_US) {
+	if (!sample->app_limited || sample->queue_us >= DWELL_LOWAT_COVER_US) {
 		bytes -= bytes / 16;
-	} else if (!lowat->raised || look->now_us - lowat->raised_us >= look->rtt_us) {
+	} else if (!lowat->raised || sample->now_us - lowat->raised_us >= sample->rtt_us) {
 		bytes *= 2;
 		lowat->raised = 1;
-		lowat->raised_us = look->now_us;
+		lowat->raised_us = sample->now_us;
 	}
 	if (bytes < least)
 		bytes = least;

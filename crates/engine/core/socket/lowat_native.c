@@ -2,7 +2,7 @@
 #include "socket/lowat_native.h"
 #include "socket/lowat.h"
 
-__u32 dwell_lowat_next(struct dwell_lowat *lowat, const struct dwell_lowat_look *look)
+__u32 dwell_lowat_next(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample)
 {
-	return dwell_lowat_step(lowat, look);
+	return dwell_lowat_step(lowat, sample);
 }

@@ -6,6 +6,6 @@
 #include "socket/lowat_types.h"
 
 /* What TCP_NOTSENT_LOWAT should be set to now; 0: leave it. */
-__u32 dwell_lowat_next(struct dwell_lowat *lowat, const struct dwell_lowat_look *look);
+__u32 dwell_lowat_next(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample);
 
 #endif

@@ -15,7 +15,7 @@ struct dwell_lowat {
 };
 
 /* What a look shows. */
-struct dwell_lowat_look {
+struct dwell_lowat_sample {
 	__u64 rate;        /* bytes a second that were delivered last */
 	__u32 mss;         /* bytes */
 	__u32 app_limited; /* the buffer was empty while more could have left */

@@ -13,8 +13,8 @@ struct dwell_hop_row {
 	__u64 tag; /* of flow and byte; 0 if never used */
 	__u64 first_ns;
 	__u64 last_ns;
-	struct dwell_stack_place origin;
-	struct dwell_stack_place last;
+	struct dwell_device_point origin;
+	struct dwell_device_point last;
 };
 
 static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index);
@@ -22,41 +22,42 @@ static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __
 /* Counts a hop. Its generation is the embedder's. */
 static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns);
 
-static __always_inline int dwell_place_is(const struct dwell_stack_place *place, const struct dwell_stack_place *other)
+static __always_inline int dwell_is_same_point(const struct dwell_device_point *point,
+					       const struct dwell_device_point *other)
 {
-	return place->netns == other->netns && place->device == other->device && place->point == other->point;
+	return point->netns == other->netns && point->device == other->device && point->point == other->point;
 }
 
 /* Counts the hop of one byte of a packet, and goes on to the next byte. Back at the
  * origin it is sent again, and its way begins anew.
  */
 static __always_inline void dwell_hop_step(void *embedder, const struct dwell_stack_program *program,
-					   struct dwell_pass *pass, const struct dwell_stack_place *place)
+					   struct dwell_pass *pass, const struct dwell_device_point *point)
 {
-	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
-	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
-	__u32 index = dwell_row_index(program, pass->flow, slot);
+	__u32 grid_index = pass->grid_index & ~0U >> (program->shift & 31);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, grid_index);
+	__u32 index = dwell_row_index(program, pass->flow, grid_index);
 	struct dwell_hop_row *row = dwell_hop_row_at(embedder, index);
 	struct dwell_stack_hop hop = {};
 
-	pass->slot += pass->stride;
+	pass->grid_index += pass->stride;
 	if (!row)
 		return;
-	if (row->tag != tag || dwell_place_is(&row->origin, place)) {
+	if (row->tag != tag || dwell_is_same_point(&row->origin, point)) {
 		row->tag = tag;
 		row->first_ns = pass->now_ns;
 		row->last_ns = pass->now_ns;
-		row->origin = *place;
-		row->last = *place;
+		row->origin = *point;
+		row->last = *point;
 		return;
 	}
-	if (dwell_place_is(&row->last, place) || pass->now_ns < row->last_ns)
+	if (dwell_is_same_point(&row->last, point) || pass->now_ns < row->last_ns)
 		return;
 	hop.origin = row->origin;
 	hop.from = row->last;
-	hop.to = *place;
+	hop.to = *point;
 	dwell_hop_add(embedder, &hop, pass->now_ns - row->last_ns, row->last_ns - row->first_ns);
-	row->last = *place;
+	row->last = *point;
 	row->last_ns = pass->now_ns;
 }
 

@@ -12,7 +12,7 @@
  * byte before the same number comes round again, 4 GiB later.
  *
  * The embedding program defines dwell_row_at(), dwell_segment_add(),
- * dwell_stack_count(), dwell_passage() and dwell_may_begin().
+ * dwell_stack_count(), dwell_trace_emit() and dwell_may_trace().
  */
 #ifndef DWELL_STACK_LAYERS_H
 #define DWELL_STACK_LAYERS_H
@@ -40,15 +40,16 @@ static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u
 static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
 
 /* A byte went all the way down, or up: what it was told is complete. */
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again);
+static __always_inline void dwell_trace_emit(void *embedder, const struct dwell_row *row, __u32 grid_index, int up,
+					     int again);
 
 /* Whether a byte of this flow is to be followed, where not all are: down or up. */
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns);
+static __always_inline int dwell_may_trace(void *embedder, __u64 flow, __u32 grid_index, int up, __u64 now_ns);
 
 static __always_inline struct dwell_row *dwell_row_of(void *embedder, const struct dwell_stack_program *program,
-						      __u64 flow, __u32 slot)
+						      __u64 flow, __u32 grid_index)
 {
-	return dwell_row_at(embedder, dwell_row_index(program, flow, slot));
+	return dwell_row_at(embedder, dwell_row_index(program, flow, grid_index));
 }
 
 /* Begins a row. If it was another byte's, that one is on its way for too long, or
@@ -147,21 +148,21 @@ static __always_inline void dwell_row_read(void *embedder, const struct dwell_ro
 }
 
 /* As it is told, but for the ends. */
-static __always_inline void dwell_passage_of(const struct dwell_stack_program *program, const struct dwell_row *row,
-					     __u32 slot, int up, int again, struct dwell_stack_passage *passage)
+static __always_inline void dwell_trace_fill(const struct dwell_stack_program *program, const struct dwell_row *row,
+					     __u32 grid_index, int up, int again, struct dwell_byte_trace *trace)
 {
-	passage->seq = slot << (program->shift & 31);
-	passage->up = up;
-	passage->sent = row->sent;
-	passage->again = again;
-	passage->reserved = 0;
+	trace->seq = grid_index << (program->shift & 31);
+	trace->up = up;
+	trace->sent = row->sent;
+	trace->again = again;
+	trace->reserved = 0;
 	for (__u32 layer = 0; layer < DWELL_LAYERS; layer++)
-		passage->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
+		trace->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
 }
 
 /* The way down is over. The row is a copy: another CPU may take the original over. */
 static __always_inline void dwell_row_down(void *embedder, const struct dwell_stack_program *program,
-					   const struct dwell_row *row, __u32 slot)
+					   const struct dwell_row *row, __u32 grid_index)
 {
 	if (program->tx_first >= DWELL_LAYERS || !row->stamp_ns[program->tx_first]) {
 		/* what is forwarded here has no socket, and does not leave IP there */
@@ -171,13 +172,13 @@ static __always_inline void dwell_row_down(void *embedder, const struct dwell_st
 	}
 	dwell_row_sent(embedder, program, row, 0);
 	dwell_row_missed(embedder, program, row, DWELL_TX_SOCKET, DWELL_TX_DRIVER);
-	if (program->passages)
-		dwell_passage(embedder, row, slot, 0, 0);
+	if (program->traces)
+		dwell_trace_emit(embedder, row, grid_index, 0, 0);
 }
 
 /* The way up is over. A driver that no hook stamps begins at IP. */
 static __always_inline void dwell_row_up(void *embedder, const struct dwell_stack_program *program,
-					 const struct dwell_row *row, __u32 slot)
+					 const struct dwell_row *row, __u32 grid_index)
 {
 	__u32 first = program->rx_first;
 
@@ -195,8 +196,8 @@ static __always_inline void dwell_row_up(void *embedder, const struct dwell_stac
 		dwell_row_read(embedder, row, first, 0);
 		dwell_row_missed(embedder, program, row, DWELL_RX_DRIVER, DWELL_RX_SOCKET);
 	}
-	if (program->passages)
-		dwell_passage(embedder, row, slot, 1, row->again);
+	if (program->traces)
+		dwell_trace_emit(embedder, row, grid_index, 1, row->again);
 }
 
 /* With a pace, most rows are not taken again before the same numbers come round: what is
@@ -217,7 +218,7 @@ static __always_inline int dwell_row_is_over(const struct dwell_row *row, __u32 
  * stamps; the others follow. With a pace that would be what the driver's passed over.
  */
 static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_stack_program *program,
-					    struct dwell_row *row, __u64 tag, __u32 slot, __u32 layer,
+					    struct dwell_row *row, __u64 tag, __u32 grid_index, __u32 layer,
 					    const struct dwell_pass *pass)
 {
 	int first =
@@ -231,7 +232,7 @@ static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_s
 		return 0;
 	if (row->tag == tag)
 		row->tag = 0;
-	return dwell_may_begin(embedder, pass->flow, slot, layer > DWELL_TX_DRIVER, pass->now_ns);
+	return dwell_may_trace(embedder, pass->flow, grid_index, layer > DWELL_TX_DRIVER, pass->now_ns);
 }
 
 /* Below IP: true of a packet in which TCP sent the byte again. That it brings the
@@ -262,7 +263,7 @@ static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row,
  * it may have been dropped: then the byte is in no segment of those that went once.
  */
 static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_stack_program *program,
-					    struct dwell_row *row, __u32 slot, const struct dwell_pass *pass)
+					    struct dwell_row *row, __u32 grid_index, const struct dwell_pass *pass)
 {
 	struct dwell_row copy = {.sent = row->sent};
 
@@ -279,25 +280,25 @@ static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_s
 	}
 	if (program->again)
 		dwell_row_sent(embedder, program, &copy, DWELL_SEGMENTS);
-	if (program->passages)
-		dwell_passage(embedder, &copy, slot, 0, 1);
+	if (program->traces)
+		dwell_trace_emit(embedder, &copy, grid_index, 0, 1);
 }
 
 static __always_inline void dwell_pass_driver(void *embedder, const struct dwell_stack_program *program,
-					      struct dwell_row *row, __u64 tag, __u32 slot,
+					      struct dwell_row *row, __u64 tag, __u32 grid_index,
 					      const struct dwell_pass *pass)
 {
 	struct dwell_row copy;
 
 	if (dwell_row_is_copy(row, tag, pass->tcp_ns)) {
-		dwell_pass_copy(embedder, program, row, slot, pass);
+		dwell_pass_copy(embedder, program, row, grid_index, pass);
 		return;
 	}
 	if (!dwell_row_stamp(embedder, row, tag, DWELL_TX_DRIVER, pass->now_ns))
 		return;
 	copy = *row;
 	if (copy.tag == tag)
-		dwell_row_down(embedder, program, &copy, slot);
+		dwell_row_down(embedder, program, &copy, grid_index);
 }
 
 /* Again from the same device before TCP took it: this host lost the first one. */
@@ -314,17 +315,17 @@ static __always_inline void dwell_pass_arrive(void *embedder, struct dwell_row *
 static __always_inline void dwell_pass_step(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_pass *pass, __u32 layer)
 {
-	__u32 slot = pass->slot & ~0U >> (program->shift & 31);
-	__u64 tag = dwell_row_tag(pass->flow, pass->grid, slot);
-	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, slot);
+	__u32 grid_index = pass->grid_index & ~0U >> (program->shift & 31);
+	__u64 tag = dwell_row_tag(pass->flow, pass->grid, grid_index);
+	struct dwell_row *row = dwell_row_of(embedder, program, pass->flow, grid_index);
 
-	pass->slot += pass->stride;
-	if (!row || !dwell_row_wanted(embedder, program, row, tag, slot, layer, pass))
+	pass->grid_index += pass->stride;
+	if (!row || !dwell_row_wanted(embedder, program, row, tag, grid_index, layer, pass))
 		return;
 	if (layer == DWELL_TX_IP)
 		dwell_pass_ip(embedder, row, tag, pass);
 	else if (layer == DWELL_TX_DRIVER)
-		dwell_pass_driver(embedder, program, row, tag, slot, pass);
+		dwell_pass_driver(embedder, program, row, tag, grid_index, pass);
 	else if (layer == DWELL_RX_DRIVER)
 		dwell_pass_arrive(embedder, row, tag, pass);
 	else if (layer != DWELL_TX_QUEUE || !dwell_row_is_copy(row, tag, pass->tcp_ns))
@@ -338,7 +339,7 @@ static __always_inline void dwell_pass_step(void *embedder, const struct dwell_s
 struct dwell_walk_back {
 	__u64 flow;
 	__u64 now_ns;
-	__u32 slot;
+	__u32 grid_index;
 	__u32 misses;
 	__u32 stride;
 	__u32 grid;
@@ -352,7 +353,7 @@ static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell
 	return (struct dwell_walk_back){
 		.flow = flow,
 		.now_ns = now_ns,
-		.slot = ((end - 1) >> (program->shift & 31)) & ~(stride - 1),
+		.grid_index = ((end - 1) >> (program->shift & 31)) & ~(stride - 1),
 		.stride = stride,
 		.grid = grid,
 	};
@@ -362,14 +363,14 @@ static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell
 static __always_inline int dwell_walk_step_back(void *embedder, const struct dwell_stack_program *program,
 						struct dwell_walk_back *walk, __u32 layer)
 {
-	__u32 slot = walk->slot;
-	__u64 tag = dwell_row_tag(walk->flow, walk->grid, slot);
-	struct dwell_row *row = dwell_row_of(embedder, program, walk->flow, slot);
+	__u32 grid_index = walk->grid_index;
+	__u64 tag = dwell_row_tag(walk->flow, walk->grid, grid_index);
+	struct dwell_row *row = dwell_row_of(embedder, program, walk->flow, grid_index);
 	struct dwell_row copy;
 
 	if (!row)
 		return 1;
-	walk->slot = (slot - walk->stride) & (~0U >> (program->shift & 31));
+	walk->grid_index = (grid_index - walk->stride) & (~0U >> (program->shift & 31));
 	if (row->tag != tag)
 		return ++walk->misses >= DWELL_WALK_MISSES;
 	walk->misses = 0;
@@ -379,7 +380,7 @@ static __always_inline int dwell_walk_step_back(void *embedder, const struct dwe
 		return 0;
 	copy = *row;
 	if (copy.tag == tag)
-		dwell_row_up(embedder, program, &copy, slot);
+		dwell_row_up(embedder, program, &copy, grid_index);
 	return 0;
 }
 

@@ -24,21 +24,22 @@ static __always_inline void dwell_stack_count(void *embedder, __u32 counter)
 	layers->counters.value[counter]++;
 }
 
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again)
+static __always_inline void dwell_trace_emit(void *embedder, const struct dwell_row *row, __u32 grid_index, int up,
+					     int again)
 {
 	struct dwell_layers *layers = embedder;
 
-	if (layers->passages < DWELL_LAYERS_PASSAGES)
-		dwell_passage_of(&layers->program, row, slot, up, again, &layers->passage[layers->passages]);
-	layers->passages++;
+	if (layers->traces < DWELL_LAYERS_TRACES)
+		dwell_trace_fill(&layers->program, row, grid_index, up, again, &layers->trace[layers->traces]);
+	layers->traces++;
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns)
+static __always_inline int dwell_may_trace(void *embedder, __u64 flow, __u32 grid_index, int up, __u64 now_ns)
 {
 	struct dwell_layers *layers = embedder;
 
 	(void)flow;
-	(void)slot;
+	(void)grid_index;
 	(void)up;
 	if (now_ns < layers->due_ns)
 		return 0;
@@ -58,7 +59,7 @@ static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop
 	struct dwell_layers *layers = embedder;
 
 	(void)since_ns;
-	if (layers->hops >= DWELL_LAYERS_PASSAGES)
+	if (layers->hops >= DWELL_LAYERS_TRACES)
 		return;
 	layers->hop[layers->hops] = *hop;
 	layers->hop_ns[layers->hops++] = took_ns;
@@ -86,7 +87,7 @@ void dwell_layers_pass(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32
 	struct dwell_span span = {flow, seq, bytes, layers->grid, 0};
 	struct dwell_pass pass;
 
-	layers->passages = 0;
+	layers->traces = 0;
 	if (!dwell_span_hit(&layers->program, &span))
 		return;
 	pass = dwell_pass_of(&layers->program, &span, now_ns, tcp_ns, device);
@@ -98,14 +99,14 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 {
 	struct dwell_walk_back walk = dwell_walk_from(&layers->program, flow, end, now_ns, layers->grid);
 
-	layers->passages = 0;
+	layers->traces = 0;
 	for (int step = 0; step < DWELL_WALK_STEPS; step++)
 		if (dwell_walk_step_back(layers, &layers->program, &walk, layer))
 			break;
 }
 
 void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,
-			const struct dwell_stack_place *place, __u64 now_ns)
+			const struct dwell_device_point *point, __u64 now_ns)
 {
 	struct dwell_span span = {flow, seq, bytes, layers->grid, 0};
 	struct dwell_pass pass;
@@ -114,5 +115,5 @@ void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u3
 		return;
 	pass = dwell_pass_of(&layers->program, &span, now_ns, 0, 0);
 	for (__u32 step = 0; step < pass.steps; step++)
-		dwell_hop_step(layers, &layers->program, &pass, place);
+		dwell_hop_step(layers, &layers->program, &pass, point);
 }

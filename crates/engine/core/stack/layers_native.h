@@ -10,7 +10,7 @@ struct dwell_hop_row;
 struct dwell_row;
 
 /* Passages that are kept of one call; of more only the count is. */
-#define DWELL_LAYERS_PASSAGES 64
+#define DWELL_LAYERS_TRACES 64
 
 struct dwell_layers {
 	struct dwell_stack_program program;
@@ -18,12 +18,12 @@ struct dwell_layers {
 	struct dwell_row *rows;
 	struct dwell_histogram segment[2 * DWELL_SEGMENTS];
 	/* of the flow that is at work; the caller empties it */
-	struct dwell_stack_passage passage[DWELL_LAYERS_PASSAGES];
-	__u32 passages; /* how many there were */
-	__u32 grid;     /* as dwell_grid_thin() takes it */
+	struct dwell_byte_trace trace[DWELL_LAYERS_TRACES];
+	__u32 traces; /* how many there were */
+	__u32 grid;   /* as dwell_grid_thin() takes it */
 	struct dwell_hop_row *hop_rows;
-	struct dwell_stack_hop hop[DWELL_LAYERS_PASSAGES];
-	__u64 hop_ns[DWELL_LAYERS_PASSAGES];
+	struct dwell_stack_hop hop[DWELL_LAYERS_TRACES];
+	__u64 hop_ns[DWELL_LAYERS_TRACES];
 	__u32 hops; /* how many there were; the caller empties it */
 	__u32 reserved;
 	__u64 due_ns; /* when the next byte is, with a pace: of all flows */
@@ -47,6 +47,6 @@ void dwell_layers_reach(struct dwell_layers *layers, __u64 flow, __u32 end, __u3
 
 /* A packet is at a device. */
 void dwell_layers_cross(struct dwell_layers *layers, __u64 flow, __u32 seq, __u32 bytes,
-			const struct dwell_stack_place *place, __u64 now_ns);
+			const struct dwell_device_point *point, __u64 now_ns);
 
 #endif

@@ -45,16 +45,16 @@ enum dwell_stack_segment {
 };
 
 enum dwell_stack_counter {
-	DWELL_TX_UNBEGUN,    /* reached the driver; the first stamp was missing */
-	DWELL_RX_UNBEGUN,    /* read; the first stamps were missing */
-	DWELL_TX_AGAIN,      /* reached the driver only after TCP had sent it again */
-	DWELL_RX_AGAIN,      /* came again before TCP took it */
-	DWELL_TX_DISPLACED,  /* had not reached the driver when another byte took the row */
-	DWELL_RX_DISPLACED,  /* had not been read then */
-	DWELL_RX_UNWALKED,   /* times at which more was read at once than is looked at */
-	DWELL_PASSAGES_LOST, /* went all the way; no room to tell of it */
-	DWELL_FLOWS_UNTOLD,  /* the same, of a flow that there was no room for */
-	DWELL_MISSED,        /* and on: a layer's stamp was missing */
+	DWELL_TX_UNBEGUN,   /* reached the driver; the first stamp was missing */
+	DWELL_RX_UNBEGUN,   /* read; the first stamps were missing */
+	DWELL_TX_AGAIN,     /* reached the driver only after TCP had sent it again */
+	DWELL_RX_AGAIN,     /* came again before TCP took it */
+	DWELL_TX_DISPLACED, /* had not reached the driver when another byte took the row */
+	DWELL_RX_DISPLACED, /* had not been read then */
+	DWELL_RX_UNWALKED,  /* times at which more was read at once than is looked at */
+	DWELL_TRACES_LOST,  /* went all the way; no room to tell of it */
+	DWELL_FLOWS_LOST,   /* the same, of a flow that there was no room for */
+	DWELL_MISSED,       /* and on: a layer's stamp was missing */
 	DWELL_STACK_COUNTERS = DWELL_MISSED + DWELL_LAYERS,
 };
 
@@ -74,7 +74,7 @@ struct dwell_stack_ends {
 /* One byte that went all the way down, or all the way up; or a copy of it that TCP
  * sent when it had sent it before.
  */
-struct dwell_stack_passage {
+struct dwell_byte_trace {
 	struct dwell_stack_ends ends;
 	__u32 seq;  /* the byte's sequence number */
 	__u8 up;    /* 1 if it was read, 0 if it was sent */
@@ -119,7 +119,7 @@ enum dwell_stack_point {
 	DWELL_POINT_IN,
 };
 
-struct dwell_stack_place {
+struct dwell_device_point {
 	__u32 netns;  /* the network namespace's number */
 	__u32 device; /* its number in it */
 	__u32 point;
@@ -128,9 +128,9 @@ struct dwell_stack_place {
 
 /* From one device to the next, on a way that begins at the first. */
 struct dwell_stack_hop {
-	struct dwell_stack_place origin;
-	struct dwell_stack_place from;
-	struct dwell_stack_place to;
+	struct dwell_device_point origin;
+	struct dwell_device_point from;
+	struct dwell_device_point to;
 	__u64 generation;
 };
 
@@ -156,7 +156,7 @@ struct dwell_stack_program {
 	__u8 tx_first;    /* the first layer that is stamped on the way down */
 	__u8 rx_first;    /* and on the way up: totals begin there */
 	__u8 flows;       /* count each flow by itself too */
-	__u8 passages;    /* tell of each byte */
+	__u8 traces;      /* tell of each byte */
 	__u8 again;       /* count what TCP sent again, apart from the rest */
 	__u64 pace_ns;    /* a byte of a flow in such a time; 0 for all on the grid */
 	__u64 pidns_dev;  /* of the PID namespace that process numbers are of */

@@ -10,7 +10,7 @@
 /* Grid bytes of one packet that are stamped; of one that has more, the last.
  * All of 64 KiB where each 64th is one.
  */
-#define DWELL_GRID_BURST 1024
+#define DWELL_GRID_BYTES_MAX 1024
 
 /* Bytes of a flow. */
 struct dwell_span {
@@ -63,27 +63,27 @@ static __always_inline int dwell_span_hit(const struct dwell_stack_program *prog
 	return dwell_grid_hit(span, program->shift + dwell_grid_thin(span->grid));
 }
 
-static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 grid, __u32 slot)
+static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 grid, __u32 grid_index)
 {
-	return dwell_mix(flow + (grid >> 8), slot) | 1;
+	return dwell_mix(flow + (grid >> 8), grid_index) | 1;
 }
 
 /* Where the row of a grid byte is. Consecutive ones of a flow have consecutive rows. */
-static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *program, __u64 flow, __u32 slot)
+static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *program, __u64 flow, __u32 grid_index)
 {
-	return ((flow >> 32) + (slot & program->cycle_mask)) & program->row_mask;
+	return ((flow >> 32) + (grid_index & program->cycle_mask)) & program->row_mask;
 }
 
 /* The grid bytes of a packet, or of what a write is about to copy, at a layer. */
 struct dwell_pass {
 	__u64 flow;
 	__u64 now_ns;
-	__u64 tcp_ns; /* on the way down: when TCP handed it down, as the packet says */
-	__u32 device; /* on the way up, at the driver: which one */
-	__u32 slot;   /* the first one, in grid bytes */
-	__u32 stride; /* from one to the next */
-	__u32 steps;  /* how many */
-	__u32 grid;   /* that of the span */
+	__u64 tcp_ns;     /* on the way down: when TCP handed it down, as the packet says */
+	__u32 device;     /* on the way up, at the driver: which one */
+	__u32 grid_index; /* the first one, in grid bytes */
+	__u32 stride;     /* from one to the next */
+	__u32 steps;      /* how many */
+	__u32 grid;       /* that of the span */
 };
 
 /* Of a span that has a grid byte. */
@@ -94,18 +94,18 @@ static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_
 	__u32 shift = program->shift & 31, thin = dwell_grid_thin(span->grid);
 	__u32 first = dwell_grid_from(span->seq, shift + thin);
 	__u32 steps = ((span->bytes - (first - span->seq) - 1) >> ((shift + thin) & 31)) + 1;
-	__u32 slot = first >> shift, stride = 1U << (thin & 31);
+	__u32 grid_index = first >> shift, stride = 1U << (thin & 31);
 
-	if (steps > DWELL_GRID_BURST) {
-		slot += (steps - DWELL_GRID_BURST) * stride;
-		steps = DWELL_GRID_BURST;
+	if (steps > DWELL_GRID_BYTES_MAX) {
+		grid_index += (steps - DWELL_GRID_BYTES_MAX) * stride;
+		steps = DWELL_GRID_BYTES_MAX;
 	}
 	return (struct dwell_pass){
 		.flow = span->flow,
 		.now_ns = now_ns,
 		.tcp_ns = tcp_ns,
 		.device = device,
-		.slot = slot,
+		.grid_index = grid_index,
 		.stride = stride,
 		.steps = steps,
 		.grid = span->grid,

@@ -8,15 +8,15 @@
 
 #include "table/table.h"
 
-/* A bucket whose ways may have any place. */
-struct dwell_seat_bucket {
+/* A bucket whose ways may have any slot. */
+struct dwell_slot_bucket {
 	struct dwell_bucket bucket;
-	__u32 place[DWELL_WAYS];
+	__u32 slot_index[DWELL_WAYS];
 };
 
 struct dwell_pool {
-	__u64 top;   /* the place that was freed last, plus 1; above it how often that changed */
-	__u32 fresh; /* places from this one on were never taken */
+	__u64 top;   /* the slot that was freed last, plus 1; above it how often that changed */
+	__u32 fresh; /* slots from this one on were never taken */
 	__u32 reserved;
 };
 
@@ -27,7 +27,7 @@ static __always_inline int dwell_pool_spare(const struct dwell_pool *pool, __u32
 	return pool && ((__u32)pool->top || pool->fresh < places);
 }
 
-/* A place that was never taken. */
+/* A slot that was never taken. */
 static __always_inline __u32 dwell_pool_fresh(struct dwell_pool *pool, __u32 places)
 {
 	for (int i = 0; i < DWELL_POOL_TRIES; i++) {
@@ -38,7 +38,7 @@ static __always_inline __u32 dwell_pool_fresh(struct dwell_pool *pool, __u32 pla
 		if (__sync_val_compare_and_swap(&pool->fresh, fresh, fresh + 1) == fresh)
 			return fresh;
 	}
-	return DWELL_NO_PLACE;
+	return DWELL_NO_SLOT;
 }
 
 /* Has another be on top. The count above it tells that it left and came back. */

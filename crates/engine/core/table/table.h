@@ -51,27 +51,28 @@ struct dwell_bucket {
 
 /* Where the table lies is the embedding program's to know; null beyond it. */
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
-static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 place);
+static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 slot_index);
 
 /* Where the flow in a way of a bucket is; where a new one in a free way is to be,
- * DWELL_NO_PLACE if there is no room; that there is room; and that a flow leaves
- * its place for good.
+ * DWELL_NO_SLOT if there is no room; that there is room; and that a flow leaves
+ * its slot for good.
  */
-#define DWELL_NO_PLACE (~0U)
-static __always_inline __u32 dwell_place_of(const struct dwell_bucket *bucket, __u32 index, __u32 way);
-static __always_inline __u32 dwell_place_new(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
-					     __u32 way);
-static __always_inline int dwell_place_spare(void *embedder);
-static __always_inline void dwell_place_free(struct dwell_table *table, __u32 place);
+#define DWELL_NO_SLOT (~0U)
+static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way);
+static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
+						 __u32 way);
+static __always_inline int dwell_slot_is_available(void *embedder);
+static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index);
 
-/* What the algorithm does when a flow ends that was not over, and with a place
+/* What the algorithm does when a flow ends that was not over, and with a slot
  * for the flow that this packet opens: before anybody can find it there. Both
- * between take, which fails while another CPU is at the place, and give.
+ * between take, which fails while another CPU is at the slot, and give.
  */
-static __always_inline void dwell_place_over(struct dwell_table *table, __u32 place, __u32 reason);
-static __always_inline int dwell_place_begin(struct dwell_table *table, __u32 place, const struct dwell_packet *packet);
-static __always_inline int dwell_place_take(struct dwell_table *table, __u32 place);
-static __always_inline void dwell_place_give(struct dwell_table *table, __u32 place);
+static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 slot_index, __u32 reason);
+static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot_index,
+					   const struct dwell_packet *packet);
+static __always_inline int dwell_slot_acquire(struct dwell_table *table, __u32 slot_index);
+static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 slot_index);
 
 /* dwell_vacancy_of(), or a call of it. */
 static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag);
@@ -119,16 +120,16 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x, const 
 }
 
 /* Where a packet's flow is; head is null if it is not there. */
-struct dwell_found {
+struct dwell_lookup {
 	struct dwell_head *head;
-	__u32 place;
+	__u32 slot_index;
 	__u32 opened; /* by this packet */
 };
 
-static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
+static __always_inline struct dwell_lookup dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(embedder, index);
-	struct dwell_found none = {}, found = {};
+	struct dwell_lookup none = {}, found = {};
 	__u64 tag = dwell_tag(packet->hash), tags;
 	__u32 way;
 
@@ -137,30 +138,30 @@ static __always_inline struct dwell_found dwell_flow_in(void *embedder, __u32 in
 	tags = *(volatile __u64 *)&bucket->tags;
 	/* a branch that is mostly foretold: flow and bucket may be fetched at once then */
 	if (dwell_likely((tags & 0xffff) == tag)) {
-		found.place = dwell_place_of(bucket, index, 0);
+		found.slot_index = dwell_slot_of(bucket, index, 0);
 	} else {
 		way = dwell_way_of(tags, tag);
 		if (way >= DWELL_WAYS)
 			return none;
-		found.place = dwell_place_of(bucket, index, way);
+		found.slot_index = dwell_slot_of(bucket, index, way);
 	}
-	found.head = dwell_head_at(embedder, found.place);
+	found.head = dwell_head_at(embedder, found.slot_index);
 	if (!found.head || !dwell_same_key(&found.head->key, &packet->key) || found.head->proto != packet->proto)
 		return none;
 	return found;
 }
 
-static __always_inline struct dwell_found dwell_flow_find(void *embedder, __u32 first, __u32 second,
-							  const struct dwell_packet *packet)
+static __always_inline struct dwell_lookup dwell_flow_find(void *embedder, __u32 first, __u32 second,
+							   const struct dwell_packet *packet)
 {
-	struct dwell_found found = dwell_flow_in(embedder, first, packet);
+	struct dwell_lookup found = dwell_flow_in(embedder, first, packet);
 
 	if (!found.head)
 		found = dwell_flow_in(embedder, second, packet);
 	return found;
 }
 
-/* How good a place is for a new flow, best first: a free one, one whose flow is
+/* How good a slot is for a new flow, best first: a free one, one whose flow is
  * over, one that was idle for the timeout, and, under pressure, one that may be
  * a flood's and was silent for a second or more.
  */
@@ -203,7 +204,7 @@ static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now
 	return DWELL_RANK_NONE;
 }
 
-/* A place for a new flow in one of its two buckets, packed: which bucket, which
+/* A slot for a new flow in one of its two buckets, packed: which bucket, which
  * way, how good. The first bucket is taken, which look-ups try first, unless it
  * is half full and the second is emptier. A tag is unique within its
  * bucket, so that a look-up tries one way; a bucket that has the tag already is
@@ -230,12 +231,12 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
 	       dwell_bucket_used(two) < dwell_bucket_used(one);
-	/* a free place is told by the tags alone: no flow has to be looked at */
+	/* a free slot is told by the tags alone: no flow has to be looked at */
 	for (__u32 i = 0; i < 2; i++) {
 		const struct dwell_bucket *bucket = i ^ swap ? two : one;
 		__u32 way;
 
-		if (!bucket || !dwell_place_spare(embedder) || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
+		if (!bucket || !dwell_slot_is_available(embedder) || dwell_way_of(bucket->tags, tag) < DWELL_WAYS)
 			continue;
 		way = dwell_way_of(bucket->tags, 0);
 		if (way < DWELL_WAYS)
@@ -248,7 +249,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 		if (!bucket || dwell_way_of(bucket->tags, tag) < DWELL_WAYS || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		rank = dwell_rank(dwell_head_at(embedder, dwell_place_of(bucket, index, way)), now_coarse,
+		rank = dwell_rank(dwell_head_at(embedder, dwell_slot_of(bucket, index, way)), now_coarse,
 				  timeout_coarse);
 		if (rank < dwell_vacancy_rank(best))
 			best = DWELL_VACANCY(other, way, rank);
@@ -268,18 +269,18 @@ static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
 }
 
 /* Writes a new flow over way `way`; nobody finds it before its tag is there.
- * Under the bucket's lock. False if the place is beyond the table, which cannot
+ * Under the bucket's lock. False if the slot is beyond the table, which cannot
  * be, but the BPF verifier does not know it.
  */
 static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket, __u32 way,
-					    __u32 place, const struct dwell_packet *packet)
+					    __u32 slot_index, const struct dwell_packet *packet)
 {
 	__u64 shift = 16 * way;
-	struct dwell_head *head = dwell_head_at(table->embedder, place);
+	struct dwell_head *head = dwell_head_at(table->embedder, slot_index);
 
 	*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << shift);
 	DWELL_BARRIER();
-	if (!head || !dwell_place_begin(table, place, packet))
+	if (!head || !dwell_slot_init(table, slot_index, packet))
 		return 0;
 	head->key = packet->key;
 	head->proto = packet->proto;
@@ -290,12 +291,13 @@ static __always_inline int dwell_flow_write(struct dwell_table *table, struct dw
 	return 1;
 }
 
-/* Gives the packet's flow a place. None if the filter or the table refuses. */
-static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *table, const struct dwell_packet *packet,
-							   __u32 first, __u32 second)
+/* Gives the packet's flow a slot. None if the filter or the table refuses. */
+static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *table,
+							    const struct dwell_packet *packet, __u32 first,
+							    __u32 second)
 {
 	__u64 tag = dwell_tag(packet->hash);
-	struct dwell_found none = {}, found = {};
+	struct dwell_lookup none = {}, found = {};
 	struct dwell_bucket *bucket;
 	__u32 vacancy, index, way, rank, reason;
 
@@ -316,17 +318,17 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
 	}
-	/* another CPU may have taken the place, or admitted this very flow */
+	/* another CPU may have taken the slot, or admitted this very flow */
 	if (dwell_vacancy_for(table, first, second, tag) != vacancy)
-		found.place = DWELL_NO_PLACE;
+		found.slot_index = DWELL_NO_SLOT;
 	else if (rank == DWELL_RANK_FREE)
-		found.place = dwell_place_new(table, bucket, index, way);
+		found.slot_index = dwell_slot_allocate(table, bucket, index, way);
 	else
-		found.place = dwell_place_of(bucket, index, way);
-	found.head = dwell_head_at(table->embedder, found.place);
-	if (!found.head || !dwell_place_take(table, found.place)) {
+		found.slot_index = dwell_slot_of(bucket, index, way);
+	found.head = dwell_head_at(table->embedder, found.slot_index);
+	if (!found.head || !dwell_slot_acquire(table, found.slot_index)) {
 		if (found.head && rank == DWELL_RANK_FREE)
-			dwell_place_free(table, found.place);
+			dwell_slot_free(table, found.slot_index);
 		dwell_bucket_unlock(bucket);
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
@@ -340,11 +342,11 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 		else if (found.head->flags & DWELL_HEAD_SPENT)
 			reason = DWELL_CLOSE_ANSWERED;
 		if (!found.head->close_reason)
-			dwell_place_over(table, found.place, reason);
-		dwell_table_count(table, DWELL_PLACES_FREED);
+			dwell_slot_close(table, found.slot_index, reason);
+		dwell_table_count(table, DWELL_SLOTS_FREED);
 	}
-	found.opened = dwell_flow_write(table, bucket, way, found.place, packet);
-	dwell_place_give(table, found.place);
+	found.opened = dwell_flow_write(table, bucket, way, found.slot_index, packet);
+	dwell_slot_release(table, found.slot_index);
 	dwell_bucket_unlock(bucket);
 	if (!found.opened)
 		return none;
@@ -353,12 +355,12 @@ static __always_inline struct dwell_found dwell_flow_admit(struct dwell_table *t
 }
 
 /* Finds the packet's flow, or admits it if it may begin with this packet. */
-static __always_inline struct dwell_found dwell_flow_of(struct dwell_table *table, const struct dwell_packet *packet)
+static __always_inline struct dwell_lookup dwell_flow_of(struct dwell_table *table, const struct dwell_packet *packet)
 {
 	__u32 mask = table->config->bucket_mask;
 	__u32 first = dwell_bucket_first(packet->hash, mask);
 	__u32 second = dwell_bucket_second(packet->hash, mask);
-	struct dwell_found found = dwell_flow_find(table->embedder, first, second, packet);
+	struct dwell_lookup found = dwell_flow_find(table->embedder, first, second, packet);
 	__u32 now_coarse;
 
 	if (!found.head)
@@ -381,25 +383,25 @@ static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 
 	if (!bucket || !bucket->tags || !dwell_bucket_lock(bucket))
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		__u32 place = dwell_place_of(bucket, index, way), idle;
-		struct dwell_head *head = dwell_head_at(table->embedder, place);
+		__u32 slot_index = dwell_slot_of(bucket, index, way), idle;
+		struct dwell_head *head = dwell_head_at(table->embedder, slot_index);
 
 		if (!head || !(bucket->tags >> 16 * way & 0xffff))
 			continue;
 		idle = coarse - head->seen;
 		if (reason != DWELL_CLOSE_END && (dwell_is_future(idle) || idle <= timeout))
 			continue;
-		if (!dwell_place_take(table, place))
+		if (!dwell_slot_acquire(table, slot_index))
 			continue;
 		if (!head->close_reason) {
 			if (reason == DWELL_CLOSE_IDLE)
 				dwell_table_count(table, DWELL_FLOWS_EXPIRED);
-			dwell_place_over(table, place, reason);
+			dwell_slot_close(table, slot_index, reason);
 		}
-		dwell_table_count(table, DWELL_PLACES_FREED);
+		dwell_table_count(table, DWELL_SLOTS_FREED);
 		*(volatile __u64 *)&bucket->tags = bucket->tags & ~(0xffffULL << 16 * way);
-		dwell_place_give(table, place);
-		dwell_place_free(table, place);
+		dwell_slot_release(table, slot_index);
+		dwell_slot_free(table, slot_index);
 	}
 	dwell_bucket_unlock(bucket);
 }

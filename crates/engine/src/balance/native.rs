@@ -15,13 +15,13 @@ use crate::{
 /// Bytes that a connection takes in the table, its share of a bucket left out.
 pub fn seat_bytes() -> u32 {
     // SAFETY: a pure function.
-    unsafe { abi::dwell_seats_stride() }
+    unsafe { abi::dwell_slots_stride() }
 }
 
-/// Which bit of a [`abi::dwell_maybe`] says that an address may be a VIP.
+/// Which bit of a [`abi::dwell_vip_filter`] says that an address may be a VIP.
 pub fn maybe_bit(address: IpAddr) -> usize {
     // SAFETY: a pure function of its argument.
-    unsafe { abi::dwell_balance_maybe_bit(to_core(address)) as usize }
+    unsafe { abi::dwell_balance_vip_filter_bit(to_core(address)) as usize }
 }
 
 /// The same of an address and a port in a [`abi::dwell_zero_state`].
@@ -38,7 +38,7 @@ struct Zero {
     loads: Vec<abi::dwell_zero_loads>,
     heavies: Vec<abi::dwell_heavy>,
     places: Vec<u32>,
-    names: Vec<abi::dwell_zero_named>,
+    names: Vec<abi::dwell_zero_named_server>,
     cids: Vec<abi::dwell_cid_entry>,
 }
 
@@ -62,17 +62,17 @@ impl Balancer {
     /// Measures as `watch` says; its `max_flows` are the connections.
     pub fn new(watch: &Watch, config: abi::dwell_balance_config) -> Balancer {
         // SAFETY: a pure function.
-        let alias_stride = unsafe { abi::dwell_seats_alias_stride() as usize };
+        let alias_stride = unsafe { abi::dwell_slots_alias_stride() as usize };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
-        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_seat_bucket>());
-        let mut seats = table::zeroed(program.places, seat_bytes() as usize);
+        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
+        let mut seats = table::zeroed(program.slots, seat_bytes() as usize);
         let core = Box::new(abi::dwell_balancer {
-            seats: abi::dwell_seats {
+            slots: abi::dwell_slots {
                 program,
                 aliases: aliases.as_mut_ptr().cast(),
                 buckets: buckets.as_mut_ptr().cast(),
-                seats: seats.as_mut_ptr().cast(),
+                slots: seats.as_mut_ptr().cast(),
                 ..Default::default()
             },
             config: abi::dwell_balance_config { cid_mask: CIDS - 1, ..config },
@@ -139,7 +139,7 @@ impl Balancer {
         zero.ids[at] = *ids;
         zero.names.retain(|named| named.name.slot != u32::from(slot));
         let named = names.into_iter();
-        zero.names.extend(named.map(|(name, place)| abi::dwell_zero_named { name, place }));
+        zero.names.extend(named.map(|(name, place)| abi::dwell_zero_named_server { name, server: place }));
         for server in &wanted.servers {
             let real = server.real as usize;
             zero.places.resize(zero.places.len().max(real + 1), 0);
@@ -192,8 +192,8 @@ impl Balancer {
         self.core.zero_slots = zero.vips.len() as u32;
         self.core.heavies = zero.heavies.as_mut_ptr();
         self.core.heavy_count = zero.heavies.len() as u32;
-        self.core.zero_places = zero.places.as_ptr();
-        self.core.zero_place_count = zero.places.len() as u32;
+        self.core.zero_servers = zero.places.as_ptr();
+        self.core.zero_server_count = zero.places.len() as u32;
         self.core.zero_names = zero.names.as_ptr();
         self.core.zero_name_count = zero.names.len() as u32;
         self.core.cids = zero.cids.as_mut_ptr();
@@ -210,7 +210,7 @@ impl Balancer {
                 &mut decision,
             )
         } as usize;
-        for event in &self.core.seats.event[..self.core.seats.events as usize] {
+        for event in &self.core.slots.event[..self.core.slots.events as usize] {
             let bytes = event.as_bytes();
             emit(Record::from_kernel(bytes).expect("the core writes only its own events"));
         }

@@ -11,7 +11,7 @@ macro_rules! whys {
 
         impl Why {
             /// All of them.
-            pub const ALL: [Why; abi::DWELL_WHYS as usize] = [$(Why::$name,)*];
+            pub const ALL: [Why; abi::DWELL_REASONS as usize] = [$(Why::$name,)*];
 
             /// Its name in output.
             pub fn name(self) -> &'static str {
@@ -23,43 +23,43 @@ macro_rules! whys {
 
 whys! {
     /// It is no IP, and passed on.
-    NotIp = DWELL_WHY_NOT_IP, "not-ip";
+    NotIp = DWELL_REASON_NOT_IP, "not-ip";
     /// It is to nothing that is balanced, and passed on.
-    NotVip = DWELL_WHY_NOT_VIP, "not-vip";
+    NotVip = DWELL_REASON_NOT_VIP, "not-vip";
     /// Its connection is at this backend.
-    Connection = DWELL_WHY_CONNECTION, "connection";
+    Connection = DWELL_REASON_CONNECTION, "connection";
     /// The Maglev table chose; the connection is known from now on.
-    New = DWELL_WHY_NEW, "new";
+    New = DWELL_REASON_NEW, "new";
     /// The Maglev table chose for a connection that is not new, but not known.
-    Fallback = DWELL_WHY_FALLBACK, "fallback";
+    Fallback = DWELL_REASON_FALLBACK, "fallback";
     /// The Maglev table chose; the connection table has no place.
-    Full = DWELL_WHY_FULL, "table-full";
+    Full = DWELL_REASON_FULL, "table-full";
     /// The Maglev table chose again, as the backend is down or gone.
-    Moved = DWELL_WHY_MOVED, "moved";
+    Moved = DWELL_REASON_MOVED, "moved";
     /// An ICMP error went where the packet that it quotes belongs.
-    Quoted = DWELL_WHY_QUOTED, "icmp-error";
+    Quoted = DWELL_REASON_QUOTED, "icmp-error";
     /// Its connection ID says which backend.
-    Cid = DWELL_WHY_CID, "connection-id";
+    Cid = DWELL_REASON_CID, "connection-id";
     /// A new connection whose own backend is overloaded; the connection is known from now on.
-    Diverted = DWELL_WHY_DIVERTED, "diverted";
+    Diverted = DWELL_REASON_DIVERTED, "diverted";
     /// A ping was answered.
-    Ping = DWELL_WHY_PING, "ping";
+    Ping = DWELL_REASON_PING, "ping";
     /// Too big for the way to the backend: the client was told so.
-    TooBig = DWELL_WHY_TOO_BIG, "too-big";
+    TooBig = DWELL_REASON_TOO_BIG, "too-big";
     /// Dropped: its VIP has no backend.
-    NoBackend = DWELL_WHY_NO_BACKEND, "no-backend";
+    NoBackend = DWELL_REASON_NO_BACKEND, "no-backend";
     /// Dropped: the way to the backend is not known.
-    NoRoute = DWELL_WHY_NO_ROUTE, "no-route";
+    NoRoute = DWELL_REASON_NO_ROUTE, "no-route";
     /// Dropped: it had no hop left.
-    Ttl = DWELL_WHY_TTL, "ttl";
+    Ttl = DWELL_REASON_TTL, "ttl";
     /// Dropped: a fragment.
-    Fragment = DWELL_WHY_FRAGMENT, "fragment";
+    Fragment = DWELL_REASON_FRAGMENT, "fragment";
     /// Dropped: cut off, or a length contradicts itself.
-    Malformed = DWELL_WHY_MALFORMED, "malformed";
+    Malformed = DWELL_REASON_MALFORMED, "malformed";
     /// Dropped: the driver left no room for outer headers.
-    NoRoom = DWELL_WHY_NO_ROOM, "no-room";
+    NoRoom = DWELL_REASON_NO_ROOM, "no-room";
     /// Dropped: no backend's connection ID, in a packet that must have one.
-    Unroutable = DWELL_WHY_UNROUTABLE, "unroutable";
+    Unroutable = DWELL_REASON_UNROUTABLE, "unroutable";
 }
 
 macro_rules! seen {
@@ -89,13 +89,13 @@ seen! {
     /// Opened, and made by nobody with the key.
     Forged = DWELL_ZERO_FORGED, "forged";
     /// Of a server that there is not.
-    Nobody = DWELL_ZERO_NOBODY, "nobody";
+    Nobody = DWELL_ZERO_NO_SERVER, "nobody";
     /// In a long header, and not of this handshake.
     Old = DWELL_ZERO_OLD, "old";
     /// News of a server's load.
-    Noted = DWELL_ZERO_NOTED, "load-noted";
+    Noted = DWELL_ZERO_LOAD_UPDATED, "load-noted";
     /// News of a server's load that cannot be true, or are too old.
-    Refused = DWELL_ZERO_REFUSED, "load-refused";
+    Refused = DWELL_ZERO_LOAD_REFUSED, "load-refused";
     /// New connections of heavy hitters.
     Heavy = DWELL_ZERO_HEAVY, "heavy";
 }
@@ -144,7 +144,7 @@ impl Decision {
         Some(Decision {
             real: known(decision.real),
             vip: known(decision.vip),
-            why: Why::from_number(decision.why)?,
+            why: Why::from_number(decision.reason)?,
             verdict: match decision.verdict {
                 abi::DWELL_VERDICT_PASS => Verdict::Pass,
                 abi::DWELL_VERDICT_DROP => Verdict::Drop,
@@ -163,7 +163,7 @@ impl Decision {
 pub struct Counters {
     /// Of the connection table, and of measuring.
     pub table: rtt::Counters,
-    whys: [u64; abi::DWELL_WHYS as usize],
+    whys: [u64; abi::DWELL_REASONS as usize],
     zero: [u64; abi::DWELL_ZERO_COUNTERS as usize],
 }
 
@@ -171,13 +171,13 @@ impl Counters {
     /// The counters of several CPUs as one.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_balance_counters>) -> Counters {
         let cpus: Vec<_> = cpus.into_iter().collect();
-        let mut whys = [0u64; abi::DWELL_WHYS as usize];
+        let mut whys = [0u64; abi::DWELL_REASONS as usize];
         let mut zero = [0u64; abi::DWELL_ZERO_COUNTERS as usize];
         for cpu in &cpus {
             for (sum, value) in zero.iter_mut().zip(cpu.zero) {
                 *sum += value;
             }
-            for (sum, value) in whys.iter_mut().zip(cpu.why) {
+            for (sum, value) in whys.iter_mut().zip(cpu.reason) {
                 *sum += value;
             }
         }

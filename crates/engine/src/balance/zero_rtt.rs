@@ -76,7 +76,7 @@ pub struct Seating {
 impl Seating {
     /// What the core has.
     pub fn from_core(vip: &abi::dwell_zero_vip) -> Seating {
-        let used = (vip.places as usize).min(MOST_SERVERS);
+        let used = (vip.servers as usize).min(MOST_SERVERS);
         let places = vip.server[..used].iter();
         Seating { places: places.map(|server| (server.real, server.heavy)).collect() }
     }
@@ -143,7 +143,7 @@ impl ZeroVip {
         }
         core.overload = self.overload.to_core();
         core.heavy = self.heavy.to_core();
-        core.places = seating.places.len() as u32;
+        core.servers = seating.places.len() as u32;
         core.window_s = self.window.as_secs().try_into().unwrap_or(u32::MAX / 2);
         core.attempt_coarse = (self.attempt.as_nanos() >> 20).try_into().unwrap_or(u32::MAX / 2);
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
@@ -168,7 +168,7 @@ impl ZeroVip {
                     continue;
                 };
                 if layout.is_stamped() {
-                    own.place[server.id.0 as usize & 0xffff] = place as u16 + 1;
+                    own.server[server.id.0 as usize & 0xffff] = place as u16 + 1;
                     continue;
                 }
                 let mut name = abi::dwell_zero_name { slot: slot.into(), bytes: layout.server_id_bytes(), id: [0; 15] };
@@ -208,6 +208,6 @@ impl ZeroState {
     /// Packets to here may be of such a VIP.
     pub fn may_be(&mut self, key: &super::VipKey) {
         let bit = super::zero_bit(key.address, key.port.unwrap_or(0));
-        self.0.maybe[bit / 64] |= 1 << (bit % 64);
+        self.0.vip_filter[bit / 64] |= 1 << (bit % 64);
     }
 }

@@ -220,7 +220,7 @@ impl Counters {
             answered_socket: of(abi::DWELL_SYNC_ADMITTED),
             malformed: of(abi::DWELL_SYNC_MALFORMED),
             unknown: of(abi::DWELL_SYNC_UNKNOWN),
-            stranger: of(abi::DWELL_SYNC_STRANGER),
+            stranger: of(abi::DWELL_SYNC_WRONG_PEER),
             forged: of(abi::DWELL_SYNC_FORGED),
             replayed: of(abi::DWELL_SYNC_REPLAYED),
         }

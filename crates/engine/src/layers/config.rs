@@ -104,7 +104,7 @@ impl Config {
             tx_first: self.first(Direction::Tx) as u8,
             rx_first: self.first(Direction::Rx) as u8,
             flows: self.flows.into(),
-            passages: self.passages.into(),
+            traces: self.passages.into(),
             again: self.again.into(),
             pace_ns: self.pace_ns,
             pidns_dev: self.processes.map_or(0, |namespace| namespace.device),

@@ -39,8 +39,8 @@ pub struct Place {
 
 impl Place {
     /// As the core takes it.
-    pub fn to_core(self) -> abi::dwell_stack_place {
-        abi::dwell_stack_place {
+    pub fn to_core(self) -> abi::dwell_device_point {
+        abi::dwell_device_point {
             netns: self.namespace,
             device: self.device,
             point: match self.point {
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    fn from_core(place: &abi::dwell_stack_place) -> Place {
+    fn from_core(place: &abi::dwell_device_point) -> Place {
         Place {
             namespace: place.netns,
             device: place.device,

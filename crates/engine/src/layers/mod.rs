@@ -318,8 +318,8 @@ impl Counters {
             sum.tx_displaced += value(abi::DWELL_TX_DISPLACED);
             sum.rx_displaced += value(abi::DWELL_RX_DISPLACED);
             sum.rx_unwalked += value(abi::DWELL_RX_UNWALKED);
-            sum.passages_lost += value(abi::DWELL_PASSAGES_LOST);
-            sum.flows_untold += value(abi::DWELL_FLOWS_UNTOLD);
+            sum.passages_lost += value(abi::DWELL_TRACES_LOST);
+            sum.flows_untold += value(abi::DWELL_FLOWS_LOST);
             for (layer, missed) in (abi::DWELL_MISSED..).zip(&mut sum.missed) {
                 *missed += value(layer);
             }

@@ -96,7 +96,7 @@ impl Path {
     }
 
     /// A packet with these bytes is at a device. Returns the hops that end there, at most
-    /// `DWELL_LAYERS_PASSAGES`, and what they took.
+    /// `DWELL_LAYERS_TRACES`, and what they took.
     pub fn cross(&mut self, flow: Flow, bytes: Bytes, place: Place, now_ns: u64) -> Vec<(Hop, u64)> {
         let Bytes { seq, bytes } = bytes;
         self.core.hops = 0;
@@ -132,9 +132,9 @@ impl Path {
     }
 
     /// The bytes that went all the way in the last call, at most
-    /// `DWELL_LAYERS_PASSAGES`. Their ends are not filled in.
+    /// `DWELL_LAYERS_TRACES`. Their ends are not filled in.
     pub fn passages(&self) -> impl Iterator<Item = Passage> + '_ {
-        let told = self.core.passage.iter().take(self.core.passages as usize);
+        let told = self.core.trace.iter().take(self.core.traces as usize);
         told.map(Passage::from_core)
     }
 

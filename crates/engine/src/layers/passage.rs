@@ -32,11 +32,11 @@ pub struct Passage {
 impl Passage {
     /// As the kernel wrote it. `None` of bytes that it did not write.
     pub fn from_kernel(bytes: &[u8]) -> Option<Passage> {
-        let (passage, _) = abi::dwell_stack_passage::read_from_prefix(bytes).ok()?;
+        let (passage, _) = abi::dwell_byte_trace::read_from_prefix(bytes).ok()?;
         Some(Passage::from_core(&passage))
     }
 
-    pub(super) fn from_core(passage: &abi::dwell_stack_passage) -> Passage {
+    pub(super) fn from_core(passage: &abi::dwell_byte_trace) -> Passage {
         Passage {
             ends: Ends::from_core(&passage.ends),
             seq: passage.seq,

@@ -40,12 +40,12 @@ pub enum EncodeError {
 /// A connection ID, 5 to 20 octets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
-    octets: [u8; abi::DWELL_CID_MOST as usize],
+    octets: [u8; abi::DWELL_CID_MAX_BYTES as usize],
     bytes: u8,
 }
 
 impl ConnectionId {
-    pub(super) fn new(octets: [u8; abi::DWELL_CID_MOST as usize], bytes: u32) -> ConnectionId {
+    pub(super) fn new(octets: [u8; abi::DWELL_CID_MAX_BYTES as usize], bytes: u32) -> ConnectionId {
         ConnectionId { octets, bytes: bytes as u8 }
     }
 }
@@ -67,7 +67,7 @@ impl fmt::Debug for ConnectionId {
 /// What is in a connection ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded {
-    octets: [u8; abi::DWELL_CID_PLAIN_MOST as usize],
+    octets: [u8; abi::DWELL_CID_PLAIN_MAX_BYTES as usize],
     server_id_bytes: u8,
     bytes: u8,
 }
@@ -132,7 +132,7 @@ impl Config {
             return Err(ConfigError::Nonce(nonce_bytes));
         }
         let together = server_id_bytes + nonce_bytes;
-        if u32::from(together) > abi::DWELL_CID_PLAIN_MOST {
+        if u32::from(together) > abi::DWELL_CID_PLAIN_MAX_BYTES {
             return Err(ConfigError::Together(together));
         }
         let mut key = key;
@@ -193,7 +193,7 @@ impl Config {
     pub fn decode(&self, cid: &[u8]) -> Option<Decoded> {
         let octets = native::decode(&self.0, cid)?;
         let mut decoded = Decoded {
-            octets: [0; abi::DWELL_CID_PLAIN_MOST as usize],
+            octets: [0; abi::DWELL_CID_PLAIN_MAX_BYTES as usize],
             server_id_bytes: self.0.server_id_bytes,
             bytes: self.0.server_id_bytes + self.0.nonce_bytes,
         };

@@ -38,7 +38,7 @@ pub(super) fn config(
 }
 
 pub(super) fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[u8]) -> ConnectionId {
-    let mut cid = [0; abi::DWELL_CID_MOST as usize];
+    let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
     // SAFETY: both are as long as the configuration says, by the caller; there is room for the
     // longest.
     let bytes = unsafe { abi::dwell_quic_lb_encode(config, server_id.as_ptr(), nonce.as_ptr(), cid.as_mut_ptr()) };
@@ -46,7 +46,7 @@ pub(super) fn encode(config: &abi::dwell_cid_config, server_id: &[u8], nonce: &[
 }
 
 pub(super) fn encode_stamped(config: &abi::dwell_cid_config, server: u16, stamp: u64) -> ConnectionId {
-    let mut cid = [0; abi::DWELL_CID_MOST as usize];
+    let mut cid = [0; abi::DWELL_CID_MAX_BYTES as usize];
     // SAFETY: the configuration is of that layout, by the caller; there is room for the longest.
     let bytes = unsafe { abi::dwell_quic_lb_encode_stamped(config, server, stamp, cid.as_mut_ptr()) };
     ConnectionId::new(cid, bytes)

@@ -42,8 +42,8 @@ pub fn brief_edges(ns: u64) -> (u64, u64) {
     // SAFETY: pure functions of their arguments.
     unsafe {
         (
-            abi::dwell_native_brief_ns(abi::dwell_native_brief_floor(ns)),
-            abi::dwell_native_brief_ns(abi::dwell_native_brief_ceil(ns)),
+            abi::dwell_native_float16_ns(abi::dwell_native_float16_floor(ns)),
+            abi::dwell_native_float16_ns(abi::dwell_native_float16_ceil(ns)),
         )
     }
 }

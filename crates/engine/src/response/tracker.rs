@@ -105,7 +105,7 @@ impl Watch {
             response: self.config.to_core(),
             servers: FilterRule::all_to_core(&self.servers),
             key_kind: self.key as u8,
-            places: self.buckets() * abi::DWELL_WAYS,
+            slots: self.buckets() * abi::DWELL_WAYS,
             alias_mask: match self.key {
                 Key::Auto | Key::QuicCid => self.buckets() * abi::DWELL_WAYS - 1,
                 _ => 0,
@@ -189,7 +189,7 @@ impl fmt::Display for Flow<'_> {
 /// Follows flows and leaves a record of each epoch. The same C steps run in the
 /// kernel.
 pub struct Tracker {
-    seats: Box<abi::dwell_seats>,
+    seats: Box<abi::dwell_slots>,
     /// Owned here, used through the pointers in `seats`.
     _buckets: Vec<u64>,
     _memory: Vec<u64>,
@@ -206,16 +206,16 @@ impl Tracker {
     pub fn new(watch: &Watch) -> Tracker {
         // SAFETY: pure functions.
         let (stride, alias_stride) =
-            unsafe { (abi::dwell_seats_stride() as usize, abi::dwell_seats_alias_stride() as usize) };
+            unsafe { (abi::dwell_slots_stride() as usize, abi::dwell_slots_alias_stride() as usize) };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
-        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_seat_bucket>());
-        let mut memory = table::zeroed(program.places, stride);
-        let seats = Box::new(abi::dwell_seats {
+        let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
+        let mut memory = table::zeroed(program.slots, stride);
+        let seats = Box::new(abi::dwell_slots {
             program,
             aliases: aliases.as_mut_ptr().cast(),
             buckets: buckets.as_mut_ptr().cast(),
-            seats: memory.as_mut_ptr().cast(),
+            slots: memory.as_mut_ptr().cast(),
             ..Default::default()
         });
         Tracker { seats, _buckets: buckets, _memory: memory, _aliases: aliases, sweep: Sweep::default() }
@@ -226,7 +226,7 @@ impl Tracker {
         // SAFETY: `data` is valid for its length; the tables are as large as
         // the mask in the program's table says.
         unsafe {
-            abi::dwell_seats_packet(
+            abi::dwell_slots_packet(
                 &mut *self.seats,
                 packet.data.as_ptr().cast(),
                 packet.data.len() as u32,
@@ -261,7 +261,7 @@ impl Tracker {
     fn sweep_bucket(&mut self, bucket: u32, time_ns: u64, reason: u32, emit: &mut impl FnMut(Record)) {
         // SAFETY: the core masks the index to the table's size.
         unsafe {
-            abi::dwell_seats_sweep(&mut *self.seats, bucket, time_ns, reason);
+            abi::dwell_slots_sweep(&mut *self.seats, bucket, time_ns, reason);
         }
         self.drain(emit);
     }

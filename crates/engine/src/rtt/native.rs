@@ -32,13 +32,13 @@ impl Tracker {
     pub fn new(config: &Config) -> Tracker {
         let mut buckets = table::zeroed(config.buckets(), size_of::<abi::dwell_bucket>());
         let mut flows = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_flow>());
-        let mut memories = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_memories>());
+        let mut memories = table::zeroed(config.buckets() * abi::DWELL_WAYS, size_of::<abi::dwell_cold>());
         let mut stamps = table::zeroed(config.stamps(), size_of::<abi::dwell_stamp>());
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
             buckets: buckets.as_mut_ptr().cast(),
             flows: flows.as_mut_ptr().cast(),
-            memories: memories.as_mut_ptr().cast(),
+            cold: memories.as_mut_ptr().cast(),
             stamps: stamps.as_mut_ptr().cast(),
             ..Default::default()
         });
@@ -195,7 +195,7 @@ counters! {
     /// The same, as two CPUs wanted one place at once.
     Contended = DWELL_FLOWS_CONTENDED, "contended";
     /// Places of the flow table that became free again.
-    PlacesFreed = DWELL_PLACES_FREED, "places_freed";
+    PlacesFreed = DWELL_SLOTS_FREED, "places_freed";
     /// Packets whose time was kept.
     Stamps = DWELL_STAMPS_MADE, "stamps";
     /// Kept times lost to others within a second.

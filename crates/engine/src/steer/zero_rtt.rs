@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Servers that a VIP may have.
-pub const MOST_SERVERS: usize = abi::DWELL_SERVERS_MOST as usize;
+pub const MOST_SERVERS: usize = abi::DWELL_SERVERS_MAX as usize;
 
 /// Connections that can be kept of a server.
-pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MOST;
+pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MAX;
 
 /// Which connections of a server are heavy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl HeavyHitters {
     pub fn note(&mut self, client: IpAddr, port: u16, random: u32) {
         // SAFETY: the core writes within the table and keeps no pointer.
         unsafe {
-            abi::dwell_steer_heavy_note(&mut *self.core, &to_core(client), port, random, &self.config.to_core());
+            abi::dwell_steer_heavy_count(&mut *self.core, &to_core(client), port, random, &self.config.to_core());
         }
     }
 
@@ -129,7 +129,7 @@ pub fn heavy_of(table: &abi::dwell_heavy) -> Vec<Heavy> {
     let places = (0..MOST_HEAVY as usize).filter(is_taken);
     let mut heavy: Vec<Heavy> = places
         .map(|place| Heavy {
-            client: measure::endpoint(table.end[place].address, table.end[place].port),
+            client: measure::endpoint(table.client[place].address, table.client[place].port),
             packets: table.count[place].saturating_add(table.before[place]),
         })
         .collect();
@@ -241,11 +241,11 @@ impl Loads {
         let load = &mut self.servers[..self.count as usize][server];
         let now_s = now.as_secs();
         // SAFETY: the core writes the one entry and keeps no pointer.
-        let noted = unsafe { abi::dwell_steer_load_note(load, stamp.to_word(), now_s, now_s as u32, &self.config) };
+        let noted = unsafe { abi::dwell_steer_load_update(load, stamp.to_word(), now_s, now_s as u32, &self.config) };
         match noted {
-            abi::DWELL_NOTED => Noted::Newest,
-            abi::DWELL_NOTED_AHEAD => Noted::Ahead,
-            abi::DWELL_NOTED_STALE => Noted::Stale,
+            abi::DWELL_LOAD_ACCEPTED => Noted::Newest,
+            abi::DWELL_LOAD_FUTURE => Noted::Ahead,
+            abi::DWELL_LOAD_STALE => Noted::Stale,
             _ => Noted::Old,
         }
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Several threads at the places of one flow table, as CPUs are in the kernel. It says what is
- * wrong, and ends with 1, if a place is lost or is two flows'.
+/* Several threads at the slots of one flow table, as CPUs are in the kernel. It says what is
+ * wrong, and ends with 1, if a slot is lost or is two flows'.
  *
- *     places pool THREADS STEPS     take and free places
- *     places table THREADS STEPS    admit flows, and free idle ones
+ *     slots pool THREADS STEPS     take and free slots
+ *     slots table THREADS STEPS    admit flows, and free idle ones
  */
 #include <pthread.h>
 #include <sched.h>
@@ -28,19 +28,19 @@ static void let_others(void)
 #define BUCKETS 32U
 #define HELD 2 /* at once by a thread of "pool" */
 
-static struct dwell_seats seats;
-static struct dwell_seat_bucket buckets[BUCKETS];
-static struct dwell_seat seat[PLACES];
+static struct dwell_slots slots;
+static struct dwell_slot_bucket buckets[BUCKETS];
+static struct dwell_slot slot[PLACES];
 static struct dwell_alias alias[1];
 static __u32 owners[PLACES];
 static __u64 now_ns = 1000000000;
 static __u32 steps;
 static __u32 wrong;
 
-static void fail(const char *what, __u32 place)
+static void fail(const char *what, __u32 slot_index)
 {
 	if (!__sync_fetch_and_add(&wrong, 1))
-		printf("place %u %s\n", place, what);
+		printf("place %u %s\n", slot_index, what);
 }
 
 static __u32 next_random(__u64 *random)
@@ -49,36 +49,36 @@ static __u32 next_random(__u64 *random)
 	return *random >> 33;
 }
 
-static void give_back(struct dwell_table *table, __u32 place)
+static void give_back(struct dwell_table *table, __u32 slot_index)
 {
-	__sync_fetch_and_sub(&owners[place], 1);
-	dwell_place_free(table, place);
+	__sync_fetch_and_sub(&owners[slot_index], 1);
+	dwell_slot_free(table, slot_index);
 }
 
 static void *take_and_free(void *number)
 {
-	struct dwell_seat_bucket own = {0};
-	struct dwell_table table = {.embedder = &seats};
+	struct dwell_slot_bucket own = {0};
+	struct dwell_table table = {.embedder = &slots};
 	__u32 held[HELD], count = 0;
 	__u64 random = (__u64)number;
 
 	for (__u32 step = 0; step < steps && !wrong; step++) {
-		__u32 place;
+		__u32 slot_index;
 
 		if (count == HELD || (count && next_random(&random) & 1)) {
 			give_back(&table, held[--count]);
 			continue;
 		}
-		place = dwell_place_new(&table, &own.bucket, 0, 0);
-		if (place == DWELL_NO_PLACE)
+		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
+		if (slot_index == DWELL_NO_SLOT)
 			continue;
-		if (place >= PLACES || __sync_fetch_and_add(&owners[place], 1)) {
-			fail("was given twice", place);
+		if (slot_index >= PLACES || __sync_fetch_and_add(&owners[slot_index], 1)) {
+			fail("was given twice", slot_index);
 			break;
 		}
-		/* as a flow writes over the link to the next free place */
-		seat[place].vip = next_random(&random);
-		held[count++] = place;
+		/* as a flow writes over the link to the next free slot */
+		slot[slot_index].vip = next_random(&random);
+		held[count++] = slot_index;
 	}
 	while (count)
 		give_back(&table, held[--count]);
@@ -93,7 +93,7 @@ static void *admit_and_sweep(void *number)
 	for (__u32 step = 0; step < steps; step++) {
 		/* 3 ms a step of each: the clock runs while others are at it */
 		struct dwell_clock clock = {__sync_add_and_fetch(&now_ns, 3000000)};
-		struct dwell_table table = {&seats.program.table, &counters, &clock, &seats};
+		struct dwell_table table = {&slots.program.table, &counters, &clock, &slots};
 		struct dwell_packet packet = {.proto = 6, .may_open = 1, .vip = 1, .real = 1};
 
 		if (!(next_random(&random) % 8)) {
@@ -108,26 +108,26 @@ static void *admit_and_sweep(void *number)
 	return 0;
 }
 
-/* Each place is one flow's, or free. */
+/* Each slot is one flow's, or free. */
 static void audit(void)
 {
-	struct dwell_table table = {.embedder = &seats};
-	struct dwell_seat_bucket own = {0};
-	__u32 found[PLACES] = {0}, place;
+	struct dwell_table table = {.embedder = &slots};
+	struct dwell_slot_bucket own = {0};
+	__u32 found[PLACES] = {0}, slot_index;
 
 	for (__u32 index = 0; index < BUCKETS; index++)
 		for (__u32 way = 0; way < DWELL_WAYS; way++)
 			if (buckets[index].bucket.tags >> 16 * way & 0xffff)
-				found[buckets[index].place[way] % PLACES]++;
+				found[buckets[index].slot_index[way] % PLACES]++;
 	for (__u32 i = 0; i <= PLACES; i++) {
-		place = dwell_place_new(&table, &own.bucket, 0, 0);
-		if (place == DWELL_NO_PLACE)
+		slot_index = dwell_slot_allocate(&table, &own.bucket, 0, 0);
+		if (slot_index == DWELL_NO_SLOT)
 			break;
-		found[place % PLACES]++;
+		found[slot_index % PLACES]++;
 	}
-	for (place = 0; place < PLACES; place++)
-		if (found[place] != 1)
-			fail(found[place] ? "is in two places" : "is lost", place);
+	for (slot_index = 0; slot_index < PLACES; slot_index++)
+		if (found[slot_index] != 1)
+			fail(found[slot_index] ? "is in two places" : "is lost", slot_index);
 }
 
 int main(int count, char **arguments)
@@ -142,12 +142,12 @@ int main(int count, char **arguments)
 		run = admit_and_sweep;
 	threads = atoi(arguments[2]);
 	steps = atoi(arguments[3]);
-	seats.buckets = buckets;
-	seats.seats = seat;
-	seats.aliases = alias;
-	seats.program.places = PLACES;
-	seats.program.table.bucket_mask = BUCKETS - 1;
-	seats.program.table.idle_timeout_ns = 200000000;
+	slots.buckets = buckets;
+	slots.slots = slot;
+	slots.aliases = alias;
+	slots.program.slots = PLACES;
+	slots.program.table.bucket_mask = BUCKETS - 1;
+	slots.program.table.idle_timeout_ns = 200000000;
 	for (__u64 i = 0; i < threads; i++)
 		pthread_create(&thread[i], 0, run, (void *)(i + 1));
 	for (__u32 i = 0; i < threads; i++)

@@ -9,8 +9,8 @@
 SEC(".rodata.program") struct dwell_response_program program = {};
 SEC(".rodata.balance") struct dwell_balance_config balance = {};
 
-#define DWELL_COUNTED struct dwell_balance_counters
-#include "seat.bpf.h"
+#define DWELL_COUNTERS_TYPE struct dwell_balance_counters
+#include "slot.bpf.h"
 
 #include "lb/balance.h"
 
@@ -24,7 +24,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
-	__type(value, struct dwell_maybe);
+	__type(value, struct dwell_vip_filter);
 	__uint(max_entries, 1);
 } maybe SEC(".maps");
 
@@ -152,7 +152,7 @@ static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, cons
 	return bpf_map_lookup_elem(&vips, key);
 }
 
-static __always_inline const struct dwell_maybe *dwell_maybe_of(void *embedder)
+static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder)
 {
 	__u32 zero = 0;
 
@@ -210,26 +210,26 @@ static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 
 	return bpf_map_lookup_elem(&heavies, &number);
 }
 
-static __always_inline __u32 dwell_zero_by_id(void *embedder, __u32 slot, __u32 id)
+static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id)
 {
 	const struct dwell_zero_ids *ids = bpf_map_lookup_elem(&zero_ids, &slot);
 
 	DWELL_OPAQUE(id);
-	return ids ? ids->place[id & 0xffff] : 0;
+	return ids ? ids->server[id & 0xffff] : 0;
 }
 
-static __always_inline __u32 dwell_zero_by_name(void *embedder, const struct dwell_zero_name *name)
+static __always_inline __u32 dwell_zero_server_by_name(void *embedder, const struct dwell_zero_name *name)
 {
-	const __u32 *place = bpf_map_lookup_elem(&zero_names, name);
+	const __u32 *server = bpf_map_lookup_elem(&zero_names, name);
 
-	return place ? *place : 0;
+	return server ? *server : 0;
 }
 
-static __always_inline __u32 dwell_zero_by_real(void *embedder, __u32 real)
+static __always_inline __u32 dwell_zero_server_by_real(void *embedder, __u32 real)
 {
-	const __u32 *place = bpf_map_lookup_elem(&zero_places, &real);
+	const __u32 *server = bpf_map_lookup_elem(&zero_places, &real);
 
-	return place ? *place : 0;
+	return server ? *server : 0;
 }
 
 static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash)
@@ -302,20 +302,20 @@ __noinline __u32 read_odd(dwell_context *context, struct dwell_packet *packet)
 {
 	if (!packet)
 		return DWELL_READ_NOT_IP;
-	return dwell_visit_odd(dwell_frame_data(context), dwell_frame_end(context), packet);
+	return dwell_lb_parse_unusual(dwell_frame_data(context), dwell_frame_end(context), packet);
 }
 
 __noinline __u32 choose(struct dwell_packet *packet)
 {
-	return packet ? dwell_choose(0, packet) : DWELL_WHY_NOT_VIP;
+	return packet ? dwell_select(0, packet) : DWELL_REASON_NOT_VIP;
 }
 
-static __always_inline __u32 dwell_balance_choose(void *embedder, struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet)
 {
 	return choose(packet);
 }
 
-__noinline __u64 choose_first(struct dwell_packet *packet, int asks)
+__noinline __u64 choose_first(struct dwell_packet *packet, int dry_run)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};
@@ -324,10 +324,10 @@ __noinline __u64 choose_first(struct dwell_packet *packet, int asks)
 	table.counters = bpf_map_lookup_elem(&counters, &zero);
 	if (!packet || !table.counters)
 		return 0;
-	return dwell_choose_first(&table, packet, asks);
+	return dwell_select_new(&table, packet, dry_run);
 }
 
-__noinline __u64 choose_again(struct dwell_packet *packet, __u32 place, int asks)
+__noinline __u64 choose_again(struct dwell_packet *packet, __u32 slot_index, int dry_run)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};
@@ -336,7 +336,7 @@ __noinline __u64 choose_again(struct dwell_packet *packet, __u32 place, int asks
 	table.counters = bpf_map_lookup_elem(&counters, &zero);
 	if (!packet || !table.counters)
 		return 0;
-	return dwell_choose_again(&table, packet, place, asks);
+	return dwell_select_again(&table, packet, slot_index, dry_run);
 }
 
 __noinline __u32 forward(dwell_context *context, const struct dwell_packet *packet, __u32 ingress,
@@ -357,9 +357,9 @@ static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const
 	return zero_vip(packet);
 }
 
-__noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset, int asks)
+__noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet, __u32 l4_offset, int dry_run)
 {
-	return packet ? dwell_zero_route(context, 0, packet, l4_offset, asks) : DWELL_WHY_FLOW;
+	return packet ? dwell_zero_route(context, 0, packet, l4_offset, dry_run) : DWELL_REASON_FLOW;
 }
 
 __noinline __u32 zero_block(__u32 rotation, struct dwell_cid_entry *entry)
@@ -397,7 +397,7 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 __noinline int zero_note(const struct dwell_packet *packet, struct dwell_cid_entry *entry)
 {
 	if (packet && entry)
-		dwell_zero_note(0, packet, entry);
+		dwell_zero_account(0, packet, entry);
 	return 0;
 }
 
@@ -406,18 +406,18 @@ __noinline __u32 zero_divert(const struct dwell_packet *packet)
 	return packet ? dwell_zero_divert(0, packet) : 0;
 }
 
-/* What bpf_loop() hands on from place to place. */
+/* What bpf_loop() hands on from slot to slot. */
 struct anywhere {
 	struct dwell_address client;
 	__u32 slot;
 	__u32 found;
 };
 
-static long anywhere_step(__u32 place, struct anywhere *asked)
+static long anywhere_step(__u32 server, struct anywhere *asked)
 {
 	const struct dwell_zero_vip *vip = dwell_zero_vip_at(0, asked->slot);
 
-	asked->found = vip && dwell_zero_is_heavy_at(0, vip, place, &asked->client);
+	asked->found = vip && dwell_zero_is_heavy_at(0, vip, server, &asked->client);
 	return asked->found;
 }
 
@@ -432,43 +432,44 @@ __noinline int zero_anywhere(const struct dwell_packet *packet)
 	asked.client = dwell_zero_client(packet);
 	vip = dwell_zero_vip_at(0, asked.slot);
 	if (vip)
-		bpf_loop(vip->places, anywhere_step, &asked, 0);
+		bpf_loop(vip->servers, anywhere_step, &asked, 0);
 	return asked.found;
 }
 
-static __always_inline __u32 dwell_balance_zero(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
-						__u32 l4_offset, int asks)
+static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
+						      __u32 l4_offset, int dry_run)
 {
-	return zero_route(frame, packet, l4_offset, asks);
+	return zero_route(frame, packet, l4_offset, dry_run);
 }
 
-static __always_inline __u32 dwell_zero_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
+static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
 	return zero_block(rotation, entry);
 }
 
-static __always_inline __u32 dwell_zero_other(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation, __u32 at)
+static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
+						     __u32 at)
 {
 	return zero_other(frame, slot, rotation, at);
 }
 
-static __always_inline void dwell_zero_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)
+static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)
 {
 	zero_attempt(frame, packet, at);
 }
 
-static __always_inline void dwell_zero_seen(void *embedder, const struct dwell_packet *packet,
-					    struct dwell_cid_entry *entry)
+static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
+						      struct dwell_cid_entry *entry)
 {
 	zero_note(packet, entry);
 }
 
-static __always_inline __u32 dwell_zero_diverted(void *embedder, const struct dwell_packet *packet)
+static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet)
 {
 	return zero_divert(packet);
 }
 
-static __always_inline int dwell_zero_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
+static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
 	return zero_anywhere(packet);
 }
@@ -483,21 +484,22 @@ __noinline int reply_too_big(dwell_context *context, __u32 version, __u32 mtu)
 	return dwell_too_big(context, version, mtu);
 }
 
-static __always_inline __u32 dwell_balance_odd(DWELL_FRAME *frame, struct dwell_packet *packet)
+static __always_inline __u32 dwell_balance_parse_unusual(DWELL_FRAME *frame, struct dwell_packet *packet)
 {
 	return read_odd(frame, packet);
 }
 
-static __always_inline dwell_choice dwell_balance_first(struct dwell_table *table, struct dwell_packet *packet,
-							int asks)
+static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,
+								int dry_run)
 {
-	return choose_first(packet, asks);
+	return choose_first(packet, dry_run);
 }
 
-static __always_inline dwell_choice dwell_balance_again(struct dwell_table *table, struct dwell_packet *packet,
-							__u32 place, int asks)
+static __always_inline dwell_selection dwell_balance_select_again(struct dwell_table *table,
+								  struct dwell_packet *packet, __u32 slot_index,
+								  int dry_run)
 {
-	return choose_again(packet, place, asks);
+	return choose_again(packet, slot_index, dry_run);
 }
 
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,

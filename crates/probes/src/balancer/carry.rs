@@ -51,7 +51,7 @@ where
             }
         }
         let (from, to) = self.both("maybe")?;
-        let maybe: Option<abi::dwell_maybe> = maps::read(&from, "maybe", &[0; 4])?;
+        let maybe: Option<abi::dwell_vip_filter> = maps::read(&from, "maybe", &[0; 4])?;
         maps::write(&to, "maybe", &[0; 4], &maybe.unwrap_or_default())?;
         numbers.sort_unstable();
         numbers.dedup();

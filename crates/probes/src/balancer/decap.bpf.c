@@ -25,7 +25,7 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-static __always_inline int dwell_is_own(const struct dwell_address *address)
+static __always_inline int dwell_is_local_address(const struct dwell_address *address)
 {
 	return !!bpf_map_lookup_elem(&own, address);
 }

@@ -99,7 +99,7 @@ impl PlaneOptions {
         };
         let mut program = watch.to_core();
         program.table.bucket_mask = self.buckets() - 1;
-        program.places = self.places();
+        program.slots = self.places();
         program.jiffy_ns = jiffy_ns();
         program.stores_in_order = cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into();
         let next = self.chain.as_ref().and_then(|chain| chain.next);
@@ -133,7 +133,7 @@ impl PlaneOptions {
     pub(super) fn layout(&self) -> abi::dwell_balance_layout {
         abi::dwell_balance_layout {
             layout: abi::DWELL_BALANCE_LAYOUT,
-            seat_bytes: balance::seat_bytes(),
+            slot_bytes: balance::seat_bytes(),
             table_seed: self.table_seed,
             estimator: self.program().response.estimator.into(),
             chain_slot: self.chain.as_ref().map_or(0, |chain| chain.slot + 1),
@@ -169,7 +169,7 @@ mod tests {
     fn a_million_connections_take_less_than_400_megabytes() {
         let options = PlaneOptions::default();
         let entries = |map: &str| u64::from(options.entries(map).unwrap_or_default());
-        let bytes = entries("buckets") * size_of::<abi::dwell_seat_bucket>() as u64
+        let bytes = entries("buckets") * size_of::<abi::dwell_slot_bucket>() as u64
             + entries("seats") * u64::from(balance::seat_bytes())
             + entries("events");
         assert!(entries("seats") >= 1_000_000);

@@ -204,7 +204,7 @@ impl Folder {
         }
         let layout = self.layout()?;
         let wanted = options.layout();
-        if (layout.layout, layout.seat_bytes) != (wanted.layout, wanted.seat_bytes) {
+        if (layout.layout, layout.slot_bytes) != (wanted.layout, wanted.slot_bytes) {
             return useless("it is of another version");
         }
         if layout.chain_slot != wanted.chain_slot || !self.is_chained_there(options)? {

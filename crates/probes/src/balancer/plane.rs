@@ -213,7 +213,7 @@ impl Plane {
         maps::write(&map, "vips", key.to_core().as_bytes(), &vip.to_core(size))?;
         // A bit is never taken back: connections go on without their VIP.
         let map = self.map("maybe");
-        let bits: Option<abi::dwell_maybe> = maps::read(&map, "maybe", &[0; 4])?;
+        let bits: Option<abi::dwell_vip_filter> = maps::read(&map, "maybe", &[0; 4])?;
         let bit = balance::maybe_bit(key.address);
         let mut bits = bits.unwrap_or_default();
         bits.word[bit / 64] |= 1 << (bit % 64);

@@ -12,7 +12,7 @@ struct {
 	__uint(max_entries, 1);
 } answer SEC(".maps");
 
-static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int asks, struct dwell_decision *decision)
+static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int dry_run, struct dwell_decision *decision)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};
@@ -26,13 +26,13 @@ static __always_inline __u32 handle(struct xdp_md *xdp, __u32 ingress, int asks,
 	table.counters = &counted->table;
 	packet.wire_bytes = dwell_context_wire_bytes(xdp);
 	packet.segments = 1;
-	verdict = dwell_balance(xdp, &table, &packet, ingress, asks, decision);
-	if (asks)
+	verdict = dwell_balance(xdp, &table, &packet, ingress, dry_run, decision);
+	if (dry_run)
 		return verdict;
 	counted->table.value[DWELL_SEEN_PACKETS]++;
 	counted->table.value[DWELL_SEEN_BYTES] += packet.wire_bytes;
-	if (decision->why < DWELL_WHYS)
-		counted->why[decision->why]++;
+	if (decision->reason < DWELL_REASONS)
+		counted->reason[decision->reason]++;
 	return verdict;
 }
 
@@ -97,25 +97,25 @@ static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index,
 {
 	struct dwell_bucket *bucket;
 
-	dwell_seat_sweep(table, index, reason);
+	dwell_slot_sweep(table, index, reason);
 	bucket = dwell_bucket_at(table->embedder, index);
 	if (!bucket || !bucket->tags)
 		return;
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
-		struct dwell_seat *seat;
+		struct dwell_slot *slot;
 		__u64 *active;
 		__u32 real;
 
 		if (!(bucket->tags >> 16 * way & 0xffff))
 			continue;
-		seat = dwell_seat_at(table->embedder, dwell_place_of(bucket, index, way));
-		if (!seat)
+		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
+		if (!slot)
 			continue;
-		real = seat->real;
+		real = slot->real;
 		active = bpf_map_lookup_elem(&actives, &real);
 		/* all of them in the upper half, those that are active in the lower */
 		if (active)
-			*active += 1ULL << 32 | dwell_is_active(table, seat);
+			*active += 1ULL << 32 | dwell_is_active(table, slot);
 	}
 }
 

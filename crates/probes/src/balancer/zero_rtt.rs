@@ -145,7 +145,7 @@ impl Plane {
         let seating = self.seating(slot)?;
         let at = u32::from(slot).to_ne_bytes();
         let own: Option<abi::dwell_zero_ids> = maps::read(&self.map("zero_ids"), "zero_ids", &at)?;
-        let own = own.iter().flat_map(|ids| ids.place.iter().enumerate());
+        let own = own.iter().flat_map(|ids| ids.server.iter().enumerate());
         let mut ids: Vec<(u32, ServerId)> = own
             .filter_map(|(id, place)| {
                 let (real, _) = seating.places.get(usize::from(*place).checked_sub(1)?)?;

@@ -2,11 +2,11 @@
 /* What every program with a flow table has: its license, buckets, counters, the
  * ring buffer, the clock. Included after `program`, whose `jiffy_ns` and
  * `replay` the clock reads, DWELL_TABLE, its table's configuration, and
- * DWELL_COUNTED, if it counts more than the table does: a struct that begins with
+ * DWELL_COUNTERS_TYPE, if it counts more than the table does: a struct that begins with
  * `struct dwell_counters`.
  */
-#ifndef DWELL_COUNTED
-#define DWELL_COUNTED struct dwell_counters
+#ifndef DWELL_COUNTERS_TYPE
+#define DWELL_COUNTERS_TYPE struct dwell_counters
 #endif
 #ifndef DWELL_BUCKET
 #define DWELL_BUCKET struct dwell_bucket
@@ -30,7 +30,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, DWELL_COUNTED);
+	__type(value, DWELL_COUNTERS_TYPE);
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 

@@ -69,18 +69,18 @@ static void look(struct bpf_sock_ops *ops)
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)
 		return;
-	struct dwell_lowat_look look = {
+	struct dwell_lowat_sample sample = {
 		.mss = ops->mss_cache,
 		.app_limited = BPF_CORE_READ_BITFIELD(tcp, rate_app_limited),
 		.target_us = program.target_us,
 		.rtt_us = ops->srtt_us >> 3,
 		.now_us = now_ns / 1000,
 	};
-	if (look.rtt_us > ops->rtt_min)
-		look.queue_us = look.rtt_us - ops->rtt_min;
+	if (sample.rtt_us > ops->rtt_min)
+		sample.queue_us = sample.rtt_us - ops->rtt_min;
 	if (ops->rate_interval_us)
-		look.rate = (__u64)ops->rate_delivered * ops->mss_cache * 1000000 / ops->rate_interval_us;
-	bytes = dwell_lowat_step(&connection->lowat, &look);
+		sample.rate = (__u64)ops->rate_delivered * ops->mss_cache * 1000000 / ops->rate_interval_us;
+	bytes = dwell_lowat_step(&connection->lowat, &sample);
 	if (bytes)
 		set(ops, bytes);
 }

@@ -142,7 +142,7 @@ int depart(struct xdp_md *xdp)
 	exchange->t2_ns = 0;
 	exchange->t3_ns = 0;
 	exchange->t4_ns = 0;
-	exchange->stamper = DWELL_SYNC_NOBODY;
+	exchange->stamper = DWELL_SYNC_UNSTAMPED;
 	exchange->sequence = frame.sync->sequence;
 	exchange->t1_ns = bpf_ktime_get_ns();
 	return bpf_redirect(probe->interface, 0);

@@ -67,7 +67,7 @@ impl Probe {
             buckets,
             ring_bytes: ring_bytes(options.watch.max_flows),
             event_bytes: size_of::<abi::dwell_response_event>() as u32,
-            sizes: &[("seats", program.places), ("aliases", program.alias_mask + 1)],
+            sizes: &[("seats", program.slots), ("aliases", program.alias_mask + 1)],
             shared: &["seats", "pool", "aliases"],
         };
         Ok(Probe { vantage: Vantage::load(&spec, Record::from_kernel)? })

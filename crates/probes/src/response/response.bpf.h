@@ -9,7 +9,7 @@
 /* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};
 
-#include "seat.bpf.h"
+#include "slot.bpf.h"
 
 __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_packet *packet)
 {
@@ -18,7 +18,7 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 
 	if (!packet)
 		return DWELL_SKIP_TRUNCATED;
-	where = dwell_seat_locate(context, data, end, link, program.key_kind);
+	where = dwell_response_locate(context, data, end, link, program.key_kind);
 	if (dwell_unlikely(dwell_where_error(where)))
 		return dwell_where_error(where);
 	return dwell_arrival_parse(data, end, where, program.key_kind, packet);
@@ -32,5 +32,5 @@ static __always_inline void observe(dwell_context *context, __u32 link)
 
 	if (!receive(context, link, &table, &packet))
 		return;
-	dwell_seat_step(&table, &packet);
+	dwell_slot_packet(&table, &packet);
 }

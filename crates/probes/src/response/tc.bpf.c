@@ -4,5 +4,5 @@
 
 #include "response.bpf.h"
 
-#define sweep_bucket dwell_seat_sweep
+#define sweep_bucket dwell_slot_sweep
 #include "programs_tc.bpf.h"

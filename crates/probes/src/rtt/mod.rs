@@ -19,7 +19,7 @@ use crate::{
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
 /// Maps that the programs at both hooks use.
-const SHARED_MAPS: [&str; 7] = ["flows", "memories", "stamps", "groups", "histograms", GENERATION, GROUPS_USED];
+const SHARED_MAPS: [&str; 7] = ["flows", "cold", "stamps", "groups", "histograms", GENERATION, GROUPS_USED];
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
 
@@ -93,7 +93,7 @@ impl Probe {
             event_bytes: 512,
             sizes: &[
                 ("flows", places),
-                ("memories", places),
+                ("cold", places),
                 ("stamps", options.config.stamps()),
                 ("groups", program.max_groups),
                 ("histograms", 2 * program.max_groups),

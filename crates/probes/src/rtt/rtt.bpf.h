@@ -36,9 +36,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct dwell_memories);
+	__type(value, struct dwell_cold);
 	__uint(max_entries, 1);
-} memories SEC(".maps");
+} cold SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -62,19 +62,19 @@ struct {
 	__uint(max_entries, 1);
 } histograms SEC(".maps");
 
-static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 place)
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index)
 {
-	return bpf_map_lookup_elem(&flows, &place);
+	return bpf_map_lookup_elem(&flows, &slot_index);
 }
 
-static __always_inline struct dwell_memories *dwell_memories_at(void *embedder, __u32 place)
+static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index)
 {
-	return bpf_map_lookup_elem(&memories, &place);
+	return bpf_map_lookup_elem(&cold, &slot_index);
 }
 
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 place)
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 number)
 {
-	__u32 index = place & program.config.stamp_mask;
+	__u32 index = number & program.config.stamp_mask;
 
 	return bpf_map_lookup_elem(&stamps, &index);
 }
@@ -82,28 +82,27 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 /* Readers come by on a timer: waking them for each record would cost ten
  * times the record.
  */
-static __noinline int emit_flow(const struct dwell_flow *flow, const struct dwell_memories *memories, __u32 what,
-				__u64 rtt_ns, __u64 now_ns)
+static __noinline int emit_flow(const struct dwell_flow *flow, const struct dwell_cold *cold, __u32 what, __u64 rtt_ns,
+				__u64 now_ns)
 {
 	struct dwell_flow_event *event;
 
-	if (!flow || !memories)
+	if (!flow || !cold)
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return -1;
-	dwell_fill_flow_event(event, flow, memories->first_ns, what & 0xff, what >> 8, rtt_ns, now_ns);
+	dwell_fill_flow_event(event, flow, cold->first_ns, what & 0xff, what >> 8, rtt_ns, now_ns);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
 static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
-					    const struct dwell_memories *memories, __u32 change, __u32 detail,
-					    __u64 rtt_ns)
+					    const struct dwell_cold *cold, __u32 change, __u32 detail, __u64 rtt_ns)
 {
 	if (!program.config.flow_events)
 		return;
-	if (emit_flow(flow, memories, change | detail << 8, rtt_ns, dwell_now(table->clock)))
+	if (emit_flow(flow, cold, change | detail << 8, rtt_ns, dwell_now(table->clock)))
 		dwell_table_count(table, DWELL_EVENTS_LOST);
 }
 

@@ -36,7 +36,7 @@ struct device_name {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__type(key, struct dwell_stack_place);
+	__type(key, struct dwell_device_point);
 	__type(value, struct device_name);
 	__uint(max_entries, 1024);
 } names SEC(".maps");
@@ -90,7 +90,7 @@ static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop
 
 struct crossing {
 	struct dwell_pass pass;
-	struct dwell_stack_place place;
+	struct dwell_device_point point;
 	__u64 generation;
 };
 
@@ -98,20 +98,20 @@ static long cross(__u32 index, void *context)
 {
 	struct crossing *crossing = context;
 
-	dwell_hop_step(&crossing->generation, &program, &crossing->pass, &crossing->place);
+	dwell_hop_step(&crossing->generation, &program, &crossing->pass, &crossing->point);
 	return 0;
 }
 
-static __always_inline void note_name(const struct net_device *device, const struct dwell_stack_place *place)
+static __always_inline void note_name(const struct net_device *device, const struct dwell_device_point *point)
 {
-	const struct device_name *known = bpf_map_lookup_elem(&names, place);
+	const struct device_name *known = bpf_map_lookup_elem(&names, point);
 	struct device_name name = {};
 
 	bpf_probe_read_kernel_str(&name.name, sizeof(name.name), &device->name);
 	/* numbers of namespaces and devices are given again */
 	if (known && known->words[0] == name.words[0] && known->words[1] == name.words[1])
 		return;
-	bpf_map_update_elem(&names, place, &name, BPF_ANY);
+	bpf_map_update_elem(&names, point, &name, BPF_ANY);
 }
 
 /* A packet, with its IP header at `at`, is at a device. Its ends are those that it has
@@ -131,10 +131,10 @@ static __always_inline int at_device(const struct sk_buff *skb, const void *at, 
 		return 0;
 	span.flow = flow_of(&ends);
 	crossing.generation = generation & 1;
-	crossing.place.netns = READ2(device, nd_net.net, ns.inum);
-	crossing.place.device = READ(device, ifindex);
-	crossing.place.point = point;
-	note_name(device, &crossing.place);
+	crossing.point.netns = READ2(device, nd_net.net, ns.inum);
+	crossing.point.device = READ(device, ifindex);
+	crossing.point.point = point;
+	note_name(device, &crossing.point);
 	crossing.pass = dwell_pass_of(&program, &span, bpf_ktime_get_ns(), 0, 0);
 	bpf_loop(crossing.pass.steps, cross, &crossing, 0);
 	return 0;

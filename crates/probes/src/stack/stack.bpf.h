@@ -29,9 +29,9 @@ struct {
  * it is found when it is read, however much else was.
  */
 struct choice {
-	__u64 due_ns;   /* when the next byte is */
-	__u64 begun_ns; /* since when one is on its way up; 0 if none is */
-	__u32 slot;     /* which */
+	__u64 due_ns;     /* when the next byte is */
+	__u64 begun_ns;   /* since when one is on its way up; 0 if none is */
+	__u32 grid_index; /* which */
 	__u32 reserved;
 };
 
@@ -137,7 +137,7 @@ __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, _
 	if (flow && segment < DWELL_FLOW_SEGMENTS)
 		dwell_flow_segment_add(&flow->segment[segment], ns);
 	else if (is_total)
-		dwell_stack_count(0, DWELL_FLOWS_UNTOLD);
+		dwell_stack_count(0, DWELL_FLOWS_LOST);
 	return 0;
 }
 
@@ -147,28 +147,29 @@ static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u
 	segment_add(embedder, segment, ns);
 }
 
-static __always_inline void dwell_passage(void *embedder, const struct dwell_row *row, __u32 slot, int up, int again)
+static __always_inline void dwell_trace_emit(void *embedder, const struct dwell_row *row, __u32 grid_index, int up,
+					     int again)
 {
-	struct dwell_stack_passage *passage = bpf_ringbuf_reserve(&passages, sizeof(*passage), 0);
+	struct dwell_byte_trace *trace = bpf_ringbuf_reserve(&passages, sizeof(*trace), 0);
 
-	if (!passage) {
-		dwell_stack_count(embedder, DWELL_PASSAGES_LOST);
+	if (!trace) {
+		dwell_stack_count(embedder, DWELL_TRACES_LOST);
 		return;
 	}
-	passage->ends = *(const struct dwell_stack_ends *)embedder;
-	passage->ends.part = 0;
-	dwell_passage_of(&program, row, slot, up, again, passage);
-	bpf_ringbuf_submit(passage, BPF_RB_NO_WAKEUP);
+	trace->ends = *(const struct dwell_stack_ends *)embedder;
+	trace->ends.part = 0;
+	dwell_trace_fill(&program, row, grid_index, up, again, trace);
+	bpf_ringbuf_submit(trace, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline int dwell_may_begin(void *embedder, __u64 flow, __u32 slot, int up, __u64 now_ns)
+static __always_inline int dwell_may_trace(void *embedder, __u64 flow, __u32 grid_index, int up, __u64 now_ns)
 {
 	struct choice *choice = bpf_map_lookup_elem(&chosen, &flow);
 	struct choice next = {.due_ns = now_ns + program.pace_ns};
 
 	if (up) {
 		next.begun_ns = now_ns;
-		next.slot = slot;
+		next.grid_index = grid_index;
 	}
 	if (!choice) {
 		if (program.chosen)
@@ -198,9 +199,9 @@ static __always_inline __u32 walk_steps(struct dwell_walk_back *walk, __u32 end)
 	choice = bpf_map_lookup_elem(&chosen, &walk->flow);
 	if (!choice || !choice->begun_ns)
 		return 0;
-	if ((__s32)((choice->slot << (program.shift & 31)) - end) >= 0)
+	if ((__s32)((choice->grid_index << (program.shift & 31)) - end) >= 0)
 		return 0;
-	walk->slot = choice->slot;
+	walk->grid_index = choice->grid_index;
 	return 1;
 }
 

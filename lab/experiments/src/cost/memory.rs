@@ -32,7 +32,7 @@ fn configs() -> [Config; 3] {
 fn table_sizes() {
     let sizes = [
         ("flow", size_of::<abi::dwell_flow>()),
-        ("its memories", size_of::<abi::dwell_memories>()),
+        ("its memories", size_of::<abi::dwell_cold>()),
         ("bucket of four flows", size_of::<abi::dwell_bucket>()),
         ("stamp", size_of::<abi::dwell_stamp>()),
     ];
@@ -90,7 +90,7 @@ fn kernel_maps() -> Result<()> {
             if aggregate { "512 groups" } else { "off" },
             of("flows"),
             of("buckets"),
-            of("memories"),
+            of("cold"),
             of("stamps"),
             of("events"),
             of("histograms"),

@@ -34,7 +34,7 @@ impl Controller for Lowat {
         }
         self.next_ns = state.reading.time_ns.saturating_add(STEP_NS);
         let info = &state.reading.info;
-        let look = abi::dwell_lowat_look {
+        let look = abi::dwell_lowat_sample {
             rate: info.delivery_rate.unwrap_or_default(),
             mss: info.send_mss,
             app_limited: info.app_limited.into(),

@@ -16,18 +16,18 @@ int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
 #include "response/slot.h"
 
 #define DWELL_TABLE program.table
-#define DWELL_BUCKET struct dwell_seat_bucket
+#define DWELL_BUCKET struct dwell_slot_bucket
 #include "table.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct dwell_seat);
+	__type(value, struct dwell_slot);
 	__uint(max_entries, 1);
 } seats SEC(".maps");
 
-/* The seats that nobody has. */
+/* The slots that nobody has. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -54,9 +54,9 @@ struct {
 	__uint(max_entries, 2);
 } scratch SEC(".maps");
 
-static __always_inline struct dwell_seat *dwell_seat_at(void *embedder, __u32 place)
+static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index)
 {
-	return bpf_map_lookup_elem(&seats, &place);
+	return bpf_map_lookup_elem(&seats, &slot_index);
 }
 
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
@@ -66,9 +66,9 @@ static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
 	return bpf_map_lookup_elem(&pool, &zero);
 }
 
-static __always_inline __u32 dwell_places_in(void *embedder)
+static __always_inline __u32 dwell_slot_total(void *embedder)
 {
-	return program.places;
+	return program.slots;
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)
@@ -76,7 +76,7 @@ static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 
 	return bpf_map_lookup_elem(&aliases, &index);
 }
 
-static __always_inline struct dwell_response_event *dwell_seat_record(struct dwell_table *table)
+static __always_inline struct dwell_response_event *dwell_response_record(struct dwell_table *table)
 {
 	__u32 which = table->embedder == DWELL_SWEEPS;
 
@@ -84,7 +84,7 @@ static __always_inline struct dwell_response_event *dwell_seat_record(struct dwe
 }
 
 /* Readers come by on a timer, as for rtt. */
-static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dwell_response_event *record)
+static __always_inline void dwell_response_emit(struct dwell_table *table, struct dwell_response_event *record)
 {
 	/* only pirate has modes: more than half of the record */
 	__u32 bytes = program.response.estimator == DWELL_ESTIMATE_PIRATE
@@ -95,7 +95,7 @@ static __always_inline void dwell_seat_emit(struct dwell_table *table, struct dw
 		dwell_table_count(table, DWELL_EVENTS_LOST);
 }
 
-static __always_inline const struct dwell_response_program *dwell_seat_program(struct dwell_table *table)
+static __always_inline const struct dwell_response_program *dwell_response_program_of(struct dwell_table *table)
 {
 	return &program;
 }
@@ -121,29 +121,29 @@ __noinline int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 
 	return 0;
 }
 
-__noinline int response_step(struct dwell_seat *seat, const struct dwell_arrival *arrival,
+__noinline int response_step(struct dwell_slot *slot, const struct dwell_arrival *arrival,
 			     struct dwell_response_event *record)
 {
-	if (!seat || !arrival || !record)
+	if (!slot || !arrival || !record)
 		return 0;
-	return dwell_response_step(&seat->state, &program.response, arrival, &record->epoch);
+	return dwell_response_step(&slot->state, &program.response, arrival, &record->epoch);
 }
 
-__noinline int response_end(struct dwell_seat *seat, __u64 now_ns, struct dwell_response_event *record)
+__noinline int response_end(struct dwell_slot *slot, __u64 now_ns, struct dwell_response_event *record)
 {
-	if (!seat || !record)
+	if (!slot || !record)
 		return 0;
-	return dwell_response_end(&seat->state, &program.response, now_ns, &record->epoch);
+	return dwell_response_end(&slot->state, &program.response, now_ns, &record->epoch);
 }
 
-static __always_inline int dwell_seat_advance(struct dwell_table *table, struct dwell_seat *seat,
-					      const struct dwell_arrival *arrival, struct dwell_response_event *record)
+static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
+					   const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
-	return response_step(seat, arrival, record);
+	return response_step(slot, arrival, record);
 }
 
-static __always_inline int dwell_seat_close(struct dwell_table *table, struct dwell_seat *seat, __u64 now_ns,
-					    struct dwell_response_event *record)
+static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
+						struct dwell_response_event *record)
 {
-	return response_end(seat, now_ns, record);
+	return response_end(slot, now_ns, record);
 }
