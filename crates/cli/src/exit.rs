@@ -30,6 +30,13 @@ impl From<dwell_probes::Error> for Failure {
     }
 }
 
+impl From<dwell_probes::stack::BaselineError> for Failure {
+    fn from(error: dwell_probes::stack::BaselineError) -> Failure {
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
+        Failure::new(exit, error)
+    }
+}
+
 impl From<dwell_capture::Error> for Failure {
     fn from(error: dwell_capture::Error) -> Failure {
         let exit = if error.is_incomplete_data() { Exit::Incomplete } else { Exit::Usage };

@@ -96,6 +96,11 @@ pub enum Error {
     /// The kernel did not run a program when asked to (BPF_PROG_TEST_RUN).
     #[error("cannot run a loaded program: {0}; `dwell doctor` tells what this kernel lacks")]
     Run(io::Error),
+    /// The kernel does not account for the run time of programs.
+    #[error(
+        "the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux 5.8, needs CAP_SYS_ADMIN): leave out --cpu-budget, and set a larger --sample-bytes"
+    )]
+    RunTimes,
     /// Something that comparing clocks needs could not be had.
     #[error("cannot {operation} to compare clocks: {io}")]
     Clock {

@@ -3,9 +3,11 @@
 mod capture;
 mod input;
 mod live;
+mod stack;
 mod told;
 
 pub use capture::{Capture, interrupted};
 pub use input::NoInput;
 pub use live::{Interfaces, boot_id, clock};
+pub use stack::{StackArgs, host_name, stack_rows};
 pub use told::Told;

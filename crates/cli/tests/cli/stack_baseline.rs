@@ -232,7 +232,7 @@ fn root_a_baseline_of_another_kind_or_of_too_little_is_refused() {
         ("host", other.replace(&ours, "\"host\":\"elsewhere\""), "the host was elsewhere"),
         ("hook", other.replace("tp_btf/tcp_probe", "kprobe/x"), "the hook of rx-tcp was kprobe/x"),
         ("later", other.replace("baseline/1", "baseline/2"), "its schema is"),
-        ("garbage", "{]".to_owned(), "is no baseline"),
+        ("garbage", "{]".to_owned(), "is not a baseline"),
     ] {
         std::fs::write(path(name), content).unwrap();
         let refused = stack("20ms", &["--sample-bytes", "1024", "--baseline", &path(name)]);

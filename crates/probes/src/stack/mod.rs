@@ -1,8 +1,12 @@
 //! Where bytes spend their time in the layers of this host.
 
+mod baseline;
+mod budget;
 mod devices;
 mod hooks;
 mod kernel;
+mod monitor;
+mod namespaces;
 mod trips;
 
 use std::{
@@ -39,9 +43,12 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
+pub use baseline::{Baseline, BaselineError, Comparison, Recording, Settings};
 pub use devices::Devices;
 pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, missing, names};
 pub use kernel::Lack;
+pub use monitor::{Interval, Monitor, Observer};
+pub use namespaces::NamespaceNames;
 pub use trips::{Trip, trips};
 
 /// Reads the kernel's memory by its types.

@@ -13,16 +13,12 @@ use dwell_fleet::{
 };
 
 use self::{clock::Answer, send::Send};
-use super::stack::{
-    Selection,
-    live::{Live, host_name},
-};
 use crate::{
     args::{positive_duration, sample_bytes, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
-    source::boot_id,
+    source::{StackArgs, boot_id, host_name},
     stop::Stop,
     tell::tell,
 };
@@ -55,7 +51,7 @@ pub struct Args {
     name: Option<String>,
 
     #[command(flatten)]
-    selection: Selection,
+    selection: StackArgs,
 
     /// Time over which segments are summed up
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
@@ -101,7 +97,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::plain).transpose()?;
-    let mut live = Live::attach(config, Some(args.max_flows), &args.selection)?;
+    let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     let collector = args.collector.clone();
     let mut answer = answer;
     let told = move |event| match event {
@@ -120,12 +116,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let most_bytes = args.buffer as usize * 1_000_000;
     let uplink = Uplink::start(args.collector.clone(), identity, hello, most_bytes, told)?;
     let mut send = Send::new(uplink, served);
-    let watched = live.watch(args.interval, &stop, &mut send);
-    live.detach();
-    let told = live.end_interval(&mut send);
+    let ended = monitor.run(args.interval, || stop.is_asked(), &mut send);
+    monitor.detach();
+    let last = monitor.end_interval(&mut send);
     let left = send.finish(PATIENCE);
-    live.rests().into_iter().for_each(tell);
-    watched.and(told)?;
+    monitor.pauses().into_iter().for_each(tell);
+    ended.and(last)?;
     match (left.batches, left.dropped) {
         (0, 0) => Ok(Exit::Done),
         (waiting, dropped) => Err(Failure::new(

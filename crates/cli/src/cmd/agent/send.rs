@@ -11,10 +11,8 @@ use dwell_fleet::{
     wire::{ByteTraces, Content, FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Family;
-use dwell_probes::stack;
-use dwell_records::StackRow;
+use dwell_probes::stack::{self, Hook, Interval, Observer, Taken};
 
-use super::super::stack::live::{Hear, Interval};
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};
 
 /// Passages wait so long for others, so that batches are worth their cost.
@@ -56,7 +54,7 @@ impl Send {
 
 impl Send {
     /// What TCP knows of flows, by the flow from here.
-    fn round_trips(&mut self, flows: &[(Ends, Vec<StackRow>)]) -> HashMap<Ends, stack::Trip> {
+    fn round_trips(&mut self, flows: &[(Ends, Vec<Taken>)]) -> HashMap<Ends, stack::Trip> {
         let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
         let mut known = HashMap::new();
         if wanted.is_empty() {
@@ -84,7 +82,7 @@ impl Send {
         let Some(Served { metrics, .. }) = &self.served else {
             return;
         };
-        for row in &interval.rows {
+        for row in &interval.segments {
             metrics.segment(row.segment, &row.histogram);
         }
         for (reason, bytes) in counters {
@@ -95,20 +93,22 @@ impl Send {
     }
 }
 
-impl Hear for Send {
+impl Observer for Send {
+    type Error = Failure;
+
     fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
         self.passages.push(*passage);
         Ok(())
     }
 
-    fn pause(&mut self) -> Result<(), Failure> {
+    fn end_poll(&mut self) -> Result<(), Failure> {
         if self.sent.elapsed() >= GATHERED || self.passages.len() >= PASSAGES {
             self.send_passages();
         }
         Ok(())
     }
 
-    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+    fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
         let counters = counters(&interval.counters);
         let backlog = self.uplink.backlog();
         self.serve(interval, &counters, backlog);
@@ -123,14 +123,17 @@ impl Hear for Send {
             flows,
             rtts,
         };
-        let rows = interval.rows.iter().zip(&interval.again);
-        let rows = rows.map(|(row, again)| SegmentReport {
-            segment: row.segment,
-            histogram: row.histogram.clone(),
-            again: again.histogram.clone(),
-            hook_from: row.hook_from.clone(),
-            hook_to: row.hook_to.clone(),
-            missing: row.missing,
+        let missing = stack::missing(hooks);
+        let rows = interval.segments.iter().map(|figures| {
+            let (from, to) = stack::ends(hooks, figures.segment);
+            SegmentReport {
+                segment: figures.segment,
+                histogram: figures.histogram.clone(),
+                again: figures.again.clone(),
+                hook_from: stack::names(hooks, from),
+                hook_to: stack::names(hooks, to),
+                missing: missing.iter().find(|(segment, _)| *segment == figures.segment).map(|(_, layer)| *layer),
+            }
         });
         self.uplink.push(Content {
             intervals: vec![told(rows.collect(), Vec::new(), Vec::new())],
@@ -150,17 +153,17 @@ impl Hear for Send {
 }
 
 /// Of the sides that bytes went through.
-fn segments(rows: &[StackRow]) -> Vec<FlowSegment> {
+fn segments(rows: &[Taken]) -> Vec<FlowSegment> {
     let segments = rows.iter().filter(|row| row.histogram.count() > 0);
     let segments = segments.map(|row| FlowSegment { segment: row.segment, histogram: row.histogram.clone() });
     segments.collect()
 }
 
 /// Of the sides of flows that bytes went through.
-fn trips_of(flows: &[(Ends, Vec<StackRow>)], known: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
+fn trips_of(flows: &[(Ends, Vec<Taken>)], known: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
     let sides = flows.iter().flat_map(|(ends, rows)| {
         [Direction::Tx, Direction::Rx].into_iter().filter_map(|side| {
-            let is_used = |row: &StackRow| row.segment.direction() == side && row.histogram.count() > 0;
+            let is_used = |row: &Taken| row.segment.direction() == side && row.histogram.count() > 0;
             rows.iter().any(is_used).then_some((*ends, side))
         })
     });

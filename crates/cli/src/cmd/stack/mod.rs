@@ -1,20 +1,16 @@
 //! `dwell stack`: where in this host bytes spend their time, layer by layer.
 
-mod baseline;
-mod budget;
-pub mod live;
-mod places;
 mod print;
 
-use std::{collections::hash_map::RandomState, hash::BuildHasher, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use clap::{ValueEnum, builder::PossibleValuesParser};
-use dwell_engine::{layers::Config, rtt::FilterRule};
-use dwell_probes::stack::{self, PROFILES};
+use clap::ValueEnum;
+use dwell_engine::layers::Config;
 
 use crate::{
-    args::{nanos, percentage, positive_duration, sample_bytes},
+    args::{nanos, positive_duration, sample_bytes},
     exit::{Exit, Failure},
+    source::StackArgs,
 };
 
 /// Tell where in this host live TCP connections spend their time, layer by layer
@@ -39,7 +35,7 @@ Examples:
 #[group(skip)]
 pub struct Args {
     #[command(flatten)]
-    selection: Selection,
+    selection: StackArgs,
 
     /// Time between two tables
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
@@ -90,52 +86,6 @@ pub struct Args {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-/// Which connections to look at, by which hooks, and at what cost.
-#[derive(Debug, clap::Args)]
-#[group(skip)]
-pub struct Selection {
-    /// Connections of which one end has this port
-    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
-
-    /// Connections with an end there, or with ! none of them:
-    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
-    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
-    filter: Vec<String>,
-
-    /// Connections that this process writes to or reads from, from then on; may be given several times
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: Vec<u32>,
-
-    /// Connections of processes in this cgroup (v2) or below it; with --pid, also those
-    #[arg(long, value_name = "PATH")]
-    cgroup: Option<PathBuf>,
-
-    /// Take at most this share of the host's processor time: stamp fewer bytes where it is needed
-    #[arg(long, value_name = "SHARE", value_parser = percentage)]
-    cpu_budget: Option<f64>,
-
-    /// Which hooks of the kernel to use: the best that it has for each layer, or those of one
-    /// family where it has one (`dwell doctor` tells)
-    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
-    hooks: String,
-}
-
-impl Selection {
-    /// What to stamp in this network namespace, one byte in so many of each connection.
-    pub fn config(&self, sample_bytes: u32) -> Result<Config, Failure> {
-        let namespace = stack::own_namespace();
-        Ok(Config {
-            sample_bytes,
-            port: self.port,
-            filter: FilterRule::parse_all(&self.filter).map_err(Failure::usage)?,
-            namespace: Some(namespace.map_err(|error| Failure::new(Exit::Host, error))?),
-            seed: RandomState::new().hash_one(std::process::id()),
-            ..Config::default()
-        })
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use dwell_engine::layers::{Counters, Layer, Passage};
-use dwell_probes::stack::{self, Devices, Hook};
-use dwell_records::{Output, Sink, Source, Stack, StackHop, StackShift, counted, entry};
+use dwell_engine::layers::{Counters, Layer, Passage, Place};
+use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
+use dwell_records::{Output, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
 
-use super::{
-    Args, Format,
-    baseline::{Baseline, Settings},
-    live::{Hear, Interval, Live, host_name},
-    places::Places,
-};
+use super::{Args, Format};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::clock,
+    source::{clock, host_name, stack_rows},
     stop::Stop,
     tell::tell,
 };
@@ -30,7 +25,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = args.config()?;
     let mut printer = Printer {
         devices: args.devices.then(|| Devices::load(&config)).transpose()?,
-        places: Places::new(config.namespace.unwrap_or_default()),
+        own_namespace: config.namespace.unwrap_or_default(),
+        namespaces: NamespaceNames::default(),
         host: host_name(),
         again: args.include_retransmissions,
         output: Output::new((format.new)(), Sink::stdout()?, source),
@@ -38,24 +34,48 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let stop = Stop::listen(args.duration)?;
     let max_flows = args.flows.then_some(args.max_flows);
-    let mut live = Live::attach(config, max_flows, &args.selection)?;
-    printer.baseline = args.baseline(live.hooks())?;
+    let mut monitor = args.selection.attach(config, max_flows)?;
+    printer.baseline = args.baseline(monitor.hooks())?;
     printer.attach()?;
-    let ended = live.watch(args.interval, &stop, &mut printer);
-    live.detach();
+    let ended = monitor.run(args.interval, || stop.is_asked(), &mut printer);
+    monitor.detach();
     printer.detach();
     if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
         return ended.map(|()| Exit::Done);
     }
-    let told = live.end_interval(&mut printer);
-    let counters = live.counters()?;
-    if !matches!(&told, Err(failure) if failure.exit == Exit::Done) {
+    let last = monitor.end_interval(&mut printer);
+    let counters = monitor.counters()?;
+    if !matches!(&last, Err(failure) if failure.exit == Exit::Done) {
         describe(&counters).into_iter().for_each(tell);
         printer.describe_hops()?;
-        live.rests().into_iter().for_each(tell);
+        monitor.pauses().into_iter().for_each(tell);
     }
-    ended.and(told)?;
-    printer.baseline.map_or(Ok(Exit::Done), Baseline::finish)
+    ended.and(last)?;
+    printer.baseline.map_or(Ok(Exit::Done), finish)
+}
+
+/// Writes what was recorded, or turns the last comparison into an exit status.
+fn finish(baseline: Baseline) -> Result<Exit, Failure> {
+    match baseline {
+        Baseline::Record(recording) => {
+            let path = recording.path().to_owned();
+            let count = recording.store()? as u64;
+            tell(format_args!("recorded a baseline of {} into {}", counted(count, "intervals"), path.display()));
+            Ok(Exit::Done)
+        }
+        Baseline::Compare(comparison) if comparison.has_shifted() => Ok(Exit::False),
+        Baseline::Compare(comparison) => {
+            let unknown = comparison.unknown();
+            if unknown.is_empty() {
+                return Ok(Exit::Done);
+            }
+            tell(format_args!(
+                "not compared with the baseline, as too few intervals had bytes there: {}",
+                unknown.join(", ")
+            ));
+            Ok(Exit::Incomplete)
+        }
+    }
 }
 
 impl Args {
@@ -75,7 +95,11 @@ impl Args {
             sample_interval_ns: self.sample_interval.map(nanos),
             hooks: hooks.into(),
         };
-        Baseline::open(path, self.baseline_record, settings).map(Some)
+        let baseline = Baseline::open(path, self.baseline_record, settings)?;
+        if let Baseline::Record(recording) = &baseline {
+            tell(format_args!("records a baseline into {}", recording.path().display()));
+        }
+        Ok(Some(baseline))
     }
 }
 
@@ -83,7 +107,9 @@ struct Printer {
     host: String,
     again: bool,
     devices: Option<Devices>,
-    places: Places,
+    /// The network namespace that is watched: its devices are shown without its name.
+    own_namespace: u32,
+    namespaces: NamespaceNames,
     output: Output,
     baseline: Option<Baseline>,
 }
@@ -106,10 +132,26 @@ impl Printer {
         let Some(devices) = &mut self.devices else {
             return Ok(Vec::new());
         };
-        let taken = devices.take()?;
-        self.places.forget();
-        let hops = taken.into_iter();
-        hops.map(|time| self.places.hop(devices, time)).collect()
+        // Their numbers may have been reused since the last interval.
+        self.namespaces.clear();
+        let mut place = |devices: &mut Devices, place: Place| -> Result<StackPlace, Failure> {
+            let name = devices.name(place)?;
+            let is_other = place.namespace != self.own_namespace;
+            Ok(StackPlace {
+                device: name.unwrap_or_else(|| format!("device {}", place.device)),
+                namespace: is_other.then(|| self.namespaces.name(place.namespace).to_owned()),
+                point: place.point.name(),
+            })
+        };
+        let hops = devices.take()?.into_iter().map(|time| {
+            Ok(StackHop {
+                origin: place(devices, time.hop.origin)?,
+                from: place(devices, time.hop.from)?,
+                to: place(devices, time.hop.to)?,
+                histogram: time.histogram,
+            })
+        });
+        hops.collect()
     }
 
     fn describe_hops(&mut self) -> Result<(), Failure> {
@@ -128,33 +170,37 @@ impl Printer {
     }
 }
 
-impl Hear for Printer {
+impl Observer for Printer {
+    type Error = Failure;
+
     fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
         Ok(self.output.passage(&self.host, passage)?)
     }
 
-    fn pause(&mut self) -> Result<(), Failure> {
+    fn end_poll(&mut self) -> Result<(), Failure> {
         Ok(self.output.flush()?)
     }
 
-    fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+    fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
         self.output.source_mut().clock = clock();
-        let again = if self.again { &interval.again[..] } else { &[] };
+        let again = if self.again { stack_rows(hooks, &interval.segments, |one| &one.again) } else { Vec::new() };
+        let flows = interval.flows.iter();
+        let flows: Vec<_> = flows.map(|(ends, one)| (*ends, stack_rows(hooks, one, |one| &one.histogram))).collect();
         let hops = self.take_hops()?;
         self.output.stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,
             host: &self.host,
             sample_bytes: interval.sample_bytes,
-            rows: &interval.rows,
-            again,
-            flows: &interval.flows,
+            rows: &stack_rows(hooks, &interval.segments, |one| &one.histogram),
+            again: &again,
+            flows: &flows,
             hops: &hops,
             counters: &interval.counters,
         })?;
         let length = Duration::from_nanos(interval.length_ns);
         let baseline = self.baseline.as_mut();
-        if let Some(compared) = baseline.and_then(|it| it.interval(&interval.rows, length)) {
+        if let Some(compared) = baseline.and_then(|it| it.add(&interval.segments, length)) {
             self.output.shift(&StackShift { end_ns: interval.end_ns, host: &self.host, compared })?;
         }
         Ok(self.output.flush()?)
