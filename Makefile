@@ -45,7 +45,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Moves the debug information of a file that cargo built into a file beside it, where debuggers and backtraces find it.
 split_debug = @for file in $(1); do if readelf -SW $$file | grep -q ' \.debug_line '; then \
 	objcopy --only-keep-debug $$file $$file.debug && \
-	objcopy --strip-debug --add-gnu-debuglink=$$file.debug $$file $$file.stripped && mv $$file.stripped $$file; fi; done
+	objcopy --strip-all --add-gnu-debuglink=$$file.debug $$file $$file.stripped && mv $$file.stripped $$file; fi; done
 
 .PHONY: help setup build install install-lab check test vm demo bench lint fuzz fresh all-tests
 help: ## this list

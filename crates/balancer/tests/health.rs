@@ -20,6 +20,9 @@ use dwell_balancer::{
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
 
+#[path = "../../../lab/testbed/src/skip.rs"]
+mod skip;
+
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn check(kind: Kind, port: u16) -> Check {
@@ -137,8 +140,7 @@ fn a_udp_server_must_answer() {
 
 #[test]
 fn root_ping_is_answered_by_this_host() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: pings need root");
+    if skip::lacks_root() {
         return;
     }
     assert_eq!(says(check(Kind::Icmp, 0)), Ok(()));

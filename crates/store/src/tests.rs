@@ -7,6 +7,11 @@ use dwell_engine::{
 };
 use rusqlite::Connection;
 
+#[path = "../../../lab/testbed/src/skip.rs"]
+mod skip;
+
+use skip::skip;
+
 use super::{IntervalRow, PathMethod, PathRow, Progress, Store, StoreError};
 
 const RUN: [u8; 16] = [7; 16];
@@ -218,11 +223,10 @@ fn a_store_has_one_writer() {
 
 /// A small file system of its own, where there is the right to mount one.
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn root_a_full_disk_keeps_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let script = "mount -t tmpfs -o size=400k dwell-test \"$1\" && exec \"$2\" --exact \
-        store::tests::fills_a_disk --ignored --nocapture";
+        tests::fills_a_disk --ignored --nocapture";
     let run = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .arg(folder.path())
@@ -230,12 +234,12 @@ fn root_a_full_disk_keeps_what_was_committed() {
         .env("DWELL_TEST_DISK", folder.path())
         .output();
     let Ok(run) = run else {
-        eprintln!("skipped: there is no unshare");
+        skip("there is no program unshare");
         return;
     };
     let said = String::from_utf8_lossy(&run.stderr);
     if said.contains("unshare failed") || said.contains("permission denied") {
-        eprintln!("skipped: {said}");
+        skip(&said);
         return;
     }
     let told = String::from_utf8_lossy(&run.stdout);

@@ -307,10 +307,7 @@ fn a_live_pipe_gives_each_packet_when_it_is_there() {
 fn a_named_pipe_is_read_and_has_no_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
-    if !Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mkfifo here");
-        return;
-    }
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let (_, capture) = one_of_each().remove(0);
     let expected = read_whole(&capture.bytes);
     let writer = thread::spawn({

@@ -6,4 +6,6 @@ mod build;
 mod damage;
 mod formats;
 mod real;
+#[path = "../../../../lab/testbed/src/skip.rs"]
+mod skip;
 mod writer;

@@ -8,7 +8,10 @@ use std::{
 use dwell_capture::{Error, LinkType, Reader};
 use serde_json::Value;
 
-use crate::build::{drain, dribble, gzip};
+use crate::{
+    build::{drain, dribble, gzip},
+    skip::skip,
+};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
@@ -18,7 +21,7 @@ fn folder() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder.to_owned());
     }
-    eprintln!("skipped: no captures at {FOLDER}");
+    skip("there are no captures of others");
     None
 }
 

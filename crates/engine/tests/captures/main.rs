@@ -5,6 +5,8 @@
 mod nasty;
 mod quic;
 mod requests;
+#[path = "../../../../lab/testbed/src/skip.rs"]
+mod skip;
 mod support;
 mod tcp;
 mod wraps;

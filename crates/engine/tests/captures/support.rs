@@ -13,6 +13,8 @@ use dwell_engine::{
 };
 use serde_json::Value;
 
+use crate::skip::skip;
+
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
 /// The folder with the captures, which are not part of this repository.
@@ -21,7 +23,7 @@ pub fn folder() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder.to_owned());
     }
-    eprintln!("skipped: no captures at {FOLDER}");
+    skip("there are no captures of others");
     None
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use dwell_capture::Reader;
 use dwell_engine::response::{Config, Estimate, Estimator, Flow, Reason, estimate};
 
-use crate::support::tcp;
+use crate::{skip::skip, support::tcp};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
@@ -16,7 +16,7 @@ const ESTIMATORS: [Estimator; 3] = [Estimator::Auto, Estimator::Pirate, Estimato
 fn estimates(file: &str, port: u16, estimator: Estimator) -> Option<Vec<Estimate>> {
     let path = Path::new(FOLDER).join(file);
     if !path.is_file() {
-        eprintln!("skipped: no capture {}", path.display());
+        skip(format_args!("there is no capture {file} of others"));
         return None;
     }
     let config = Config { estimator, ..Config::default() };

@@ -10,6 +10,8 @@ mod faults;
 mod flows;
 mod modes;
 mod simulation;
+#[path = "../../../../lab/testbed/src/skip.rs"]
+mod skip;
 mod support;
 mod turns;
 mod workloads;

@@ -11,4 +11,6 @@ mod faults;
 mod harness;
 mod processes;
 mod reach;
+#[path = "../../../../lab/testbed/src/skip.rs"]
+mod skip;
 mod sockets;

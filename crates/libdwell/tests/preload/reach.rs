@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::harness::{library, tool};
+use super::{
+    harness::{library, tool},
+    skip::skip,
+};
 
 /// All that a thread may call that libc knows nothing of; the last divides.
 const ALLOWED: [&str; 6] = ["memcpy", "memmove", "memset", "memcmp", "clock_gettime", "__udivti3"];
@@ -16,7 +19,7 @@ fn the_poller_can_neither_panic_nor_allocate() {
 /// That what this crate has of the poller calls nothing that it should not.
 fn check(part: &str) {
     if cfg!(debug_assertions) || cfg!(not(target_arch = "x86_64")) {
-        eprintln!("skipped: it holds for builds with --release, and reads the code of x86-64");
+        skip("it holds for builds with --release, and reads the code of x86-64");
         return;
     }
     for name in ["libdwell.so", "libdwell_calls.so"] {

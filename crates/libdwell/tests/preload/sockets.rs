@@ -3,7 +3,10 @@
 use dwell_engine::socket::Account;
 use dwell_socket::table::{Config, ControllerKind};
 
-use super::harness::run;
+use super::{
+    harness::run,
+    skip::{required, skip},
+};
 
 fn left(account: &Account) -> u64 {
     let info = &account.reading.info;
@@ -44,7 +47,7 @@ fn what_shuts_itself_in_is_left_alone() {
 fn a_poller_does_not_outlive_the_user_that_it_was_begun_by() {
     let told = run("user", &[], &Config::default()).well();
     if told.output.starts_with("unavailable") {
-        eprintln!("skipped: another user takes root");
+        required("this process is not root, so it cannot become another user");
         return;
     }
     assert_eq!(left(told.socket("before")), 2000);
@@ -55,7 +58,7 @@ fn a_poller_does_not_outlive_the_user_that_it_was_begun_by() {
 fn bytes_that_go_by_io_uring_count() {
     let told = run("uring", &[], &Config::default()).well();
     if told.output.starts_with("unavailable") {
-        eprintln!("skipped: this kernel has no io_uring");
+        skip("this kernel has no io_uring");
         return;
     }
     assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);

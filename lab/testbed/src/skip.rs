@@ -1,0 +1,67 @@
+//! Reports of tests that are skipped because this host lacks something.
+//!
+//! Tests of crates that do not depend on this one include the file by its path.
+
+#![allow(dead_code, reason = "who includes this file needs a part of it")]
+#![allow(clippy::print_stderr, reason = "a skipped test says so on standard error")]
+
+use std::{
+    env,
+    fmt::Display,
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    thread,
+};
+
+/// Reports that the calling test is skipped, and why: on standard error, and as a line `BINARY TEST: REASON` of the file
+/// that the environment variable DWELL_SKIPS names. `make test` prints a table of them at its end.
+pub fn skip(reason: impl Display) {
+    let binary = env::current_exe().unwrap_or_default();
+    let binary = binary.file_stem().unwrap_or_default().to_string_lossy();
+    // cargo appends a hash
+    let binary = binary.rsplit_once('-').map_or(&*binary, |(name, _)| name);
+    let thread = thread::current();
+    // A reason is one line of the file.
+    let reason = reason.to_string().trim().replace('\n', " ");
+    let line = format!("{binary} {}: {reason}\n", thread.name().unwrap_or("-"));
+    eprint!("skipped: {line}");
+    if let Some(path) = env::var_os("DWELL_SKIPS")
+        && let Ok(mut file) = OpenOptions::new().append(true).open(path)
+    {
+        // The table at the end is for information.
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// Whether the calling test is skipped because this process is not root.
+///
+/// # Panics
+/// In CI (`CI=true`), where every test that needs root runs as root.
+pub fn lacks_root() -> bool {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|of_process| of_process.uid() == 0);
+    !is_root && required("this process is not root")
+}
+
+/// Whether the calling test is skipped because no such program is on the search path.
+///
+/// # Panics
+/// In CI (`CI=true`), where every program is there.
+pub fn lacks_program(program: &str) -> bool {
+    let search = env::var_os("PATH").unwrap_or_default();
+    let is_there = env::split_paths(&search)
+        .chain(["/usr/sbin", "/sbin"].map(Into::into))
+        .any(|folder| Path::new(&folder).join(program).is_file());
+    !is_there && required(&format!("there is no program {program}"))
+}
+
+/// Reports the lack of something that a host has after `make test` has installed what it names. Always true.
+///
+/// # Panics
+/// In CI (`CI=true`).
+pub fn required(lack: &str) -> bool {
+    assert!(env::var_os("CI").is_none_or(|value| value != "true"), "in CI nothing may be missing: {lack}");
+    skip(lack);
+    true
+}
