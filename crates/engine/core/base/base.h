@@ -45,18 +45,12 @@ static __always_inline __u64 dwell_mix(__u64 hash, __u64 word)
 	return hash ^ (hash >> 32);
 }
 
-/* The time of the packet in hand. In a capture it is known; in the kernel the
- * clock is read at most once a packet, and only if a matcher wants it: most
- * packets need no precise time, and reading it would be a third of their cost.
- * The embedding program defines dwell_now() and dwell_now_coarse().
+/* The time of the current packet. In a capture it is known. The kernel reads its clock at most once per packet, and
+ * only if a matcher asks for it (base/embed.h): most packets need no precise time, and reading it would be a third of
+ * their cost.
  */
 struct dwell_clock {
 	__u64 now_ns; /* 0 in the kernel: not read yet */
 };
-
-static __always_inline __u64 dwell_now(struct dwell_clock *clock);
-
-/* Units of 2^20 ns (1.05 ms), wraps in 52 days: for idle times only. */
-static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock);
 
 #endif

@@ -5,16 +5,13 @@
 #ifndef DWELL_CLOCK_SYNC_H
 #define DWELL_CLOCK_SYNC_H
 
+#include "clock/embed.h"
 #include "base/headers.h"
 #include "clock/sync_types.h"
 
 #define DWELL_SYNC_UDP_BYTES (sizeof(struct dwell_udp) + sizeof(struct dwell_sync))
 #define DWELL_SYNC_WORDS 5 /* of 8 bytes, that are authenticated */
 #define DWELL_SYNC_TTL 64
-
-static __always_inline __u64 dwell_sync_now(void *embedder);
-static __always_inline struct dwell_sync_session *dwell_sync_session_at(void *embedder, __u64 id);
-static __always_inline void dwell_sync_count(void *embedder, __u32 counter);
 
 /* Where the parts of a frame are. One of ipv4 and ipv6 is there. */
 struct dwell_sync_frame {

@@ -5,28 +5,10 @@
 #ifndef DWELL_LB_BALANCE_H
 #define DWELL_LB_BALANCE_H
 
+#include "lb/embed.h"
 #include "lb/select.h"
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
-
-/* What the embedding program knows; null for what there is not. */
-static __always_inline const struct dwell_vip_filter *dwell_vip_filter_of(void *embedder);
-/* The frame: its first bytes, its end, and so many bytes left of it. */
-static __always_inline int dwell_frame_cut(DWELL_FRAME *frame, __u32 bytes);
-static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
-static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
-
-/* dwell_lb_parse_unusual(), dwell_balance_send(), dwell_zero_route(), dwell_reply_ping() and
- * dwell_too_big(), or calls of them.
- */
-static __always_inline __u32 dwell_balance_parse_unusual(DWELL_FRAME *frame, struct dwell_packet *packet);
-static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,
-						   const struct dwell_packet *packet, __u32 ingress,
-						   struct dwell_decision *decision);
-static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
-						      __u32 l4_offset, int dry_run);
-static __always_inline int dwell_balance_ping(DWELL_FRAME *frame, __u32 l4_offset);
-static __always_inline int dwell_balance_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu);
 
 /* False for most packets that are to no VIP. */
 static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_packet *packet)

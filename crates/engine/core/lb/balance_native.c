@@ -190,10 +190,8 @@ static __always_inline __u32 dwell_zero_clock_s(void *embedder)
 	return balancer->now_ns / 1000000000;
 }
 
-static __always_inline __u32 dwell_random(void *embedder)
+static __u32 next_random(struct dwell_balancer *balancer)
 {
-	struct dwell_balancer *balancer = embedder;
-
 	return balancer->random = balancer->random * 1664525 + 1013904223;
 }
 
@@ -228,7 +226,7 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 					     const struct dwell_address *client, __u16 port,
 					     const struct dwell_heavy_config *config)
 {
-	dwell_heavy_admit(heavy, client, port, dwell_random(embedder), config);
+	dwell_heavy_admit(heavy, client, port, next_random(embedder), config);
 }
 
 static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet)

@@ -6,13 +6,9 @@
 #ifndef DWELL_LB_DECAP_H
 #define DWELL_LB_DECAP_H
 
+#include "lb/decap_embed.h"
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
-
-/* The embedding program's: true if it is an address of this host. */
-static __always_inline int dwell_is_local_address(const struct dwell_address *address);
-static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
-static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
 
 #define DWELL_ECN_MASK 3
 #define DWELL_ECN_ECT0 2

@@ -5,12 +5,8 @@
 #ifndef DWELL_LB_ENCAPSULATION_H
 #define DWELL_LB_ENCAPSULATION_H
 
+#include "lb/frame_embed.h"
 #include "lb/parse.h"
-
-/* The embedding program's: takes `bytes` more in front of the frame, or with a
- * negative number less; false if there is no room.
- */
-static __always_inline int dwell_frame_grow(DWELL_FRAME *frame, int bytes);
 
 #define DWELL_DF 0x0040
 

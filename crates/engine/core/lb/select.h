@@ -8,16 +8,9 @@
 #ifndef DWELL_LB_SELECT_H
 #define DWELL_LB_SELECT_H
 
+#include "lb/embed.h"
 #include "response/slot.h"
 #include "lb/zero_rtt.h"
-
-/* What the embedding program knows; null and 0 for what there is not. */
-static __always_inline const struct dwell_balance_config *dwell_balance_config_of(void *embedder);
-static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key);
-static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number);
-static __always_inline __u32 dwell_entry_at(void *embedder, __u32 vip, __u32 index);
-static __always_inline struct dwell_load *dwell_vip_load_at(void *embedder, __u32 number);
-static __always_inline struct dwell_load *dwell_real_load_at(void *embedder, __u32 number);
 
 /* What was chosen is in the packet: real, vip, measured. This says why, and where
  * the connection's slot is if the estimator is to see the packet; packed so that
@@ -29,14 +22,6 @@ typedef __u64 dwell_selection;
 #define dwell_selection_reason(c) ((__u32)(c)&0xff)
 #define dwell_selection_is_measured(c) ((c)&1ULL << 31)
 #define dwell_selection_slot(c) ((__u32)((c) >> 32))
-
-/* dwell_select(), dwell_select_new() and dwell_select_again(), or calls of them. */
-static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet);
-static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,
-								int dry_run);
-static __always_inline dwell_selection dwell_balance_select_again(struct dwell_table *table,
-								  struct dwell_packet *packet, __u32 slot_index,
-								  int dry_run);
 
 /* Reals that are down are passed over so often at most. */
 #define DWELL_SELECT_TRIES 4

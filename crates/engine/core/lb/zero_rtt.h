@@ -14,54 +14,17 @@
 #ifndef DWELL_LB_ZERO_RTT_H
 #define DWELL_LB_ZERO_RTT_H
 
+#include "lb/embed.h"
 #include "lb/heavy.h"
 #include "lb/overload.h"
 #include "table/table.h"
 #include "lb/parse.h"
 #include "lb/zero_rtt_types.h"
 
-/* What the embedding program knows; null and 0 for what there is not. */
-static __always_inline const struct dwell_zero_state *dwell_zero_state_of(void *embedder);
-static __always_inline const struct dwell_zero_vip *dwell_zero_vip_at(void *embedder, __u32 slot);
-static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embedder, __u32 slot);
-static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number);
-/* Places plus 1: of an ID of our own layout, of another, of a real. */
-static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id);
-static __always_inline __u32 dwell_zero_server_by_name(void *embedder, const struct dwell_zero_name *name);
-static __always_inline __u32 dwell_zero_server_by_real(void *embedder, __u32 real);
-/* Of this CPU: by a hash, and one that nobody looks up. */
-static __always_inline struct dwell_cid_entry *dwell_cid_entry_at(void *embedder, __u32 hash);
-static __always_inline struct dwell_cid_entry *dwell_cid_scratch(void *embedder);
-static __always_inline struct dwell_zero_work *dwell_zero_work_of(void *embedder);
-static __always_inline void dwell_zero_count(void *embedder, __u32 counter);
-/* Seconds of a clock that state.unix_offset_s makes Unix time of. */
-static __always_inline __u32 dwell_zero_clock_s(void *embedder);
-static __always_inline __u32 dwell_random(void *embedder);
-static __always_inline const struct dwell_real *dwell_real_at(void *embedder, __u32 number);
-/* The frame: its first byte and its end. */
-static __always_inline void *dwell_frame_data(DWELL_FRAME *frame);
-static __always_inline const void *dwell_frame_end(DWELL_FRAME *frame);
-
-/* dwell_zero_open_block(), dwell_zero_open_other(), dwell_attempt_key(), dwell_zero_account(),
- * dwell_zero_divert(), dwell_heavy_admit(), or calls of them; and whether a client is heavy at any server of a VIP.
- */
-static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry);
-static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
-						     __u32 at);
-static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at);
-static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
-						      struct dwell_cid_entry *entry);
-static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet);
-static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy *heavy,
-					     const struct dwell_address *client, __u16 port,
-					     const struct dwell_heavy_config *config);
-static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet);
-
 /* Number and slot of the VIP that a packet is to; 0 if it is none of these. */
 typedef __u64 dwell_zero_vip_id;
 #define dwell_zero_number_of(id) ((__u32)((id) >> 32))
 #define dwell_zero_slot_of(id) ((__u32)(id))
-static __always_inline dwell_zero_vip_id dwell_zero_vip_of(void *embedder, const struct dwell_packet *packet);
 
 /* To go on as any UDP does. */
 #define DWELL_REASON_FLOW 0xff

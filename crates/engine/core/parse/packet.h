@@ -5,6 +5,7 @@
 #ifndef DWELL_PARSE_PACKET_H
 #define DWELL_PARSE_PACKET_H
 
+#include "parse/embed.h"
 #include "parse/walk.h"
 
 enum dwell_kind {
@@ -192,16 +193,7 @@ static __always_inline int dwell_method_enabled(const struct dwell_rtt_config *c
 	return config->methods >> method & 1;
 }
 
-/* What BPF verifies apart, once each: it defines these around the functions
- * above, from its context.
- */
-#ifndef DWELL_FRAME
-struct dwell_frame {
-	const void *data;
-	const void *end;
-};
-#define DWELL_FRAME struct dwell_frame
-
+#ifdef DWELL_FRAME_IS_NATIVE
 static inline dwell_walk dwell_walk_step(const struct dwell_frame *frame, dwell_walk walk)
 {
 	return dwell_walk_on(frame->data, frame->end, walk);

@@ -5,6 +5,7 @@
 #ifndef DWELL_RESPONSE_SLOT_H
 #define DWELL_RESPONSE_SLOT_H
 
+#include "response/embed.h"
 #include "parse/arrival.h"
 #include "table/pool.h"
 #include "response/response.h"
@@ -34,22 +35,6 @@ struct dwell_slot {
 	union dwell_response_state state;
 };
 _Static_assert(__builtin_offsetof(struct dwell_slot, state) == 64, "a cache line");
-
-static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index);
-static __always_inline struct dwell_pool *dwell_pool_of(void *embedder);
-static __always_inline __u32 dwell_slot_total(void *embedder);
-static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index);
-
-/* Room for a record, and its way out. */
-static __always_inline struct dwell_response_event *dwell_response_record(struct dwell_table *table);
-static __always_inline void dwell_response_emit(struct dwell_table *table, struct dwell_response_event *record);
-static __always_inline const struct dwell_response_program *dwell_response_program_of(struct dwell_table *table);
-
-/* dwell_response_step() and dwell_response_end(), or calls of them. */
-static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
-					   const struct dwell_arrival *arrival, struct dwell_response_event *record);
-static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
-						struct dwell_response_event *record);
 
 /* More than a flow of a flood has: SYN, ACK, request. */
 #define DWELL_SETTLED_PACKETS 3

@@ -12,6 +12,7 @@
 #ifndef DWELL_RTT_FLOW_H
 #define DWELL_RTT_FLOW_H
 
+#include "rtt/embed.h"
 #include "table/table.h"
 
 /* Written by packets of this direction. */
@@ -105,8 +106,5 @@ struct dwell_cold {
 	__u8 spin_faults; /* broken alternations, saturating */
 	__u8 reserved[6];
 };
-
-static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index);
-static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a matcher is given, and the few things that the embedding program does
- * for it.
+/* What a matcher is given, and what it may do.
  */
 #ifndef DWELL_RTT_STEP_H
 #define DWELL_RTT_STEP_H
 
+#include "rtt/embed.h"
 #include "rtt/flow.h"
 #include "rtt/stamp.h"
 
@@ -30,12 +30,6 @@ struct dwell_step {
 	struct dwell_match match;
 	struct dwell_match loop;
 };
-
-/* The place of a stamp, or null. */
-static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index);
-
-static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
-					    const struct dwell_cold *cold, __u32 change, __u32 detail, __u64 rtt_ns);
 
 static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 {

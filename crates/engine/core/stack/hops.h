@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* One byte on its way from device to device: through the namespaces, bridges and
  * tunnels of a host. Grid bytes and rows are as in layers.h.
- *
- * The embedding program defines dwell_hop_row_at() and dwell_hop_add().
  */
 #ifndef DWELL_STACK_HOPS_H
 #define DWELL_STACK_HOPS_H
 
+#include "stack/embed.h"
 #include "stack/sampling.h"
 
 struct dwell_hop_row {
@@ -16,11 +15,6 @@ struct dwell_hop_row {
 	struct dwell_device_point origin;
 	struct dwell_device_point last;
 };
-
-static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index);
-
-/* Counts a hop. Its generation is the embedder's. */
-static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop *hop, __u64 took_ns, __u64 since_ns);
 
 static __always_inline int dwell_is_same_point(const struct dwell_device_point *point,
 					       const struct dwell_device_point *other)

@@ -10,13 +10,11 @@
  * consecutive rows, from where its hash says. A flow uses at most half as many
  * rows as the sequence space has grid bytes: so that a row is used by another
  * byte before the same number comes round again, 4 GiB later.
- *
- * The embedding program defines dwell_row_at(), dwell_segment_add(),
- * dwell_stack_count(), dwell_trace_emit() and dwell_may_trace().
  */
 #ifndef DWELL_STACK_LAYERS_H
 #define DWELL_STACK_LAYERS_H
 
+#include "stack/embed.h"
 #include "stack/sampling.h"
 
 /* Rows in a sequence that may be missing before a walk back gives up. */
@@ -34,17 +32,6 @@ struct dwell_row {
 	__u64 copy_ns;                /* when the last copy left IP */
 	__u64 stamp_ns[DWELL_LAYERS]; /* 0 if missing */
 };
-
-static __always_inline struct dwell_row *dwell_row_at(void *embedder, __u32 index);
-static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns);
-static __always_inline void dwell_stack_count(void *embedder, __u32 counter);
-
-/* A byte went all the way down, or up: what it was told is complete. */
-static __always_inline void dwell_trace_emit(void *embedder, const struct dwell_row *row, __u32 grid_index, int up,
-					     int again);
-
-/* Whether a byte of this flow is to be followed, where not all are: down or up. */
-static __always_inline int dwell_may_trace(void *embedder, __u64 flow, __u32 grid_index, int up, __u64 now_ns);
 
 static __always_inline struct dwell_row *dwell_row_of(void *embedder, const struct dwell_stack_program *program,
 						      __u64 flow, __u32 grid_index)

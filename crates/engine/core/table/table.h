@@ -9,6 +9,7 @@
 #ifndef DWELL_TABLE_H
 #define DWELL_TABLE_H
 
+#include "table/embed.h"
 #include "parse/filter.h"
 #include "parse/packet.h"
 
@@ -49,33 +50,7 @@ struct dwell_bucket {
 	__u32 reserved;
 };
 
-/* Where the table lies is the embedding program's to know; null beyond it. */
-static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index);
-static __always_inline struct dwell_head *dwell_head_at(void *embedder, __u32 slot_index);
-
-/* Where the flow in a way of a bucket is; where a new one in a free way is to be,
- * DWELL_NO_SLOT if there is no room; that there is room; and that a flow leaves
- * its slot for good.
- */
 #define DWELL_NO_SLOT (~0U)
-static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way);
-static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
-						 __u32 way);
-static __always_inline int dwell_slot_is_available(void *embedder);
-static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index);
-
-/* What the algorithm does when a flow ends that was not over, and with a slot
- * for the flow that this packet opens: before anybody can find it there. Both
- * between take, which fails while another CPU is at the slot, and give.
- */
-static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 slot_index, __u32 reason);
-static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot_index,
-					   const struct dwell_packet *packet);
-static __always_inline int dwell_slot_acquire(struct dwell_table *table, __u32 slot_index);
-static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 slot_index);
-
-/* dwell_vacancy_of(), or a call of it. */
-static __always_inline __u32 dwell_vacancy_for(struct dwell_table *table, __u32 first, __u32 second, __u64 tag);
 
 static __always_inline void dwell_table_count(struct dwell_table *table, __u32 counter)
 {

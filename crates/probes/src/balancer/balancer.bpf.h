@@ -268,11 +268,6 @@ static __always_inline __u32 dwell_zero_clock_s(void *embedder)
 	return bpf_ktime_get_coarse_ns() / 1000000000;
 }
 
-static __always_inline __u32 dwell_random(void *embedder)
-{
-	return bpf_get_prandom_u32();
-}
-
 static __always_inline void *dwell_frame_data(DWELL_FRAME *frame)
 {
 	return (void *)(long)frame->data;

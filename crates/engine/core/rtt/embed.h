@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* All that a program must supply to run `dwell rtt` (rtt/rtt.h): the functions below, those of base/embed.h, the first
+ * part of table/embed.h, and the frame of parse/embed.h.
+ */
+#ifndef DWELL_RTT_EMBED_H
+#define DWELL_RTT_EMBED_H
+
+#include "parse/embed.h"
+#include "table/embed.h"
+
+struct dwell_cold;
+struct dwell_flow;
+struct dwell_stamp;
+struct dwell_step;
+
+/* Returns the flow in a slot: there are DWELL_WAYS slots per bucket. Null if the index is beyond the array. */
+static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index);
+
+/* Returns the cold state of the same slot, from an array of the same length. Null if the index is beyond it. */
+static __always_inline struct dwell_cold *dwell_cold_at(void *embedder, __u32 slot_index);
+
+/* Returns the stamp at `index` modulo the number of stamps (config.stamp_mask + 1). Null only where BPF cannot know
+ * that there is one.
+ */
+static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *step, __u32 index);
+
+/* Reports that a flow has opened, had its first sample, or closed: dwell_fill_flow_event() makes the event. Does
+ * nothing unless config.flow_events is set. `change` is an enum dwell_flow_change, `detail` the reason or method that
+ * belongs to it, `rtt_ns` 0 but for a first sample; `cold` may be null. An event that finds no room is counted as
+ * DWELL_EVENTS_LOST.
+ */
+static __always_inline void dwell_emit_flow(struct dwell_table *table, const struct dwell_flow *flow,
+					    const struct dwell_cold *cold, __u32 change, __u32 detail, __u64 rtt_ns);
+
+#endif
