@@ -47,7 +47,7 @@ split_debug = @for file in $(1); do if readelf -SW $$file | grep -q ' \.debug_li
 	objcopy --only-keep-debug $$file $$file.debug && \
 	objcopy --strip-all --add-gnu-debuglink=$$file.debug $$file $$file.stripped && mv $$file.stripped $$file; fi; done
 
-.PHONY: help setup build install install-lab check test vm demo bench lint fuzz fresh all-tests
+.PHONY: help setup build lab install install-lab check test vm demo bench lint fuzz fresh all-tests
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -55,8 +55,12 @@ setup: ## install what is missing to compile, and nothing else
 	$(call install,$(BUILD_PACKAGES))
 
 build: setup ## target/release/dwell, libdwell.so and libdwell_calls.so; debug information beside them
-	cargo build --release --locked -p dwell-cli -p dwell-experiments -p libdwell -p libdwell-calls
-	$(call split_debug,$(addprefix $(TARGET)/release/,dwell dwell-lab libdwell.so libdwell_calls.so))
+	cargo build --release --locked -p dwell-cli -p libdwell -p libdwell-calls
+	$(call split_debug,$(addprefix $(TARGET)/release/,dwell libdwell.so libdwell_calls.so))
+
+lab: build ## target/release/dwell-lab too, the laboratory
+	cargo build --release --locked -p dwell-experiments
+	$(call split_debug,$(TARGET)/release/dwell-lab)
 
 install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell
@@ -67,6 +71,9 @@ install: ## what was built, below PREFIX (/usr/local), in DESTDIR
 	$(TARGET)/release/dwell man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/libdwell/dwell.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/dwell.pc
+
+install-lab: ## dwell-lab, as `make lab` built it, where `make install` puts dwell
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/dwell-lab
 
 check: setup ## what to run all day: formatting and the tests that need neither root nor other programs
 	cargo fmt --all --check
@@ -91,23 +98,14 @@ vm: setup ## which hooks of dwell stack fire on kernels of Debian, in virtual ma
 	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-cli --test kernels -- --nocapture
 	DWELL_KERNELS=$(CURDIR)/target/vm $(TESTS_AS_ROOT) cargo test --locked -p dwell-experiments --test lab -- stack::root_a_virtual
 
-demo: build ## real traffic over links of known delay, and what dwell measures
+demo: lab ## real traffic over links of known delay, and what dwell measures
 	$(call install,$(DEMO_PACKAGES),$(DEMO_UNPACKED))
 	$(AS_ROOT) $(TARGET)/release/dwell-lab demo
 
-bench: build ## what dwell costs, as ratios from one run
+bench: lab ## what dwell costs, as ratios from one run
 	$(call install,$(DEMO_PACKAGES) $(TEST_PACKAGES) $(BENCH_PACKAGES) $(BOX_PACKAGES),$(DEMO_UNPACKED) $(TEST_UNPACKED) $(BOX_UNPACKED))
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost kernel
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost replay
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost memory
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost live
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost accuracy
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost stack
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost clock
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost socket
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost balancer
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost balancer-quic
-	$(AS_ROOT) $(TARGET)/release/dwell-lab cost control
+	for part in kernel replay memory live accuracy stack clock socket balancer balancer-quic control; do \
+		$(AS_ROOT) $(TARGET)/release/dwell-lab cost $$part || exit; done
 	$(AS_ROOT) $(TARGET)/release/dwell-lab socket --time 6s
 	$(AS_ROOT) $(TARGET)/release/dwell-lab socket video
 	$(AS_ROOT) $(TARGET)/release/dwell-lab lb --runs 3

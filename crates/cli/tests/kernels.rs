@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_testbed::{Guest, GuestOptions, Namespace};
+use dwell_testbed::{Guest, GuestOptions, Namespace, skip::skip};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -281,11 +281,11 @@ fn try_kernel(folder: &Path) -> Vec<String> {
 #[test]
 fn root_each_layer_is_stamped_on_each_kernel_that_is_there() {
     let Some(folder) = env::var_os(KERNELS) else {
-        eprintln!("skipped: {KERNELS} names no folder with kernels; `make vm` fetches some");
+        skip(format_args!("{KERNELS} names no folder with kernels: `make vm`"));
         return;
     };
     if let Some(lack) = Guest::missing_requirement().or_else(dwell_testbed::missing_requirement) {
-        eprintln!("skipped: {lack}");
+        skip(lack);
         return;
     }
     let kernels = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -11,8 +11,10 @@ use std::{
 };
 
 use dwell_probes::cgroup::{Counts, Keeper, Options};
-use dwell_testbed::Pair;
-use nix::unistd::Uid;
+use dwell_testbed::{
+    Pair,
+    skip::{lacks_root, skip},
+};
 
 #[test]
 fn root_connections_of_a_cgroup_keep_their_send_buffers_short() {
@@ -62,8 +64,7 @@ fn root_a_cgroups_congestion_control_is_set_and_what_is_not_there_is_told() {
 
 #[test]
 fn root_what_is_no_cgroup_is_refused() {
-    if !Uid::effective().is_root() {
-        eprintln!("skipped: it needs root");
+    if lacks_root() {
         return;
     }
     let options = Options { cgroup: PathBuf::from("/proc"), target: None, congestion: None };
@@ -81,8 +82,7 @@ impl Drop for Cgroup {
 }
 
 fn cgroup(name: &str) -> Option<Cgroup> {
-    if !Uid::effective().is_root() {
-        eprintln!("skipped: it needs root");
+    if lacks_root() {
         return None;
     }
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
@@ -91,7 +91,7 @@ fn cgroup(name: &str) -> Option<Cgroup> {
         let (path, kind) = (words.next()?, words.next()?);
         (kind == "cgroup2").then(|| PathBuf::from(path))
     }) else {
-        eprintln!("skipped: there is no cgroup v2 here");
+        skip("there is no cgroup v2 here");
         return None;
     };
     let path = root.join(format!("{name}-{}", std::process::id()));

@@ -18,6 +18,7 @@ use dwell_probes::{
     Chain, Error, Hook, TcHookKind,
     response::{Options, Probe},
 };
+use dwell_testbed::skip::{lacks_root, skip};
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 
 /// A program array that is pinned while it lives.
@@ -33,7 +34,7 @@ impl Slots {
         match map.pin(&path) {
             Ok(()) => Some(Slots { map, path }),
             Err(why) => {
-                eprintln!("skipped: nothing can be pinned at {}: {why}", path.display());
+                skip(format_args!("nothing can be pinned at {}: {why}", path.display()));
                 None
             }
         }
@@ -78,8 +79,7 @@ fn options(chain: Chain) -> Options {
 
 #[test]
 fn root_another_program_calls_and_goes_on() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return;
     }
     let Some(slots) = Slots::new() else { return };

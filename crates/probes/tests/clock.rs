@@ -17,19 +17,10 @@ use dwell_probes::{
     clock::{Method, Mode, Prober, Reflector, ReflectorOptions, Round, Station},
 };
 use dwell_socket::clock::monotonic_ns;
-use dwell_testbed::Namespace;
-use nix::unistd::Uid;
+use dwell_testbed::{Namespace, skip::lacks_root};
 
 const AGENT: [&str; 2] = ["10.79.0.2", "fd79::2"];
 const COLLECTOR: [&str; 2] = ["10.79.0.1", "fd79::1"];
-
-fn skipped() -> bool {
-    let skipped = !Uid::effective().is_root();
-    if skipped {
-        eprintln!("skipped: it needs root");
-    }
-    skipped
-}
 
 /// A collector on the left, an agent on the right.
 struct Pair {
@@ -123,7 +114,7 @@ fn holds(round: &Round, truth_ns: i64) {
 
 #[test]
 fn root_clocks_of_two_namespaces_are_one() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-one");
@@ -156,7 +147,7 @@ fn root_clocks_of_two_namespaces_are_one() {
 
 #[test]
 fn root_a_way_over_a_router_is_found() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-router");
@@ -190,7 +181,7 @@ fn root_a_way_over_a_router_is_found() {
 
 #[test]
 fn root_probers_share_the_programs() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-share");
@@ -222,7 +213,7 @@ fn root_probers_share_the_programs() {
 
 #[test]
 fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-same");
@@ -239,7 +230,7 @@ fn root_an_agent_on_the_same_host_is_asked_by_sockets() {
 
 #[test]
 fn root_offset_and_drift_that_are_put_in_are_found() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-drift");
@@ -275,7 +266,7 @@ fn refused(reflector: &Reflector, wanted: Counters) {
 
 #[test]
 fn root_strangers_are_refused_and_the_rest_goes_on() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-strange");
@@ -393,7 +384,7 @@ fn least_round_trip_ns(round: &Round) -> u64 {
 
 #[test]
 fn root_what_queues_at_the_sender_is_passed_by() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-queue");
@@ -415,7 +406,7 @@ fn root_what_queues_at_the_sender_is_passed_by() {
 
 #[test]
 fn root_sockets_do_where_another_xdp_program_is() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-taken");
@@ -462,7 +453,7 @@ fn root_sockets_do_where_another_xdp_program_is() {
 
 #[test]
 fn root_sockets_do_without_a_loopback() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-lo");
@@ -478,7 +469,7 @@ fn root_sockets_do_without_a_loopback() {
 
 #[test]
 fn root_an_agent_that_is_gone_is_no_error() {
-    if skipped() {
+    if lacks_root() {
         return;
     }
     let pair = Pair::start("clock-gone");

@@ -19,6 +19,7 @@ use dwell_probes::{
     Hook, Interface, TcHookKind,
     response::{Options, Probe},
 };
+use dwell_testbed::skip::lacks_root;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 
 /// Sends to ports of its own and shared ones, on one CPU, for a while.
@@ -88,8 +89,7 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
 
 #[test]
 fn root_no_packet_is_lost_between_cpus() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return;
     }
     // a thread of its own, with a network of its own

@@ -16,6 +16,7 @@ use dwell_probes::{
     Error, Hook, TcHookKind,
     rtt::{Options, Probe},
 };
+use dwell_testbed::skip::lacks_root;
 
 /// Events, and all counters.
 type Run = (Vec<Event>, Vec<u64>);
@@ -58,8 +59,7 @@ fn in_the_kernel(config: &Config, mut packets: support::Packets) -> (Run, suppor
 
 #[test]
 fn root_kernel_and_native_give_the_same_samples() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return;
     }
     let files = support::captures();

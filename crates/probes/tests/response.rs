@@ -14,6 +14,7 @@ use dwell_probes::{
     Error, Hook, TcHookKind,
     response::{Options, Probe},
 };
+use dwell_testbed::skip::lacks_root;
 use etherparse::PacketBuilder;
 use zerocopy::IntoBytes;
 
@@ -99,8 +100,7 @@ fn migrating() -> Vec<(u64, Vec<u8>)> {
 
 #[test]
 fn root_kernel_and_native_leave_the_same_epochs() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return;
     }
     // one after the other: between captures the clock is set

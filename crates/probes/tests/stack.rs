@@ -10,10 +10,8 @@ use std::{
 
 use dwell_engine::layers::{Config, Counters, Layer, Segment};
 use dwell_probes::stack::{Family, Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace};
-use nix::{
-    sched::{CloneFlags, unshare},
-    unistd::Uid,
-};
+use dwell_testbed::skip::lacks_root;
+use nix::sched::{CloneFlags, unshare};
 
 /// What comes of 100 messages with ten grid bytes each, in a namespace of their own.
 fn stamp_loopback(profile: &'static Profile) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
@@ -58,18 +56,10 @@ fn sum_ns(taken: &[Taken], segment: Segment) -> u128 {
     taken[segment as usize].histogram.sum_ns()
 }
 
-fn is_root() -> bool {
-    let root = Uid::effective().is_root();
-    if !root {
-        eprintln!("skipped: it needs root");
-    }
-    root
-}
-
 /// As on kernels that have no hook where applications write.
 #[test]
 fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
-    if !is_root() {
+    if lacks_root() {
         return;
     }
     static LATER: &Profile = &Profile {
@@ -92,7 +82,7 @@ fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
 /// application is unexplained.
 #[test]
 fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
-    if !is_root() {
+    if lacks_root() {
         return;
     }
     static WITHOUT: &Profile = &Profile {
@@ -121,7 +111,7 @@ fn root_without_the_hook_of_tcp_its_time_is_unexplained() {
 /// IPv6 writes their length into an option, which is there until a driver cannot segment them.
 #[test]
 fn root_packets_beyond_64_kib_are_stamped_at_ip() {
-    if !is_root() {
+    if lacks_root() {
         return;
     }
     const BYTES: usize = 4 << 20;

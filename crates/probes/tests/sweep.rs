@@ -10,6 +10,7 @@ use dwell_probes::{
     Hook, TcHookKind,
     rtt::{Options, Probe},
 };
+use dwell_testbed::skip::lacks_root;
 
 const FLOWS: u32 = 60_000;
 
@@ -27,8 +28,7 @@ fn syn(client: u32) -> Vec<u8> {
 
 #[test]
 fn root_no_flow_event_is_lost_at_the_end() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return;
     }
     let mut probe = Probe::load(&Options {

@@ -17,7 +17,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::{Guarded, Namespace};
+use crate::{Guarded, Namespace, skip};
 
 /// After this time a run has hung: some experiments take most of a minute on a quiet machine.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -219,16 +219,19 @@ pub fn card_packets(namespace: &Namespace, interface: &str) -> (u64, u64) {
     (numbers[1], numbers[9])
 }
 
-/// Tells why networks cannot be made here, and that the test is skipped; false where they can.
+/// Whether the calling test is skipped because networks cannot be made here.
+///
+/// # Panics
+/// In CI (`CI=true`), where this process is root and every program is there.
 pub fn skipped() -> bool {
-    let reason = crate::missing_requirement().or_else(|| {
-        let may = Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
-        (!may).then(|| "no network namespace can be made here".to_owned())
-    });
-    if let Some(reason) = &reason {
-        eprintln!("skipped: {reason}");
+    if let Some(lack) = crate::missing_requirement() {
+        return skip::required(&lack);
     }
-    reason.is_some()
+    let may = Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        skip::skip("no network namespace can be made here");
+    }
+    !may
 }
 
 /// A cgroup of its own. It goes when this is dropped; the processes in it have to be gone before.
@@ -244,7 +247,7 @@ impl Cgroup {
             (kind == "cgroup2").then(|| PathBuf::from(path))
         });
         let Some(root) = root else {
-            eprintln!("skipped: there is no cgroup v2 here");
+            skip::skip("there is no cgroup v2 here");
             return None;
         };
         let path = root.join(format!("dwell-test-{name}-{}", std::process::id()));

@@ -23,6 +23,7 @@ pub mod part;
 mod phases;
 mod registry;
 pub mod signals;
+pub mod skip;
 mod topology;
 mod trace;
 mod units;

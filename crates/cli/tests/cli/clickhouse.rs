@@ -118,7 +118,7 @@ fn unavailable() -> bool {
     }
     let is_there = Command::new("clickhouse-server").arg("--version").output();
     if is_there.is_err() {
-        eprintln!("skipped: there is no clickhouse-server: install Debian's package of that name");
+        dwell_testbed::skip::skip("there is no clickhouse-server, which Debian's package of that name has");
     }
     is_there.is_err()
 }

@@ -43,7 +43,7 @@ fn makes(namespace: &Namespace, arguments: &str) -> bool {
     let command = format!("link add {arguments}");
     let made = run(namespace.command("ip").args(command.split(' ')), b"");
     if made.status != Some(0) {
-        eprintln!("skipped: no device of this kind here: {}", made.stderr.trim());
+        dwell_testbed::skip::skip(format_args!("no device of this kind here: {}", made.stderr.trim()));
     }
     made.status == Some(0)
 }

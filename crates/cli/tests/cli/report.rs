@@ -163,7 +163,7 @@ fn browse(folder: &Path, arguments: &[&str]) -> Option<Run> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &&str| std::env::split_paths(&search).any(|path| path.join(name).is_file());
     let Some(program) = ["chromium-headless-shell", "chromium"].into_iter().find(is_there) else {
-        eprintln!("skipped: there is no chromium-headless-shell or chromium");
+        dwell_testbed::skip::required("there is no program chromium-headless-shell or chromium");
         return None;
     };
     let profile = format!("--user-data-dir={}", folder.join("profile").display());

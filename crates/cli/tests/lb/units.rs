@@ -2,6 +2,8 @@
 
 use std::{path::Path, process::Command};
 
+use dwell_testbed::skip::{lacks_program, skip};
+
 use crate::{
     files::read,
     scene::Scene,
@@ -30,9 +32,11 @@ fn only(capabilities: &[String]) -> String {
 #[test]
 fn systemd_takes_the_units_and_finds_little_exposed() {
     let analyze = |arguments: &[&str]| run(Command::new("systemd-analyze").args(arguments), b"");
-    let is_there = Command::new("systemd-analyze").arg("--version").output();
-    if is_there.is_err() || !analyze(&["--help"]).stdout.contains("--offline") {
-        eprintln!("skipped: systemd-analyze is not there, or too old to look at a file");
+    if lacks_program("systemd-analyze") {
+        return;
+    }
+    if !analyze(&["--help"]).stdout.contains("--offline") {
+        skip("systemd-analyze is too old to examine a file");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

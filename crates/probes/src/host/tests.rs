@@ -1,16 +1,14 @@
 //! On a real kernel. What must hold everywhere is asserted; what this host can
 //! do is told.
 
+use dwell_testbed::skip::lacks_root;
 use std::{
     env,
     process::{Command, Stdio},
     thread,
 };
 
-use nix::{
-    sched::{CloneFlags, unshare},
-    unistd::Uid,
-};
+use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::{
@@ -20,14 +18,6 @@ use crate::{
 
 /// Set in a test that runs itself again with other privileges.
 const AGAIN: &str = "DWELL_HOST_TEST_AGAIN";
-
-fn is_root(test: &str) -> bool {
-    let root = Uid::effective().is_root();
-    if !root {
-        eprintln!("{test}: skipped, it needs root");
-    }
-    root
-}
 
 /// Where nobody else uses loopback. What the body starts is there too.
 fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -88,7 +78,7 @@ fn refusal_of_rtt() -> String {
 
 #[test]
 fn root_tc_program_loads_and_nothing_stays_attached() {
-    if !is_root("root_tc_program_loads_and_nothing_stays_attached") {
+    if lacks_root() {
         return;
     }
     let (before, facts, after) = in_a_namespace(|| (holders_of_loopback(), probe(None), holders_of_loopback()));
@@ -115,7 +105,7 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
 fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {
     let test = "root_without_a_namespace_of_its_own_nothing_stays_attached_either";
     if env::var_os(AGAIN).is_none() {
-        if is_root(test) {
+        if !lacks_root() {
             let but = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
             in_a_namespace(|| again(test, &but));
         }
@@ -135,7 +125,7 @@ fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {
 fn root_without_privilege_the_missing_capabilities_are_named() {
     let test = "root_without_privilege_the_missing_capabilities_are_named";
     if env::var_os(AGAIN).is_none() {
-        if is_root(test) {
+        if !lacks_root() {
             again(test, &["--reuid=65534", "--regid=65534", "--clear-groups"]);
         }
         return;
@@ -163,7 +153,7 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
 fn root_one_missing_capability_is_named_alone() {
     let test = "root_one_missing_capability_is_named_alone";
     if env::var_os(AGAIN).is_none() {
-        if is_root(test) {
+        if !lacks_root() {
             again(test, &["--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin"]);
         }
         return;
@@ -174,7 +164,7 @@ fn root_one_missing_capability_is_named_alone() {
 
 #[test]
 fn root_programs_at_hooks_are_listed_with_their_names() {
-    if !is_root("root_programs_at_hooks_are_listed_with_their_names") {
+    if lacks_root() {
         return;
     }
     let (held, free) = in_a_namespace(|| {

@@ -7,6 +7,7 @@ use dwell_engine::{
     response::{Key, Watch},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions, Real, Vip, VipKey};
+use dwell_testbed::skip::lacks_root;
 
 use crate::options;
 
@@ -17,8 +18,7 @@ pub struct Both {
 
 impl Both {
     pub fn new(options: PlaneOptions) -> Option<Both> {
-        if !nix::unistd::geteuid().is_root() {
-            eprintln!("skipped: loading BPF programs needs root");
+        if lacks_root() {
             return None;
         }
         // outer sources vary by a hash that it seeds

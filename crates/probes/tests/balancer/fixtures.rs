@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use dwell_probes::balancer::{Answer, Decap, Forward, Plane, Protocol, Real, Verdict, Vip, VipKey, Why};
+use dwell_testbed::skip::lacks_root;
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
 use crate::{
@@ -17,8 +18,7 @@ const XDP_PASS: u32 = 2;
 /// VIPs of both families, TCP 80 and UDP of any port, with two backends; all go
 /// to the first.
 pub fn plane(first: Real) -> Option<Plane> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return None;
     }
     let mut plane = Plane::load(&options()).unwrap();

@@ -14,6 +14,7 @@ use dwell_probes::{
     Chain, Error, Interface,
     balancer::{Forward, Plane, PlaneOptions, Protocol, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip},
 };
+use dwell_testbed::skip::skip;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::{
@@ -31,7 +32,7 @@ impl Folder {
         match fs::create_dir(&path) {
             Ok(()) => Some(Folder(path)),
             Err(why) => {
-                eprintln!("skipped: no folder {}: {why}", path.display());
+                skip(format_args!("there can be no folder {}: {why}", path.display()));
                 None
             }
         }

@@ -5,7 +5,6 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::OwnedFd,
-    process::Command,
     sync::mpsc::Sender,
     thread,
     time::Duration,
@@ -15,7 +14,10 @@ use dwell_probes::{
     Interface,
     balancer::{Decap, NextHop},
 };
-use dwell_testbed::Namespace;
+use dwell_testbed::{
+    Namespace,
+    skip::{lacks_program, lacks_root},
+};
 
 use crate::xdp;
 
@@ -218,10 +220,5 @@ fn pass(device: &str) -> [OwnedFd; 2] {
 
 /// True if this process may do all that these tests do; says so if not.
 pub fn may_run() -> bool {
-    let is_root = nix::unistd::geteuid().is_root();
-    let has_tools = Command::new("ethtool").arg("--version").output().is_ok();
-    if !is_root || !has_tools {
-        eprintln!("skipped: it needs root, and ethtool");
-    }
-    is_root && has_tools
+    !lacks_root() && !lacks_program("ethtool")
 }

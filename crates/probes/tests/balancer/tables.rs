@@ -1,6 +1,7 @@
 //! Maglev tables, VIPs and backends as they come and go.
 
 use dwell_probes::balancer::{Forward, Load, NextHop, Plane, PlaneOptions, Protocol, Real, Vip, VipKey};
+use dwell_testbed::skip::lacks_root;
 
 use crate::{
     options,
@@ -30,8 +31,7 @@ fn numbered(number: u32) -> Vip {
 }
 
 fn loaded(options: &PlaneOptions) -> Option<Plane> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return None;
     }
     let mut plane = Plane::load(options).unwrap();

@@ -2,14 +2,14 @@
 
 use dwell_engine::quic_lb::Config;
 use dwell_probes::balancer::{Plane, PlaneOptions, Protocol, ServerId, VipKey, ZeroVip};
+use dwell_testbed::skip::lacks_root;
 
 use crate::{options, packets::v4};
 
 const SERVERS: u32 = 3;
 
 fn plane() -> Option<Plane> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: loading BPF programs needs root");
+    if lacks_root() {
         return None;
     }
     let options = PlaneOptions { max_zero_vips: 2, max_zero_servers: SERVERS, ..options() };

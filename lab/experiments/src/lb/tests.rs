@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_testbed::missing_requirement;
+use dwell_testbed::harness::skipped;
 
 use super::*;
 use crate::lb::{
@@ -15,8 +15,7 @@ use crate::lb::{
 };
 
 fn star() -> Option<Star> {
-    if let Some(reason) = missing_requirement() {
-        eprintln!("skipped: {reason}");
+    if skipped() {
         return None;
     }
     let star = Star::start().unwrap();

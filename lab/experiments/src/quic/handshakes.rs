@@ -174,13 +174,12 @@ impl Clients<'_> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_testbed::missing_requirement;
+    use dwell_testbed::harness::skipped;
 
     use super::*;
 
     fn run(rtt: Duration) -> Option<Vec<Handshakes>> {
-        if let Some(reason) = missing_requirement() {
-            eprintln!("skipped: {reason}");
+        if skipped() {
             return None;
         }
         let options = HandshakeOptions {
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn root_two_hundred_at_once_are_all_answered() {
-        if missing_requirement().is_some() {
+        if skipped() {
             return;
         }
         let options = HandshakeOptions {

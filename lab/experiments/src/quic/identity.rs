@@ -112,8 +112,7 @@ mod tests {
     #[test]
     fn servers_take_keys_of_both_kinds() {
         for kind in Certificate::ALL {
-            if kind == Certificate::Rsa && find_program("openssl").is_none() {
-                eprintln!("skipped: no openssl");
+            if kind == Certificate::Rsa && dwell_testbed::skip::lacks_program("openssl") {
                 continue;
             }
             let identity = Identity::new(kind).unwrap();

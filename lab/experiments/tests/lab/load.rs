@@ -10,6 +10,7 @@ use std::{
 };
 
 use dwell_capture::Reader;
+use dwell_testbed::skip::lacks_program;
 use etherparse::{LaxSlicedPacket, TransportSlice};
 use nix::{
     sys::signal::{Signal, kill},
@@ -216,7 +217,7 @@ fn root_memcached_answers_each_request() {
     if skipped() {
         return;
     }
-    if lacks("memcached") {
+    if lacks_program("memcached") {
         return;
     }
     let arguments = "memcached --depth 3 --connections 4 --rate 400 --duration 1s";
@@ -227,15 +228,6 @@ fn root_memcached_answers_each_request() {
     assert_eq!(count("get") + count("set"), outcome.requests.len());
     assert_eq!(outcome.asked(b"get "), count("get"));
     assert!(outcome.requests.iter().all(|request| (40..=10_000).contains(&request.bytes)));
-}
-
-fn lacks(program: &str) -> bool {
-    let folders = ["/usr/bin", "/usr/sbin"];
-    let lacks = !folders.iter().any(|folder| Path::new(folder).join(program).exists());
-    if lacks {
-        eprintln!("skipped: there is no {program}");
-    }
-    lacks
 }
 
 /// The objects that `dwell-lab response` tells.
@@ -256,7 +248,7 @@ fn root_the_distribution_of_others_is_beside_the_estimates() {
         ("wrk --duration 1s", ["wrk", "nginx"], 20..200),
         ("redis --duration 2s", ["redis-benchmark", "redis-server"], 40..400),
     ] {
-        if programs.iter().any(|program| lacks(program)) {
+        if programs.iter().any(|program| lacks_program(program)) {
             continue;
         }
         // Epochs are short, so that several are whole.
@@ -298,7 +290,7 @@ fn root_each_request_over_http3_is_answered() {
 
 #[test]
 fn root_a_tunnel_makes_one_encrypted_flow_of_all_connections() {
-    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks(program)) {
+    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks_program(program)) {
         return;
     }
     let arguments = "web --mode batch --depth 2 --connections 3 --rate 60 --duration 1s --tunnel wireguard";
@@ -312,7 +304,7 @@ fn root_a_tunnel_makes_one_encrypted_flow_of_all_connections() {
 /// What all connections in a tunnel did is beside what the one flow shows.
 #[test]
 fn root_estimates_of_a_tunnel_are_beside_the_truth_of_all_its_connections() {
-    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks(program)) {
+    if skipped() || ["wireguard-go", "wg"].iter().any(|program| lacks_program(program)) {
         return;
     }
     let lines = told(

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use dwell_experiments::socket::{Options, Outcome, Scenario, Setting, Watch};
-use dwell_testbed::LinkBox;
+use dwell_testbed::{
+    LinkBox,
+    skip::{required, skip},
+};
 use serde_json::Value;
 
 use crate::support::{LAB, Run, lab, programs, skipped};
@@ -28,11 +31,11 @@ fn objects(run: &Run) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Tells that this host has no link box; false where it has.
+/// Whether the calling test is skipped because this host has no link box.
 fn without_box() -> bool {
     let lack = LinkBox::missing_requirement();
     if let Some(lack) = &lack {
-        eprintln!("skipped: {lack}");
+        skip(lack);
     }
     lack.is_some()
 }
@@ -107,7 +110,7 @@ fn root_what_is_minimised_waits_less_and_gets_through() {
     let folder = Path::new(LAB).parent().unwrap();
     let places = [folder.to_owned(), folder.join("deps")];
     if !places.iter().any(|place| place.join("libdwell.so").is_file()) {
-        eprintln!("skipped: libdwell.so is not built: cargo build -p libdwell");
+        required("libdwell.so is not built: cargo build -p libdwell");
         return;
     }
     let watch = Watch { estimator: "exact", outside: false, interval_ms: 100 };
@@ -178,7 +181,7 @@ fn root_tools_tell_of_the_network_and_not_of_the_send_buffer() {
     }
     let run = lab(&["socket", "tools", "--time", "4s", "--format", "jsonl"]);
     if run.status == Some(3) && run.stderr.contains("there is no program") {
-        eprintln!("skipped: {}", run.stderr.trim());
+        required(run.stderr.trim());
         return;
     }
     assert_eq!(run.status, Some(0), "{run}");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use dwell_testbed::Guest;
+use dwell_testbed::{Guest, skip::skip};
 
 use crate::support::{LAB, lab, run, skipped};
 
@@ -64,11 +64,11 @@ fn root_a_virtual_machine_s_bytes_are_followed_although_its_clock_is_another() {
         return;
     }
     if let Some(lack) = Guest::missing_requirement() {
-        eprintln!("skipped: {lack}");
+        skip(lack);
         return;
     }
     if kernels.is_none() {
-        eprintln!("skipped: DWELL_KERNELS names no folder with kernels; `make vm` fetches some");
+        skip("DWELL_KERNELS names no folder with kernels: `make vm`");
         return;
     }
     let arguments = ["stack", "vm", "--time", "3s"];

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use dwell_testbed::{Guest, GuestOptions, Namespace, ProcessId};
+use dwell_testbed::{Guest, GuestOptions, Namespace, ProcessId, skip::skip};
 
 use crate::support::{eventually, skipped};
 
@@ -14,8 +14,8 @@ fn kernel() -> Option<PathBuf> {
     let folder = std::env::var_os("DWELL_KERNELS");
     let kernel = folder.and_then(|folder| Guest::newest_kernel(folder.as_ref()));
     match (&lack, &kernel) {
-        (Some(lack), _) => eprintln!("skipped: {lack}"),
-        (None, None) => eprintln!("skipped: DWELL_KERNELS names no folder with kernels"),
+        (Some(lack), _) => skip(lack),
+        (None, None) => skip("DWELL_KERNELS names no folder with kernels: `make vm`"),
         _ => return kernel,
     }
     None

@@ -10,6 +10,7 @@ use std::{
 
 use dwell_testbed::{
     BitsPerSecond, BoxLink, BoxSpec, Discipline, LinkBox, Namespace, Nanos, ProcessId, Shaper, Statistics, Towards,
+    skip::skip,
     workload::{Ends, Ping},
 };
 use nix::sys::socket::{setsockopt, sockopt};
@@ -19,7 +20,7 @@ use crate::support::{eventually, exists, other_process, skipped, start_and_read}
 fn cannot() -> bool {
     let lack = LinkBox::missing_requirement();
     if let Some(lack) = &lack {
-        eprintln!("skipped: {lack}");
+        skip(lack);
     }
     lack.is_some() || skipped()
 }

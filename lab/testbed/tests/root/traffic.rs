@@ -4,16 +4,17 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 
 use dwell_testbed::{
     BitsPerSecond, Bytes, Emulation, Error, Lab, LabOptions, Nanos, Result, Topology,
+    skip::required,
     workload::{Bulk, Dns, Ends, PingPong, RoundTrips},
 };
 
 use crate::support::skipped;
 
-/// Programs that are not there are no failure; anything else is.
+/// `None`, and the calling test is skipped, where a program is missing.
 fn unless_missing<T>(outcome: Result<T>) -> Option<T> {
     match outcome {
         Err(error @ Error::Host { .. }) => {
-            eprintln!("skipped: {error}");
+            required(&error.to_string());
             None
         }
         other => Some(other.unwrap()),
