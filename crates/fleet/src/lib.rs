@@ -1,7 +1,7 @@
 //! Transport of measurements from agents on many hosts to one collector.
 //!
-//! An agent keeps its measurements in an [`Outbox`] and sends them by an [`Uplink`], in numbered batches, until the
-//! collector confirms that they are stored. A [`Server`] admits agents that authenticate, and passes their batches to
+//! An agent gathers its measurements into batches by a [`Batcher`], keeps them in an [`Outbox`], and sends them by an
+//! [`Uplink`] until the collector confirms that they are stored. A [`Server`] admits agents that authenticate, and passes their batches to
 //! a [`Handler`]. Both sides exchange the frames of [`wire`] over TLS 1.3, and each authenticates the other by its
 //! [`Identity`].
 //!
@@ -9,6 +9,7 @@
 
 #![deny(clippy::print_stderr, reason = "only the binary writes messages to people")]
 
+mod agent;
 mod error;
 mod identity;
 mod link;
@@ -17,6 +18,7 @@ mod server;
 mod uplink;
 pub mod wire;
 
+pub use agent::Batcher;
 pub use error::Error;
 pub use identity::{Identity, Key};
 pub use link::Secret;

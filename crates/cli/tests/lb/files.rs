@@ -36,8 +36,7 @@ fn the_example_says_what_the_defaults_are() {
     let written: Vec<_> = lines.collect();
     assert!(
         written.len() > 90
-            && written
-                .contains(&"k = 3                        # so many intervals without a change, and weights go back")
+            && written.contains(&"k = 3                        # intervals without a change until weights revert")
     );
     let same = Config::parse(&written.join("\n"), path).unwrap();
     assert_eq!(same, config);

@@ -1,8 +1,15 @@
 //! Each batch is stored exactly once, even if the collector restarts.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
-use dwell_fleet::Event;
+use dwell_engine::{
+    layers::{Direction, Ends, Layer, Passage},
+    measure::Endpoint,
+};
+use dwell_fleet::{
+    Batcher, Event,
+    wire::{FlowReport, FlowRtt, IntervalReport},
+};
 
 use crate::support::{Memory, agent, collector, collector_at, eventually, identity};
 
@@ -141,4 +148,42 @@ fn both_sides_share_a_secret_that_differs_for_each_connection() {
     let first = secret(1);
     eventually("it is gone", || server.agents() == 0);
     assert_ne!(first, secret(2));
+}
+
+#[test]
+fn an_agent_splits_traces_and_flows_into_batches_of_limited_size() {
+    let (key, memory) = (identity("k"), Arc::new(Memory::default()));
+    let server = collector(&key, &memory);
+    let agent = agent("a", 1, &server.address().to_string(), &key);
+    let end = |port| Endpoint { address: [192, 0, 2, 1].into(), port };
+    let ends = |port| Ends { src: end(port), dst: end(443) };
+    let mut batcher = Batcher::new(agent.uplink);
+    let mut stamps = [None; Layer::ALL.len()];
+    stamps[Layer::TxSocket as usize] = NonZeroU64::new(1);
+    for seq in 0..10_000 {
+        batcher.push_trace(Passage { ends: ends(1), seq, direction: Direction::Tx, sent: 1, again: false, stamps });
+    }
+    let report = IntervalReport {
+        end_ns: 5,
+        end_unix_ns: 5,
+        length_ns: 5,
+        sample_bytes: 64,
+        segments: Vec::new(),
+        flows: Vec::new(),
+        rtts: Vec::new(),
+    };
+    let flows = (0..300).map(|port| {
+        let rtt = FlowRtt { ends: ends(port), is_received: false, min_ns: 1, smoothed_ns: 2 };
+        (FlowReport { ends: ends(port), segments: Vec::new() }, vec![rtt])
+    });
+    batcher.push_interval(report, flows.collect(), vec![("matched".into(), 1)]);
+    assert_eq!(batcher.finish(PATIENCE).batches, 0);
+    let stored = memory.contents.lock().unwrap();
+    let traces: Vec<_> = stored.iter().map(|content| content.traces.0.len()).collect();
+    assert_eq!(traces, [8192, 0, 0, 0, 0, 1808]);
+    let flows: Vec<_> = stored.iter().flat_map(|content| &content.intervals).map(|part| part.flows.len()).collect();
+    assert_eq!(flows, [0, 128, 128, 44]);
+    let rtts: Vec<_> = stored.iter().flat_map(|content| &content.intervals).map(|part| part.rtts.len()).collect();
+    assert_eq!(rtts, flows);
+    assert_eq!(stored[1].counters, [("matched".to_owned(), 1), ("batches_dropped".to_owned(), 0)]);
 }

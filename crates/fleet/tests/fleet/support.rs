@@ -30,6 +30,8 @@ pub fn identity(text: &str) -> Identity {
 pub struct Memory {
     /// The run and number of each stored batch, in the order of storage.
     pub batches: Mutex<Vec<(RunId, u64)>>,
+    /// The content of each stored batch.
+    pub contents: Mutex<Vec<Content>>,
     /// Name of each agent that disconnected, and the reason.
     pub disconnected: Mutex<Vec<String>>,
     /// Makes each attempt to store a batch fail.
@@ -65,6 +67,7 @@ impl Handler for Memory {
         if self.numbers(agent.run).last() < Some(&batch.number) {
             let mut batches = self.batches.lock().unwrap();
             batches.push((agent.run, batch.number));
+            self.contents.lock().unwrap().push(batch.content);
         }
         Ok(())
     }

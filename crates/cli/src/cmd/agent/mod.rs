@@ -12,7 +12,7 @@ use dwell_fleet::{
     wire::{AgentName, Hello},
 };
 
-use self::{clock::Answer, send::Send};
+use self::{clock::Answer, send::Reporter};
 use crate::{
     args::{positive_duration, sample_bytes, socket},
     exit::{Exit, Failure},
@@ -115,11 +115,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let most_bytes = args.buffer as usize * 1_000_000;
     let uplink = Uplink::start(args.collector.clone(), identity, hello, most_bytes, told)?;
-    let mut send = Send::new(uplink, served);
-    let ended = monitor.run(args.interval, || stop.is_asked(), &mut send);
+    let mut reporter = Reporter::new(uplink, served);
+    let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
-    let last = monitor.end_interval(&mut send);
-    let left = send.finish(PATIENCE);
+    let last = monitor.end_interval(&mut reporter);
+    let left = reporter.finish(PATIENCE);
     monitor.pauses().into_iter().for_each(tell);
     ended.and(last)?;
     match (left.batches, left.dropped) {

@@ -1,83 +1,63 @@
-//! From what is measured to batches.
+//! Reports what the stack monitor observes to a collector, and serves it to Prometheus.
 
 use std::{
     collections::{HashMap, HashSet},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage};
 use dwell_fleet::{
-    Backlog, Uplink,
-    wire::{ByteTraces, Content, FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
+    Backlog, Batcher, Uplink,
+    wire::{FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Family;
 use dwell_probes::stack::{self, Hook, Interval, Observer, Taken};
 
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};
 
-/// Passages wait so long for others, so that batches are worth their cost.
-const GATHERED: Duration = Duration::from_millis(100);
-/// Or until there are so many, some 60 bytes each.
-const PASSAGES: usize = 8192;
-/// Flows in a batch, at most 30 KB each.
-const FLOWS: usize = 128;
-
-/// Sends what it hears, and serves it.
-pub struct Send {
-    uplink: Uplink,
+/// Sends what it observes to a collector.
+pub struct Reporter {
+    batcher: Batcher,
     served: Option<Served>,
-    passages: Vec<Passage>,
-    sent: Instant,
-    /// That round trips are not known.
-    is_told: bool,
+    /// Whether the user knows that round-trip times are unavailable.
+    has_warned: bool,
 }
 
-impl Send {
-    pub fn new(uplink: Uplink, served: Option<Served>) -> Send {
-        Send { uplink, served, passages: Vec::new(), sent: Instant::now(), is_told: false }
+impl Reporter {
+    pub fn new(uplink: Uplink, served: Option<Served>) -> Reporter {
+        Reporter { batcher: Batcher::new(uplink), served, has_warned: false }
     }
 
-    /// Waits until all is stored, for so long at most. Returns what is not.
-    pub fn finish(mut self, patience: Duration) -> Backlog {
-        self.send_passages();
-        self.uplink.finish(patience)
+    /// Waits at most `timeout` until all batches are stored. Returns what is left.
+    pub fn finish(self, timeout: Duration) -> Backlog {
+        self.batcher.finish(timeout)
     }
 
-    fn send_passages(&mut self) {
-        self.sent = Instant::now();
-        for some in self.passages.chunks(PASSAGES) {
-            self.uplink.push(Content { traces: ByteTraces(some.to_vec()), ..Content::default() });
-        }
-        self.passages.clear();
-    }
-}
-
-impl Send {
-    /// What TCP knows of flows, by the flow from here.
+    /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
     fn round_trips(&mut self, flows: &[(Ends, Vec<Taken>)]) -> HashMap<Ends, stack::Trip> {
         let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
-        let mut known = HashMap::new();
+        let mut round_trips = HashMap::new();
         if wanted.is_empty() {
-            return known;
+            return round_trips;
         }
-        let asked = stack::trips(|trip| {
+        let result = stack::trips(|trip| {
             if wanted.contains(&trip.ends) {
-                known.insert(trip.ends, trip);
+                round_trips.insert(trip.ends, trip);
             }
         });
-        if let Err(error) = asked
-            && !self.is_told
+        if let Err(error) = result
+            && !self.has_warned
         {
-            self.is_told = true;
+            self.has_warned = true;
             tell(format_args!(
-                "round trips of connections are not known here: {error}; the network is not \
-                 estimated where the other host has no agent"
+                "round-trip times of connections are not available here: {error}; the time in the network is not \
+                 estimated for flows whose other host has no agent"
             ));
         }
-        known
+        round_trips
     }
 
-    /// For Prometheus.
+    /// Updates the metrics.
     fn serve(&self, interval: &Interval, counters: &[(String, u64)], backlog: Backlog) {
         let Some(Served { metrics, .. }) = &self.served else {
             return;
@@ -93,38 +73,24 @@ impl Send {
     }
 }
 
-impl Observer for Send {
+impl Observer for Reporter {
     type Error = Failure;
 
     fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
-        self.passages.push(*passage);
+        self.batcher.push_trace(*passage);
         Ok(())
     }
 
     fn end_poll(&mut self) -> Result<(), Failure> {
-        if self.sent.elapsed() >= GATHERED || self.passages.len() >= PASSAGES {
-            self.send_passages();
-        }
+        self.batcher.flush_if_due();
         Ok(())
     }
 
     fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
         let counters = counters(&interval.counters);
-        let backlog = self.uplink.backlog();
-        self.serve(interval, &counters, backlog);
-        let dropped = ("batches_dropped".to_owned(), backlog.dropped);
-        let unix_ns = clock().unix_ns(interval.end_ns);
-        let told = |segments, flows, rtts| IntervalReport {
-            end_ns: interval.end_ns,
-            end_unix_ns: i64::try_from(unix_ns).unwrap_or(0),
-            length_ns: interval.length_ns,
-            sample_bytes: interval.sample_bytes,
-            segments,
-            flows,
-            rtts,
-        };
+        self.serve(interval, &counters, self.batcher.backlog());
         let missing = stack::missing(hooks);
-        let rows = interval.segments.iter().map(|figures| {
+        let segments = interval.segments.iter().map(|figures| {
             let (from, to) = stack::ends(hooks, figures.segment);
             SegmentReport {
                 segment: figures.segment,
@@ -135,47 +101,43 @@ impl Observer for Send {
                 missing: missing.iter().find(|(segment, _)| *segment == figures.segment).map(|(_, layer)| *layer),
             }
         });
-        self.uplink.push(Content {
-            intervals: vec![told(rows.collect(), Vec::new(), Vec::new())],
-            counters: counters.into_iter().chain([dropped]).collect(),
-            ..Content::default()
+        let report = IntervalReport {
+            end_ns: interval.end_ns,
+            end_unix_ns: i64::try_from(clock().unix_ns(interval.end_ns)).unwrap_or(0),
+            length_ns: interval.length_ns,
+            sample_bytes: interval.sample_bytes,
+            segments: segments.collect(),
+            flows: Vec::new(),
+            rtts: Vec::new(),
+        };
+        let round_trips = self.round_trips(&interval.flows);
+        let flows = interval.flows.iter().map(|(ends, figures)| {
+            let report = FlowReport { ends: *ends, segments: segments_of(figures) };
+            (report, rtts_of(*ends, figures, &round_trips))
         });
-        let known = self.round_trips(&interval.flows);
-        for some in interval.flows.chunks(FLOWS) {
-            let flows = some.iter().map(|(ends, rows)| FlowReport { ends: *ends, segments: segments(rows) });
-            self.uplink.push(Content {
-                intervals: vec![told(Vec::new(), flows.collect(), trips_of(some, &known))],
-                ..Content::default()
-            });
-        }
+        self.batcher.push_interval(report, flows.collect(), counters);
         Ok(())
     }
 }
 
-/// Of the sides that bytes went through.
-fn segments(rows: &[Taken]) -> Vec<FlowSegment> {
-    let segments = rows.iter().filter(|row| row.histogram.count() > 0);
-    let segments = segments.map(|row| FlowSegment { segment: row.segment, histogram: row.histogram.clone() });
+/// Returns the segments of the directions in which a flow's bytes passed.
+fn segments_of(figures: &[Taken]) -> Vec<FlowSegment> {
+    let segments = figures.iter().filter(|figures| figures.histogram.count() > 0);
+    let segments =
+        segments.map(|figures| FlowSegment { segment: figures.segment, histogram: figures.histogram.clone() });
     segments.collect()
 }
 
-/// Of the sides of flows that bytes went through.
-fn trips_of(flows: &[(Ends, Vec<Taken>)], known: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
-    let sides = flows.iter().flat_map(|(ends, rows)| {
-        [Direction::Tx, Direction::Rx].into_iter().filter_map(|side| {
-            let is_used = |row: &Taken| row.segment.direction() == side && row.histogram.count() > 0;
-            rows.iter().any(is_used).then_some((*ends, side))
-        })
-    });
-    let trips = sides.filter_map(|(ends, side)| {
-        let from_here = match side {
-            Direction::Tx => ends,
-            Direction::Rx => reverse(ends),
-        };
-        let trip = known.get(&from_here)?;
-        Some(FlowRtt { ends, is_received: side == Direction::Rx, min_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
-    });
-    trips.collect()
+/// Returns the round-trip times of a flow, for the directions in which its bytes passed.
+fn rtts_of(ends: Ends, figures: &[Taken], round_trips: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
+    let rtts =
+        [(Direction::Tx, ends), (Direction::Rx, reverse(ends))].into_iter().filter_map(|(direction, from_here)| {
+            let is_used = |row: &Taken| row.segment.direction() == direction && row.histogram.count() > 0;
+            let trip = round_trips.get(&from_here).filter(|_| figures.iter().any(is_used))?;
+            let is_received = direction == Direction::Rx;
+            Some(FlowRtt { ends, is_received, min_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
+        });
+    rtts.collect()
 }
 
 fn reverse(ends: Ends) -> Ends {
