@@ -1,4 +1,4 @@
-//! The library stays, as its thread does, when a program unloads it.
+//! Keeps the library mapped when a program unloads it, because its thread runs on.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

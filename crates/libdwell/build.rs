@@ -1,5 +1,5 @@
-//! The name by which programs that are linked with the library find it; and that it stays, as its thread and what it
-//! has libc call in forked children do, when a program unloads it.
+//! Sets the name by which linked programs find the library, and keeps the library mapped when a program unloads it,
+//! because its thread and its fork handler stay.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libdwell.so");

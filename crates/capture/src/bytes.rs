@@ -6,7 +6,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// The number at `at`; the caller has made sure that the bytes are there.
+    /// Reads two bytes at `at`. The caller has checked that the bytes are there.
     #[inline]
     pub(crate) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let raw = array(bytes, at);
@@ -16,7 +16,7 @@ impl Order {
         }
     }
 
-    /// As [`Order::u16`].
+    /// Reads four bytes; see [`Order::u16`].
     #[inline]
     pub(crate) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let raw = array(bytes, at);
@@ -26,7 +26,7 @@ impl Order {
         }
     }
 
-    /// As [`Order::u16`].
+    /// Reads eight bytes; see [`Order::u16`].
     pub(crate) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let raw = array(bytes, at);
         match self {

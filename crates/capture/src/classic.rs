@@ -2,7 +2,7 @@ use crate::{
     bytes::Order,
     error::Fault,
     link::LinkType,
-    reader::{MAX_PACKET_BYTES, Record, Step},
+    record::{MAX_PACKET_BYTES, Record, Step},
     window::Window,
 };
 
@@ -13,8 +13,9 @@ const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 /// The bits above hold the length of the frame check sequence.
 const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
 
-/// A classic pcap file behind its header.
-/// Source: draft-ietf-opsawg-pcap; older versions as libpcap's `sf-pcap.c` reads them.
+/// Parser of a classic pcap file after its header.
+///
+/// Sources: draft-ietf-opsawg-pcap; for older versions, libpcap's `sf-pcap.c`.
 pub(crate) struct Classic {
     order: Order,
     link: LinkType,
@@ -27,13 +28,13 @@ pub(crate) struct Classic {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lengths {
     CapturedFirst,
-    /// Files before version 2.4 hold either order, some under the wrong version number. The
-    /// captured length is the smaller one.
+    /// Files before version 2.4 have either order, some with a wrong version number. The captured length is the smaller
+    /// one.
     SmallerIsCaptured,
 }
 
 impl Classic {
-    /// Byte order, nanoseconds a tick and length of a record header, if `magic` starts such a file.
+    /// Returns byte order, nanoseconds per tick and length of a record header if `magic` starts a classic pcap file.
     pub(crate) fn recognise(magic: [u8; 4]) -> Option<(Order, u64, usize)> {
         let (order, magic) = match u32::from_le_bytes(magic) {
             le @ (0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34) => (Order::Little, le),

@@ -1,10 +1,10 @@
 use std::fmt;
 
-/// What the bytes of a packet begin with, as a number of the public link-type registry
-/// (`LINKTYPE_*`, <https://www.tcpdump.org/linktypes.html>).
+/// The header that a packet begins with, as a number of the public link-type registry (`LINKTYPE_*`,
+/// <https://www.tcpdump.org/linktypes.html>).
 ///
-/// It is the number found in the file. A few systems have written their own number for raw IP
-/// (12 or 14 instead of 101), which are shown as raw IP too.
+/// It is the number in the file. A few systems write their own number for raw IP (12 or 14 instead of 101), which is
+/// displayed as raw IP too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkType(pub u32);
 
@@ -46,7 +46,7 @@ impl LinkType {
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// The name used by capture tools, or `None` for a number this crate has no name for.
+    /// Returns the name that capture tools use, or `None` for an unknown number.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::NULL => "NULL",

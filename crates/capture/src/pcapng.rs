@@ -2,7 +2,7 @@ use crate::{
     bytes::Order,
     error::Fault,
     link::LinkType,
-    reader::{MAX_PACKET_BYTES, Record, Step},
+    record::{MAX_PACKET_BYTES, Record, Step},
     window::{WINDOW_BYTES, Window},
 };
 
@@ -20,9 +20,9 @@ const BLOCK_HEADER_BYTES: usize = 8;
 const BLOCK_TRAILER_BYTES: usize = 4;
 /// Wireshark's limit: larger blocks exist in damaged files only.
 const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
-/// What is kept of an interface's name; Linux has 15.
+/// Longer interface names are cut; names on Linux have at most 15 bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// An obsolete packet block cannot name more, and nobody has so many.
+/// Most interfaces per section: an obsolete packet block cannot number more.
 const MAX_INTERFACES: usize = 1 << 16;
 
 const OPTION_END: u16 = 0;
@@ -30,11 +30,11 @@ const OPTION_IF_NAME: u16 = 2;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
 
-/// A pcapng file within a section. Source: draft-ietf-opsawg-pcapng.
+/// Parser of a pcapng file, with the state of the current section. Source: draft-ietf-opsawg-pcapng.
 pub(crate) struct Pcapng {
     order: Order,
     interfaces: Vec<Interface>,
-    /// Interfaces of all sections before this one.
+    /// Number of interfaces in all sections before this one.
     earlier_interfaces: u32,
     last_time_ns: u64,
 }
@@ -47,7 +47,7 @@ impl Pcapng {
         Ok(pcapng)
     }
 
-    /// Goes over one block.
+    /// Parses one block.
     #[inline]
     pub(crate) fn step(&mut self, window: &mut Window) -> Result<Step, Fault> {
         if !window.begin(BLOCK_HEADER_BYTES)? {
@@ -65,7 +65,7 @@ impl Pcapng {
         }
     }
 
-    /// The two kinds differ in the width of the interface number only.
+    /// Parses an enhanced or an obsolete packet block, which differ only in the width of the interface number.
     #[inline]
     fn timed_packet(&mut self, kind: u32, window: &mut Window) -> Result<Step, Fault> {
         const FIXED_BYTES: usize = 28;
@@ -84,8 +84,8 @@ impl Pcapng {
         self.packet(window, len, FIXED_BYTES, Lengths { captured, wire_len }, id)
     }
 
-    /// It has neither interface nor captured length: the first interface stands for the one, its
-    /// limit and the length on the wire for the other.
+    /// Parses a simple packet block, which has neither an interface nor a captured length. It belongs to the first
+    /// interface; the captured length follows from that interface's limit and the length on the wire.
     fn simple_packet(&mut self, window: &mut Window) -> Result<Step, Fault> {
         const FIXED_BYTES: usize = 12;
         let len = self.whole_block(window, FIXED_BYTES)?;
@@ -176,13 +176,13 @@ impl Pcapng {
         }
     }
 
-    /// The name of an interface of this section, by its number over the whole file.
+    /// Returns the name of an interface of this section by its number over the whole file.
     pub(crate) fn interface_name(&self, interface: u32) -> Option<&str> {
         let id = interface.checked_sub(self.earlier_interfaces)?;
         self.interfaces.get(id as usize)?.name.as_deref()
     }
 
-    /// Steps over a block that the window need not hold as a whole.
+    /// Skips a block, which may be larger than the window.
     fn skip(&self, window: &mut Window, len: BlockLen) -> Result<Step, Fault> {
         window.skip(len.padded - BLOCK_TRAILER_BYTES)?;
         window.need(BLOCK_TRAILER_BYTES)?;
@@ -191,7 +191,7 @@ impl Pcapng {
         Ok(Step::NoPacket)
     }
 
-    /// Makes a whole block available, with `fixed_bytes` or more before its trailer.
+    /// Makes a whole block available that has at least `fixed_bytes` before its trailer.
     #[inline]
     fn whole_block(&self, window: &mut Window, fixed_bytes: usize) -> Result<BlockLen, Fault> {
         let len = self.block_len(window, fixed_bytes)?;
@@ -218,17 +218,17 @@ impl Pcapng {
 
 struct Interface {
     link: LinkType,
-    /// The most bytes captured of a packet; 0 for no limit.
+    /// Most captured bytes per packet; 0 means no limit.
     snap_bytes: u32,
     clock: Clock,
     name: Option<Box<str>>,
 }
 
-/// Length of a block, its header and trailer included.
+/// Length of a block, including header and trailer.
 #[derive(Clone, Copy)]
 struct BlockLen {
     claimed: u32,
-    /// Some writers forget to count the padding.
+    /// The claimed length, rounded up to four bytes: some writers do not count the padding.
     padded: usize,
 }
 
@@ -247,25 +247,25 @@ struct Lengths {
     wire_len: u32,
 }
 
-/// How an interface counts time.
+/// How an interface expresses time.
 #[derive(Clone, Copy)]
 struct Clock {
     tick: Tick,
-    /// Added to each time.
+    /// Seconds to add to each time.
     offset_s: i64,
 }
 
 #[derive(Clone, Copy)]
 enum Tick {
-    /// A tick is this many nanoseconds.
+    /// Nanoseconds per tick.
     Nanos(u64),
-    /// A nanosecond is this many ticks.
+    /// Ticks per nanosecond.
     PerNano(u64),
-    /// A second is two to this power of ticks.
+    /// A second has two to this power of ticks.
     PowerOfTwo(u32),
 }
 
-/// The options of an interface that matter: how it counts time, and its name.
+/// Parses the options that matter: how the interface expresses time, and its name.
 fn interface_options(order: Order, mut options: &[u8]) -> Result<(Clock, Option<Box<str>>), Fault> {
     let mut clock = Clock { tick: Tick::Nanos(1000), offset_s: 0 };
     let mut name = None;
@@ -302,7 +302,7 @@ fn interface_options(order: Order, mut options: &[u8]) -> Result<(Clock, Option<
 }
 
 impl Clock {
-    /// Nanoseconds since 1970, at the nearest end of the range where they do not fit.
+    /// Converts ticks to nanoseconds since 1970, clamped to the range of the result.
     #[inline]
     fn unix_ns(self, ticks: u64) -> u64 {
         match self {
@@ -324,7 +324,7 @@ impl Clock {
 }
 
 impl Tick {
-    /// The option holds a negative power of ten, or of two with its highest bit set.
+    /// Parses the resolution: a negative power of ten or, if the highest bit is set, of two.
     fn from_tsresol(resolution: u8) -> Result<Tick, Fault> {
         match u32::from(resolution) {
             power @ 0..=9 => Ok(Tick::Nanos(10u64.pow(9 - power))),

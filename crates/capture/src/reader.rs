@@ -1,41 +1,36 @@
-use std::{fs::File, io::Read, ops::Range, path::Path};
+use std::{fs::File, io::Read, path::Path};
 
 use crate::{
     classic::Classic,
     error::{Error, Fault},
     link::LinkType,
     pcapng::{self, Pcapng},
+    record::Step,
     window::Window,
 };
 
-/// The most bytes one packet may hold. A file that claims more is damaged: this is the limit
-/// that capture tools set themselves for network interfaces.
-pub const MAX_PACKET_BYTES: u32 = 256 * 1024;
-
-/// One packet, borrowed from the [`Reader`] until the next one is asked for.
+/// One packet, borrowed from the [`Reader`] until the next one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Nanoseconds since 1970, as the capturing host saw them: captures may step backwards. The
-    /// lie of a wrong clock is passed on. A pcapng "simple packet" has no time of its own and gets
-    /// that of the packet before it, or 0. A pcapng time outside 1970 to 2554 becomes the nearest
-    /// end of that range.
+    /// Capture time in nanoseconds since 1970, by the clock of the capturing host: it may step backwards, and a wrong
+    /// clock gives wrong times. A pcapng "simple packet" has no time of its own and gets the time of the packet before
+    /// it, or 0. A pcapng time outside 1970 to 2554 is clamped to that range.
     pub time_ns: u64,
-    /// Number of the capturing interface from 0, in order of appearance over the whole file, so
-    /// that the interfaces of two pcapng sections differ. Always 0 in a classic pcap file.
+    /// Number of the capturing interface from 0, in order of appearance over the whole file, so that the interfaces of
+    /// two pcapng sections differ. It is always 0 in a classic pcap file.
     pub interface: u32,
-    /// What the capture calls it (pcapng).
+    /// Name of that interface, if the capture gives one (pcapng only).
     pub interface_name: Option<&'a str>,
-    /// What `data` begins with.
+    /// The header that `data` begins with.
     pub link: LinkType,
-    /// The captured bytes, possibly fewer than were sent. A frame check sequence at the end is
-    /// part of it where the capture has one.
+    /// The captured bytes, possibly fewer than were sent. They end with the frame check sequence where the capture has
+    /// one.
     pub data: &'a [u8],
-    /// Length of the packet on the wire in bytes, never below `data.len()`: files that claim a
-    /// shorter one are corrected.
+    /// Length of the packet on the wire in bytes, never below `data.len()`: a shorter length in the file is corrected.
     pub wire_len: u32,
 }
 
-/// A capture being read.
+/// Reads the packets of a capture.
 pub struct Reader {
     name: String,
     window: Window,
@@ -50,7 +45,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Any [`Error`] but [`Error::Read`]: `Truncated` when the file ends within its header.
+    /// Any [`Error`] except [`Error::Read`]: `Truncated` if the file ends within its header.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
@@ -63,8 +58,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads a capture from anywhere; `name` stands for it in error messages. Reads are large, so
-    /// a buffer below is a waste.
+    /// Reads a capture from any source; error messages call it `name`. Reads are large, so `read` needs no buffer of its
+    /// own.
     ///
     /// # Errors
     ///
@@ -82,11 +77,11 @@ impl Reader {
         Ok(Reader { name: name.to_owned(), window, format, size: None, packets: 0, finished: false })
     }
 
-    /// The next packet, or `None` at the end of the capture.
+    /// Returns the next packet, or `None` at the end of the capture.
     ///
     /// # Errors
     ///
-    /// `Truncated`, `Corrupt` or `Read`, once: it is over then, and later calls give `None`.
+    /// `Truncated`, `Corrupt` or `Read`, once: reading ends there, and later calls return `None`.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Error> {
         let record = loop {
@@ -122,44 +117,26 @@ impl Reader {
         }))
     }
 
-    /// True if the format can tell interfaces apart (pcapng).
-    pub fn tells_interfaces(&self) -> bool {
+    /// Returns true if the format distinguishes interfaces (pcapng).
+    pub fn distinguishes_interfaces(&self) -> bool {
         matches!(self.format, Format::Pcapng(_))
     }
 
-    /// Bytes of the file consumed as it lies on disk, so packed bytes in a gzip file: together
-    /// with [`Reader::size`] the progress.
+    /// Returns how many bytes of the file on disk have been consumed (compressed bytes in a gzip file). Divided by
+    /// [`Reader::size`] it is the progress.
     pub fn position(&self) -> u64 {
         self.window.position()
     }
 
-    /// Size of the file on disk in bytes when it was opened; `None` for pipes, devices and
-    /// standard input.
+    /// Returns the size of the file on disk in bytes when it was opened, or `None` for pipes, devices and standard input.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Packets delivered so far.
+    /// Returns how many packets have been delivered so far.
     pub fn packets(&self) -> u64 {
         self.packets
     }
-}
-
-/// What a format parser found at the current place.
-pub(crate) enum Step {
-    Packet(Record),
-    /// A block that holds no packet.
-    NoPacket,
-    End,
-}
-
-/// A packet whose bytes lie in the window.
-pub(crate) struct Record {
-    pub(crate) time_ns: u64,
-    pub(crate) interface: u32,
-    pub(crate) link: LinkType,
-    pub(crate) wire_len: u32,
-    pub(crate) data: Range<usize>,
 }
 
 enum Format {
@@ -168,7 +145,7 @@ enum Format {
 }
 
 impl Format {
-    /// `None` when the first bytes are those of neither format.
+    /// Recognises the format by the first bytes. Returns `None` if they belong to neither format.
     fn open(window: &mut Window) -> Result<Option<Format>, Fault> {
         window.try_fill(4)?;
         let Some(&magic) = window.rest().first_chunk::<4>() else {
@@ -184,7 +161,7 @@ impl Format {
     }
 }
 
-/// Failing to read the very first bytes is how a directory shows itself.
+/// Converts a fault at the first bytes, where a read error means that the path is, for instance, a directory.
 fn error_at_start(name: &str, fault: Fault) -> Error {
     match fault {
         Fault::Io(io) => Error::Open { path: name.to_owned(), io },

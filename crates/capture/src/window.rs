@@ -7,16 +7,16 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::Fault;
 
-/// Capacity of the window, and so the largest record that is looked at as a whole. It fits the
-/// second-level cache of common processors, which makes the copy out of the page cache cheap.
+/// Capacity of the window, and so the largest record that is parsed as a whole. It fits the second-level cache of common
+/// processors, which makes the copy out of the page cache cheap.
 pub(crate) const WINDOW_BYTES: usize = 512 * 1024;
-/// Unpacked from a gzip file in one go.
-const UNPACK_BYTES: usize = 4096;
+/// Most bytes that are decompressed per read of a gzip file.
+const DECOMPRESS_BYTES: usize = 4096;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const GZIP_INPUT_BYTES: usize = 128 * 1024;
 
-/// A fixed buffer that slides over the unpacked capture.
+/// A fixed buffer that slides over the decompressed capture.
 pub(crate) struct Window {
     input: Input,
     buffer: Box<[u8]>,
@@ -26,7 +26,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Reads the first bytes and puts the unpacker in between when they are gzip.
+    /// Reads the first bytes, and inserts a decompressor if they are gzip.
     pub(crate) fn new(input: Box<dyn Read>) -> Result<Window, Fault> {
         let mut window = Window {
             input: Input::Plain(input),
@@ -36,29 +36,29 @@ impl Window {
             offset: 0,
         };
         if window.try_fill(GZIP_MAGIC.len())? && window.rest().starts_with(&GZIP_MAGIC) {
-            window.unpack();
+            window.decompress();
         }
         Ok(window)
     }
 
-    fn unpack(&mut self) {
+    fn decompress(&mut self) {
         let head = self.rest().to_vec();
         let Input::Plain(rest) = std::mem::replace(&mut self.input, Input::Plain(Box::new(io::empty()))) else {
             return;
         };
-        let counted = Counted { head: Cursor::new(head), rest, bytes: 0 };
+        let counted = CountedRead { head: Cursor::new(head), rest, bytes: 0 };
         let buffered = BufReader::with_capacity(GZIP_INPUT_BYTES, counted);
         self.input = Input::Gzip(Box::new(MultiGzDecoder::new(buffered)));
         (self.start, self.end) = (0, 0);
     }
 
-    /// Unpacked bytes consumed.
+    /// Returns the number of decompressed bytes consumed.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes consumed of the file as it lies on disk.
+    /// Returns the number of bytes consumed of the file on disk.
     pub(crate) fn position(&self) -> u64 {
         match &self.input {
             Input::Plain(_) => self.offset,
@@ -69,20 +69,19 @@ impl Window {
         }
     }
 
-    /// The bytes read and not consumed.
+    /// Returns the bytes that are read and not consumed.
     #[inline]
     pub(crate) fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// The bytes of a range that [`Window::take`] gave out, valid until the next fill.
+    /// Returns the bytes of a range from [`Window::take`], which is valid until the next fill.
     #[inline]
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// Makes the first `n` bytes of a record available; false when the input ended cleanly before
-    /// it.
+    /// Makes the first `n` bytes of a record available. Returns false if the input ended cleanly before the record.
     #[inline]
     pub(crate) fn begin(&mut self, n: usize) -> Result<bool, Fault> {
         if self.try_fill(n)? {
@@ -100,7 +99,7 @@ impl Window {
         if self.try_fill(n)? { Ok(()) } else { Err(Fault::Cut) }
     }
 
-    /// Consumes `n` available bytes and says where they lie.
+    /// Consumes `n` available bytes and returns their position.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> Range<usize> {
         let from = self.start;
@@ -110,7 +109,7 @@ impl Window {
         from..self.start
     }
 
-    /// Consumes `n` bytes, which may be more than the window holds.
+    /// Consumes `n` bytes, which may be more than the window can hold.
     pub(crate) fn skip(&mut self, mut n: usize) -> Result<(), Fault> {
         while n > 0 {
             self.need(1)?;
@@ -126,7 +125,7 @@ impl Window {
         if self.end - self.start >= n { Ok(true) } else { self.refill(n) }
     }
 
-    /// Stops as soon as `n` bytes are there, so that a live pipe is not held back.
+    /// Stops as soon as `n` bytes are available, so that a live pipe is not delayed.
     #[cold]
     fn refill(&mut self, n: usize) -> Result<bool, Fault> {
         debug_assert!(n <= WINDOW_BYTES, "record larger than the window");
@@ -147,22 +146,22 @@ impl Window {
 
 enum Input {
     Plain(Box<dyn Read>),
-    Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
+    Gzip(Box<MultiGzDecoder<BufReader<CountedRead>>>),
 }
 
 impl Input {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Input::Plain(plain) => plain.read(into),
-            // What a call has unpacked before it comes upon damage is lost: ask for little.
+            // Bytes that a call has decompressed before it finds damage are lost: read little at a time.
             Input::Gzip(gzip) => {
-                let bytes = into.len().min(UNPACK_BYTES);
+                let bytes = into.len().min(DECOMPRESS_BYTES);
                 gzip.read(&mut into[..bytes])
             }
         }
     }
 
-    /// The unpacker reports a cut or damaged file through the same type as a failing disk.
+    /// Classifies an error: the decompressor reports a cut or damaged file by the same type as a failing disk.
     fn fault(&self, error: io::Error) -> Fault {
         match (self, error.kind()) {
             (Input::Gzip(_), io::ErrorKind::UnexpectedEof) => Fault::Cut,
@@ -174,14 +173,14 @@ impl Input {
     }
 }
 
-/// The packed file, beginning with what was read to recognise it.
-struct Counted {
+/// The compressed file, starting with the bytes that were read to recognise it.
+struct CountedRead {
     head: Cursor<Vec<u8>>,
     rest: Box<dyn Read>,
     bytes: u64,
 }
 
-impl Read for Counted {
+impl Read for CountedRead {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut got = self.head.read(into)?;
         if got == 0 {

@@ -1,20 +1,20 @@
 use std::io::{self, Write};
 
-use crate::{link::LinkType, reader::MAX_PACKET_BYTES};
+use crate::{link::LinkType, record::MAX_PACKET_BYTES};
 
 /// Writes a classic little-endian pcap file with times in nanoseconds.
 ///
-/// Each packet makes two small writes: give a [`std::io::BufWriter`] for anything but memory.
+/// Each packet makes two small writes: pass a [`std::io::BufWriter`] for anything other than memory.
 pub struct Writer<W: Write> {
     out: W,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the file header: a capture of no packets.
+    /// Writes the file header, which alone is a capture without packets.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W, link: LinkType) -> io::Result<Writer<W>> {
         let mut header = [0; 24];
         header[0..4].copy_from_slice(&0xa1b2_3c4d_u32.to_le_bytes());
@@ -26,13 +26,13 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out })
     }
 
-    /// Appends a packet captured at `time_ns` (nanoseconds since 1970) that was `wire_len` bytes
-    /// long on the wire, of which `data` was captured.
+    /// Appends a packet that was captured at `time_ns` (nanoseconds since 1970) and had `wire_len` bytes on the wire, of
+    /// which `data` was captured.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`], with nothing written, when the format cannot hold it: a
-    /// time after February 2106, or more bytes than [`MAX_PACKET_BYTES`]. Otherwise those of `out`.
+    /// [`io::ErrorKind::InvalidInput`], with nothing written, if the format cannot hold the packet: its time is after
+    /// February 2106, or it has more bytes than [`MAX_PACKET_BYTES`]. Otherwise errors of `out`.
     pub fn write(&mut self, time_ns: u64, data: &[u8], wire_len: u32) -> io::Result<()> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let seconds =
@@ -43,18 +43,18 @@ impl<W: Write> Writer<W> {
             .filter(|captured| *captured <= MAX_PACKET_BYTES)
             .ok_or_else(|| invalid("a pcap file cannot hold a packet above 256 KiB"))?;
         let mut header = [0; 16];
-        for (place, field) in header.chunks_exact_mut(4).zip([seconds, nanos, captured, wire_len]) {
-            place.copy_from_slice(&field.to_le_bytes());
+        for (slot, field) in header.chunks_exact_mut(4).zip([seconds, nanos, captured, wire_len]) {
+            slot.copy_from_slice(&field.to_le_bytes());
         }
         self.out.write_all(&header)?;
         self.out.write_all(data)
     }
 
-    /// Flushes and gives the output back.
+    /// Flushes the output and returns it.
     ///
     /// # Errors
     ///
-    /// Those of flushing it.
+    /// Errors of flushing.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

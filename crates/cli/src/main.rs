@@ -7,6 +7,7 @@ mod exit;
 mod identity;
 mod served;
 mod session;
+mod set;
 mod source;
 
 use std::process::ExitCode;

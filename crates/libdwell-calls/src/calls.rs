@@ -1,4 +1,4 @@
-//! Calls that write.
+//! Exports of the intercepted calls that write.
 #![allow(unsafe_code)]
 
 use dwell_socket::inside::hooks;
@@ -16,7 +16,7 @@ macro_rules! exports {
     )*};
 }
 
-// sendfile64 is the same where off_t has 64 bits.
+// Where off_t has 64 bits, sendfile64 equals sendfile.
 exports! {
     write(fd: c_int, bytes: *const c_void, count: size_t) -> ssize_t = write;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = writev;

@@ -1,4 +1,4 @@
-//! `libdwell_calls.so`: what the dynamic linker finds by name. All that it does is in `dwell_socket`.
+//! `libdwell_calls.so`: the symbols that the dynamic linker finds by name. The implementation is in `dwell_socket`.
 
 mod calls;
 #[path = "../../libdwell/src/preload.rs"]

@@ -1,4 +1,4 @@
-//! `libdwell.so`: what the dynamic linker finds by name. All that it does is in `dwell_socket`.
+//! `libdwell.so`: the symbols that the dynamic linker finds by name. The implementation is in `dwell_socket`.
 
 mod api;
 mod preload;

@@ -1,10 +1,10 @@
-//! What a preloaded library takes the place of.
+//! Exports of the intercepted calls that open connections.
 #![allow(unsafe_code)]
 
 use dwell_socket::inside::{hooks, preload};
 use libc::{c_int, sockaddr, socklen_t};
 
-/// The dynamic linker calls it before main.
+/// Constructor, which the dynamic linker calls before main.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
@@ -14,9 +14,9 @@ extern "C" fn begin() {
     preload::begin();
 }
 
-/// Stands for the library: see `preload::MARKER`.
+/// Marks the library: see `preload::MARKER`.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "named as what C has")]
+#[allow(non_upper_case_globals, reason = "a C name")]
 pub static dwell_library: u8 = 0;
 
 /// connect(2).

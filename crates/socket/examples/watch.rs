@@ -11,7 +11,7 @@ use std::{
 
 use dwell_socket::{
     Watch,
-    outside::{Config, Outside, Whose},
+    outside::{Config, Outside, Scope},
 };
 use nix::time::{ClockId, clock_gettime};
 
@@ -20,14 +20,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pid = arguments.next().ok_or("name a process")?.parse()?;
     let poll = arguments.next().map_or(Ok(10), |text| text.parse())?;
     let seconds = arguments.next().map_or(Ok(10), |text| text.parse())?;
-    let whose = Whose::Tree(pid);
-    whose.check()?;
+    let scope = Scope::Tree(pid);
+    scope.check()?;
     let config = Config {
         poll: Duration::from_millis(poll),
         discovery: Duration::from_millis(poll.max(50)),
         ..Config::default()
     };
-    let mut outside = Outside::start(whose, config)?;
+    let mut outside = Outside::start(scope, config)?;
     let begun = Instant::now();
     let mut last = (begun, cpu()?);
     while begun.elapsed() < Duration::from_secs(seconds) {

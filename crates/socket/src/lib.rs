@@ -1,10 +1,11 @@
-//! TCP sockets watched from user space.
+//! TCP sockets, watched from user space.
 //!
-//! - `table`: memory that dwell shares with the processes that it runs, where libdwell writes what it finds.
-//! - `inside`: what libdwell does in these processes. [`Session`] is for a program that watches its own sockets.
-//! - `outside`: what netlink tells of the sockets of other processes.
-//! - `clock`, `deadline`, `acceptor`: what every part of dwell that has sockets of its own needs. The part that runs in
-//!   the processes of others uses the clock only.
+//! - `table`: memory that dwell shares with the processes that it runs; libdwell publishes its measurements there.
+//! - `inside`: the code that libdwell runs in these processes. [`Session`] is for a program that watches its own
+//!   sockets.
+//! - `outside`: reports of netlink about the sockets of other processes.
+//! - `clock`, `deadline`, `acceptor`: for every part of dwell that has sockets of its own. Of these, code that runs in
+//!   the processes of others uses only the clock.
 
 pub mod acceptor;
 mod api;
@@ -19,12 +20,12 @@ use dwell_engine::socket::Account;
 
 pub use api::{Bound, Error, Info, Session, Socket};
 
-/// Something that watches sockets.
+/// A source of measurements of sockets.
 pub trait Watch {
-    /// Why it cannot go on.
+    /// Error that ends the measurement.
     type Error;
 
-    /// Tells each socket that it watches, or has watched since the last visit; those that have ended for the last
-    /// time.
+    /// Calls `each` with every socket that is watched, or was watched since the last call; with one that has ended for
+    /// the last time.
     fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Self::Error>;
 }

@@ -13,7 +13,7 @@ use std::{
 use dwell_engine::socket::{Account, Estimator, Way};
 use dwell_socket::{
     Watch,
-    outside::{Config, Outside, Whose},
+    outside::{Config, Outside, Scope},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ fn pair() -> Pair {
 }
 
 fn outside() -> Outside {
-    Outside::start(Whose::Process(process::id()), Config::default()).unwrap()
+    Outside::start(Scope::Process(process::id()), Config::default()).unwrap()
 }
 
 /// Looks again and again until the client's account satisfies this.
@@ -103,7 +103,7 @@ fn a_socket_that_is_watched_elsewhere_is_left() {
     let name = pair.client.local_addr().unwrap().to_string();
     let mut outside = outside();
     let cookie = until(&mut outside, &name, |_| true).cookie;
-    outside.leave([cookie]);
+    outside.exclude([cookie]);
     let begun = Instant::now();
     let mut told = HashSet::new();
     while begun.elapsed() < Duration::from_millis(200) {
@@ -115,7 +115,7 @@ fn a_socket_that_is_watched_elsewhere_is_left() {
             .unwrap();
     }
     assert!(!told.contains(&cookie));
-    outside.leave([]);
+    outside.exclude([]);
     until(&mut outside, &name, |_| true);
 }
 

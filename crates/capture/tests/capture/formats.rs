@@ -156,7 +156,7 @@ fn interfaces_have_the_names_that_their_section_gives() {
         names.push(packet.interface_name.map(str::to_owned));
     }
     assert_eq!(names, [Some("eth0".into()), None, Some("x".repeat(64))]);
-    assert!(reader.tells_interfaces());
+    assert!(reader.distinguishes_interfaces());
 }
 
 #[test]

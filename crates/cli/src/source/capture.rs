@@ -53,13 +53,13 @@ impl<'a> Capture<'a> {
         mut take: impl FnMut(&Observation<'_>) -> bool,
     ) -> Result<(), Error> {
         let progress = Progress(progress(&self.input.reader));
-        let tells_interfaces = self.input.reader.tells_interfaces();
+        let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         while let Some(packet) = self.input.reader.next_packet()? {
             if !knows_link(packet.link.0) {
                 self.unknown_links.insert(packet.link);
             }
             if self.interface.replace(packet.interface) != Some(packet.interface) {
-                name(&mut |source| name_interface(source, &packet, tells_interfaces));
+                name(&mut |source| name_interface(source, &packet, distinguishes_interfaces));
             }
             let observation = Observation {
                 time_ns: packet.time_ns,
@@ -120,12 +120,12 @@ fn name_of(path: &Path) -> Cow<'_, str> {
 }
 
 /// Classic pcap does not tell interfaces apart, unless each packet does.
-fn name_interface(source: &mut Source, packet: &Packet<'_>, tells_interfaces: bool) {
+fn name_interface(source: &mut Source, packet: &Packet<'_>, distinguishes_interfaces: bool) {
     match packet.interface_name {
         Some(name) if packet.interface < MAX_NAMES => {
             source.interfaces.insert(packet.interface, name);
         }
-        None if !tells_interfaces && packet.link != LinkType::LINUX_SLL2 => {
+        None if !distinguishes_interfaces && packet.link != LinkType::LINUX_SLL2 => {
             source.interfaces = Interfaces::unknown();
         }
         _ => {}

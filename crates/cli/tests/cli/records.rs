@@ -32,7 +32,7 @@ pub fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object[key].as_str().unwrap_or_else(|| panic!("{key} of {object} is no text"))
 }
 
-/// Whose time was measured, and how.
+/// Scope time was measured, and how.
 pub type Key = (String, String);
 
 /// Round trips in nanoseconds by method and who answered, each in the order of their lines.

@@ -48,7 +48,7 @@ fn an_epoch_is_an_object_with_all_its_fields() {
 
 #[test]
 fn the_modes_are_shown_on_request() {
-    let with = ["-r", &capture("line.pcap.gz"), "--estimator", "pirate", "--show-modes"];
+    let with = ["-r", &capture("line.pcap.gz"), "--estimator", "pirate", "--set", "show-modes=true"];
     let shown = records(&with);
     let modes = |record: &Value| record["modes"].as_array().unwrap().len();
     assert!(shown.iter().any(|record| modes(record) > 1), "{shown:?}");
@@ -64,9 +64,10 @@ fn each_heuristic_can_be_left_out() {
             &capture("one-direction.pcap.gz"),
             "--estimator",
             "pirate",
-            "--show-modes",
-            "--heuristics",
-            heuristics,
+            "--set",
+            "show-modes=true",
+            "--set",
+            &format!("heuristics={heuristics}"),
         ]);
         let modes = shown.iter().flat_map(|r| r["modes"].as_array().unwrap());
         modes.filter(|mode| !marked || mode["marked"] == true).map(|mode| mode["count"].as_u64().unwrap()).sum()
@@ -106,18 +107,23 @@ fn wrong_options_are_refused() {
     for (arguments, words) in [
         (&["--epoch", "1ms"][..], "at least 10ms"),
         (&["--epoch", "2m"], "at most 60s"),
-        (&["--estimator", "pirate", "--modes", "11"], "1..=10"),
-        (&["--modes", "9"], "--modes is for --estimator pirate"),
-        (&["--estimator", "pirate", "--threshold", "1ms"], "for --estimator gap"),
-        (&["--show-modes"], "for --estimator pirate"),
-        (&["--estimator", "syn-ack", "--heuristics", "acks"], "for --estimator pirate or gap"),
+        (&["--estimator", "pirate", "--set", "modes=11"], "from 1 to 10"),
+        (&["--set", "modes=9"], "--set modes is for --estimator pirate"),
+        (&["--estimator", "pirate", "--set", "threshold=1ms"], "for --estimator gap"),
+        (&["--set", "show-modes=true"], "for --estimator pirate"),
+        (&["--estimator", "syn-ack", "--set", "heuristics=acks"], "for --estimator pirate or gap"),
         (&["--server", "!10.0.0.1"], "without !"),
         (&["--metrics", "127.0.0.1:1"], "cannot be used with"),
         (&["--server", "nowhere"], "no IP address"),
         (&["--summary", "--format", "jsonl"], "--summary is text"),
-        (&["--estimator", "pirate", "--merge-distance", "near"], "a number and a unit"),
-        (&["--estimator", "pirate", "--heuristics", "none,acks"], "goes with no other"),
-        (&["--estimator", "pirate", "--floor", "1"], "from 0 to below 1"),
+        (&["--estimator", "pirate", "--set", "merge-distance=near"], "a number and a unit"),
+        (&["--estimator", "pirate", "--set", "heuristics=none,acks"], "acks,mtu"),
+        (&["--estimator", "pirate", "--set", "floor=1"], "from 0 to below 1"),
+        (
+            &["--set", "mods=4"],
+            "the keys are: threshold, modes, merge-distance, rto, floor, heuristics, idle-gap, show-modes",
+        ),
+        (&["--set", "idle-gap=2m"], "at most 60s"),
         (&["--mtu", "67"], "68..=65535"),
     ] {
         let capture = capture("line.pcap.gz");

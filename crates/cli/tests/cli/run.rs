@@ -107,8 +107,10 @@ fn options_that_mean_nothing_together_are_refused() {
         (&["run"][..], "PROGRAM"),
         (&["run", "--attach", "1", "--minimize"], "--minimize"),
         (&["run", "--outside", "--minimize", "true"], "--minimize"),
-        (&["run", "--wireless", "true"], "--minimize"),
-        (&["run", "--minimize", "--wireless", "true"], "--controller element"),
+        (&["run", "--set", "wireless=true", "true"], "--minimize"),
+        (&["run", "--minimize", "--set", "wireless=true", "true"], "--set controller=element"),
+        (&["run", "--set", "estimator=papers", "true"], "exact | paper"),
+        (&["run", "--set", "wireles=true", "true"], "the keys are: controller, wireless, estimator"),
         (&["run", "--poll", "1us", "true"], "at least 1ms"),
         (&["run", "--library", "/no/such/library", "true"], "no such file"),
     ] {
@@ -250,7 +252,7 @@ fn a_static_program_is_measured_from_outside_and_the_reason_is_told() {
 #[test]
 fn a_program_that_uses_the_c_library_is_measured_inside() {
     let folder = TempDir::new().unwrap();
-    for options in [&[][..], &["--minimize"], &["--minimize", "--controller", "element"]] {
+    for options in [&[][..], &["--minimize"], &["--minimize", "--set", "controller=element"]] {
         let (port, server) = serve(|mut stream| {
             thread::sleep(Duration::from_millis(300));
             drain(&mut stream);

@@ -73,7 +73,7 @@ fn what_is_no_cgroup_is_refused_before_anything_is_watched() {
     let run = dwell(&["run", "--cgroup", "/proc"]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("cgroup v2"), "{run}");
-    let both = run_usage(&["--cgroup", "/", "--minimize", "--controller", "element"]);
+    let both = run_usage(&["--cgroup", "/", "--minimize", "--set", "controller=element"]);
     assert!(both.contains("leave it out"), "{both}");
 }
 

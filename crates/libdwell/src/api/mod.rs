@@ -1,19 +1,19 @@
-//! `include/dwell.h`.
+//! The functions of `include/dwell.h`.
 #![allow(unsafe_code)]
 
-mod place;
+mod session_cell;
 mod types;
 
 use std::{ffi::CStr, sync::Arc, time::Duration};
 
 use dwell_socket::{Bound, Error, Session, table};
 use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
-use place::Place;
+use session_cell::SessionCell;
 use types::{Config, Controller, Info};
 
-static SESSION: Place = Place::empty();
+static SESSION: SessionCell = SessionCell::empty();
 
-/// Begins.
+/// Starts the session of the process.
 ///
 /// # Safety
 /// `config` is NULL or points to a `struct dwell_config`.
@@ -29,23 +29,23 @@ pub unsafe extern "C" fn dwell_init(config: *const Config) -> c_int {
     }
     match Session::start(&config) {
         Ok(started) => {
-            // Another thread may have been quicker.
-            if SESSION.put(Arc::new(started)) { 0 } else { failed(libc::EALREADY) }
+            // Another thread may have been faster.
+            if SESSION.set(Arc::new(started)) { 0 } else { failed(libc::EALREADY) }
         }
         Err(error) => failed(number(&error)),
     }
 }
 
-/// Ends.
+/// Ends the session of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_close() {
-    // Who waits in another thread has it too, and lets go of it once it is woken.
+    // A thread that waits holds a reference too, and drops it once it is woken.
     if let Some(session) = SESSION.take() {
         session.end();
     }
 }
 
-/// The calls as libc has them: a thread may be cancelled in each, which unwinds it.
+/// The wrapped calls of libc. A thread may be cancelled in each of them, which unwinds it.
 mod libc_calls {
     use libc::{c_int, c_void, iovec, msghdr, size_t, ssize_t};
 
@@ -87,7 +87,7 @@ calls! {
     dwell_readv = readv(parts: *const iovec, count: c_int) false;
 }
 
-/// What is known of a connection.
+/// Returns the figures of a connection.
 ///
 /// # Safety
 /// `info` is NULL or points to a `struct dwell_info` with its size.
@@ -95,11 +95,11 @@ calls! {
 pub unsafe extern "C" fn dwell_get(fd: c_int, info: *mut Info) -> c_int {
     let known = with(|session| session.info_raw(fd));
     // SAFETY: the caller's promise.
-    unsafe { Info::give(known.as_ref().ok(), info) };
+    unsafe { Info::copy_to(known.as_ref().ok(), info) };
     known.map_or_else(failed, |_| 0)
 }
 
-/// Waits until a bound is passed.
+/// Waits until a bound is exceeded.
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_wait(fd: c_int, threshold_ns: u64, timeout_ms: c_int) -> c_int {
     let threshold = Some(Duration::from_nanos(threshold_ns));
@@ -108,7 +108,7 @@ pub extern "C" fn dwell_wait(fd: c_int, threshold_ns: u64, timeout_ms: c_int) ->
     with(|session| session.wait_raw(fd, bound, timeout)).map_or_else(failed, c_int::from)
 }
 
-/// Has the program decide what is set.
+/// Lets a callback of the program decide the settings of a connection.
 ///
 /// # Safety
 /// `controller` may be called with `user` from another thread as long as the connection is open.
@@ -121,10 +121,10 @@ pub unsafe extern "C" fn dwell_control(fd: c_int, controller: Option<types::Call
     with(|session| session.control_raw(fd, controller)).map_or_else(failed, |()| 0)
 }
 
-/// After a call that carried data: errno is as that left it.
+/// Runs after a call that carried data, and preserves its errno.
 ///
 /// # Safety
-/// As [`Info::give`].
+/// As [`Info::copy_to`].
 unsafe fn after(fd: c_int, has_written: bool, info: *mut Info) {
     // SAFETY: it points to the errno of this thread.
     let errno = unsafe { *libc::__errno_location() };
@@ -132,11 +132,11 @@ unsafe fn after(fd: c_int, has_written: bool, info: *mut Info) {
         if has_written {
             session.hold_raw(fd);
         }
-        // What is watched is what somebody wants to know of.
+        // A connection is watched once a caller asks for its figures.
         (!info.is_null()).then(|| session.info_raw(fd)).transpose()
     });
     // SAFETY: the caller's promise.
-    unsafe { Info::give(known.ok().flatten().as_ref(), info) };
+    unsafe { Info::copy_to(known.ok().flatten().as_ref(), info) };
     set_errno(errno);
 }
 
@@ -167,10 +167,10 @@ fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// A string of the caller.
+/// Reads a string of the caller. Returns `None` if it is not UTF-8, and `Some(None)` for NULL.
 ///
 /// # Safety
-/// It is NULL or ends with a NUL.
+/// `pointer` is NULL, or points to a string that ends with a NUL.
 unsafe fn text(pointer: *const libc::c_char) -> Option<Option<String>> {
     if pointer.is_null() {
         return Some(None);

@@ -58,10 +58,10 @@ pub struct WantedSetting {
 /// `dwell_controller`.
 pub type Callback = unsafe extern "C" fn(*const Info, *mut WantedSetting, *mut c_void);
 
-/// What a `struct dwell_config` asks for. `None` if it makes no sense.
+/// Converts a `struct dwell_config`. Returns `None` if it is invalid.
 ///
 /// # Safety
-/// It is NULL or points to one.
+/// `config` is NULL or points to a `struct dwell_config`.
 pub unsafe fn config(config: *const Config) -> Option<table::Config> {
     let defaults = table::Config::default();
     if config.is_null() {
@@ -72,9 +72,9 @@ pub unsafe fn config(config: *const Config) -> Option<table::Config> {
     if size < size_of::<size_t>() {
         return None;
     }
-    // What a caller does not know of, as it was compiled against an older header, is as by default.
+    // Fields beyond the size of the caller's struct, which may be of an older header, have their defaults.
     let mut wanted = MaybeUninit::<Config>::zeroed();
-    // SAFETY: both have so many bytes, and are apart.
+    // SAFETY: both have at least this many bytes, and do not overlap.
     unsafe {
         std::ptr::copy_nonoverlapping(
             config.cast::<u8>(),
@@ -114,11 +114,11 @@ pub unsafe fn config(config: *const Config) -> Option<table::Config> {
 }
 
 impl Info {
-    /// Writes what is known, or that nothing is, as far as the caller's struct goes.
+    /// Writes the figures, or that none are known, up to the size of the caller's struct.
     ///
     /// # Safety
-    /// `to` is NULL or points to one, whose size is set.
-    pub unsafe fn give(info: Option<&dwell_socket::Info>, to: *mut Info) {
+    /// `to` is NULL or points to a `struct dwell_info` whose size is set.
+    pub unsafe fn copy_to(info: Option<&dwell_socket::Info>, to: *mut Info) {
         if to.is_null() {
             return;
         }
@@ -127,7 +127,7 @@ impl Info {
         let mut known = Info::of(info.copied().unwrap_or_default());
         known.size = size;
         let length = size.min(size_of::<Info>());
-        // SAFETY: both have so many bytes; they are apart.
+        // SAFETY: both have at least this many bytes, and do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(std::ptr::from_ref(&known).cast::<u8>(), to.cast::<u8>(), length);
         }
@@ -165,17 +165,17 @@ impl Info {
     }
 }
 
-/// A callback of the program.
+/// Calls a callback of the program.
 pub struct Controller {
     callback: Callback,
     user: *mut c_void,
 }
 
-// SAFETY: whoever gave the pointer has promised that another thread may use it.
+// SAFETY: the caller of dwell_control() has promised that another thread may use the pointer.
 unsafe impl Send for Controller {}
 
 impl Controller {
-    /// That calls it.
+    /// Creates a controller that calls `callback` with `user`.
     pub fn new(callback: Callback, user: *mut c_void) -> Controller {
         Controller { callback, user }
     }
@@ -186,7 +186,7 @@ impl control::Controller for Controller {
         let mut info = Info::of(dwell_socket::Info::of_state(state));
         info.size = size_of::<Info>();
         let mut wanted = WantedSetting::default();
-        // SAFETY: both live until it returns, and `user` is what the program gave.
+        // SAFETY: both live until the callback returns, and `user` is the program's pointer.
         unsafe { (self.callback)(&raw const info, &raw mut wanted, self.user) };
         Setting {
             notsent_lowat: Some(wanted.notsent_lowat).filter(|&bytes| bytes > 0),

@@ -13,8 +13,8 @@ const RUNS: usize = 5;
 fn least(preload: Option<&str>, config: &Config) -> [u64; 2] {
     let library = preload.map_or_else(String::new, |name| library(name).display().to_string());
     let run = || {
-        let told = run_with(&program("cost"), &[], config, &library).well();
-        [told.numbers("connection")[0], told.numbers("write")[0]]
+        let outcome = run_with(&program("cost"), &[], config, &library).succeeded();
+        [outcome.numbers("connection")[0], outcome.numbers("write")[0]]
     };
     (0..RUNS).map(|_| run()).reduce(|least, now| [least[0].min(now[0]), least[1].min(now[1])]).unwrap()
 }
@@ -43,8 +43,8 @@ fn poller() {
     for (sockets, budget) in [(2, 0.02), (100, 0.02), (1000, 0.02), (10_000, 0.02), (10_000, 1.0)] {
         let config = Config { budget, ..Config::default() };
         let count = (sockets / 2).to_string();
-        let told = run("many", &[&count, "5000"], &config).well();
-        let permille = told.numbers("cpu_permille")[0];
+        let outcome = run("many", &[&count, "5000"], &config).succeeded();
+        let permille = outcome.numbers("cpu_permille")[0];
         eprintln!("{sockets} sockets, budget {budget}: {permille} permille of a core");
     }
 }

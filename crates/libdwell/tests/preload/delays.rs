@@ -6,19 +6,21 @@ use super::harness::run;
 
 #[test]
 fn bytes_wait_as_long_as_the_receiver_does_not_read() {
-    let told = run("waits", &["500"], &Config::default()).well();
-    let total = told.numbers("total")[0];
-    let sender = told.socket("sender");
-    let receiver = told.socket("receiver");
+    let outcome = run("waits", &["500"], &Config::default()).succeeded();
+    let total = outcome.numbers("total")[0];
+    let sender = outcome.socket("sender");
+    let receiver = outcome.socket("receiver");
     let info = &sender.reading.info;
     let left = info.bytes_sent.unwrap() - info.bytes_retransmitted.unwrap();
     assert_eq!(left, total);
     assert_eq!(sender.totals.written_bytes, total);
     assert_eq!(receiver.totals.received_bytes, total);
-    for (peaks, socket, name) in [(&told.sender_peaks, sender, "waited"), (&told.receiver_peaks, receiver, "unread")] {
+    for (peaks, socket, name) in
+        [(&outcome.sender_peaks, sender, "waited"), (&outcome.receiver_peaks, receiver, "unread")]
+    {
         let peak = peaks[&socket.cookie];
         // What is idle is looked at less often; some bytes were written before the buffer was full.
-        let most = told.numbers(name)[0] + 300_000_000;
+        let most = outcome.numbers(name)[0] + 300_000_000;
         assert!((400_000_000..most).contains(&peak), "{name}: {peak}");
     }
 }

@@ -8,21 +8,21 @@ use super::harness::{compile, library, program, run, run_with, text};
 
 #[test]
 fn errors_are_what_they_are_without_the_library() {
-    run("errors", &[], &Config::default()).well();
+    run("errors", &[], &Config::default()).succeeded();
 }
 
 #[test]
-fn a_connection_that_is_reset_is_told_to_its_end() {
-    let told = run("reset", &[], &Config::default()).well();
-    assert_eq!(told.numbers("times"), [5]);
-    assert!(told.accounts.contains_key(&told.numbers("sender")[0]));
+fn a_connection_that_is_reset_is_reported_to_its_end() {
+    let outcome = run("reset", &[], &Config::default()).succeeded();
+    assert_eq!(outcome.numbers("times"), [5]);
+    assert!(outcome.accounts.contains_key(&outcome.numbers("sender")[0]));
 }
 
 #[test]
 fn a_process_that_may_have_no_thread_goes_on_without_one() {
-    let told = run("no_thread", &[], &Config::default()).well();
-    assert_eq!(told.counts.no_poller, 1);
-    assert!(told.accounts.is_empty());
+    let outcome = run("no_thread", &[], &Config::default()).succeeded();
+    assert_eq!(outcome.counts.no_poller, 1);
+    assert!(outcome.accounts.is_empty());
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn two_preloaded_libraries_both_see_the_calls() {
     let dwell = library("libdwell.so");
     for (first, second) in [(&other, &dwell), (&dwell, &other)] {
         let preload = format!("{}:{}", first.display(), second.display());
-        let told = run_with(&program("ways"), &[], &Config::default(), &preload).well();
-        assert_eq!(told.numbers("others"), [1]);
-        assert_eq!(told.socket("sender").totals.written_bytes, told.numbers("total")[0]);
+        let outcome = run_with(&program("ways"), &[], &Config::default(), &preload).succeeded();
+        assert_eq!(outcome.numbers("others"), [1]);
+        assert_eq!(outcome.socket("sender").totals.written_bytes, outcome.numbers("total")[0]);
     }
 }
 
@@ -69,7 +69,7 @@ fn a_program_that_outlives_dwell_is_left_alone() {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "watched 1\n");
-    // A poller that has told of a socket has seen its reader, and so can miss it.
+    // A poller that has published a socket has seen its reader, and so can notice that it is gone.
     let mut sockets = 0;
     for _ in 0..1000 {
         let Ok(()) = dwell_socket::Watch::visit(&mut table, &mut |_| sockets += 1);
@@ -78,7 +78,7 @@ fn a_program_that_outlives_dwell_is_left_alone() {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    assert!(sockets > 0, "no socket was told");
+    assert!(sockets > 0, "no socket was published");
     reader.kill().unwrap();
     reader.wait().unwrap();
     child.stdin.take().unwrap().write_all(b"x").unwrap();
@@ -93,8 +93,8 @@ fn programs_of_the_system_run_unchanged() {
         [("/bin/echo", vec!["a b"], "a b\n"), ("/bin/sh", vec!["-c", "echo x | cat; exec echo y"], "x\ny\n")]
     {
         let library = library("libdwell.so").display().to_string();
-        let told = run_with(Path::new(program), &arguments, &Config::default(), &library);
-        assert_eq!(told.output, expected);
-        assert!(told.status.success());
+        let outcome = run_with(Path::new(program), &arguments, &Config::default(), &library);
+        assert_eq!(outcome.output, expected);
+        assert!(outcome.status.success());
     }
 }

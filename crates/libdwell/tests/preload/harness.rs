@@ -1,4 +1,4 @@
-//! Programs in C, run with the library preloaded and a table.
+//! Runs C programs with the library preloaded, and a table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,38 +14,38 @@ use dwell_socket::{
     table::{Config, Counts, Table, VARIABLE},
 };
 
-/// A program ends within this, or is stuck.
+/// Longest duration of a program; one that takes longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A program that ran to its end, and what the table had of it.
-pub struct Told {
-    /// What it wrote to its standard output.
+/// Result of a program that ran to its end, and the content of its table.
+pub struct Outcome {
+    /// Its standard output.
     pub output: String,
-    /// The last of each socket that was told.
+    /// The last record of each socket.
     pub accounts: BTreeMap<u64, Account>,
-    /// Processes that had each socket.
+    /// Processes that published each socket.
     pub pids: BTreeMap<u64, BTreeSet<u32>>,
-    /// The longest that was told of each socket.
+    /// Longest sender delay of each socket.
     pub sender_peaks: BTreeMap<u64, u64>,
-    /// The same of the receiver's side.
+    /// Longest receiver delay of each socket.
     pub receiver_peaks: BTreeMap<u64, u64>,
-    /// What was counted.
+    /// Events counted in the table.
     pub counts: Counts,
-    /// How it ended.
+    /// Exit status of the program.
     pub status: std::process::ExitStatus,
     /// The table, with sockets that may not have ended.
     pub table: Table,
 }
 
-impl Told {
-    /// The numbers of the line that begins with `name`.
+impl Outcome {
+    /// Returns the numbers of the output line that begins with `name`.
     pub fn numbers(&self, name: &str) -> Vec<u64> {
         let line = self.output.lines().find(|line| line.split_whitespace().next() == Some(name));
         let line = line.unwrap_or_else(|| panic!("no `{name}` in:\n{}", self.output));
         line.split_whitespace().skip(1).map(|number| number.parse().unwrap()).collect()
     }
 
-    /// The socket that the program called so.
+    /// Returns the socket that the program's output names so.
     pub fn socket(&self, name: &str) -> &Account {
         let cookie = self.numbers(name)[0];
         self.accounts
@@ -53,22 +53,22 @@ impl Told {
             .unwrap_or_else(|| panic!("`{name}` ({cookie}) is not among {:?}", self.accounts.keys()))
     }
 
-    /// It, if the program ended well.
+    /// Asserts that the program succeeded.
     #[track_caller]
-    pub fn well(self) -> Told {
+    pub fn succeeded(self) -> Outcome {
         assert!(self.status.success(), "{}\n{}", self.status, self.output);
         self
     }
 }
 
 /// Runs a program of `tests/programs` under libdwell.so.
-pub fn run(name: &str, arguments: &[&str], config: &Config) -> Told {
+pub fn run(name: &str, arguments: &[&str], config: &Config) -> Outcome {
     let library = library("libdwell.so");
     run_with(&program(name), arguments, config, &library.display().to_string())
 }
 
 /// Runs any program with these libraries.
-pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &str) -> Told {
+pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &str) -> Outcome {
     let mut table = Table::create(config).unwrap();
     let mut child = Command::new(program)
         .args(arguments)
@@ -115,7 +115,7 @@ pub fn run_with(program: &Path, arguments: &[&str], config: &Config, preload: &s
         std::thread::sleep(Duration::from_millis(20));
     };
     visit(&mut table);
-    Told {
+    Outcome {
         output: reader.join().unwrap(),
         accounts,
         pids,
@@ -152,7 +152,7 @@ pub fn compile(name: &str, to: &str, flags: &[&str]) -> PathBuf {
     to
 }
 
-/// What cargo has built beside this test.
+/// Returns the path of a library that cargo has built together with this test.
 pub fn library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
@@ -163,12 +163,12 @@ pub fn library(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not in {}", folder.display()))
 }
 
-/// Of a program that has run.
+/// Returns the output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a tool, and gives what it printed.
+/// Runs a tool and returns its output.
 pub fn tool(name: &str, arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = Command::new(name).args(arguments).output().unwrap();
     assert!(status.success(), "{name}: {}", text(&stderr));

@@ -2,53 +2,53 @@
 
 use dwell_socket::table::Config;
 
-use super::harness::{Told, run};
+use super::harness::{Outcome, run};
 
-fn pids(told: &Told, name: &str) -> Vec<u32> {
-    told.pids[&told.numbers(name)[0]].iter().copied().collect()
+fn pids(outcome: &Outcome, name: &str) -> Vec<u32> {
+    outcome.pids[&outcome.numbers(name)[0]].iter().copied().collect()
 }
 
 #[test]
 fn a_forked_child_is_measured_by_itself() {
-    let told = run("fork_server", &[], &Config::default()).well();
+    let outcome = run("fork_server", &[], &Config::default()).succeeded();
     for child in ["child0", "child1", "child2", "child3", "child4"] {
-        let numbers = told.numbers(child);
-        let account = told.socket(child);
+        let numbers = outcome.numbers(child);
+        let account = outcome.socket(child);
         assert_eq!(account.reading.info.bytes_sent, Some(200_000));
         assert_eq!(account.pid, Some(numbers[1] as u32));
     }
-    assert_eq!(told.counts.no_poller, 0);
+    assert_eq!(outcome.counts.no_poller, 0);
 }
 
 #[test]
 fn a_daemon_goes_on_with_what_its_parent_had() {
-    let told = run("daemon", &[], &Config::default()).well();
-    let daemon = told.numbers("daemon")[0] as u32;
-    let account = told.socket("sender");
+    let outcome = run("daemon", &[], &Config::default()).succeeded();
+    let daemon = outcome.numbers("daemon")[0] as u32;
+    let account = outcome.socket("sender");
     assert_eq!(account.pid, Some(daemon));
-    assert_eq!(account.reading.info.bytes_sent, Some(told.numbers("total")[0]));
-    assert!(pids(&told, "sender").len() >= 2, "first it was the parent's");
+    assert_eq!(account.reading.info.bytes_sent, Some(outcome.numbers("total")[0]));
+    assert!(pids(&outcome, "sender").len() >= 2, "first it was the parent's");
 }
 
 #[test]
 fn the_next_program_goes_on_with_what_it_inherits() {
-    let told = run("exec", &[], &Config::default()).well();
-    let account = told.socket("sender");
+    let outcome = run("exec", &[], &Config::default()).succeeded();
+    let account = outcome.socket("sender");
     assert_eq!(account.reading.info.bytes_sent, Some(8000));
     assert_eq!(account.totals.written_bytes, 8000, "of both programs");
-    assert_eq!(pids(&told, "sender"), [told.numbers("pid")[0] as u32]);
-    assert_eq!(told.counts.processes, 2);
+    assert_eq!(pids(&outcome, "sender"), [outcome.numbers("pid")[0] as u32]);
+    assert_eq!(outcome.counts.processes, 2);
 }
 
 #[test]
 fn a_storm_of_children_leaves_no_slot_behind() {
-    let mut told = run("storm", &[], &Config::default()).well();
-    let account = told.socket("sender");
-    assert_eq!(account.reading.info.bytes_sent, Some(told.numbers("total")[0]));
+    let mut outcome = run("storm", &[], &Config::default()).succeeded();
+    let account = outcome.socket("sender");
+    assert_eq!(account.reading.info.bytes_sent, Some(outcome.numbers("total")[0]));
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
         let mut sockets = 0;
-        let Ok(()) = dwell_socket::Watch::visit(&mut told.table, &mut |_| sockets += 1);
+        let Ok(()) = dwell_socket::Watch::visit(&mut outcome.table, &mut |_| sockets += 1);
         if sockets == 0 {
             break;
         }
@@ -59,20 +59,20 @@ fn a_storm_of_children_leaves_no_slot_behind() {
 
 #[test]
 fn children_that_share_memory_leave_the_poller_alone() {
-    let told = run("spawn", &[], &Config::default()).well();
-    assert_eq!(told.socket("sender").reading.info.bytes_sent, Some(1000));
-    assert_eq!(told.socket("later").reading.info.bytes_sent, Some(77));
+    let outcome = run("spawn", &[], &Config::default()).succeeded();
+    assert_eq!(outcome.socket("sender").reading.info.bytes_sent, Some(1000));
+    assert_eq!(outcome.socket("later").reading.info.bytes_sent, Some(77));
 }
 
 #[test]
 fn a_process_ends_when_its_own_threads_have() {
-    run("main_exits", &[], &Config::default()).well();
+    run("main_exits", &[], &Config::default()).succeeded();
 }
 
 #[test]
 fn signals_come_to_the_program_and_to_nobody_else() {
     use std::os::unix::process::ExitStatusExt;
-    let told = run("signals", &[], &Config::default());
-    assert!(told.numbers("alarms")[0] > 10);
-    assert_eq!(told.status.signal(), Some(libc::SIGTERM));
+    let outcome = run("signals", &[], &Config::default());
+    assert!(outcome.numbers("alarms")[0] > 10);
+    assert_eq!(outcome.status.signal(), Some(libc::SIGTERM));
 }

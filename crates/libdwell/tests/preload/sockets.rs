@@ -15,124 +15,124 @@ fn left(account: &Account) -> u64 {
 
 #[test]
 fn bytes_count_whatever_call_wrote_them() {
-    let told = run("ways", &[], &Config::default()).well();
-    let total = told.numbers("total")[0];
-    assert_eq!(left(told.socket("sender")), total);
-    assert_eq!(told.socket("sender").totals.written_bytes, total);
+    let outcome = run("ways", &[], &Config::default()).succeeded();
+    let total = outcome.numbers("total")[0];
+    assert_eq!(left(outcome.socket("sender")), total);
+    assert_eq!(outcome.socket("sender").totals.written_bytes, total);
 }
 
 #[test]
 fn what_is_written_before_the_first_look_counts() {
     let config = Config { poll: std::time::Duration::from_millis(100), ..Config::default() };
-    let told = run("at_once", &[], &config).well();
-    let (sender, silent) = (told.socket("sender"), told.socket("silent"));
+    let outcome = run("at_once", &[], &config).succeeded();
+    let (sender, silent) = (outcome.socket("sender"), outcome.socket("silent"));
     assert_eq!(sender.totals.written_bytes, 40_000);
     assert_eq!(sender.totals.acked_bytes, 40_000);
-    assert_eq!(told.socket("receiver").totals.received_bytes, 40_000);
-    assert_eq!(told.socket("receiver").totals.written_bytes, 0);
+    assert_eq!(outcome.socket("receiver").totals.received_bytes, 40_000);
+    assert_eq!(outcome.socket("receiver").totals.written_bytes, 0);
     assert_eq!(silent.totals.written_bytes, 0);
     assert_eq!(silent.totals.acked_bytes, 0);
-    assert_eq!(told.socket("twice").totals.written_bytes, 3000);
-    assert_eq!(told.counts.too_short, 0, "a call again is no connection");
+    assert_eq!(outcome.socket("twice").totals.written_bytes, 3000);
+    assert_eq!(outcome.counts.too_short, 0, "a call again is no connection");
 }
 
 #[test]
 fn what_shuts_itself_in_is_left_alone() {
-    let told = run("shut_in", &[], &Config::default()).well();
-    assert_eq!(told.counts.no_poller, 1);
-    assert!(told.accounts.is_empty());
+    let outcome = run("shut_in", &[], &Config::default()).succeeded();
+    assert_eq!(outcome.counts.no_poller, 1);
+    assert!(outcome.accounts.is_empty());
 }
 
 #[test]
 fn a_poller_does_not_outlive_the_user_that_it_was_begun_by() {
-    let told = run("user", &[], &Config::default()).well();
-    if told.output.starts_with("unavailable") {
+    let outcome = run("user", &[], &Config::default()).succeeded();
+    if outcome.output.starts_with("unavailable") {
         required("this process is not root, so it cannot become another user");
         return;
     }
-    assert_eq!(left(told.socket("before")), 2000);
-    assert_eq!(left(told.socket("after")), 2000);
+    assert_eq!(left(outcome.socket("before")), 2000);
+    assert_eq!(left(outcome.socket("after")), 2000);
 }
 
 #[test]
 fn bytes_that_go_by_io_uring_count() {
-    let told = run("uring", &[], &Config::default()).well();
-    if told.output.starts_with("unavailable") {
+    let outcome = run("uring", &[], &Config::default()).succeeded();
+    if outcome.output.starts_with("unavailable") {
         skip("this kernel has no io_uring");
         return;
     }
-    assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);
+    assert_eq!(left(outcome.socket("sender")), outcome.numbers("total")[0]);
 }
 
 #[test]
 fn an_event_loop_with_partial_writes_is_measured() {
-    let told = run("events", &[], &Config::default()).well();
-    assert!(told.numbers("short")[0] > 0);
-    let sender = told.socket("sender");
-    assert_eq!(left(sender), told.numbers("total")[0]);
+    let outcome = run("events", &[], &Config::default()).succeeded();
+    assert!(outcome.numbers("short")[0] > 0);
+    let sender = outcome.socket("sender");
+    assert_eq!(left(sender), outcome.numbers("total")[0]);
     assert!(sender.totals.sender.samples > 0);
 }
 
 #[test]
 fn a_socket_keeps_its_figures_when_its_descriptor_changes() {
-    let told = run("descriptors", &[], &Config::default()).well();
-    let (moved, taken) = (told.socket("moved"), told.socket("taken"));
+    let outcome = run("descriptors", &[], &Config::default()).succeeded();
+    let (moved, taken) = (outcome.socket("moved"), outcome.socket("taken"));
     assert_eq!((left(moved), left(taken)), (11_114, 22_226));
     assert_eq!(moved.fd, Some(700), "it was found at its last descriptor");
-    assert_eq!(taken.fd, Some(told.numbers("taken")[1] as i32));
-    assert!(told.counts.too_short > 0, "{:?}", told.counts);
+    assert_eq!(taken.fd, Some(outcome.numbers("taken")[1] as i32));
+    assert!(outcome.counts.too_short > 0, "{:?}", outcome.counts);
 }
 
 #[test]
 fn no_descriptor_is_taken_from_the_program() {
-    let told = run("close_all", &[], &Config::default()).well();
-    assert_eq!(left(told.socket("sender")), 1234);
+    let outcome = run("close_all", &[], &Config::default()).succeeded();
+    assert_eq!(left(outcome.socket("sender")), 1234);
 }
 
 #[test]
 fn threads_that_hammer_do_not_disturb_a_connection() {
-    let told = run("threads", &[], &Config::default()).well();
-    assert_eq!(left(told.socket("sender")), told.numbers("total")[0]);
-    assert!(told.counts.too_short > 0, "{:?}", told.counts);
+    let outcome = run("threads", &[], &Config::default()).succeeded();
+    assert_eq!(left(outcome.socket("sender")), outcome.numbers("total")[0]);
+    assert!(outcome.counts.too_short > 0, "{:?}", outcome.counts);
 }
 
 #[test]
 fn ten_thousand_connections_fit() {
-    let told = run("many", &["5000", "3000"], &Config::default()).well();
-    assert_eq!(told.numbers("made"), [10_000]);
-    assert_eq!(told.counts.no_place, 0);
-    let whole = told
+    let outcome = run("many", &["5000", "3000"], &Config::default()).succeeded();
+    assert_eq!(outcome.numbers("made"), [10_000]);
+    assert_eq!(outcome.counts.no_slot, 0);
+    let whole = outcome
         .accounts
         .values()
         .filter(|account| left(account) == 1000 || account.reading.info.bytes_received == Some(1000))
         .count();
-    assert!(whole >= 9_900, "{whole} of {}", told.accounts.len());
+    assert!(whole >= 9_900, "{whole} of {}", outcome.accounts.len());
 }
 
 #[test]
 fn what_a_program_sets_itself_is_left_alone() {
     let config = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
-    let told = run("lowat", &[], &config).well();
-    assert_eq!(told.numbers("before"), [77_777]);
-    assert_eq!(told.numbers("after"), [88_888]);
-    let set = told.numbers("never")[0];
+    let outcome = run("lowat", &[], &config).succeeded();
+    assert_eq!(outcome.numbers("before"), [77_777]);
+    assert_eq!(outcome.numbers("after"), [88_888]);
+    let set = outcome.numbers("never")[0];
     assert_ne!(set, 0, "dwell sets what nobody has set");
-    assert_ne!(told.numbers("after_before")[0], 0);
-    assert!(told.socket("sender").setting.notsent_lowat.is_some());
-    assert!(told.counts.hands_off >= 1);
+    assert_ne!(outcome.numbers("after_before")[0], 0);
+    assert!(outcome.socket("sender").setting.notsent_lowat.is_some());
+    assert!(outcome.counts.hands_off >= 1);
 }
 
 #[test]
 fn without_a_controller_nothing_is_set() {
-    let told = run("lowat", &[], &Config::default()).well();
-    assert_eq!(told.numbers("never"), [0]);
+    let outcome = run("lowat", &[], &Config::default()).succeeded();
+    assert_eq!(outcome.numbers("never"), [0]);
 }
 
 #[test]
-fn a_congestion_control_that_there_is_not_is_told() {
+fn an_unknown_congestion_control_is_reported() {
     let config = Config { congestion: Some("no_such_control".to_owned()), ..Config::default() };
-    let told = run("ways", &[], &config).well();
-    let refused = told.counts.refused.first().expect("it was refused");
+    let outcome = run("ways", &[], &config).succeeded();
+    let refused = outcome.counts.refused.first().expect("it was refused");
     assert!([libc::ENOENT, libc::EPERM].contains(&refused.errno));
     assert!(refused.times >= 2, "of both ends");
 }

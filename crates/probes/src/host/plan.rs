@@ -127,7 +127,7 @@ const COLLECT_NEEDS: &[Need] = &[
 #[rustfmt::skip]
 const RUN_NEEDS: &[Need] = &[
     Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", without: Without::Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
-    Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", without: Without::Degraded("delays are estimated from segments, as with --estimator paper") },
+    Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", without: Without::Degraded("delays are estimated from segments, as with --set estimator=paper") },
 ];
 
 #[rustfmt::skip]

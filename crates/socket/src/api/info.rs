@@ -1,29 +1,29 @@
-//! What is known of a socket.
+//! Figures of a socket.
 
 use std::time::Duration;
 
 use dwell_engine::socket::{Account, Peaks, Reading, control::State};
 
-/// What is known of a socket by the last look at it. `None`: not known, or not yet.
+/// Figures of a socket as of its last poll. `None` means unknown, or not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Info {
-    /// When it was looked at last, on CLOCK_MONOTONIC.
+    /// Time of the last poll, on CLOCK_MONOTONIC.
     pub time: Option<Duration>,
-    /// How long the bytes that left last had waited in the send buffer.
+    /// Time that the bytes which left most recently had waited in the send buffer.
     pub sender_delay: Option<Duration>,
-    /// For how long the oldest byte that has not left has been waiting there.
+    /// Time that the oldest byte in the send buffer has waited there so far.
     pub sender_waiting: Option<Duration>,
-    /// How long the bytes that were read last had waited in the receive buffer.
+    /// Time that the bytes which were read most recently had waited in the receive buffer.
     pub receiver_delay: Option<Duration>,
     /// Mean deviation of the sender delay.
     pub jitter: Option<Duration>,
-    /// Bits a second that the other end acknowledged, over the last second or so.
+    /// Rate that the other end acknowledged, in bits per second, over about the last second.
     pub throughput_bps: Option<u64>,
-    /// Bits a second that came in order, over the last second or so.
+    /// Rate that arrived in order, in bits per second, over about the last second.
     pub receive_throughput_bps: Option<u64>,
     /// Smoothed round-trip time.
     pub rtt: Option<Duration>,
-    /// Least round-trip time.
+    /// Minimum round-trip time.
     pub min_rtt: Option<Duration>,
     /// Congestion window, in segments.
     pub cwnd: Option<u32>,
@@ -31,12 +31,12 @@ pub struct Info {
     pub ssthresh: Option<u32>,
     /// Bytes that wait in the send buffer and have not left.
     pub notsent_bytes: Option<u32>,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub retransmissions: Option<u32>,
 }
 
 impl Info {
-    /// What a controller is told, in these terms; without jitter and throughput.
+    /// Converts the input of a controller; jitter and throughput are `None`.
     pub fn of_state(state: &State<'_>) -> Info {
         Info {
             sender_delay: state.delay.map(|delay| ns(delay.ns)),
@@ -71,34 +71,34 @@ impl Info {
     }
 }
 
-/// What is remembered of a socket from look to look.
+/// Figures of a socket that need more than one poll.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct History {
     info: Info,
-    /// When bytes left last.
+    /// Time of the poll that last saw bytes leave.
     left_ns: Option<u64>,
     mean_ns: Option<f64>,
     deviation_ns: f64,
-    since: Option<Window>,
+    since: Option<WindowStart>,
 }
 
-/// Where a throughput is counted from.
+/// Start of the window over which throughput is counted.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct WindowStart {
     time_ns: u64,
     acked_bytes: u64,
     received_bytes: u64,
 }
 
-/// Throughput is over this at least.
+/// Shortest window of a throughput.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-impl Memory {
+impl History {
     pub(super) fn info(&self) -> Info {
         self.info
     }
 
-    /// The same, without what bytes waited that had left before `time_ns`.
+    /// Returns the figures without delays of bytes that left before `time_ns`.
     pub(super) fn since(&self, time_ns: u64) -> Info {
         let is_since = self.left_ns >= Some(time_ns);
         Info {
@@ -108,8 +108,8 @@ impl Memory {
         }
     }
 
-    /// After a look.
-    pub(super) fn take(&mut self, account: &Account) {
+    /// Updates the figures after a poll.
+    pub(super) fn update(&mut self, account: &Account) {
         if account.peaks.sender_ns.is_some() {
             self.left_ns = Some(account.reading.time_ns);
         }
@@ -119,7 +119,7 @@ impl Memory {
             receive_throughput_bps: self.info.receive_throughput_bps,
             ..Info::of(account)
         };
-        let now = Window {
+        let now = WindowStart {
             time_ns: account.reading.time_ns,
             acked_bytes: account.totals.acked_bytes,
             received_bytes: account.totals.received_bytes,
@@ -138,7 +138,7 @@ impl Memory {
         self.since = Some(now);
     }
 
-    /// As RFC 6298 does it with round-trip times. `seen`: what this look has shown.
+    /// Returns the mean deviation, computed as RFC 6298 does for round-trip times. `seen` are the delays of this poll.
     fn jitter(&mut self, seen: Peaks) -> Option<Duration> {
         let before = self.info.jitter;
         let Some(delay_ns) = seen.sender_ns.map(|delay_ns| delay_ns as f64) else {

@@ -1,4 +1,4 @@
-//! For programs that watch their own sockets.
+//! The interface for programs that watch their own sockets.
 
 mod info;
 mod session;
@@ -12,31 +12,31 @@ pub use info::Info;
 pub use session::Session;
 pub use socket::{Bound, Socket};
 
-/// Why a socket is not watched.
+/// Why a socket cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for cannot be.
+    /// The configuration is impossible.
     #[error(transparent)]
     Config(#[from] crate::table::Error),
-    /// The kernel gave no memory, or no thread.
-    #[error("a thread that looks at sockets: {source}")]
+    /// The kernel provided no memory or no thread.
+    #[error("cannot start a thread that polls sockets: {source}")]
     Poller {
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is something else.
-    #[error("descriptor {fd} is no TCP connection that is open")]
+    /// The descriptor is something else.
+    #[error("descriptor {fd} is not an open TCP connection")]
     NotTcp {
         /// The descriptor.
         fd: i32,
     },
-    /// It was closed, or the other end has gone.
+    /// The connection was closed, or the other end is gone.
     #[error("the connection has ended")]
     Ended,
-    /// Too many.
+    /// The session watches as many sockets as it can.
     #[error("more than {} sockets are watched", crate::table::SLOTS)]
     Full,
     /// The session belongs to the process that this one was forked from.
-    #[error("this process was forked from the one that began to watch: begin again")]
+    #[error("this process was forked from the one that started the session: start another")]
     Forked,
 }

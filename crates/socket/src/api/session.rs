@@ -1,4 +1,4 @@
-//! A thread that looks at the sockets that a program names.
+//! A thread that polls the sockets that a program names.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,64 +15,64 @@ use dwell_engine::socket::{
     control::{self, Controller},
 };
 
-use super::{Error, Info, Socket, info::Memory, socket::Bound};
+use super::{Error, Info, Socket, info::History, socket::Bound};
 use crate::{
-    inside::{Begun, Budget, Means, Watched},
+    inside::{Budget, Context, Origin, OwnedRegistry},
     sys,
-    table::{Config, Orders, Poller, Writer},
+    table::{Config, Poller, RawConfig, Writer},
 };
 
-/// Watches sockets of this process, until it is dropped. It has a thread of its own, on which controllers are asked.
+/// Watches sockets of this process until it is dropped. Controllers run on its own thread.
 pub struct Session {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread and those that ask share.
+/// State that the thread and its callers share.
 pub(super) struct Shared {
     table: Writer,
-    orders: Orders,
+    config: RawConfig,
     pid: u32,
     state: Mutex<State>,
-    /// There is something to do, or to end.
-    bell: Condvar,
-    /// A round is over.
-    looked: Condvar,
+    /// Signals the thread that there is a socket to poll, or that it must end.
+    work: Condvar,
+    /// Signals callers that a round is over.
+    polled: Condvar,
 }
 
 struct State {
-    sockets: Watched,
-    known: HashMap<u64, Known>,
+    registry: OwnedRegistry,
+    sockets: HashMap<u64, SessionSocket>,
     is_over: bool,
 }
 
 #[derive(Default)]
-struct Known {
-    memory: Memory,
-    /// At the last look it was no connection any more.
+struct SessionSocket {
+    history: History,
+    /// True if the last poll found the connection closed.
     has_ended: bool,
     controller: Option<Box<dyn Controller + Send>>,
 }
 
 impl Session {
-    /// Begins. Sockets are looked at as `config` says, and those controlled that are watched.
+    /// Starts the thread. It polls and controls the watched sockets as `config` demands.
     ///
     /// # Errors
-    /// The configuration asks for what there is not, or the process may have no other thread.
+    /// The configuration is impossible, or the process may not start a thread.
     pub fn start(config: &Config) -> Result<Session, Error> {
-        let orders = Orders::new(config)?;
+        let config = RawConfig::new(config)?;
         let memory = |why: sys::Errno| Error::Poller { source: io::Error::from_raw_os_error(why.0) };
         let shared = Arc::new(Shared {
-            table: Writer::alone(&orders).map_err(memory)?,
-            orders,
+            table: Writer::alone(&config).map_err(memory)?,
+            config,
             pid: sys::pid(),
             state: Mutex::new(State {
-                sockets: Watched::new().map_err(memory)?,
-                known: HashMap::new(),
+                registry: OwnedRegistry::new().map_err(memory)?,
+                sockets: HashMap::new(),
                 is_over: false,
             }),
-            bell: Condvar::new(),
-            looked: Condvar::new(),
+            work: Condvar::new(),
+            polled: Condvar::new(),
         });
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -82,17 +82,17 @@ impl Session {
         Ok(Session { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Watches a connection, as long as it is open.
+    /// Watches a connection as long as it is open.
     ///
     /// # Errors
-    /// It is none, or there are too many.
+    /// The socket is not a TCP connection, or there are too many.
     pub fn watch<'fd>(&self, socket: &'fd impl AsFd) -> Result<Socket<'fd>, Error> {
         let fd = socket.as_fd();
         let cookie = self.shared.adopt(fd.as_raw_fd())?;
         Ok(Socket::new(fd, cookie, Arc::clone(&self.shared)))
     }
 
-    /// Has `controller` decide what is set of a socket, instead of what the configuration says.
+    /// Lets `controller` decide the settings of a socket, instead of the configuration.
     ///
     /// # Errors
     /// The socket has ended.
@@ -100,55 +100,55 @@ impl Session {
         self.control_raw(socket.as_fd().as_raw_fd(), controller)
     }
 
-    /// The same for a descriptor, for the C interface.
+    /// Does the same as [`Session::control`] for a descriptor; for the C interface.
     ///
     /// # Errors
-    /// It is no connection, or there are too many.
+    /// The descriptor is not a TCP connection, or there are too many.
     pub fn control_raw(&self, fd: i32, controller: Box<dyn Controller + Send>) -> Result<(), Error> {
         let cookie = self.shared.adopt(fd)?;
         let mut state = self.shared.lock()?;
-        let known = state.known.get_mut(&cookie).ok_or(Error::Ended)?;
-        let before = known.controller.replace(controller);
-        // Its end is its owner's code, which may ask this session.
+        let sockets = state.sockets.get_mut(&cookie).ok_or(Error::Ended)?;
+        let before = sockets.controller.replace(controller);
+        // Dropping the controller runs its owner's code, which may call this session.
         drop(state);
         drop(before);
         Ok(())
     }
 
-    /// What is known of the connection at a descriptor, which is watched from now on if it was not; for the C
-    /// interface.
+    /// Returns the figures of the connection at a descriptor, and starts watching it if necessary; for the C interface.
     ///
     /// # Errors
-    /// It is none, or there are too many.
+    /// The descriptor is not a TCP connection, or there are too many.
     pub fn info_raw(&self, fd: i32) -> Result<Info, Error> {
         let cookie = self.shared.adopt(fd)?;
         self.shared.info(cookie)
     }
 
-    /// Waits until a bound is passed at a descriptor; for the C interface.
+    /// Waits until a bound is exceeded at a descriptor; for the C interface.
     ///
     /// # Errors
-    /// It is no connection, or has ended.
+    /// The descriptor is not a TCP connection, or the connection has ended.
     pub fn wait_raw(&self, fd: i32, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
         let cookie = self.shared.adopt(fd)?;
         self.shared.wait(cookie, bound, timeout)
     }
 
-    /// After a call that wrote to a descriptor: sleeps if the controller `element` wants it; for the C interface.
+    /// Delays the caller after a call that wrote to a descriptor, if the controller `element` demands it; for the C
+    /// interface.
     pub fn hold_raw(&self, fd: i32) {
         self.shared.hold(fd);
     }
 
-    /// Ends it, though others may have it: those that wait are told that it has ended, and the thread is gone
-    /// afterwards. In a forked child there is nothing to end.
+    /// Ends the session, even if others still refer to it: waiting callers get [`Error::Ended`], and the thread is
+    /// joined. Does nothing in a forked child.
     pub fn end(&self) {
         let Ok(mut state) = self.shared.lock() else {
             return;
         };
         state.is_over = true;
         drop(state);
-        self.shared.bell.notify_all();
-        self.shared.looked.notify_all();
+        self.shared.work.notify_all();
+        self.shared.polled.notify_all();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
             let _ = thread.join();
@@ -160,7 +160,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.end();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // In a forked child: the thread is not there, and libc must not be asked to let go of it.
+        // In a forked child the thread does not exist, and libc must not be asked to detach it.
         std::mem::forget(thread.take());
     }
 }
@@ -174,53 +174,53 @@ impl fmt::Debug for Session {
 impl Shared {
     pub(super) fn info(&self, cookie: u64) -> Result<Info, Error> {
         let state = self.lock()?;
-        let known = state.known.get(&cookie).ok_or(Error::Ended)?;
-        Ok(known.memory.info())
+        let sockets = state.sockets.get(&cookie).ok_or(Error::Ended)?;
+        Ok(sockets.history.info())
     }
 
-    /// True once a bound is passed, false after the timeout.
+    /// Returns true once a bound is exceeded, false after the timeout.
     pub(super) fn wait(&self, cookie: u64, bound: Bound, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let began_ns = sys::monotonic_ns();
         let mut state = self.lock()?;
         loop {
-            let known = state.known.get(&cookie).filter(|_| !state.is_over);
-            let known = known.ok_or(Error::Ended)?;
-            if bound.is_passed(&known.memory.since(began_ns)) {
+            let sockets = state.sockets.get(&cookie).filter(|_| !state.is_over);
+            let sockets = sockets.ok_or(Error::Ended)?;
+            if bound.is_passed(&sockets.history.since(began_ns)) {
                 return Ok(true);
             }
-            if known.has_ended {
+            if sockets.has_ended {
                 return Err(Error::Ended);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
                 Some(Duration::ZERO) => return Ok(false),
                 Some(left) => {
-                    let woken = self.looked.wait_timeout(state, left);
+                    let woken = self.polled.wait_timeout(state, left);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    let woken = self.looked.wait(state);
+                    let woken = self.polled.wait(state);
                     woken.unwrap_or_else(PoisonError::into_inner)
                 }
             };
         }
     }
 
-    /// Sleeps as the controller `element` has callers that write do.
+    /// Delays the caller as the controller `element` demands.
     pub(super) fn hold(&self, fd: i32) {
         if sys::pid() != self.pid {
             return;
         }
         let cookie = sys::cookie(fd).unwrap_or_default();
-        let seat = self.table.find(cookie);
-        let account = seat.and_then(|seat| self.table.last(seat, cookie));
+        let index = self.table.find(cookie);
+        let account = index.and_then(|index| self.table.last(index, cookie));
         if let Some(hold) = account.and_then(|account| account.setting.hold_above) {
             crate::inside::hold(fd, hold);
         }
     }
 
-    /// Watches what is at a descriptor, if it is not watched, and gives its cookie.
+    /// Watches the socket at a descriptor if it is not watched yet, and returns its cookie.
     fn adopt(&self, fd: i32) -> Result<u64, Error> {
         let not_tcp = Error::NotTcp { fd };
         let Ok(cookie) = sys::cookie(fd) else {
@@ -228,27 +228,27 @@ impl Shared {
         };
         let mut guard = self.lock()?;
         let state = &mut *guard;
-        if state.known.contains_key(&cookie) {
+        if state.sockets.contains_key(&cookie) {
             return Ok(cookie);
         }
         if !sys::is_tcp(fd) {
             return Err(not_tcp);
         }
-        if state.known.len() >= crate::table::SLOTS {
+        if state.sockets.len() >= crate::table::SLOTS {
             return Err(Error::Full);
         }
         let now_ns = sys::monotonic_ns();
-        if !state.sockets.get().adopt(fd, Begun::Before, self.means(), now_ns) {
+        if !state.registry.get().adopt(fd, Origin::Preexisting, self.context(), now_ns) {
             return Err(not_tcp);
         }
-        state.known.insert(cookie, Known::default());
-        // Only at this one, which has no controller of the program's own: those are asked on the thread.
-        let State { sockets, known, .. } = state;
-        sockets.get().look_at(cookie, self.means(), now_ns, &mut |account, _| {
-            known.get_mut(&account.cookie)?.take(account);
+        state.sockets.insert(cookie, SessionSocket::default());
+        // Polls only this socket, which has no controller of the program's own: those run on the thread.
+        let State { registry, sockets, .. } = state;
+        registry.get().poll_one(cookie, self.context(), now_ns, &mut |account, _| {
+            sockets.get_mut(&account.cookie)?.update(account);
             None
         });
-        self.bell.notify_one();
+        self.work.notify_one();
         Ok(cookie)
     }
 
@@ -260,34 +260,34 @@ impl Shared {
         while !state.is_over {
             let began = Instant::now();
             let began_ns = sys::monotonic_ns();
-            let next_ns = state.look(self.means(), began_ns);
-            self.looked.notify_all();
-            if state.known.is_empty() {
-                let woken = self.bell.wait(state);
+            let next_ns = state.poll(self.context(), began_ns);
+            self.polled.notify_all();
+            if state.sockets.is_empty() {
+                let woken = self.work.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let wanted_ns = self.orders.period_ns(began_ns, next_ns);
-            let period = Duration::from_nanos(budget.period_ns(self.orders.budget, wanted_ns));
+            let wanted_ns = self.config.period_ns(began_ns, next_ns);
+            let period = Duration::from_nanos(budget.period_ns(self.config.budget, wanted_ns));
             let left = period.saturating_sub(began.elapsed());
-            let woken = self.bell.wait_timeout(state, left);
+            let woken = self.work.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn means(&self) -> Means<'_> {
-        Means {
+    fn context(&self) -> Context<'_> {
+        Context {
             table: &self.table,
-            orders: &self.orders,
+            config: &self.config,
             me: Poller {
                 pid: self.pid,
-                // Nobody else has the table.
+                // No other process has the table.
                 thread: 0,
             },
         }
     }
 
-    /// In a forked child, the thread is not there, and may have left the lock closed.
+    /// Locks the state. In a forked child the thread does not exist, and may have held the lock.
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
         if sys::pid() != self.pid {
             return Err(Error::Forked);
@@ -298,33 +298,33 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: its copies were borrowed from `self`.
+        // SAFETY: copies of the table were borrowed from `self`.
         unsafe { self.table.release() };
     }
 }
 
 impl State {
-    fn look(&mut self, means: Means<'_>, now_ns: u64) -> Option<u64> {
-        let State { sockets, known, .. } = self;
-        let sockets = sockets.get();
-        let mut looked = |account: &Account, state: &control::State<'_>| {
-            let known = known.get_mut(&account.cookie)?;
-            known.take(account);
-            let controller = known.controller.as_mut();
+    fn poll(&mut self, context: Context<'_>, now_ns: u64) -> Option<u64> {
+        let State { registry, sockets, .. } = self;
+        let registry = registry.get();
+        let mut on_poll = |account: &Account, state: &control::State<'_>| {
+            let sockets = sockets.get_mut(&account.cookie)?;
+            sockets.update(account);
+            let controller = sockets.controller.as_mut();
             controller.map(|controller| controller.update(state))
         };
-        let next_ns = sockets.look(means, now_ns, &mut looked, &mut |_| ());
-        sockets.give_up_lost(means, now_ns, &mut |cookie| {
-            known.remove(&cookie);
+        let next_ns = registry.poll(context, now_ns, &mut on_poll, &mut |_| ());
+        registry.remove_lost(context, now_ns, &mut |cookie| {
+            sockets.remove(&cookie);
         });
         next_ns
     }
 }
 
-impl Known {
-    fn take(&mut self, account: &Account) {
+impl SessionSocket {
+    fn update(&mut self, account: &Account) {
         const CLOSE: u8 = 7;
-        self.memory.take(account);
+        self.history.update(account);
         self.has_ended = account.reading.info.state == CLOSE;
     }
 }

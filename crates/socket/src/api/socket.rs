@@ -1,4 +1,4 @@
-//! A socket that is watched.
+//! A watched socket.
 #![allow(unsafe_code)]
 
 use std::{
@@ -10,19 +10,20 @@ use std::{
 
 use super::{Error, Info, session::Shared};
 
-/// A connection that a [`Session`](super::Session) watches. It borrows it: what becomes of it is its owner's business.
+/// A connection that a [`Session`](super::Session) watches. It borrows the descriptor; the owner may do anything with
+/// it.
 pub struct Socket<'fd> {
     fd: BorrowedFd<'fd>,
     cookie: u64,
     shared: Arc<Shared>,
 }
 
-/// What [`Socket::wait`] waits for: that any of these is passed.
+/// Bounds of [`Socket::wait`], which ends when any of them is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bound {
-    /// Bytes have waited for longer than this in the send buffer, or wait there for longer.
+    /// Bytes waited in the send buffer for longer than this, or have been waiting there for longer.
     pub sender_delay: Option<Duration>,
-    /// The sender delay deviates from its mean by more than this, in the mean.
+    /// The mean deviation of the sender delay is larger than this.
     pub jitter: Option<Duration>,
 }
 
@@ -31,12 +32,13 @@ impl<'fd> Socket<'fd> {
         Socket { fd, cookie, shared }
     }
 
-    /// What is known of it.
+    /// Returns the figures of the last poll.
     pub fn info(&self) -> Info {
         self.shared.info(self.cookie).unwrap_or_default()
     }
 
-    /// Waits until a bound is passed: true; or for so long: false. Without a timeout it waits for ever.
+    /// Waits until a bound is exceeded and returns true, or until the timeout and returns false. Without a timeout it
+    /// waits forever.
     ///
     /// # Errors
     /// The connection has ended.
@@ -44,26 +46,26 @@ impl<'fd> Socket<'fd> {
         self.shared.wait(self.cookie, bound, timeout)
     }
 
-    /// send(2) without flags, and what is known afterwards.
+    /// Calls send(2) without flags, and returns the number of bytes with the figures after the call.
     ///
     /// # Errors
     /// As send(2).
     pub fn send(&self, bytes: &[u8]) -> io::Result<(usize, Info)> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the kernel reads so many bytes.
+        // SAFETY: the kernel reads only the slice.
         let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
         self.shared.hold(fd);
         Ok((sent, self.info()))
     }
 
-    /// recv(2) without flags, and what is known afterwards.
+    /// Calls recv(2) without flags, and returns the number of bytes with the figures after the call.
     ///
     /// # Errors
     /// As recv(2).
     pub fn recv(&self, bytes: &mut [u8]) -> io::Result<(usize, Info)> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the kernel writes so many bytes at most.
+        // SAFETY: the kernel writes only into the slice.
         let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         Ok((got, self.info()))

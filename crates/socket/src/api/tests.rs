@@ -1,4 +1,4 @@
-//! A session over loopback.
+//! Sessions over loopback.
 
 use std::{
     io::{Read, Write},
@@ -24,7 +24,7 @@ fn session() -> Session {
     Session::start(&Config { budget: 0.5, ..Config::default() }).unwrap()
 }
 
-/// Writes until nothing more fits, and gives how much that was.
+/// Writes until the buffers are full, and returns the number of bytes.
 fn fill(stream: &TcpStream) -> usize {
     let mut stream = stream;
     stream.set_nonblocking(true).unwrap();
@@ -47,14 +47,14 @@ fn what_a_receiver_does_not_read_waits_in_the_sender() {
     let began = Instant::now();
     let total = fill(&client);
     assert!(socket.wait(bound, Some(PATIENCE)).unwrap());
-    // It may have been written a look earlier than it was.
+    // The bytes may count as written one poll earlier than they were.
     assert!(began.elapsed() >= delay / 2);
     assert!(socket.info().sender_waiting > Some(delay));
-    // The newest byte shall have waited for so long too.
+    // The newest byte must have waited this long too.
     std::thread::sleep(delay);
     server.read_exact(&mut vec![0; total]).unwrap();
     let deadline = Instant::now() + PATIENCE;
-    // The newest has waited for less than the oldest.
+    // The newest byte has waited less than the oldest.
     while socket.info().sender_delay < Some(delay / 2) {
         assert!(Instant::now() < deadline, "{:?}", socket.info());
         std::thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ fn what_a_receiver_does_not_read_waits_in_the_sender() {
 }
 
 #[test]
-fn what_is_no_connection_is_refused() {
+fn sockets_other_than_connections_are_refused() {
     let session = session();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -76,7 +76,7 @@ fn what_is_no_connection_is_refused() {
 }
 
 #[test]
-fn a_controller_of_ones_own_decides() {
+fn a_controller_of_the_program_decides() {
     struct Own(mpsc::Sender<u32>);
     impl Controller for Own {
         fn update(&mut self, state: &State<'_>) -> Setting {
@@ -87,16 +87,16 @@ fn a_controller_of_ones_own_decides() {
     let (client, _server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
-    let (told, asked) = mpsc::channel();
-    session.control(&socket, Box::new(Own(told))).unwrap();
-    assert!(asked.recv_timeout(PATIENCE).unwrap() > 0);
-    asked.recv_timeout(PATIENCE).unwrap();
+    let (calls, received) = mpsc::channel();
+    session.control(&socket, Box::new(Own(calls))).unwrap();
+    assert!(received.recv_timeout(PATIENCE).unwrap() > 0);
+    received.recv_timeout(PATIENCE).unwrap();
     use std::os::fd::AsRawFd;
     assert_eq!(crate::sys::notsent_lowat(client.as_raw_fd()), Some(54_321));
 }
 
 #[test]
-fn who_waits_is_woken_by_the_end() {
+fn a_waiting_caller_is_woken_by_the_end_of_the_session() {
     let (client, _server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
@@ -109,7 +109,7 @@ fn who_waits_is_woken_by_the_end() {
 }
 
 #[test]
-fn who_waits_for_ever_is_woken_by_a_reset() {
+fn a_waiting_caller_is_woken_by_a_reset() {
     let (client, server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
@@ -117,7 +117,7 @@ fn who_waits_for_ever_is_woken_by_a_reset() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| socket.wait(bound, None));
         std::thread::sleep(Duration::from_millis(30));
-        // With bytes that are not read, it ends by a reset.
+        // A close with unread bytes ends the connection by a reset.
         (&client).write_all(b"abc").unwrap();
         std::thread::sleep(Duration::from_millis(30));
         drop(server);
@@ -126,7 +126,7 @@ fn who_waits_for_ever_is_woken_by_a_reset() {
 }
 
 #[test]
-fn what_was_before_a_wait_does_not_end_it() {
+fn delays_from_before_a_wait_do_not_end_it() {
     let (client, mut server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
@@ -144,7 +144,7 @@ fn what_was_before_a_wait_does_not_end_it() {
 }
 
 #[test]
-fn a_controller_is_asked_on_the_thread_alone() {
+fn a_controller_runs_only_on_the_sessions_thread() {
     struct Own(mpsc::Sender<std::thread::ThreadId>);
     impl Controller for Own {
         fn update(&mut self, _: &State<'_>) -> Setting {
@@ -155,16 +155,16 @@ fn a_controller_is_asked_on_the_thread_alone() {
     let (client, _server) = pair();
     let session = session();
     let socket = session.watch(&client).unwrap();
-    let (told, asked) = mpsc::channel();
-    session.control(&socket, Box::new(Own(told))).unwrap();
-    asked.recv_timeout(PATIENCE).unwrap();
+    let (calls, received) = mpsc::channel();
+    session.control(&socket, Box::new(Own(calls))).unwrap();
+    received.recv_timeout(PATIENCE).unwrap();
     for pause in 0..30 {
         let (one, _other) = pair();
         session.watch(&one).unwrap();
         std::thread::sleep(Duration::from_millis(3 + pause % 17));
     }
     let me = std::thread::current().id();
-    assert!(asked.try_iter().all(|thread| thread != me));
+    assert!(received.try_iter().all(|thread| thread != me));
 }
 
 #[test]

@@ -1,112 +1,112 @@
-//! What a controller wants, done to a socket, unless its program sets the same itself.
+//! Applies the settings of a controller to a socket, unless the program sets the same options itself.
 #![cfg_attr(test, allow(unsafe_code))]
 
 use dwell_engine::socket::control::{Controller, Element, ElementConfig, Lowat, Setting, State};
 
 use crate::{
     sys::{self, Errno},
-    table::{ControllerKind, Count, Orders, Wish, Writer},
+    table::{ControllerKind, Count, RawConfig, SocketOption, Writer},
 };
 
-/// The controller of a socket, and what it has set.
+/// The controller of one socket, and the settings it has applied.
 #[derive(Debug, Clone)]
 pub struct Adjuster {
-    mind: Mind,
-    /// The program sets what it would.
+    builtin: Builtin,
+    /// True once the program was found to set these options itself.
     hands_off: bool,
-    done: Setting,
+    applied: Setting,
 }
 
 #[derive(Debug, Clone)]
-enum Mind {
+enum Builtin {
     None,
     Lowat(Lowat),
     Element(Element),
 }
 
 impl Adjuster {
-    /// For a socket that was just found.
-    pub fn new(fd: i32, orders: &Orders, table: &Writer) -> Adjuster {
-        let mind = match orders.controller {
-            None => Mind::None,
-            Some(ControllerKind::Lowat) => Mind::Lowat(Lowat::new(orders.target_ns)),
-            Some(ControllerKind::Element) => Mind::Element(Element::new(ElementConfig {
-                threshold_ns: orders.target_ns,
-                wireless: orders.wireless,
+    /// Creates the controller of a newly found socket, and sets the congestion control.
+    pub fn new(fd: i32, config: &RawConfig, table: &Writer) -> Adjuster {
+        let builtin = match config.controller {
+            None => Builtin::None,
+            Some(ControllerKind::Lowat) => Builtin::Lowat(Lowat::new(config.target_ns)),
+            Some(ControllerKind::Element) => Builtin::Element(Element::new(ElementConfig {
+                threshold_ns: config.target_ns,
+                wireless: config.wireless,
                 ..ElementConfig::default()
             })),
         };
-        if orders.congestion != [0; 16]
-            && let Err(why) = sys::set_congestion(fd, &orders.congestion)
+        if config.congestion != [0; 16]
+            && let Err(why) = sys::set_congestion(fd, &config.congestion)
         {
-            table.refused(Wish::Congestion, why);
+            table.refused(SocketOption::Congestion, why);
         }
-        Adjuster { mind, hands_off: false, done: Setting::default() }
+        Adjuster { builtin, hands_off: false, applied: Setting::default() }
     }
 
-    /// Another process has set this of the socket: what is found of it is not the program's.
+    /// Continues after another process that set these options, so that they are not mistaken for the program's.
     pub fn resume(&mut self, before: Setting) {
-        self.done = Setting {
-            notsent_lowat: before.notsent_lowat.or(self.done.notsent_lowat),
-            send_buffer: before.send_buffer.or(self.done.send_buffer),
-            hold_above: self.done.hold_above,
+        self.applied = Setting {
+            notsent_lowat: before.notsent_lowat.or(self.applied.notsent_lowat),
+            send_buffer: before.send_buffer.or(self.applied.send_buffer),
+            hold_above: self.applied.hold_above,
         };
     }
 
-    /// After a look. `asked` is what somebody else wants of it, who goes first.
-    pub fn step(&mut self, fd: i32, state: &State<'_>, asked: Option<Setting>, table: &Writer) {
-        let wanted = asked.unwrap_or_else(|| match &mut self.mind {
-            Mind::None => Setting::default(),
-            Mind::Lowat(lowat) => lowat.update(state),
-            Mind::Element(element) => element.update(state),
+    /// Runs after each poll. `requested` is the decision of the program's own controller, which takes precedence.
+    pub fn step(&mut self, fd: i32, state: &State<'_>, requested: Option<Setting>, table: &Writer) {
+        let wanted = requested.unwrap_or_else(|| match &mut self.builtin {
+            Builtin::None => Setting::default(),
+            Builtin::Lowat(lowat) => lowat.update(state),
+            Builtin::Element(element) => element.update(state),
         });
-        // Who is asked says what is to be; the own controllers say what is to change.
-        if asked.is_some() || wanted.hold_above.is_some() {
-            self.done.hold_above = wanted.hold_above;
+        // A program's controller decides the whole setting; the built-in ones only report changes.
+        if requested.is_some() || wanted.hold_above.is_some() {
+            self.applied.hold_above = wanted.hold_above;
         }
         if self.hands_off {
             return;
         }
         let lowat = wanted.notsent_lowat.map(|bytes| self.lowat(fd, bytes));
         let buffer = wanted.send_buffer.map(|bytes| self.send_buffer(fd, bytes));
-        for (wish, outcome) in [(Wish::NotsentLowat, lowat), (Wish::SendBuffer, buffer)] {
+        for (option, outcome) in [(SocketOption::NotsentLowat, lowat), (SocketOption::SendBuffer, buffer)] {
             match outcome {
-                Some(Outcome::Refused(why)) => table.refused(wish, why),
-                Some(Outcome::Programs) => {
+                Some(Outcome::Refused(why)) => table.refused(option, why),
+                Some(Outcome::SetByProgram) => {
                     self.hands_off = true;
                     table.count(Count::HandsOff);
                 }
-                Some(Outcome::Done) | None => {}
+                Some(Outcome::Applied) | None => {}
             }
         }
     }
 
-    /// What is set.
+    /// Returns the applied setting.
     pub fn setting(&self) -> Setting {
-        self.done
+        self.applied
     }
 
     fn lowat(&mut self, fd: i32, bytes: u32) -> Outcome {
-        if sys::notsent_lowat(fd) != Some(self.done.notsent_lowat.unwrap_or(0)) {
-            return Outcome::Programs;
+        if sys::notsent_lowat(fd) != Some(self.applied.notsent_lowat.unwrap_or(0)) {
+            return Outcome::SetByProgram;
         }
         match sys::set_notsent_lowat(fd, bytes) {
             Ok(()) => {
-                self.done.notsent_lowat = Some(bytes);
-                Outcome::Done
+                self.applied.notsent_lowat = Some(bytes);
+                Outcome::Applied
             }
             Err(why) => Outcome::Refused(why),
         }
     }
 
     fn send_buffer(&mut self, fd: i32, bytes: u32) -> Outcome {
-        if self.done.send_buffer.is_none() && sys::has_set_send_buffer(fd) {
-            return Outcome::Programs;
+        if self.applied.send_buffer.is_none() && sys::has_set_send_buffer(fd) {
+            return Outcome::SetByProgram;
         }
         match sys::set_send_buffer(fd, bytes) {
             Ok(()) => {
-                self.done.send_buffer = Some(bytes);
-                Outcome::Done
+                self.applied.send_buffer = Some(bytes);
+                Outcome::Applied
             }
             Err(why) => Outcome::Refused(why),
         }
@@ -114,9 +114,9 @@ impl Adjuster {
 }
 
 enum Outcome {
-    Done,
-    /// The program has set it: it is left alone from now on.
-    Programs,
+    Applied,
+    /// The program has set the option itself, so the socket is left alone from now on.
+    SetByProgram,
     Refused(Errno),
 }
 
@@ -141,12 +141,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd = stream.as_raw_fd();
-        let orders = Orders::new(&Config::default()).unwrap();
-        let table = Writer::alone(&orders).unwrap();
+        let config = RawConfig::new(&Config::default()).unwrap();
+        let table = Writer::alone(&config).unwrap();
         let reading = Reading::default();
         let state = State { reading: &reading, delay: None, waiting_ns: None };
         let hold = Hold { unsent_bytes: 1, times: 2, factor_permille: 3 };
-        let mut parent = Adjuster::new(fd, &orders, &table);
+        let mut parent = Adjuster::new(fd, &config, &table);
         let mut child = parent.clone();
         let mut stranger = parent.clone();
         parent.step(fd, &state, wanted(5000, Some(hold)), &table);
@@ -159,7 +159,7 @@ mod tests {
         child.resume(parent.setting());
         child.step(fd, &state, wanted(6000, None), &table);
         assert_eq!(sys::notsent_lowat(fd), Some(6000));
-        // SAFETY: nobody has a copy.
+        // SAFETY: no copy is in use.
         unsafe { table.release() };
     }
 }

@@ -1,8 +1,8 @@
-//! How often a poller may look, so that it takes no more of a core than it may.
+//! Limits how often a poller polls, so that it stays within its share of a core.
 
 use crate::sys;
 
-/// What rounds have taken.
+/// CPU time of the recent rounds.
 #[derive(Debug, Default)]
 pub struct Budget {
     rounds: u32,
@@ -10,17 +10,18 @@ pub struct Budget {
     least_ns: Option<u64>,
 }
 
-/// A round begins at least so often, whatever the budget, if that is not rarer than is asked for.
+/// Longest time between two rounds that the budget may impose.
 const LONGEST_ROUND_NS: u64 = 1_000_000_000;
 
-/// So many rounds are counted together, as asking costs too; fewer while they are rare.
+/// Rounds between two readings of the CPU clock, as a reading costs time too. Rare rounds are counted sooner.
 const ROUNDS: u32 = 16;
 
 impl Budget {
-    /// After a round: how long after its begin the next begins. `share` is of a core; `wanted_ns` if that allows it.
+    /// Called after a round. Returns the time from the start of this round to the start of the next: `wanted_ns`, or
+    /// longer if `share` of a core demands it.
     pub fn period_ns(&mut self, share: f64, wanted_ns: u64) -> u64 {
         if self.cpu_ns == 0 {
-            // What it took to begin is not what rounds take.
+            // The cost of starting up is not the cost of a round.
             self.cpu_ns = sys::thread_cpu_ns();
             return wanted_ns;
         }

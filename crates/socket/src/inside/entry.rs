@@ -8,46 +8,46 @@ use dwell_engine::socket::{
 use super::adjust::Adjuster;
 use crate::{
     sys::{self, Errno},
-    table::{Claim, Count, Orders, Poller, Seat, Writer, blank},
+    table::{Claim, Count, Poller, RawConfig, SlotIndex, Writer, blank},
 };
 
-/// A socket that is known.
+/// A known socket.
 pub struct Entry {
     pub cookie: u64,
     pub fd: i32,
-    /// When it is to be looked at next.
+    /// Time of the next poll.
     pub due_ns: u64,
     phase: Phase,
-    /// Looks since anything changed.
+    /// Polls since the last change.
     quiet: u32,
     meter: Meter,
     rhythm: Rhythm,
-    /// What an earlier process has counted.
+    /// Totals that an earlier process counted.
     base: Totals,
     account: Account,
     adjuster: Adjuster,
     calls: Option<Calls>,
-    /// The table has something of it.
-    is_told: bool,
-    /// Bytes that it wrote by calls that were seen.
+    /// True once the socket was published in the table.
+    is_published: bool,
+    /// Bytes that the program wrote in intercepted calls.
     called_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// This process writes its slot.
-    Ours(Seat),
-    /// Another process has it too, and writes the slot; or there is none.
-    Theirs(Option<Seat>),
-    /// Its descriptor is another's now. It may have another one.
+    /// This process writes the socket's slot.
+    Ours(SlotIndex),
+    /// Another process has the socket too and writes the slot; or no slot is free.
+    Theirs(Option<SlotIndex>),
+    /// The descriptor now belongs to another file. The socket may have another descriptor.
     Lost,
 }
 
 impl Phase {
     fn of(claim: Claim) -> Phase {
         match claim {
-            Claim::Mine(seat) => Phase::Ours(seat),
-            Claim::Others(seat) => Phase::Theirs(Some(seat)),
+            Claim::Mine(index) => Phase::Ours(index),
+            Claim::Others(index) => Phase::Theirs(Some(index)),
             Claim::Full => Phase::Theirs(None),
         }
     }
@@ -55,65 +55,65 @@ impl Phase {
 
 /// How a connection came to be watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
-    /// It was there before: nobody knows what it has written.
-    Before,
-    /// It was just accepted.
+pub enum Origin {
+    /// The connection existed before: how much it has written is unknown.
+    Preexisting,
+    /// This process has just accepted it.
     Accepted,
-    /// It was just asked for at the other end.
-    Dialed,
+    /// This process has just initiated it.
+    Initiated,
 }
 
-/// What all looks share.
+/// References that all polls need.
 #[derive(Clone, Copy)]
-pub struct Means<'a> {
+pub struct Context<'a> {
     pub table: &'a Writer,
-    pub orders: &'a Orders,
+    pub config: &'a RawConfig,
     pub me: Poller,
 }
 
-/// What became of a look.
+/// Result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was looked at, or is not to be now.
+    /// The socket was polled, or is not due.
     Kept,
-    /// The descriptor is another's.
+    /// The descriptor belongs to another file.
     Lost,
 }
 
-/// What a look takes at most where nothing comes between.
+/// Longest duration of a poll that is not interrupted.
 const INTERRUPTED_NS: u64 = 500_000;
 
-/// Looks without a change after which it is looked at less often, and how much less.
+/// Number of polls without a change after which the pause grows, and the factor.
 const QUIET: [(u32, u64); 2] = [(500, 16), (10, 4)];
 
-/// And never less often than this, or than is asked for.
+/// Longest pause, unless the configured one is longer.
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 
-/// States of a socket, as TCP_INFO has them.
+/// Socket states of TCP_INFO.
 const SYN_SENT: u8 = 2;
 const CLOSE: u8 = 7;
 const LISTEN: u8 = 10;
 
 impl Entry {
-    /// Of a connection that is open at `fd`, if it is one, and the table has a place.
-    pub fn open(cookie: u64, fd: i32, begun: Begun, means: Means<'_>, now_ns: u64) -> New {
+    /// Creates the entry for `fd`, if an open connection is there and the table has a free slot.
+    pub fn open(cookie: u64, fd: i32, origin: Origin, context: Context<'_>, now_ns: u64) -> New {
         let Ok(info) = sys::info(fd) else {
             return New::NotOne;
         };
         if matches!(info.state, LISTEN | CLOSE) || sys::cookie(fd) != Ok(cookie) {
             return New::NotOne;
         }
-        let (phase, before) = match means.table.claim(cookie, means.me, now_ns) {
-            Claim::Full => return New::NoPlace,
-            Claim::Others(seat) => (Phase::Theirs(Some(seat)), None),
-            Claim::Mine(seat) => (Phase::Ours(seat), means.table.last(seat, cookie)),
+        let (phase, before) = match context.table.claim(cookie, context.me, now_ns) {
+            Claim::Full => return New::NoSlot,
+            Claim::Others(index) => (Phase::Theirs(Some(index)), None),
+            Claim::Mine(index) => (Phase::Ours(index), context.table.last(index, cookie)),
         };
-        // What is being made has written nothing, whoever began to make it.
-        let begun = if info.state == SYN_SENT { Begun::Dialed } else { begun };
+        // A connection in its handshake has written nothing, whoever initiated it.
+        let origin = if info.state == SYN_SENT { Origin::Initiated } else { origin };
         let mut account = blank();
         account.cookie = cookie;
-        account.estimator = means.orders.estimator;
+        account.estimator = context.config.estimator;
         let written = info.bytes_acked.unwrap_or_default() + sys::unacknowledged(fd).unwrap_or(0);
         let mut entry = Entry {
             cookie,
@@ -121,94 +121,94 @@ impl Entry {
             due_ns: now_ns,
             phase,
             quiet: 0,
-            meter: Meter::new(means.orders.estimator),
+            meter: Meter::new(context.config.estimator),
             rhythm: Rhythm::default(),
             base: Totals::default(),
             account,
-            adjuster: Adjuster::new(fd, means.orders, means.table),
-            is_told: before.is_some(),
-            calls: (means.orders.estimator == Estimator::Paper).then(Calls::default),
-            called_bytes: if begun == Begun::Before { written } else { 0 },
+            adjuster: Adjuster::new(fd, context.config, context.table),
+            is_published: before.is_some(),
+            calls: (context.config.estimator == Estimator::Paper).then(Calls::default),
+            called_bytes: if origin == Origin::Preexisting { written } else { 0 },
         };
         match &before {
             Some(last) => entry.continue_from(last),
             None => {
                 entry.begin_again(Totals::default());
-                entry.begin_at(now_ns.saturating_sub(means.orders.poll_ns), begun, &info);
+                entry.begin_at(now_ns.saturating_sub(context.config.poll_ns), origin, &info);
             }
         }
         New::Entry(entry)
     }
 
-    /// Looks at it. `decide` is told of it, and may want something.
-    pub fn look(
+    /// Polls the socket. `decide` gets the result and may return a setting.
+    pub fn poll(
         &mut self,
-        means: Means<'_>,
+        context: Context<'_>,
         now_ns: u64,
         decide: &mut dyn FnMut(&Account, &State<'_>) -> Option<Setting>,
     ) -> Outcome {
         match self.phase {
             Phase::Lost => return Outcome::Kept,
-            Phase::Theirs(seat) => return self.watch_theirs(seat, means, now_ns),
+            Phase::Theirs(index) => return self.poll_theirs(index, context, now_ns),
             Phase::Ours(_) => {}
         }
         let Ok(reading) = self.read() else {
-            return self.lose(means, now_ns);
+            return self.lose(context, now_ns);
         };
         if reading.info.bytes_sent < self.account.reading.info.bytes_sent {
-            // It was disconnected, and connected again, maybe to another end.
+            // The program disconnected the socket and connected it again, possibly to another end.
             let last_ns = self.account.reading.time_ns;
             self.begin_again(self.account.totals);
-            self.begin_at(last_ns, Begun::Dialed, &reading.info);
+            self.begin_at(last_ns, Origin::Initiated, &reading.info);
             self.account.ends = blank().ends;
         }
         let observed = self.meter.observe_calls(&reading, self.calls.as_mut());
         self.rhythm.observe(reading.time_ns, &observed);
         let waiting_ns = self.meter.waiting_ns(reading.time_ns);
         let state = State { reading: &reading, delay: observed.sender, waiting_ns };
-        self.settle(&reading, observed, waiting_ns, means);
-        let asked = decide(&self.account, &state);
-        self.adjuster.step(self.fd, &state, asked, means.table);
+        self.settle(&reading, observed, waiting_ns, context);
+        let requested = decide(&self.account, &state);
+        self.adjuster.step(self.fd, &state, requested, context.table);
         self.account.setting = self.adjuster.setting();
-        self.publish(means, now_ns);
-        self.due_ns = now_ns + self.pause_ns(now_ns, means.orders);
+        self.publish(context, now_ns);
+        self.due_ns = now_ns + self.pause_ns(now_ns, context.config);
         Outcome::Kept
     }
 
-    /// A descriptor that is this socket's, after the one that it had was lost.
-    pub fn find_again(&mut self, fd: i32, means: Means<'_>, now_ns: u64) {
+    /// Assigns a descriptor to a socket that had lost its own.
+    pub fn reattach(&mut self, fd: i32, context: Context<'_>, now_ns: u64) {
         self.fd = fd;
         self.quiet = 0;
         self.due_ns = now_ns;
-        let claim = means.table.claim(self.cookie, means.me, now_ns);
+        let claim = context.table.claim(self.cookie, context.me, now_ns);
         self.phase = Phase::of(claim);
-        // Another process may have had it meanwhile.
-        if let Claim::Mine(seat) = claim
-            && let Some(last) = means.table.last(seat, self.cookie)
+        // Another process may have written the slot in between.
+        if let Claim::Mine(index) = claim
+            && let Some(last) = context.table.last(index, self.cookie)
         {
             self.adjuster.resume(last.setting);
         }
     }
 
-    /// True if its descriptor is another's now.
+    /// Returns true if the descriptor belongs to another file now.
     pub fn is_lost(&self) -> bool {
         self.phase == Phase::Lost
     }
 
-    /// It is not watched any more.
-    pub fn let_go(&mut self, means: Means<'_>, now_ns: u64) {
-        if let Phase::Ours(seat) = self.phase {
-            if self.is_told {
-                means.table.let_go(seat, self.cookie, means.me, now_ns);
+    /// Stops watching the socket.
+    pub fn stop(&mut self, context: Context<'_>, now_ns: u64) {
+        if let Phase::Ours(index) = self.phase {
+            if self.is_published {
+                context.table.vacate(index, self.cookie, context.me, now_ns);
             } else {
-                means.table.free(seat, self.cookie, means.me);
-                means.table.count(Count::TooShort);
+                context.table.free(index, self.cookie, context.me);
+                context.table.count(Count::TooShort);
             }
         }
         self.phase = Phase::Lost;
     }
 
-    /// The program wrote `bytes` in a call that began at `time_ns`.
+    /// Counts a call that began at `time_ns` and wrote `bytes`.
     pub fn wrote(&mut self, time_ns: u64, bytes: u64) {
         self.called_bytes += bytes;
         if let Some(calls) = &mut self.calls {
@@ -222,12 +222,12 @@ impl Entry {
         let mut time_ns = sys::monotonic_ns();
         let mut info = sys::info(self.fd)?;
         if sys::monotonic_ns().saturating_sub(time_ns) > INTERRUPTED_NS {
-            // Another thread ran between the two.
+            // Another thread ran between the two calls.
             time_ns = sys::monotonic_ns();
             info = sys::info(self.fd)?;
         }
         let last = &self.account.reading;
-        // Nothing came since all was read: nothing is there.
+        // Nothing has arrived since everything was read, so nothing is readable.
         let has_none = last.readable == Some(0)
             && last.info.bytes_received == info.bytes_received
             && info.bytes_received.is_some();
@@ -241,10 +241,10 @@ impl Entry {
         Ok(Reading { time_ns, info, unacknowledged, readable })
     }
 
-    fn settle(&mut self, reading: &Reading, observed: Observed, waiting_ns: Option<u64>, means: Means<'_>) {
+    fn settle(&mut self, reading: &Reading, observed: Observed, waiting_ns: Option<u64>, context: Context<'_>) {
         let account = &mut self.account;
         let totals = sum(&self.base, self.meter.totals());
-        // Where bytes wait, it matters when they go on.
+        // While bytes wait, the time when they move on matters.
         let is_same = account.totals == totals
             && reading.readable.unwrap_or(0) == 0
             && reading.info.notsent_bytes.unwrap_or(0) == 0
@@ -255,7 +255,7 @@ impl Entry {
         {
             account.ends = ends;
         }
-        account.pid = Some(means.me.pid);
+        account.pid = Some(context.me.pid);
         account.fd = Some(self.fd);
         account.estimator = self.meter.estimator();
         account.reading = *reading;
@@ -271,8 +271,8 @@ impl Entry {
         account.totals = totals;
     }
 
-    fn publish(&mut self, means: Means<'_>, now_ns: u64) {
-        let Phase::Ours(seat) = self.phase else {
+    fn publish(&mut self, context: Context<'_>, now_ns: u64) {
+        let Phase::Ours(index) = self.phase else {
             return;
         };
         let is_connection =
@@ -280,27 +280,27 @@ impl Entry {
         if !is_connection {
             return;
         }
-        self.is_told = true;
-        if !means.table.publish(seat, means.me, &self.account) {
-            // dwell took this process for dead, as it was stopped for long.
-            self.phase = Phase::of(means.table.claim(self.cookie, means.me, now_ns));
+        self.is_published = true;
+        if !context.table.publish(index, context.me, &self.account) {
+            // dwell considered this process dead, because it was stopped for long.
+            self.phase = Phase::of(context.table.claim(self.cookie, context.me, now_ns));
         }
     }
 
-    fn watch_theirs(&mut self, seat: Option<Seat>, means: Means<'_>, now_ns: u64) -> Outcome {
+    fn poll_theirs(&mut self, index: Option<SlotIndex>, context: Context<'_>, now_ns: u64) -> Outcome {
         if sys::cookie(self.fd) != Ok(self.cookie) {
-            return self.lose(means, now_ns);
+            return self.lose(context, now_ns);
         }
         self.quiet = self.quiet.saturating_add(1);
-        self.due_ns = now_ns + self.pause_ns(now_ns, means.orders);
-        let claim = match seat {
-            Some(seat) => means.table.claim_again(seat, self.cookie, means.me, now_ns),
-            None => means.table.claim(self.cookie, means.me, now_ns),
+        self.due_ns = now_ns + self.pause_ns(now_ns, context.config);
+        let claim = match index {
+            Some(index) => context.table.reclaim(index, self.cookie, context.me, now_ns),
+            None => context.table.claim(self.cookie, context.me, now_ns),
         };
         self.phase = Phase::of(claim);
-        if let Claim::Mine(seat) = claim {
+        if let Claim::Mine(index) = claim {
             self.quiet = 0;
-            match means.table.last(seat, self.cookie) {
+            match context.table.last(index, self.cookie) {
                 Some(last) => self.continue_from(&last),
                 None => self.begin_again(Totals::default()),
             }
@@ -308,18 +308,18 @@ impl Entry {
         Outcome::Kept
     }
 
-    /// Goes on where another process has ended.
+    /// Continues from the last record of another process.
     fn continue_from(&mut self, last: &Account) {
         self.begin_again(last.totals);
         self.account.ends = last.ends;
         self.adjuster.resume(last.setting);
     }
 
-    /// A connection that has just been made had written nothing at `time_ns`, whatever it has by the first look.
-    fn begin_at(&mut self, time_ns: u64, begun: Begun, like: &TcpInfo) {
-        if begun != Begun::Before {
-            let unbegun = unbegun(time_ns, begun, like);
-            self.meter.observe_calls(&unbegun, self.calls.as_mut());
+    /// Starts a new connection, which had written nothing at `time_ns`, whatever it has written by the first poll.
+    fn begin_at(&mut self, time_ns: u64, origin: Origin, like: &TcpInfo) {
+        if origin != Origin::Preexisting {
+            let before_first_byte = before_first_byte(time_ns, origin, like);
+            self.meter.observe_calls(&before_first_byte, self.calls.as_mut());
         }
     }
 
@@ -330,25 +330,25 @@ impl Entry {
         self.account.totals = base;
     }
 
-    fn lose(&mut self, means: Means<'_>, now_ns: u64) -> Outcome {
-        self.let_go(means, now_ns);
+    fn lose(&mut self, context: Context<'_>, now_ns: u64) -> Outcome {
+        self.stop(context, now_ns);
         Outcome::Lost
     }
 
-    fn pause_ns(&self, now_ns: u64, orders: &Orders) -> u64 {
+    fn pause_ns(&self, now_ns: u64, config: &RawConfig) -> u64 {
         let less = QUIET.iter().find(|&&(looks, _)| self.quiet > looks);
-        let pause_ns = self.rhythm.pause_ns(now_ns, orders.poll_ns);
+        let pause_ns = self.rhythm.pause_ns(now_ns, config.poll_ns);
         let pause_ns = pause_ns.saturating_mul(less.map_or(1, |&(_, less)| less));
-        pause_ns.min(orders.poll_ns.max(LONGEST_PAUSE_NS))
+        pause_ns.min(config.poll_ns.max(LONGEST_PAUSE_NS))
     }
 }
 
-/// A connection before anything was written. What came before the first look came at times that nobody knows.
-/// `like` is one of this kernel: what it does not count is not counted here.
-fn unbegun(time_ns: u64, begun: Begun, like: &TcpInfo) -> Reading {
+/// Returns the reading of a new connection before it wrote anything. Times of bytes before the first poll are unknown.
+/// `like` is a reading of this kernel: counters that it lacks are left out here too.
+fn before_first_byte(time_ns: u64, origin: Origin, like: &TcpInfo) -> Reading {
     let info = TcpInfo {
-        // The kernel counts the SYN of the end that asked.
-        bytes_acked: like.bytes_acked.map(|_| u64::from(begun == Begun::Dialed)),
+        // The kernel counts the SYN of the initiating end.
+        bytes_acked: like.bytes_acked.map(|_| u64::from(origin == Origin::Initiated)),
         notsent_bytes: like.notsent_bytes.map(|_| 0),
         bytes_sent: like.bytes_sent.map(|_| 0),
         bytes_retransmitted: like.bytes_retransmitted.map(|_| 0),
@@ -357,12 +357,12 @@ fn unbegun(time_ns: u64, begun: Begun, like: &TcpInfo) -> Reading {
     Reading { time_ns, info, unacknowledged: Some(0), readable: None }
 }
 
-/// What became of a descriptor that may be a connection.
+/// Result of looking for a connection at a descriptor.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and nothing here may allocate")]
 pub enum New {
     Entry(Entry),
     NotOne,
-    NoPlace,
+    NoSlot,
 }
 
 fn sum(base: &Totals, own: &Totals) -> Totals {

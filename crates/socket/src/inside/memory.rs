@@ -1,42 +1,42 @@
-//! Memory straight from the kernel: zeroes, taken only where they are touched.
+//! Memory directly from the kernel: zeroed, and backed by pages only where it is touched.
 #![allow(unsafe_code)]
 
 use crate::sys::{self, Errno};
 
-/// Types of which zeroes are a valid value.
+/// A type for which all zeroes is a valid value.
 ///
 /// # Safety
-/// They are: numbers, pointers that may be null, and arrays and structs of them.
-pub unsafe trait Zeroes {}
+/// The type consists of numbers, pointers that may be null, and arrays and structs of them.
+pub unsafe trait Zeroable {}
 
-/// What a forked child finds in it.
+/// The content of the memory in a forked child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forked {
-    /// Nothing: the addresses are not mapped.
+pub enum OnFork {
+    /// The addresses are not mapped.
     Absent,
-    /// Zeroes.
-    Zeroes,
+    /// The memory is there and zeroed.
+    Zeroed,
 }
 
-/// Memory for a `T`. `None` in `Forked::Zeroes` on kernels older than 4.14, too.
-pub fn zeroed<T: Zeroes>(forked: Forked) -> Result<*mut T, Errno> {
+/// Allocates zeroed memory for a `T`. On kernels older than 4.14 `OnFork::Zeroed` fails.
+pub fn zeroed<T: Zeroable>(forked: OnFork) -> Result<*mut T, Errno> {
     let address = sys::map(size_of::<T>(), None)?;
     let advice = match forked {
-        Forked::Absent => libc::MADV_DONTFORK,
-        Forked::Zeroes => libc::MADV_WIPEONFORK,
+        OnFork::Absent => libc::MADV_DONTFORK,
+        OnFork::Zeroed => libc::MADV_WIPEONFORK,
     };
     if sys::advise(address, size_of::<T>(), advice) {
         return Ok(address.cast());
     }
-    // SAFETY: mapped above, and nobody uses it.
+    // SAFETY: mapped above, and not in use.
     unsafe { sys::unmap(address, size_of::<T>()) };
     Err(Errno(libc::ENOSYS))
 }
 
-/// Gives it back.
+/// Releases the memory.
 ///
 /// # Safety
-/// [`zeroed`] gave it, and nothing refers to it.
+/// The memory comes from [`zeroed`], and nothing refers to it.
 pub unsafe fn release<T>(address: *mut T) {
     // SAFETY: the caller's promise.
     unsafe { sys::unmap(address.cast(), size_of::<T>()) };

@@ -1,12 +1,12 @@
-//! Sockets watched in their own process, whatever that process is.
+//! Watches the sockets of the process that this code runs in, whatever that process is.
 //!
-//! A poller looks at each socket of the process and tells the table what it finds. Preloaded, it is a thread that
-//! libc knows nothing of, which the first connection starts; for a program that asks for it (`session`), it is an
-//! ordinary one. Both allocate nothing once they run, take no lock, open no descriptor, and do not panic.
+//! A poller reads the state of each socket and publishes it in the table. In a preloaded library the poller is a thread
+//! that libc does not know, started by the first connection; for a program that asks for it (`session`) it is an
+//! ordinary thread. While they run, both allocate nothing, take no lock, open no descriptor, and do not panic.
 //!
-//! - `registry`: the sockets that are known, and each round of looks at them. `entry`: one socket.
-//! - `preload`: what a preloaded library keeps, and how its poller begins and ends.
-//! - `hooks`: what happens in the calls that the library takes the place of.
+//! - `registry`: the known sockets, and each round of polls. `entry`: one socket.
+//! - `preload`: the state of a preloaded library, and how its poller starts and ends.
+//! - `hooks`: the calls that the library intercepts.
 
 mod adjust;
 mod budget;
@@ -19,6 +19,6 @@ mod registry;
 mod stamps;
 
 pub(crate) use budget::Budget;
-pub(crate) use entry::{Begun, Means};
+pub(crate) use entry::{Context, Origin};
 pub(crate) use hooks::hold;
-pub(crate) use registry::Watched;
+pub(crate) use registry::OwnedRegistry;

@@ -1,7 +1,7 @@
-//! What a preloaded library keeps of its process, and its poller.
+//! The state of a preloaded library in its process, and its poller.
 //!
-//! All of it is memory that a forked child finds empty: there the first connection, or what the child of a process
-//! with connections does in any case, starts anew. A vforked child shares it, and so leaves its parent's poller alone.
+//! All state is memory that a forked child finds zeroed: there the first connection starts anew, or the fork handler
+//! does if the parent had connections. A vforked child shares the memory, and so leaves its parent's poller alone.
 #![allow(unsafe_code)]
 
 use std::{
@@ -22,8 +22,8 @@ use dwell_engine::socket::{
 
 use super::{
     budget::Budget,
-    entry::{Begun, Means},
-    memory::{Forked, Zeroes, zeroed},
+    entry::{Context, Origin},
+    memory::{OnFork, Zeroable, zeroed},
     pending::{DESCRIPTORS, Pending},
     registry::Registry,
     stamps::{Stamp, Stamps},
@@ -33,71 +33,71 @@ use crate::{
     table::{ControllerKind, Count, Poller, VARIABLE, Writer},
 };
 
-/// What is known of the process.
+/// State of the process.
 #[repr(C)]
 pub struct State {
-    /// The poller's thread number; 0: there is none.
+    /// Thread number of the poller; 0 if there is none.
     poller: AtomicU32,
-    /// The poller waits for this to change.
-    bell: AtomicU32,
-    /// 1 while it waits for connections.
+    /// Futex that the poller sleeps on: a change wakes it.
+    wakeups: AtomicU32,
+    /// 1 while the poller sleeps until there are connections.
     idle: AtomicU32,
-    /// 1: it was counted that there can be none.
+    /// 1 once a failure to start a poller was counted.
     has_failed: AtomicU32,
-    /// 1: the first look is to be later, as the process may be about to run another program.
-    is_patient: AtomicU32,
-    /// The effective user of the poller.
+    /// 1 if the first poll is to be delayed, because the process may be about to execute another program.
+    is_delayed: AtomicU32,
+    /// Effective user of the poller.
     uid: AtomicU32,
-    /// 1: the poller is to end.
+    /// 1 if the poller is to end.
     is_dismissed: AtomicU32,
     pending: Pending,
-    /// For hooks of calls that write, of each descriptor: see [`Mark`].
+    /// Per descriptor: instructions for hooks of calls that write; see [`Mark`].
     marks: [AtomicU64; DESCRIPTORS],
     stamps: Stamps,
     registry: UnsafeCell<Registry>,
 }
 
-// SAFETY: numbers, all of them.
-unsafe impl Zeroes for State {}
+// SAFETY: only numbers.
+unsafe impl Zeroable for State {}
 // SAFETY: atomics, and the registry, which the poller alone uses.
 unsafe impl Sync for State {}
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 
-/// The table that dwell gave. It stays when the process forks.
+/// The table that dwell provides. It stays mapped when the process forks.
 static TABLE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Connections at the last round. A forked child begins with those of its parent.
+/// Number of connections in the last round. A forked child starts with that of its parent.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Connections that hooks have seen, and those of them that the last round knew of.
+/// Number of connections that hooks have seen, and how many of them the last round had processed.
 static HOOKED: AtomicU32 = AtomicU32::new(0);
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// The process' seccomp(2) mode when the library was loaded.
+/// seccomp(2) mode of the process when the library was loaded.
 static SECCOMP: AtomicU32 = AtomicU32::new(0);
 
-/// 1: nobody reads the table any more.
+/// 1 once nobody reads the table any more.
 static IS_OVER: AtomicU32 = AtomicU32::new(0);
 
-/// In `State::poller`: it is being started.
+/// Value of `State::poller` while the poller is being started.
 const STARTING: u32 = u32::MAX;
 
-/// The poller ends after so long without connections.
+/// The poller ends after this many idle sleeps of this length.
 const IDLE_NS: u64 = 500_000_000;
 const IDLE_ROUNDS: u32 = 2;
 
-/// So often a poller looks whether anybody reads what it writes.
+/// Time between two checks whether dwell still reads the table.
 const READER_NS: u64 = 1_000_000_000;
 
-/// Descriptors that are looked at for connections that were there before the program.
+/// Descriptors that are checked for inherited connections.
 const INHERITED: i32 = 64;
 
-/// The symbol by which libraries of dwell in one process find the first of them.
+/// Symbol by which several dwell libraries in one process find the first of them.
 pub const MARKER: &CStr = c"dwell_library";
 
-/// Opens the table that the environment names, if it does. For the library's constructor. Of several libraries, as
-/// where one is preloaded to a program that another is linked with, the first alone goes on.
+/// Opens the table that the environment names, if any. Called by the library's constructor. If the process has several
+/// dwell libraries (one preloaded, one linked), only the first one continues.
 pub fn begin() {
     if !is_first() {
         return;
@@ -106,7 +106,7 @@ pub fn begin() {
     let Some(path) = (unsafe { variable() }) else {
         return;
     };
-    let (Ok(table), Ok(state)) = (Writer::open(path), zeroed::<State>(Forked::Zeroes)) else {
+    let (Ok(table), Ok(state)) = (Writer::open(path), zeroed::<State>(OnFork::Zeroed)) else {
         return;
     };
     SECCOMP.store(sys::seccomp_mode(), Relaxed);
@@ -122,17 +122,17 @@ pub fn begin() {
     }
 }
 
-/// True if no other library of dwell comes before this one.
+/// Returns true if no other dwell library precedes this one.
 fn is_first() -> bool {
     // SAFETY: the name ends with a NUL.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, MARKER.as_ptr()) };
     first.is_null() || object(first) == object((&raw const STATE).cast())
 }
 
-/// Where the library begins that has this address.
+/// Returns the base address of the library that contains `address`.
 fn object(address: *const c_void) -> *mut c_void {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: it writes one `Dl_info`, or nothing; of zeroes that is valid too.
+    // SAFETY: it writes one `Dl_info`, or nothing; zeroes are valid too.
     let found = unsafe {
         libc::dladdr(address, found.as_mut_ptr());
         found.assume_init()
@@ -140,7 +140,7 @@ fn object(address: *const c_void) -> *mut c_void {
     found.dli_fbase
 }
 
-/// What is known of the process. `None` if nobody wants to know.
+/// Returns the state of the process, or `None` if nobody reads the table.
 pub fn state() -> Option<&'static State> {
     if IS_OVER.load(Relaxed) == 1 {
         return None;
@@ -149,29 +149,29 @@ pub fn state() -> Option<&'static State> {
     unsafe { STATE.load(Acquire).as_ref() }
 }
 
-/// In the child, after fork: it has what its parent had, and nobody looks at it.
+/// Runs in the child after fork(2): it has the connections of its parent, and no poller.
 unsafe extern "C" fn forked() {
     let has_connections = LIVE.load(Relaxed) > 0 || HOOKED.load(Relaxed) != KNOWN.load(Relaxed);
     if let Some(state) = state()
         && has_connections
     {
-        state.is_patient.store(1, Relaxed);
+        state.is_delayed.store(1, Relaxed);
         state.wake();
     }
 }
 
 impl State {
-    /// A connection was made, or is being made.
-    pub fn connected(&'static self, fd: i32, how: How) {
+    /// Reports a connection that was established or is being established.
+    pub fn connected(&'static self, fd: i32, opening: Opening) {
         if !sys::is_tcp(fd) {
             return;
         }
         let mark = self.mark_of(fd);
-        let before = mark.map_or(0, |mark| Mark::begin(mark, how));
-        // A program that was told that its connection goes on asks again to learn what became of it.
-        let is_same = how == How::Dialed && before & Mark::GOES_ON != 0;
+        let before = mark.map_or(0, |mark| Mark::begin(mark, opening));
+        // A program whose connect(2) was in progress calls it again to learn the result.
+        let is_same = opening == Opening::Initiated && before & Mark::IN_PROGRESS != 0;
         HOOKED.fetch_add(1, SeqCst);
-        if self.pending.put(fd) && !is_same {
+        if self.pending.insert(fd) && !is_same {
             table().count(Count::TooShort);
         }
         if self.uid.load(Relaxed) != sys::effective_user() {
@@ -180,42 +180,42 @@ impl State {
         self.wake();
     }
 
-    /// What hooks of calls that write are to do about a descriptor.
+    /// Returns the instructions for hooks of calls that write to a descriptor.
     pub fn mark(&self, fd: i32) -> Mark {
         Mark(self.mark_of(fd).map_or(0, |mark| mark.load(Relaxed)))
     }
 
-    /// The program wrote. What does not fit is forgotten.
+    /// Records a writing call. If the queue is full, the call is lost.
     pub fn wrote(&self, stamp: Stamp) {
-        self.stamps.put(stamp);
+        self.stamps.push(stamp);
     }
 
-    /// True if the estimator wants to know of calls that write.
+    /// Returns true if the estimator needs the times of writing calls.
     pub fn wants_stamps(&self) -> bool {
-        table().orders().estimator == Estimator::Paper
+        table().config().estimator == Estimator::Paper
     }
 
     fn mark_of(&self, fd: i32) -> Option<&AtomicU64> {
         self.marks.get(usize::try_from(fd).ok()?)
     }
 
-    /// Sees to it that there is a poller, and that it does not sleep for long.
+    /// Ensures that a poller runs and is awake.
     fn wake(&'static self) {
         if self.poller.load(SeqCst) == 0 {
             self.start();
         } else if self.idle.load(SeqCst) == 1 {
-            self.bell.fetch_add(1, SeqCst);
-            sys::wake(&self.bell);
+            self.wakeups.fetch_add(1, SeqCst);
+            sys::wake(&self.wakeups);
         }
     }
 
-    /// The process has another effective user than the poller, which libc does not tell: it is to end. Another begins
-    /// with the next connection.
+    /// Ends the poller if the process has another effective user than the poller's, of which libc does not know. The
+    /// next connection starts another poller.
     fn dismiss(&self) {
         if !matches!(self.poller.load(SeqCst), 0 | STARTING) {
             self.is_dismissed.store(1, SeqCst);
-            self.bell.fetch_add(1, SeqCst);
-            sys::wake(&self.bell);
+            self.wakeups.fetch_add(1, SeqCst);
+            sys::wake(&self.wakeups);
         }
     }
 
@@ -224,7 +224,7 @@ impl State {
         if is_mine.is_err() {
             return;
         }
-        // What has shut itself in since it began would be killed for the poller's system calls.
+        // The seccomp filter that the program has installed since might kill the process for the poller's system calls.
         if sys::seccomp_mode() != SECCOMP.load(Relaxed) {
             self.poller.store(0, SeqCst);
             self.count_failed();
@@ -233,7 +233,7 @@ impl State {
         self.uid.store(sys::effective_user(), Relaxed);
         self.is_dismissed.store(0, SeqCst);
         let argument = std::ptr::from_ref(self) as usize;
-        // SAFETY: `poll` ends by `leave`, calls the kernel alone, and what it is given stays.
+        // SAFETY: `poll` ends by `leave`, makes only system calls, and its argument is mapped for good.
         if unsafe { sys::spawn(poll, argument, &self.poller) }.is_err() {
             self.poller.store(0, SeqCst);
             self.count_failed();
@@ -246,15 +246,15 @@ impl State {
         }
     }
 
-    /// What a poller does until there are no connections.
+    /// Runs a poller until there are no connections.
     fn run(&self) {
         let table = table();
-        let orders = table.orders();
-        let means = Means { table: &table, orders: &orders, me: Poller { pid: sys::pid(), thread: sys::thread() } };
-        if self.is_patient.swap(0, Relaxed) == 1 {
-            sys::wait(&self.bell, self.bell.load(Relaxed), orders.poll_ns);
+        let config = table.config();
+        let context = Context { table: &table, config: &config, me: Poller { pid: sys::pid(), thread: sys::thread() } };
+        if self.is_delayed.swap(0, Relaxed) == 1 {
+            sys::wait(&self.wakeups, self.wakeups.load(Relaxed), config.poll_ns);
         }
-        sys::set_slack(orders.poll_ns / Rhythm::SHORTEST / 5);
+        sys::set_slack(config.poll_ns / Rhythm::SHORTEST / 5);
         let mut budget = Budget::default();
         let mut idle = 0;
         let knows_reader = table.is_read();
@@ -272,88 +272,88 @@ impl State {
                 }
             }
             let hooked = HOOKED.load(SeqCst);
-            let (live, next_ns) = self.round(means, began_ns);
+            let (live, next_ns) = self.round(context, began_ns);
             LIVE.store(live as u32, Relaxed);
             KNOWN.store(hooked, Relaxed);
             if live > 0 || !self.pending.is_empty() {
                 idle = 0;
-                let period_ns = budget.period_ns(table.share(&orders), orders.period_ns(began_ns, next_ns));
+                let period_ns = budget.period_ns(table.share(&config), config.period_ns(began_ns, next_ns));
                 let left_ns = (began_ns + period_ns).saturating_sub(sys::monotonic_ns());
-                sys::wait(&self.bell, self.bell.load(Relaxed), left_ns);
+                sys::wait(&self.wakeups, self.wakeups.load(Relaxed), left_ns);
             } else {
                 idle += 1;
                 self.sleep(IDLE_NS);
             }
         }
-        // SAFETY: the registry is the poller's alone, and this is it.
+        // SAFETY: only the poller, which is this thread, uses the registry.
         unsafe { &mut *self.registry.get() }.release_blocks();
     }
 
-    /// Returns how many sockets there are, and when the next one is to be looked at.
-    fn round(&self, means: Means<'_>, now_ns: u64) -> (usize, Option<u64>) {
-        // SAFETY: the registry is the poller's alone, and this is it.
+    /// Polls what is due. Returns the number of sockets and the time of the next poll.
+    fn round(&self, context: Context<'_>, now_ns: u64) -> (usize, Option<u64>) {
+        // SAFETY: only the poller, which is this thread, uses the registry.
         let registry = unsafe { &mut *self.registry.get() };
-        self.pending.take(|fd| self.adopt(registry, fd, means, now_ns));
-        self.stamps.take(|stamp| {
-            // What is of a connection that the descriptor was before is nobody's.
+        self.pending.drain(|fd| self.adopt(registry, fd, context, now_ns));
+        self.stamps.drain(|stamp| {
+            // A stamp of an earlier connection at this descriptor is dropped.
             if stamp.generation != self.mark(stamp.fd).generation() {
                 return;
             }
-            if self.pending.has(stamp.fd) {
-                self.adopt(registry, stamp.fd, means, now_ns);
+            if self.pending.contains(stamp.fd) {
+                self.adopt(registry, stamp.fd, context, now_ns);
             }
             registry.wrote(stamp.fd, stamp.time_ns, stamp.bytes);
         });
-        let has_holds = means.orders.controller == Some(ControllerKind::Element);
-        // Unless the descriptor is another connection's already.
-        let known = |fd| self.mark_of(fd).filter(|_| !self.pending.has(fd));
-        let mut looked = |account: &Account, _: &control::State<'_>| {
-            if let Some(place) = account.fd.and_then(known) {
+        let has_holds = context.config.controller == Some(ControllerKind::Element);
+        // Excludes descriptors that are a new connection already.
+        let known = |fd| self.mark_of(fd).filter(|_| !self.pending.contains(fd));
+        let mut on_poll = |account: &Account, _: &control::State<'_>| {
+            if let Some(mark) = account.fd.and_then(known) {
                 let hold = account.setting.hold_above.filter(|_| has_holds);
-                Mark::with(hold).put(place);
+                Mark::with(hold).put(mark);
             }
             None
         };
         let mut lost = |fd| {
-            if let Some(place) = known(fd) {
-                Mark(0).put(place);
+            if let Some(mark) = known(fd) {
+                Mark(0).put(mark);
             }
         };
-        let next_ns = registry.look(means, now_ns, &mut looked, &mut lost);
-        registry.scan(means, now_ns, &self.pending);
+        let next_ns = registry.poll(context, now_ns, &mut on_poll, &mut lost);
+        registry.scan(context, now_ns, &self.pending);
         (registry.live(), next_ns)
     }
 
-    /// Watches what a hook has seen.
-    fn adopt(&self, registry: &mut Registry, fd: i32, means: Means<'_>, now_ns: u64) {
+    /// Watches a connection that a hook has seen.
+    fn adopt(&self, registry: &mut Registry, fd: i32, context: Context<'_>, now_ns: u64) {
         let is_new = registry.cookie_at(fd).is_none() || sys::cookie(fd).ok() != registry.cookie_at(fd);
-        let begun = if self.mark(fd).is_dialed() { Begun::Dialed } else { Begun::Accepted };
-        let is_watched = registry.adopt(fd, begun, means, now_ns);
+        let origin = if self.mark(fd).is_initiated() { Origin::Initiated } else { Origin::Accepted };
+        let is_watched = registry.adopt(fd, origin, context, now_ns);
         if is_new && !is_watched && sys::cookie(fd).is_err() {
-            means.table.count(Count::TooShort);
+            context.table.count(Count::TooShort);
         }
     }
 
-    /// Until a connection is made, and no longer than this.
+    /// Sleeps until a connection is opened, at most this long.
     fn sleep(&self, time_ns: u64) {
-        let bell = self.bell.load(SeqCst);
+        let wakeups = self.wakeups.load(SeqCst);
         self.idle.store(1, SeqCst);
         if self.pending.is_empty() {
-            sys::wait(&self.bell, bell, time_ns);
+            sys::wait(&self.wakeups, wakeups, time_ns);
         }
         self.idle.store(0, SeqCst);
     }
 }
 
-/// The poller.
-unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
+/// Body of the poller thread.
+unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::ThreadMemory) -> ! {
     sys::drop_capabilities();
-    // SAFETY: `start` gives what is mapped for good.
+    // SAFETY: `start` passes memory that is mapped for good.
     let state = unsafe { &*(argument as *const State) };
     let number = state.poller.load(SeqCst);
     loop {
         state.run();
-        // From here on a hook starts another. The kernel must not take its number away when this one ends.
+        // From here on a hook starts another poller. The kernel must not clear that poller's number when this one ends.
         sys::clear_at_end(None);
         state.poller.store(0, SeqCst);
         let is_wanted = !state.pending.is_empty()
@@ -361,62 +361,62 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::Memory) -> ! {
             && state.is_dismissed.load(SeqCst) == 0
             && state.poller.compare_exchange(0, number, SeqCst, Relaxed).is_ok();
         if !is_wanted {
-            // SAFETY: it is this thread's.
+            // SAFETY: the memory is this thread's.
             unsafe { sys::leave(memory) }
         }
         sys::clear_at_end(Some(&state.poller));
     }
 }
 
-/// What a call has made.
+/// How a call opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// A connection that the other end asked for.
+pub enum Opening {
+    /// The other end initiated the connection.
     Accepted,
-    /// One that this end asked for.
-    Dialed,
-    /// The same, and it is not there yet.
-    GoesOn,
+    /// This end initiated it, and it is established.
+    Initiated,
+    /// This end initiated it, and it is not established yet.
+    InProgress,
 }
 
-impl How {
+impl Opening {
     fn mark(self) -> u64 {
         match self {
-            How::Accepted => Mark::WATCHED,
-            How::Dialed => Mark::WATCHED | Mark::DIALED,
-            How::GoesOn => Mark::WATCHED | Mark::DIALED | Mark::GOES_ON,
+            Opening::Accepted => Mark::WATCHED,
+            Opening::Initiated => Mark::WATCHED | Mark::INITIATED,
+            Opening::InProgress => Mark::WATCHED | Mark::INITIATED | Mark::IN_PROGRESS,
         }
     }
 }
 
-/// What a hook of a call that writes is to do.
+/// Instructions for a hook of a call that writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Mark {
     const WATCHED: u64 = 1 << 63;
-    /// This end asked for the connection.
-    const DIALED: u64 = 1 << 55;
-    /// And it was not there yet when the call returned.
-    const GOES_ON: u64 = 1 << 54;
-    /// Which of the connections that the descriptor has been it is: they are counted, and begin anew after 64.
+    /// This end initiated the connection.
+    const INITIATED: u64 = 1 << 55;
+    /// The connection was not established when the call returned.
+    const IN_PROGRESS: u64 = 1 << 54;
+    /// Generation of the descriptor: a count of the connections that it has been, modulo 64.
     const GENERATION: u64 = 0x3f << Mark::BYTES;
-    /// No send buffer has more.
+    /// Bits of a number of bytes; no send buffer is larger.
     const BYTES: u32 = 32;
 
-    /// Marks a descriptor as a new connection. Returns what it was.
-    fn begin(place: &AtomicU64, how: How) -> u64 {
+    /// Marks a descriptor as a new connection. Returns the mark before.
+    fn begin(mark: &AtomicU64, opening: Opening) -> u64 {
         let new = |before: u64| {
             let generation = (before & Mark::GENERATION).wrapping_add(1 << Mark::BYTES);
-            Some(how.mark() | generation & Mark::GENERATION)
+            Some(opening.mark() | generation & Mark::GENERATION)
         };
-        place.fetch_update(Relaxed, Relaxed, new).unwrap_or_default()
+        mark.fetch_update(Relaxed, Relaxed, new).unwrap_or_default()
     }
 
-    /// Puts it, of the connection that the descriptor is.
-    fn put(self, place: &AtomicU64) {
+    /// Stores the mark, and keeps the descriptor's generation.
+    fn put(self, mark: &AtomicU64) {
         let new = |before: u64| Some(before & Mark::GENERATION | self.0);
-        let _ = place.fetch_update(Relaxed, Relaxed, new);
+        let _ = mark.fetch_update(Relaxed, Relaxed, new);
     }
 
     fn with(hold: Option<Hold>) -> Mark {
@@ -429,21 +429,21 @@ impl Mark {
         Mark(Mark::WATCHED | times << 56 | factor << 38 | bytes)
     }
 
-    /// True if it is a connection.
+    /// Returns true if the descriptor is a watched connection.
     pub fn is_watched(self) -> bool {
         self.0 & Mark::WATCHED != 0
     }
 
-    /// Which of the connections that the descriptor has been.
+    /// Returns the generation of the descriptor.
     pub fn generation(self) -> u8 {
         ((self.0 & Mark::GENERATION) >> Mark::BYTES) as u8
     }
 
-    fn is_dialed(self) -> bool {
-        self.0 & Mark::DIALED != 0
+    fn is_initiated(self) -> bool {
+        self.0 & Mark::INITIATED != 0
     }
 
-    /// How the call is held back.
+    /// Returns how the call is to be delayed, if at all.
     pub fn hold(self) -> Option<Hold> {
         let bytes = self.0 & ((1 << Mark::BYTES) - 1);
         Some(Hold {
@@ -454,25 +454,25 @@ impl Mark {
     }
 }
 
-/// The table. Only where there is a state.
+/// Returns the table. The caller has checked that there is a state.
 fn table() -> Writer {
     // SAFETY: `begin` stores it before the state.
     unsafe { Writer::from_raw(TABLE.load(Relaxed)) }
 }
 
 unsafe extern "C" {
-    /// getenv(3), but NULL where the program has more rights than who runs it.
+    /// getenv(3), except that it returns NULL in a program with elevated privileges.
     fn secure_getenv(name: *const libc::c_char) -> *mut libc::c_char;
 }
 
-/// The path of the table.
+/// Returns the path of the table from the environment.
 ///
 /// # Safety
-/// Nobody changes the environment meanwhile, nor as long as the path is used.
+/// Nobody changes the environment during the call or while the path is in use.
 unsafe fn variable() -> Option<&'static CStr> {
     let mut name = [0_u8; VARIABLE.len() + 1];
-    for (place, byte) in name.iter_mut().zip(VARIABLE.bytes()) {
-        *place = byte;
+    for (mark, byte) in name.iter_mut().zip(VARIABLE.bytes()) {
+        *mark = byte;
     }
     // SAFETY: the name ends with a NUL.
     let value = unsafe { secure_getenv(name.as_ptr().cast()) };
@@ -500,19 +500,19 @@ mod tests {
 
     #[test]
     fn each_connection_that_a_descriptor_is_has_its_generation() {
-        let place = AtomicU64::new(0);
+        let word = AtomicU64::new(0);
         let mut last = Mark(0).generation();
-        for how in [How::Accepted, How::Dialed, How::GoesOn].repeat(50) {
-            Mark::begin(&place, how);
-            let mark = Mark(place.load(Relaxed));
+        for opening in [Opening::Accepted, Opening::Initiated, Opening::InProgress].repeat(50) {
+            Mark::begin(&word, opening);
+            let mark = Mark(word.load(Relaxed));
             assert!(mark.is_watched() && mark.hold().is_none());
-            assert_eq!(mark.is_dialed(), how != How::Accepted);
+            assert_eq!(mark.is_initiated(), opening != Opening::Accepted);
             assert_ne!(mark.generation(), last);
             last = mark.generation();
-            Mark::with(Some(Hold { unsent_bytes: u64::MAX, times: 127, factor_permille: 65_535 })).put(&place);
-            assert_eq!(Mark(place.load(Relaxed)).generation(), last);
-            Mark(0).put(&place);
-            let mark = Mark(place.load(Relaxed));
+            Mark::with(Some(Hold { unsent_bytes: u64::MAX, times: 127, factor_permille: 65_535 })).put(&word);
+            assert_eq!(Mark(word.load(Relaxed)).generation(), last);
+            Mark(0).put(&word);
+            let mark = Mark(word.load(Relaxed));
             assert!(mark.generation() == last && !mark.is_watched());
         }
     }

@@ -1,4 +1,4 @@
-//! The sockets of a process that are known, and the looks at them.
+//! The known sockets of a process, and the rounds of polls.
 #![allow(unsafe_code)]
 
 use dwell_engine::socket::{
@@ -7,8 +7,8 @@ use dwell_engine::socket::{
 };
 
 use super::{
-    entry::{Begun, Entry, Means, New, Outcome},
-    memory::{Forked, Zeroes, release, zeroed},
+    entry::{Context, Entry, New, Origin, Outcome},
+    memory::{OnFork, Zeroable, release, zeroed},
     pending::{DESCRIPTORS, Pending},
 };
 use crate::{
@@ -16,46 +16,47 @@ use crate::{
     table::{Count, SLOTS},
 };
 
-/// So many sockets a process.
-const PLACES: usize = SLOTS;
+/// Most sockets per process.
+const CAPACITY: usize = SLOTS;
 
-/// Chains of places whose cookies are alike.
+/// Number of hash chains by cookie.
 const CHAINS: usize = 4096;
 
-/// Entries that take memory together.
+/// Number of entries that are allocated together.
 const BLOCK: usize = 64;
 
-/// How far beyond the greatest known descriptor others are looked for.
+/// How many descriptors beyond the greatest open one are scanned.
 const GAP: i32 = 1024;
 
-/// Descriptors are looked through once in so long at least, and at most.
+/// Shortest and longest time between two scans of all descriptors.
 const SCAN_SOONEST_NS: u64 = 100_000_000;
 const SCAN_LATEST_NS: u64 = 1_000_000_000;
 
-/// And take a part of the time that is one in so many.
+/// A scan uses one part in this many of the time.
 const SCAN_SHARE: u64 = 100;
 
-/// What is told after each look at a socket; what it gives is done instead of what the own controller wants.
-pub type Looked<'a> = &'a mut dyn FnMut(&Account, &State<'_>) -> Option<Setting>;
+/// Called after each poll of a socket. A setting that it returns replaces that of the built-in controller.
+pub type OnPoll<'a> = &'a mut dyn FnMut(&Account, &State<'_>) -> Option<Setting>;
 
-/// All sockets. Zeroes are none of them. One thread at a time uses it.
+/// All known sockets. Zeroes are an empty registry. Only one thread at a time uses it.
 #[repr(C)]
 pub struct Registry {
-    /// Of each entry; 0 if its place is free.
-    cookies: [u64; PLACES],
-    /// Places by cookie: of each chain the first, and of each place the next; one more than the place, 0: none.
+    /// Cookie of each entry; 0 if the index is free.
+    cookies: [u64; CAPACITY],
+    /// Hash chains by cookie: the first index of each chain, and the next index of each index; each plus one, so that 0
+    /// ends a chain.
     chains: [u16; CHAINS],
-    next: [u16; PLACES],
-    /// The place of the socket at each descriptor, and 1; 0: none is known.
+    next: [u16; CAPACITY],
+    /// Index of the socket at each descriptor, plus one; 0 if unknown.
     by_fd: [u16; DESCRIPTORS],
-    blocks: [*mut Block; PLACES / BLOCK],
-    /// Places from here on have never been used.
+    blocks: [*mut Block; CAPACITY / BLOCK],
+    /// Indexes from here on have never been used.
     used: usize,
-    /// Places below are in use.
+    /// All indexes below are in use.
     first_free: usize,
     live: usize,
     lost: usize,
-    /// One more than the greatest descriptor of which is known that it is open.
+    /// Greatest descriptor that is known to be open, plus one.
     end_fd: i32,
     scanned_ns: u64,
     next_scan_ns: u64,
@@ -65,63 +66,63 @@ pub struct Registry {
 struct Block([std::mem::MaybeUninit<Entry>; BLOCK]);
 
 // SAFETY: numbers, and pointers that may be null.
-unsafe impl Zeroes for Registry {}
-// SAFETY: of `MaybeUninit` anything is valid.
-unsafe impl Zeroes for Block {}
+unsafe impl Zeroable for Registry {}
+// SAFETY: any content of `MaybeUninit` is valid.
+unsafe impl Zeroable for Block {}
 
 impl Registry {
-    /// How many are known.
+    /// Returns the number of known sockets.
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// Watches the socket at a descriptor, if it is a connection. False if it is none, or there is no place.
-    pub fn adopt(&mut self, fd: i32, begun: Begun, means: Means<'_>, now_ns: u64) -> bool {
+    /// Watches the socket at a descriptor. Returns false if it is not a connection, or if there is no room.
+    pub fn adopt(&mut self, fd: i32, origin: Origin, context: Context<'_>, now_ns: u64) -> bool {
         let Ok(cookie) = sys::cookie(fd) else {
             return false;
         };
         self.end_fd = self.end_fd.max(fd.saturating_add(1));
-        if self.place_at(fd, cookie).is_some() {
+        if self.index_at(fd, cookie).is_some() {
             return true;
         }
-        if let Some(place) = self.find(cookie) {
-            self.found_again(place, fd, means, now_ns);
+        if let Some(index) = self.find(cookie) {
+            self.reattach(index, fd, context, now_ns);
             return true;
         }
         if !sys::is_tcp(fd) {
             return false;
         }
-        let is_kept = match Entry::open(cookie, fd, begun, means, now_ns) {
-            New::Entry(entry) => self.keep(entry),
+        let is_kept = match Entry::open(cookie, fd, origin, context, now_ns) {
+            New::Entry(entry) => self.insert(entry),
             New::NotOne => return false,
-            New::NoPlace => false,
+            New::NoSlot => false,
         };
-        if !is_kept && begun != Begun::Before {
-            means.table.count(Count::NoPlace);
+        if !is_kept && origin != Origin::Preexisting {
+            context.table.count(Count::NoSlot);
         }
         is_kept
     }
 
-    /// Looks at each socket whose time has come, and tells the descriptors that have another now. Returns when the
-    /// next one's comes, if there is one.
-    pub fn look(
+    /// Polls each socket that is due, and reports descriptors that now belong to another file to `lost`. Returns the
+    /// time of the next poll, if there is any socket.
+    pub fn poll(
         &mut self,
-        means: Means<'_>,
+        context: Context<'_>,
         now_ns: u64,
-        looked: Looked<'_>,
+        on_poll: OnPoll<'_>,
         lost: &mut dyn FnMut(i32),
     ) -> Option<u64> {
-        // A round for several whose times are near each other.
-        let near_ns = now_ns + means.orders.poll_ns / 10;
+        // Sockets that are due at nearly the same time share a round.
+        let near_ns = now_ns + context.config.poll_ns / 10;
         let mut next_ns = None;
-        for place in 0..self.used {
-            let Some(entry) = self.entry(place) else {
+        for index in 0..self.used {
+            let Some(entry) = self.entry(index) else {
                 continue;
             };
             let is_due = entry.due_ns <= near_ns;
-            if is_due && entry.look(means, now_ns, looked) == Outcome::Lost {
+            if is_due && entry.poll(context, now_ns, on_poll) == Outcome::Lost {
                 let fd = entry.fd;
-                self.forget_fd(fd, place);
+                self.forget_fd(fd, index);
                 self.lost += 1;
                 lost(fd);
             } else if !entry.is_lost() {
@@ -132,23 +133,23 @@ impl Registry {
         next_ns
     }
 
-    /// Looks at one, whether its time has come or not.
-    pub fn look_at(&mut self, cookie: u64, means: Means<'_>, now_ns: u64, looked: Looked<'_>) {
-        let Some(place) = self.find(cookie) else {
+    /// Polls one socket, whether it is due or not.
+    pub fn poll_one(&mut self, cookie: u64, context: Context<'_>, now_ns: u64, on_poll: OnPoll<'_>) {
+        let Some(index) = self.find(cookie) else {
             return;
         };
-        if let Some(entry) = self.entry(place)
-            && entry.look(means, now_ns, looked) == Outcome::Lost
+        if let Some(entry) = self.entry(index)
+            && entry.poll(context, now_ns, on_poll) == Outcome::Lost
         {
             let fd = entry.fd;
-            self.forget_fd(fd, place);
+            self.forget_fd(fd, index);
             self.lost += 1;
         }
     }
 
-    /// Looks through all descriptors, if it is time: for sockets that came without a hook, and those whose
-    /// descriptor was lost. Such as are not found are given up.
-    pub fn scan(&mut self, means: Means<'_>, now_ns: u64, pending: &Pending) {
+    /// Scans all descriptors if it is time: for sockets without a hook, and for sockets that lost their descriptor.
+    /// Those that are not found are removed.
+    pub fn scan(&mut self, context: Context<'_>, now_ns: u64, pending: &Pending) {
         let is_due = now_ns >= self.next_scan_ns;
         let is_wanted = self.lost > 0 && now_ns >= self.scanned_ns;
         if !is_due && !is_wanted {
@@ -165,9 +166,9 @@ impl Registry {
                 Err(_) => last = fd,
                 Ok(cookie) => {
                     last = fd;
-                    // Of those that are pending it is known how they began.
-                    if self.place_at(fd, cookie).is_none() && !pending.has(fd) {
-                        self.adopt(fd, Begun::Before, means, now_ns);
+                    // For pending descriptors the hooks know how the connection began.
+                    if self.index_at(fd, cookie).is_none() && !pending.contains(fd) {
+                        self.adopt(fd, Origin::Preexisting, context, now_ns);
                     }
                 }
             }
@@ -175,142 +176,142 @@ impl Registry {
             fd += 1;
         }
         self.end_fd = last.saturating_add(1);
-        self.give_up_lost(means, now_ns, &mut |_| ());
+        self.remove_lost(context, now_ns, &mut |_| ());
         let cost_ns = sys::thread_cpu_ns().saturating_sub(began).saturating_mul(SCAN_SHARE);
         self.scanned_ns = now_ns + cost_ns.max(SCAN_SOONEST_NS);
         self.next_scan_ns = now_ns + cost_ns.max(SCAN_LATEST_NS);
     }
 
-    /// Gives up those whose descriptor was lost, and tells their cookies.
-    pub fn give_up_lost(&mut self, means: Means<'_>, now_ns: u64, each: &mut dyn FnMut(u64)) {
+    /// Removes sockets that lost their descriptor, and reports their cookies.
+    pub fn remove_lost(&mut self, context: Context<'_>, now_ns: u64, each: &mut dyn FnMut(u64)) {
         if self.lost == 0 {
             return;
         }
-        for place in 0..self.used {
-            let lost = self.entry(place).filter(|entry| entry.is_lost());
+        for index in 0..self.used {
+            let lost = self.entry(index).filter(|entry| entry.is_lost());
             if let Some(cookie) = lost.map(|entry| entry.cookie) {
-                self.remove(place, means, now_ns);
+                self.remove(index, context, now_ns);
                 each(cookie);
             }
         }
         self.lost = 0;
     }
 
-    /// The program wrote to a descriptor.
+    /// Counts a write of the program to a descriptor.
     pub fn wrote(&mut self, fd: i32, time_ns: u64, bytes: u64) {
-        let place = self.by_fd.get(fd as usize).copied().unwrap_or(0);
-        let place = usize::from(place).checked_sub(1);
-        if let Some(entry) = place.and_then(|place| self.entry(place)) {
+        let index = self.by_fd.get(fd as usize).copied().unwrap_or(0);
+        let index = usize::from(index).checked_sub(1);
+        if let Some(entry) = index.and_then(|index| self.entry(index)) {
             entry.wrote(time_ns, bytes);
         }
     }
 
-    /// The cookie of the socket that is watched at a descriptor, without asking the kernel.
+    /// Returns the cookie of the socket that is watched at a descriptor, without a system call.
     pub fn cookie_at(&self, fd: i32) -> Option<u64> {
-        let place = usize::from(*self.by_fd.get(usize::try_from(fd).ok()?)?).checked_sub(1)?;
-        self.cookies.get(place).copied().filter(|&cookie| cookie != 0)
+        let index = usize::from(*self.by_fd.get(usize::try_from(fd).ok()?)?).checked_sub(1)?;
+        self.cookies.get(index).copied().filter(|&cookie| cookie != 0)
     }
 
-    fn found_again(&mut self, place: usize, fd: i32, means: Means<'_>, now_ns: u64) {
-        let Some(entry) = self.entry(place) else {
+    fn reattach(&mut self, index: usize, fd: i32, context: Context<'_>, now_ns: u64) {
+        let Some(entry) = self.entry(index) else {
             return;
         };
         if entry.is_lost() {
-            entry.find_again(fd, means, now_ns);
-            self.remember_fd(fd, place);
+            entry.reattach(fd, context, now_ns);
+            self.remember_fd(fd, index);
             self.lost = self.lost.saturating_sub(1);
         }
     }
 
-    fn keep(&mut self, entry: Entry) -> bool {
-        let Some(place) = self.free_place() else {
+    fn insert(&mut self, entry: Entry) -> bool {
+        let Some(index) = self.free_index() else {
             return false;
         };
         let (cookie, fd) = (entry.cookie, entry.fd);
-        let Some(block) = self.blocks.get_mut(place / BLOCK) else {
+        let Some(block) = self.blocks.get_mut(index / BLOCK) else {
             return false;
         };
         if block.is_null() {
-            match zeroed::<Block>(Forked::Absent) {
+            match zeroed::<Block>(OnFork::Absent) {
                 Ok(memory) => *block = memory,
                 Err(_) => return false,
             }
         }
-        // SAFETY: not null, so mapped for good, and `&mut self` has it alone.
+        // SAFETY: not null, so mapped for good, and `&mut self` is the only reference.
         let block = unsafe { &mut **block };
-        let (Some(memory), Some(key)) = (block.0.get_mut(place % BLOCK), self.cookies.get_mut(place)) else {
+        let (Some(memory), Some(key)) = (block.0.get_mut(index % BLOCK), self.cookies.get_mut(index)) else {
             return false;
         };
         memory.write(entry);
         *key = cookie;
-        self.chain(cookie, place);
-        self.used = self.used.max(place + 1);
+        self.chain(cookie, index);
+        self.used = self.used.max(index + 1);
         self.live += 1;
-        self.remember_fd(fd, place);
+        self.remember_fd(fd, index);
         true
     }
 
-    fn free_place(&mut self) -> Option<usize> {
-        let from = self.first_free.min(PLACES);
+    fn free_index(&mut self) -> Option<usize> {
+        let from = self.first_free.min(CAPACITY);
         let free = self.cookies.get(from..)?.iter().position(|&cookie| cookie == 0)?;
         self.first_free = from + free + 1;
         Some(from + free)
     }
 
-    fn remove(&mut self, place: usize, means: Means<'_>, now_ns: u64) {
-        if let Some(entry) = self.entry(place) {
-            entry.let_go(means, now_ns);
+    fn remove(&mut self, index: usize, context: Context<'_>, now_ns: u64) {
+        if let Some(entry) = self.entry(index) {
+            entry.stop(context, now_ns);
             let cookie = entry.cookie;
-            self.unchain(cookie, place);
+            self.unchain(cookie, index);
             // Entries have nothing to drop.
-            if let Some(key) = self.cookies.get_mut(place) {
+            if let Some(key) = self.cookies.get_mut(index) {
                 *key = 0;
             }
-            self.first_free = self.first_free.min(place);
+            self.first_free = self.first_free.min(index);
             self.live = self.live.saturating_sub(1);
         }
     }
 
-    fn entry(&mut self, place: usize) -> Option<&mut Entry> {
-        if self.cookies.get(place).is_none_or(|&cookie| cookie == 0) {
+    fn entry(&mut self, index: usize) -> Option<&mut Entry> {
+        if self.cookies.get(index).is_none_or(|&cookie| cookie == 0) {
             return None;
         }
-        let block = *self.blocks.get(place / BLOCK)?;
-        // SAFETY: a place with a cookie is in a block that is mapped, and `&mut self` has it alone.
-        let memory = unsafe { (*block).0.get_mut(place % BLOCK)? };
-        // SAFETY: a place with a cookie was written.
+        let block = *self.blocks.get(index / BLOCK)?;
+        // SAFETY: a index with a cookie is in a block that is mapped, and `&mut self` has it alone.
+        let memory = unsafe { (*block).0.get_mut(index % BLOCK)? };
+        // SAFETY: a index with a cookie was written.
         Some(unsafe { memory.assume_init_mut() })
     }
 
-    /// The place of the socket at `fd`, if that is known and its cookie is this.
-    fn place_at(&self, fd: i32, cookie: u64) -> Option<usize> {
-        let place = *self.by_fd.get(usize::try_from(fd).ok()?)?;
-        let place = usize::from(place).checked_sub(1)?;
-        (self.cookies.get(place) == Some(&cookie)).then_some(place)
+    /// Returns the index of the socket at `fd`, if it is known with this cookie.
+    fn index_at(&self, fd: i32, cookie: u64) -> Option<usize> {
+        let index = *self.by_fd.get(usize::try_from(fd).ok()?)?;
+        let index = usize::from(index).checked_sub(1)?;
+        (self.cookies.get(index) == Some(&cookie)).then_some(index)
     }
 
     fn find(&self, cookie: u64) -> Option<usize> {
         let mut link = *self.chains.get(cookie as usize % CHAINS)?;
-        while let Some(place) = usize::from(link).checked_sub(1) {
-            if self.cookies.get(place) == Some(&cookie) {
-                return Some(place);
+        while let Some(index) = usize::from(link).checked_sub(1) {
+            if self.cookies.get(index) == Some(&cookie) {
+                return Some(index);
             }
-            link = *self.next.get(place)?;
+            link = *self.next.get(index)?;
         }
         None
     }
 
-    fn chain(&mut self, cookie: u64, place: usize) {
+    fn chain(&mut self, cookie: u64, index: usize) {
         let first = self.chains.get_mut(cookie as usize % CHAINS);
-        if let (Some(first), Some(next)) = (first, self.next.get_mut(place)) {
+        if let (Some(first), Some(next)) = (first, self.next.get_mut(index)) {
             *next = *first;
-            *first = place as u16 + 1;
+            *first = index as u16 + 1;
         }
     }
 
-    fn unchain(&mut self, cookie: u64, place: usize) {
-        let after = self.next.get(place).copied().unwrap_or(0);
-        let wanted = place as u16 + 1;
+    fn unchain(&mut self, cookie: u64, index: usize) {
+        let after = self.next.get(index).copied().unwrap_or(0);
+        let wanted = index as u16 + 1;
         let Some(mut link) = self.chains.get_mut(cookie as usize % CHAINS) else {
             return;
         };
@@ -326,32 +327,32 @@ impl Registry {
         *link = after;
     }
 
-    fn remember_fd(&mut self, fd: i32, place: usize) {
+    fn remember_fd(&mut self, fd: i32, index: usize) {
         if let Some(known) = self.by_fd.get_mut(fd as usize) {
-            *known = place as u16 + 1;
+            *known = index as u16 + 1;
         }
     }
 
-    fn forget_fd(&mut self, fd: i32, place: usize) {
+    fn forget_fd(&mut self, fd: i32, index: usize) {
         if let Some(known) = self.by_fd.get_mut(fd as usize)
-            && usize::from(*known) == place + 1
+            && usize::from(*known) == index + 1
         {
             *known = 0;
         }
     }
 
-    /// Gives back the memory of entries. Only where there are none.
+    /// Releases the memory of the entries if there are none.
     pub fn release_blocks(&mut self) {
         if self.live == 0 {
             self.release_all();
         }
     }
 
-    /// Whatever there is. Entries have nothing to drop.
+    /// Releases the memory of all entries, which have nothing to drop.
     fn release_all(&mut self) {
         for block in &mut self.blocks {
             if !block.is_null() {
-                // SAFETY: mapped by `keep`, and the caller has no use for what is in it.
+                // SAFETY: mapped by `insert`, and the caller does not use the content any more.
                 unsafe { release(*block) };
                 *block = std::ptr::null_mut();
             }
@@ -361,27 +362,27 @@ impl Registry {
     }
 }
 
-/// A registry of one's own, for a thread that may allocate.
-pub struct Watched(std::ptr::NonNull<Registry>);
+/// A registry with an owner, for a thread that may allocate.
+pub struct OwnedRegistry(std::ptr::NonNull<Registry>);
 
-// SAFETY: nobody else has its memory.
-unsafe impl Send for Watched {}
+// SAFETY: the memory has no other user.
+unsafe impl Send for OwnedRegistry {}
 
-impl Watched {
-    /// An empty one.
-    pub fn new() -> Result<Watched, Errno> {
-        let memory = zeroed::<Registry>(Forked::Zeroes)?;
-        Ok(Watched(std::ptr::NonNull::new(memory).ok_or(Errno(libc::ENOMEM))?))
+impl OwnedRegistry {
+    /// Creates an empty registry.
+    pub fn new() -> Result<OwnedRegistry, Errno> {
+        let memory = zeroed::<Registry>(OnFork::Zeroed)?;
+        Ok(OwnedRegistry(std::ptr::NonNull::new(memory).ok_or(Errno(libc::ENOMEM))?))
     }
 
-    /// It.
+    /// Returns the registry.
     pub fn get(&mut self) -> &mut Registry {
-        // SAFETY: mapped until `self` is dropped, and nobody else has it.
+        // SAFETY: mapped until `self` is dropped, and without another user.
         unsafe { self.0.as_mut() }
     }
 }
 
-impl Drop for Watched {
+impl Drop for OwnedRegistry {
     fn drop(&mut self) {
         self.get().release_all();
         // SAFETY: mapped in `new`, and nothing refers to it.
@@ -389,5 +390,5 @@ impl Drop for Watched {
     }
 }
 
-/// Descriptors beyond this are not looked for.
+/// Greatest descriptor that is scanned.
 const MOST_DESCRIPTORS: i32 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Calls that wrote, on their way from the hooks to the poller.
+//! The queue of writing calls from the hooks to the poller.
 #![allow(unsafe_code)]
 
 use std::{
@@ -9,43 +9,43 @@ use std::{
     },
 };
 
-/// So many calls fit in between two rounds.
+/// Most calls between two rounds.
 const STAMPS: usize = 8192;
 
 /// A call that wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// When it began.
+    /// Time when the call began.
     pub time_ns: u64,
-    /// What it wrote.
+    /// Number of bytes that it wrote.
     pub bytes: u64,
-    /// Where.
+    /// Descriptor that it wrote to.
     pub fd: i32,
-    /// Which of the connections that the descriptor has been.
+    /// Generation of the descriptor, which identifies the connection.
     pub generation: u8,
 }
 
-/// A queue that many put into and one takes from. Nobody waits: what does not fit is lost. Zeroes are an empty one.
+/// A queue with many producers and one consumer. Nobody waits: what does not fit is lost. Zeroes are an empty queue.
 #[repr(C)]
 pub struct Stamps {
     head: AtomicU64,
     tail: AtomicU64,
-    places: [Place; STAMPS],
+    slots: [QueueSlot; STAMPS],
 }
 
 #[repr(C)]
-struct Place {
-    /// The ticket of what is in it, and 1.
+struct QueueSlot {
+    /// Ticket of the content, plus one.
     filled: AtomicU64,
     stamp: UnsafeCell<Stamp>,
 }
 
-// SAFETY: a place is written by the one that has its ticket, and read when `filled` tells that this is done.
+// SAFETY: a slot is written by the thread that has its ticket, and read once `filled` shows that it is complete.
 unsafe impl Sync for Stamps {}
 
 impl Stamps {
-    /// Puts one. False if there is no room.
-    pub fn put(&self, stamp: Stamp) -> bool {
+    /// Appends a stamp. Returns false if the queue is full.
+    pub fn push(&self, stamp: Stamp) -> bool {
         let mut ticket = self.head.load(Relaxed);
         loop {
             if ticket.wrapping_sub(self.tail.load(Acquire)) >= STAMPS as u64 {
@@ -56,27 +56,27 @@ impl Stamps {
                 Err(now) => ticket = now,
             }
         }
-        let Some(place) = self.places.get(ticket as usize % STAMPS) else {
+        let Some(slot) = self.slots.get(ticket as usize % STAMPS) else {
             return false;
         };
-        // SAFETY: the ticket is this caller's alone, and the one that had the place before has been taken.
-        unsafe { place.stamp.get().write(stamp) };
-        place.filled.store(ticket + 1, Release);
+        // SAFETY: the ticket belongs to this caller alone, and the slot's previous stamp has been consumed.
+        unsafe { slot.stamp.get().write(stamp) };
+        slot.filled.store(ticket + 1, Release);
         true
     }
 
-    /// Takes all that are whole, in the order of their tickets. One caller at a time.
-    pub fn take(&self, mut each: impl FnMut(Stamp)) {
+    /// Consumes all complete stamps in the order of their tickets. Only one thread may call it at a time.
+    pub fn drain(&self, mut each: impl FnMut(Stamp)) {
         loop {
             let ticket = self.tail.load(Relaxed);
-            let Some(place) = self.places.get(ticket as usize % STAMPS) else {
+            let Some(slot) = self.slots.get(ticket as usize % STAMPS) else {
                 return;
             };
-            if place.filled.load(Acquire) != ticket + 1 {
+            if slot.filled.load(Acquire) != ticket + 1 {
                 return;
             }
-            // SAFETY: `filled` tells that it is written, and nobody writes it before `tail` has passed it.
-            let stamp = unsafe { place.stamp.get().read() };
+            // SAFETY: `filled` shows that the stamp is complete, and nobody writes it before `tail` has passed it.
+            let stamp = unsafe { slot.stamp.get().read() };
             self.tail.store(ticket + 1, Release);
             each(stamp);
         }
@@ -86,20 +86,20 @@ impl Stamps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inside::memory::{Forked, Zeroes, zeroed};
+    use crate::inside::memory::{OnFork, Zeroable, zeroed};
 
     // SAFETY: numbers.
-    unsafe impl Zeroes for Stamps {}
+    unsafe impl Zeroable for Stamps {}
 
     #[test]
-    fn what_many_put_one_takes_and_what_does_not_fit_is_refused() {
+    fn stamps_of_many_threads_arrive_in_order_and_those_that_do_not_fit_are_refused() {
         // SAFETY: mapped for good.
-        let stamps: &'static Stamps = unsafe { &*zeroed(Forked::Absent).unwrap() };
+        let stamps: &'static Stamps = unsafe { &*zeroed(OnFork::Absent).unwrap() };
         let writers: Vec<_> = (1..=4)
             .map(|fd| {
                 std::thread::spawn(move || {
-                    let put =
-                        (0..10_000_u64).filter(|&bytes| stamps.put(Stamp { time_ns: bytes, bytes, fd, generation: 0 }));
+                    let put = (0..10_000_u64)
+                        .filter(|&bytes| stamps.push(Stamp { time_ns: bytes, bytes, fd, generation: 0 }));
                     put.count()
                 })
             })
@@ -112,12 +112,12 @@ mod tests {
             taken += 1;
         };
         while writers.iter().any(|writer| !writer.is_finished()) {
-            stamps.take(&mut take);
+            stamps.drain(&mut take);
         }
-        stamps.take(&mut take);
+        stamps.drain(&mut take);
         let put: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         assert_eq!(taken, put);
-        let more = (0..2 * STAMPS).filter(|_| stamps.put(Stamp::default()));
+        let more = (0..2 * STAMPS).filter(|_| stamps.push(Stamp::default()));
         assert_eq!(more.count(), STAMPS);
     }
 }

@@ -1,4 +1,4 @@
-//! The connections of a cgroup's processes, in all network namespaces that these are in.
+//! The connections of a cgroup's processes, in all of their network namespaces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,83 +16,83 @@ use nix::sched::{CloneFlags, setns};
 use super::{Config, Error, Outside, processes::Processes};
 use crate::{Watch, clock::monotonic_ns};
 
-/// New namespaces are looked for once in this time.
+/// Time between two searches for new namespaces.
 const SEARCH_NS: u64 = 1_000_000_000;
 
-/// Watches the connections of a cgroup and those below it.
+/// Watches the connections of a cgroup and of those below it.
 pub struct Cgroup {
     path: PathBuf,
     config: Config,
-    /// By the number of the namespace.
-    outsides: BTreeMap<u64, Outside>,
-    /// Namespaces that cannot be looked into, and why.
-    closed: BTreeMap<u64, Error>,
+    /// Watchers by the number of their network namespace.
+    by_namespace: BTreeMap<u64, Outside>,
+    /// Namespaces that cannot be entered, and why.
+    inaccessible: BTreeMap<u64, Error>,
     next_search_ns: u64,
 }
 
 impl Cgroup {
-    /// Begins to watch. Namespaces other than this thread's take privilege (CAP_SYS_ADMIN).
+    /// Starts watching. Network namespaces other than the calling thread's need CAP_SYS_ADMIN.
     ///
     /// # Errors
     ///
-    /// If that is no cgroup, or the kernel tells nothing of sockets.
+    /// If the path is not a cgroup, or the kernel reports no sockets.
     pub fn start(path: &Path, config: Config) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup {
             path: path.to_owned(),
             config,
-            outsides: BTreeMap::new(),
-            closed: BTreeMap::new(),
+            by_namespace: BTreeMap::new(),
+            inaccessible: BTreeMap::new(),
             next_search_ns: 0,
         };
         cgroup.search()?;
         Ok(cgroup)
     }
 
-    /// Does what is due. Returns when it wants to be called again, on CLOCK_MONOTONIC.
+    /// Does whatever is due. Returns the time of the next call, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
-    /// If the kernel does not answer any more.
+    /// If the kernel no longer answers.
     pub fn poll(&mut self) -> Result<u64, Error> {
         if monotonic_ns() >= self.next_search_ns {
             self.search()?;
         }
         let mut due_ns = self.next_search_ns;
-        for outside in self.outsides.values_mut() {
+        for outside in self.by_namespace.values_mut() {
             due_ns = due_ns.min(outside.poll()?);
         }
         Ok(due_ns)
     }
 
-    /// The next [`poll`](Cgroup::poll) looks at all, whatever the budget says.
-    pub fn hurry(&mut self) {
+    /// Makes the next [`poll`](Cgroup::poll) poll every socket, whatever the budget.
+    pub fn poll_all_next(&mut self) {
         self.next_search_ns = 0;
-        for outside in self.outsides.values_mut() {
-            outside.hurry();
+        for outside in self.by_namespace.values_mut() {
+            outside.poll_all_next();
         }
     }
 
-    /// It was removed.
+    /// Returns true if the cgroup was removed.
     pub fn has_ended(&self) -> bool {
         !self.path.join("cgroup.procs").exists()
     }
 
-    /// Why connections in other namespaces are not seen, if there are such.
-    pub fn closed(&self) -> impl Iterator<Item = &Error> {
-        self.closed.values()
+    /// Returns why connections in other namespaces are not seen, if there are such.
+    pub fn inaccessible(&self) -> impl Iterator<Item = &Error> {
+        self.inaccessible.values()
     }
 
     fn search(&mut self) -> Result<(), Error> {
         self.next_search_ns = monotonic_ns() + SEARCH_NS;
         let members = members(&self.path).map_err(|io| Error::Cgroup { path: self.path.clone(), io })?;
         let own = namespace("thread-self").ok();
-        let mut found = BTreeSet::new();
+        let mut present = BTreeSet::new();
         for pid in members {
             let Ok(number) = namespace(&pid.to_string()) else {
                 continue;
             };
-            found.insert(number);
-            if self.outsides.contains_key(&number) || self.closed.contains_key(&number) {
+            present.insert(number);
+            if self.by_namespace.contains_key(&number) || self.inaccessible.contains_key(&number) {
                 continue;
             }
             let processes = Processes::of_cgroup(self.path.clone(), number);
@@ -102,16 +102,16 @@ impl Cgroup {
             };
             match started {
                 Ok(outside) => {
-                    self.outsides.insert(number, outside);
+                    self.by_namespace.insert(number, outside);
                 }
                 Err(error @ Error::Namespace { .. }) => {
-                    self.closed.insert(number, error);
+                    self.inaccessible.insert(number, error);
                 }
                 Err(error) => return Err(error),
             }
         }
-        // A netlink socket keeps its namespace, which goes with its last process.
-        self.outsides.retain(|number, outside| found.contains(number) || !outside.sockets.is_empty());
+        // A watcher's netlink socket keeps the namespace alive. The watcher goes with the last process there.
+        self.by_namespace.retain(|number, outside| present.contains(number) || !outside.sockets.is_empty());
         Ok(())
     }
 }
@@ -120,32 +120,32 @@ impl Watch for Cgroup {
     type Error = Infallible;
 
     fn visit(&mut self, each: &mut dyn FnMut(&Account)) -> Result<(), Infallible> {
-        for outside in self.outsides.values_mut() {
+        for outside in self.by_namespace.values_mut() {
             outside.visit(each)?;
         }
         Ok(())
     }
 }
 
-/// A netlink socket belongs to the namespace of the thread that makes it.
+/// Starts a watcher in another namespace: a netlink socket belongs to the namespace of the thread that creates it.
 fn enter(pid: u32, processes: Processes, config: Config) -> Result<Outside, Error> {
-    let closed = |_: io::Error| Error::Namespace { pid };
-    let file = File::open(format!("/proc/{pid}/ns/net")).map_err(closed)?;
+    let inaccessible = |_: io::Error| Error::Namespace { pid };
+    let file = File::open(format!("/proc/{pid}/ns/net")).map_err(inaccessible)?;
     thread::scope(|scope| {
         let inside = scope.spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| closed(errno.into()))?;
+            setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| inaccessible(errno.into()))?;
             Outside::of(processes, config)
         });
         inside.join().unwrap_or_else(|_| Err(Error::Namespace { pid }))
     })
 }
 
-/// The number of a process' network namespace.
+/// Returns the number of a process's network namespace.
 pub(super) fn namespace(process: &str) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{process}/ns/net"))?.ino())
 }
 
-/// The processes of a cgroup and those below it.
+/// Lists the processes of a cgroup and of those below it.
 pub(super) fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
     let mut members = Vec::new();
     let mut folders = vec![cgroup.to_owned()];
@@ -154,7 +154,7 @@ pub(super) fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
         match listed {
             Ok(pids) => members.extend(pids.lines().filter_map(|pid| pid.parse::<u32>().ok())),
             Err(error) if folder == cgroup => return Err(error),
-            // It was removed meanwhile, or is a threaded one, whose processes are listed above.
+            // The cgroup was removed in the meantime, or is a threaded one, whose processes are listed above.
             Err(_) => continue,
         }
         let below = fs::read_dir(&folder)?.flatten();

@@ -1,4 +1,4 @@
-//! The kernel, asked for sockets.
+//! Queries to the kernel's sock_diag.
 
 use std::io::{self, ErrorKind};
 
@@ -7,16 +7,16 @@ use nix::libc::{ENOBUFS, ENOENT, ESTALE, MSG_DONTWAIT};
 
 use super::{
     Error,
-    message::{Answer, CONNECTED, ESTABLISHED, Family, Found, Key, answers, ask_all, ask_one},
+    message::{Answer, CONNECTED, ESTABLISHED, Family, SocketId, SocketReport, answers, dump_request, socket_request},
 };
 use crate::clock::monotonic_ns;
 
-/// The kernel puts no more into one answer.
+/// Largest part of a dump.
 const ANSWER_BYTES: usize = 32 << 10;
-/// Sockets that are asked for at once: their answers must fit into the netlink socket's buffer.
+/// Sockets per batch of queries: the answers must fit into the netlink socket's buffer.
 const BATCH: usize = 64;
 
-/// A netlink socket of the network namespace that the thread is in.
+/// A netlink socket in the network namespace of the thread that opened it.
 pub(super) struct Diag {
     socket: Socket,
     requests: Vec<u8>,
@@ -30,7 +30,7 @@ impl Diag {
             let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
-            // As much as is allowed. Less only means that some answers are lost.
+            // The kernel grants as much as its limit allows. With less, some answers are lost.
             let _ = socket.set_rx_buf_sz(1u32 << 20);
             Ok(socket)
         };
@@ -42,34 +42,34 @@ impl Diag {
         })
     }
 
-    /// Tells all connections, and when each was looked at; with `info`, what TCP knows of them.
-    pub(super) fn all(&mut self, info: bool, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
+    /// Reports every connection and the time of its reading; with `info`, its TCP_INFO too.
+    pub(super) fn dump_connected(&mut self, info: bool, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         self.dump(CONNECTED, info, each)
     }
 
-    /// Reports all established connections with what TCP knows of them.
-    pub(super) fn established(&mut self, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
+    /// Reports every established connection with its TCP_INFO.
+    pub(super) fn dump_established(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         self.dump(ESTABLISHED, true, each)
     }
 
-    fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &Found)) -> Result<(), Error> {
+    fn dump(&mut self, states: u32, info: bool, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
             self.requests.clear();
-            ask_all(family, states, info, &mut self.requests);
-            self.socket.send(&self.requests, 0).map_err(Error::Ask)?;
-            while !self.part(family, each)? {}
+            dump_request(family, states, info, &mut self.requests);
+            self.socket.send(&self.requests, 0).map_err(Error::Query)?;
+            while !self.dump_part(family, each)? {}
         }
         Ok(())
     }
 
-    /// Takes a part of a dump. True if it was the last.
-    fn part(&mut self, family: Family, each: &mut dyn FnMut(u64, &Found)) -> Result<bool, Error> {
-        // The kernel gathers a part while the one before is taken.
+    /// Receives one part of a dump. Returns true if it was the last.
+    fn dump_part(&mut self, family: Family, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<bool, Error> {
+        // The kernel prepares one part while the previous one is processed.
         let time_ns = monotonic_ns();
-        let length = self.receive(0).map_err(Error::Ask)?;
+        let length = self.receive(0).map_err(Error::Query)?;
         for answer in answers(self.answer.get(..length).unwrap_or_default()) {
             match answer {
-                Answer::Socket(found) => each(time_ns, &found),
+                Answer::Socket(report) => each(time_ns, &report),
                 Answer::Done(errno) | Answer::Refused(_, errno) => {
                     return end_of(family, errno).map(|()| true);
                 }
@@ -78,23 +78,23 @@ impl Diag {
         Ok(false)
     }
 
-    /// Asks for each of these, and tells when it was looked at and what is said of it: nothing if there is no such
-    /// socket any more. What the kernel had no room to answer is not told.
-    pub(super) fn each_of(
+    /// Queries single sockets. Reports the time and the answer for each, which is `None` if the socket no longer
+    /// exists. Sockets whose answers did not fit the buffer are not reported.
+    pub(super) fn query(
         &mut self,
-        keys: &[Key],
-        tell: &mut dyn FnMut(u64, &Key, Option<&Found>),
+        keys: &[SocketId],
+        each: &mut dyn FnMut(u64, &SocketId, Option<&SocketReport>),
     ) -> Result<(), Error> {
         for batch in keys.chunks(BATCH) {
             self.requests.clear();
             let first = self.number;
             for (number, key) in (first..).zip(batch) {
-                ask_one(number, key, &mut self.requests);
+                socket_request(number, key, &mut self.requests);
             }
             self.number = first.checked_add(batch.len() as u32).unwrap_or(0);
-            // The kernel answers before this returns.
-            self.socket.send(&self.requests, 0).map_err(Error::Ask)?;
-            self.replies(first, batch, tell)?;
+            // The kernel answers before this call returns.
+            self.socket.send(&self.requests, 0).map_err(Error::Query)?;
+            self.replies(first, batch, each)?;
         }
         Ok(())
     }
@@ -102,8 +102,8 @@ impl Diag {
     fn replies(
         &mut self,
         first: u32,
-        batch: &[Key],
-        tell: &mut dyn FnMut(u64, &Key, Option<&Found>),
+        batch: &[SocketId],
+        each: &mut dyn FnMut(u64, &SocketId, Option<&SocketReport>),
     ) -> Result<(), Error> {
         let time_ns = monotonic_ns();
         loop {
@@ -111,15 +111,15 @@ impl Diag {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.raw_os_error() == Some(ENOBUFS) => continue,
-                Err(error) => return Err(Error::Ask(error)),
+                Err(error) => return Err(Error::Query(error)),
             };
             for answer in answers(self.answer.get(..length).unwrap_or_default()) {
                 match answer {
-                    Answer::Socket(found) => tell(time_ns, &found.key, Some(&found)),
+                    Answer::Socket(report) => each(time_ns, &report.key, Some(&report)),
                     Answer::Refused(number, ENOENT | ESTALE) => {
                         let index = number.wrapping_sub(first) as usize;
                         if let Some(key) = batch.get(index) {
-                            tell(time_ns, key, None);
+                            each(time_ns, key, None);
                         }
                     }
                     Answer::Refused(..) | Answer::Done(_) => {}
@@ -138,12 +138,12 @@ impl Diag {
     }
 }
 
-/// What a dump means that ended with this errno, or 0. A kernel without IPv6 knows no such family; without IPv4 it is
-/// the module that is missing.
+/// Interprets the error number at the end of a dump, or 0. ENOENT means that a kernel has no IPv6, but for IPv4 that
+/// the module is missing.
 fn end_of(family: Family, errno: i32) -> Result<(), Error> {
     match (family, errno) {
         (_, 0) | (Family::V6, ENOENT) => Ok(()),
-        _ => Err(Error::Ask(io::Error::from_raw_os_error(errno))),
+        _ => Err(Error::Query(io::Error::from_raw_os_error(errno))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Messages of sock_diag (linux/netlink.h, linux/inet_diag.h), read where they lie: there may be tens of thousands
-//! a second. Nothing here trusts a length.
+//! Messages of sock_diag (linux/netlink.h, linux/inet_diag.h), parsed in place, as there may be tens of thousands per
+//! second. No length is trusted.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use dwell_engine::{layers::Ends, measure::Endpoint, socket::TcpInfo};
 
 /// Length of `struct nlmsghdr`.
 const HEADER: usize = 16;
-/// Of `struct inet_diag_req_v2`.
+/// Length of `struct inet_diag_req_v2`.
 const REQUEST: usize = 56;
-/// Of `struct inet_diag_msg`.
+/// Length of `struct inet_diag_msg`.
 const SOCKET: usize = 72;
-/// Of `struct inet_diag_sockid`: ports, addresses, interface, cookie.
+/// Length of `struct inet_diag_sockid`: ports, addresses, interface, cookie.
 const ID: usize = 48;
 
 const NLMSG_ERROR: u16 = 2;
@@ -26,10 +26,10 @@ const INET_DIAG_INFO: u16 = 2;
 /// The ESTABLISHED state, as a bit.
 pub(super) const ESTABLISHED: u32 = 1 << 1;
 /// The states from the handshake until both ends have closed, as bits: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT,
-/// LAST_ACK, CLOSING. So neither sockets that listen nor those that only wait for late packets.
+/// LAST_ACK, CLOSING. This excludes sockets that listen, and those that only wait for late packets.
 pub(super) const CONNECTED: u32 = ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
-/// An address family that has TCP.
+/// An address family of TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Family {
@@ -37,14 +37,14 @@ pub(super) enum Family {
     V6 = 10,
 }
 
-/// What finds a socket again: what the kernel said of it, its cookie among it.
+/// The identity of a socket, which the kernel reports with it: addresses, ports, interface and cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct SocketId {
     family: Family,
     id: [u8; ID],
 }
 
-impl Key {
+impl SocketId {
     pub(super) fn cookie(&self) -> u64 {
         let half = |at| u64::from(u32_at(&self.id, at).unwrap_or_default());
         half(40) | half(44) << 32
@@ -68,17 +68,17 @@ impl Key {
     }
 }
 
-/// Asks for all sockets of a family that are in one of these states; with `info`, for their TCP_INFO too.
-pub(super) fn ask_all(family: Family, states: u32, info: bool, out: &mut Vec<u8>) {
-    ask(0, NLM_F_DUMP, family, &[0; ID], states, info, out);
+/// Appends a request for all sockets of a family in one of these states; with `info`, for their TCP_INFO too.
+pub(super) fn dump_request(family: Family, states: u32, info: bool, out: &mut Vec<u8>) {
+    request(0, NLM_F_DUMP, family, &[0; ID], states, info, out);
 }
 
-/// Asks for one socket and its TCP_INFO. The answer has the number.
-pub(super) fn ask_one(number: u32, key: &Key, out: &mut Vec<u8>) {
-    ask(number, 0, key.family, &key.id, u32::MAX, true, out);
+/// Appends a request for one socket and its TCP_INFO. The answer carries `number`.
+pub(super) fn socket_request(number: u32, key: &SocketId, out: &mut Vec<u8>) {
+    request(number, 0, key.family, &key.id, u32::MAX, true, out);
 }
 
-fn ask(number: u32, flags: u16, family: Family, id: &[u8; ID], states: u32, info: bool, out: &mut Vec<u8>) {
+fn request(number: u32, flags: u16, family: Family, id: &[u8; ID], states: u32, info: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
     out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     out.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
@@ -90,32 +90,32 @@ fn ask(number: u32, flags: u16, family: Family, id: &[u8; ID], states: u32, info
     out.extend_from_slice(id);
 }
 
-/// What the kernel says of a socket.
+/// The kernel's report of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
-    pub key: Key,
-    /// Of the file; 0 where no process has it: not accepted yet, or closed.
+pub(super) struct SocketReport {
+    pub key: SocketId,
+    /// Inode of its file; 0 if no process has it, because it is not accepted yet or already closed.
     pub inode: u32,
-    /// SIOCINQ.
+    /// Readable bytes (SIOCINQ).
     pub readable: u32,
-    /// SIOCOUTQ.
+    /// Unacknowledged bytes (SIOCOUTQ).
     pub unacknowledged: u32,
-    /// `None` where it was not asked for, and once only late packets are waited for.
+    /// TCP_INFO. `None` if it was not requested, or if the socket only waits for late packets.
     pub info: Option<TcpInfo>,
 }
 
-/// A message of the kernel.
+/// A message from the kernel.
 #[expect(clippy::large_enum_variant, reason = "it passes by and is not kept")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    Socket(Found),
-    /// Nothing for the request of this number, by errno.
+    Socket(SocketReport),
+    /// The request of this number failed with this error number.
     Refused(u32, i32),
-    /// That was all; with an errno if not quite.
+    /// The end of a dump, with an error number if it is incomplete.
     Done(i32),
 }
 
-/// The messages in what was received. It ends at the first that is cut off.
+/// Parses the messages in a received buffer, up to the first truncated one.
 pub(super) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -133,17 +133,17 @@ pub(super) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer> {
 fn answer(message: &[u8]) -> Option<Answer> {
     let body = message.get(HEADER..)?;
     match u16_at(message, 4)? {
-        SOCK_DIAG_BY_FAMILY => found(body).map(Answer::Socket),
+        SOCK_DIAG_BY_FAMILY => socket_report(body).map(Answer::Socket),
         NLMSG_ERROR => Some(Answer::Refused(u32_at(message, 8)?, errno(body)?)),
         NLMSG_DONE => Some(Answer::Done(errno(body).unwrap_or(0))),
         _ => None,
     }
 }
 
-fn found(body: &[u8]) -> Option<Found> {
+fn socket_report(body: &[u8]) -> Option<SocketReport> {
     let (fixed, attributes) = body.split_at_checked(SOCKET)?;
-    Some(Found {
-        key: Key {
+    Some(SocketReport {
+        key: SocketId {
             family: match fixed[0] {
                 2 => Family::V4,
                 10 => Family::V6,
@@ -158,7 +158,7 @@ fn found(body: &[u8]) -> Option<Found> {
     })
 }
 
-/// The first attribute of this type.
+/// Returns the value of the first attribute of this type.
 fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut rest = attributes;
     loop {
@@ -172,7 +172,7 @@ fn attribute(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     }
 }
 
-/// The kernel gives errors as negative numbers.
+/// Returns the error number, which the kernel sends negated.
 fn errno(body: &[u8]) -> Option<i32> {
     let negative = i32::from_ne_bytes(body.get(..4)?.try_into().ok()?);
     Some(negative.saturating_neg())
@@ -192,7 +192,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// As a kernel writes it, with an attribute before TCP_INFO.
+    /// A message as a kernel writes it, with an attribute before TCP_INFO.
     fn message(family: u8, info: &[u8]) -> Vec<u8> {
         let mut body = vec![family, 1, 0, 0];
         body.extend([0xad, 0x2f, 0x01, 0xbb]);
@@ -271,7 +271,7 @@ mod tests {
             panic!("no socket");
         };
         let mut request = Vec::new();
-        ask_one(17, &found.key, &mut request);
+        socket_request(17, &found.key, &mut request);
         assert_eq!(request.len(), 72);
         assert_eq!(request[8..12], 17u32.to_ne_bytes());
         assert_eq!(request[16..20], [2, 6, 2, 0]);

@@ -1,4 +1,5 @@
-//! Sockets of other processes, watched by sock_diag: without privilege, and whatever they are written in.
+//! Sockets of other processes, watched by sock_diag: without privilege, and whatever language the programs are written
+//! in.
 
 mod cgroup;
 mod diag;
@@ -22,7 +23,7 @@ use dwell_engine::{
 
 use self::{
     diag::Diag,
-    message::{Found, Key},
+    message::{SocketId, SocketReport},
     pace::Pace,
     processes::{Owner, Processes},
 };
@@ -36,30 +37,31 @@ pub use self::{
     trial::{TrialError, trial},
 };
 
-/// From so many sockets on it is looked whether a dump of all is cheaper than a question for each.
+/// Number of sockets from which a dump of all may be cheaper than a query for each.
 const FEW: usize = 64;
-/// Sockets that nobody of the wanted has are looked for again after this time: one process can hand them to another.
-const FORGET_STRANGERS_NS: u64 = 5_000_000_000;
+/// Time after which sockets of unwanted processes are examined again, because a process can pass a socket to another
+/// one.
+const FORGET_UNWANTED_NS: u64 = 5_000_000_000;
 
-/// Whose sockets to watch.
+/// The processes whose sockets are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    /// Of a process and its descendants.
+pub enum Scope {
+    /// A process and its descendants.
     Tree(u32),
-    /// Of one process.
+    /// One process.
     Process(u32),
 }
 
-/// How to watch.
+/// How sockets are watched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// Time between two looks at a socket, if the budget allows it.
+    /// Time between two polls of a socket, if the budget allows it.
     pub poll: Duration,
-    /// Time between two looks for new sockets, likewise.
+    /// Time between two searches for new sockets, if the budget allows it.
     pub discovery: Duration,
-    /// The share of a core that watching may take.
+    /// Share of a core that watching may use.
     pub budget: f64,
-    /// How delays are estimated.
+    /// The method of estimating delays.
     pub estimator: Estimator,
 }
 
@@ -77,7 +79,7 @@ impl Default for Config {
 /// Why sockets cannot be watched from outside.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no netlink, or no descriptor for it.
+    /// Netlink is not available, or there is no descriptor for it.
     #[error(
         "cannot ask the kernel for sockets (netlink sock_diag): {0}; the modules inet_diag and tcp_diag are needed \
          (`sudo modprobe -a inet_diag tcp_diag`)"
@@ -85,22 +87,22 @@ pub enum Error {
     Open(#[source] io::Error),
     /// The kernel does not answer.
     #[error(
-        "the kernel did not tell its sockets (netlink sock_diag): {0}; the modules inet_diag and tcp_diag are needed \
+        "the kernel did not report its sockets (netlink sock_diag): {0}; the modules inet_diag and tcp_diag are needed \
          (`sudo modprobe -a inet_diag tcp_diag`)"
     )]
-    Ask(#[source] io::Error),
-    /// Nobody to watch.
+    Query(#[source] io::Error),
+    /// The process does not exist.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// Its number.
+        /// Process ID.
         pid: u32,
     },
-    /// It belongs to somebody else.
+    /// The process belongs to another user.
     #[error("cannot see which sockets process {pid} has: {io}; run dwell as its user, or as root")]
     Denied {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// What the system said.
+        /// Error of the system.
         io: io::Error,
     },
     /// A cgroup could not be used.
@@ -109,17 +111,17 @@ pub enum Error {
          /sys/fs/cgroup/system.slice/nginx.service", path.display()
     )]
     Cgroup {
-        /// Which one.
+        /// Path of the cgroup.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         io: io::Error,
     },
-    /// Its sockets are not among those that are told here.
+    /// The process's sockets cannot be seen from this network namespace.
     #[error(
         "process {pid} is in another network namespace; go there: `sudo nsenter -t {pid} -n dwell run --attach {pid}`"
     )]
     Namespace {
-        /// Its number.
+        /// Process ID.
         pid: u32,
     },
 }
@@ -131,64 +133,65 @@ pub enum Error {
 ///
 /// If the kernel does not report its sockets.
 pub fn established(mut each: impl FnMut(&Ends, &TcpInfo)) -> Result<(), Error> {
-    Diag::open()?.established(&mut |_, found| {
-        if let Some(info) = &found.info {
-            each(&found.key.ends(), info);
+    Diag::open()?.dump_established(&mut |_, report| {
+        if let Some(info) = &report.info {
+            each(&report.key.ends(), info);
         }
     })
 }
 
-/// Watches the connections of some processes in the network namespace that it was started in.
+/// Watches the connections of some processes in the network namespace in which it was started.
 pub struct Outside {
     diag: Diag,
     processes: Processes,
     config: Config,
-    sockets: HashMap<u64, Box<Watched>>,
-    /// By inode: sockets of nobody who is wanted.
-    strangers: HashSet<u32>,
-    strangers_since_ns: u64,
-    /// By cookie: those that are watched inside their process.
-    elsewhere: HashSet<u64>,
-    /// By cookie: connections that the last dump told of and that are not watched.
-    others: HashSet<u64>,
-    /// When it began.
+    sockets: HashMap<u64, Box<WatchedSocket>>,
+    /// Inodes of sockets that do not belong to a wanted process.
+    unwanted: HashSet<u32>,
+    unwanted_since_ns: u64,
+    /// Cookies of sockets that are watched inside their process.
+    watched_inside: HashSet<u64>,
+    /// Cookies of connections in the last dump that are not watched.
+    unwatched: HashSet<u64>,
+    /// Start of the last dump.
     dumped_ns: Option<u64>,
-    /// Connections that it told of.
-    told: usize,
-    births: Pace,
+    /// Number of connections in the last dump.
+    dumped: usize,
+    process_scan: Pace,
     discovery: Pace,
-    looks: Pace,
-    /// Sockets that were found later than so long ago are not told yet.
+    polls: Pace,
+    /// Sockets that were found less than this ago are not reported yet.
     withheld_ns: u64,
 }
 
-struct Watched {
-    key: Key,
+struct WatchedSocket {
+    key: SocketId,
     owner: Owner,
     found_ns: u64,
     ends: Ends,
     meter: Meter,
     rhythm: Rhythm,
-    /// When it is to be looked at next.
+    /// Time of the next poll.
     due_ns: u64,
     reading: Reading,
     observed: Observed,
-    /// Since the reading that the meter has, nothing has changed.
-    rested: bool,
+    /// True if nothing has changed since the reading that the meter has.
+    is_unchanged: bool,
     peaks: Peaks,
     ended: bool,
-    /// The dump that is being taken has told of it.
-    seen: bool,
+    /// True if the socket is in the current dump.
+    in_dump: bool,
 }
 
 impl Outside {
-    /// Begins to watch. [`Whose::check`] tells whether their sockets can be known; those that cannot are not watched.
+    /// Starts watching. [`Scope::check`] reports whether the sockets can be seen at all; sockets that cannot be seen
+    /// are not watched.
     ///
     /// # Errors
     ///
-    /// If the kernel tells nothing of sockets.
-    pub fn start(whose: Whose, config: Config) -> Result<Outside, Error> {
-        Outside::of(Processes::new(whose), config)
+    /// If the kernel does not report its sockets.
+    pub fn start(scope: Scope, config: Config) -> Result<Outside, Error> {
+        Outside::of(Processes::new(scope), config)
     }
 
     fn of(processes: Processes, config: Config) -> Result<Outside, Error> {
@@ -198,190 +201,191 @@ impl Outside {
             processes,
             config,
             sockets: HashMap::new(),
-            strangers: HashSet::new(),
-            strangers_since_ns: 0,
-            elsewhere: HashSet::new(),
-            others: HashSet::new(),
+            unwanted: HashSet::new(),
+            unwanted_since_ns: 0,
+            watched_inside: HashSet::new(),
+            unwatched: HashSet::new(),
             dumped_ns: None,
-            told: 0,
-            births: Pace::new(config.discovery, half * 0.2),
+            dumped: 0,
+            process_scan: Pace::new(config.discovery, half * 0.2),
             discovery: Pace::new(config.discovery, half * 0.8),
-            looks: Pace::new(config.poll, half),
+            polls: Pace::new(config.poll, half),
             withheld_ns: 0,
         };
         outside.poll()?;
         Ok(outside)
     }
 
-    /// Does what is due: looks at sockets, and looks for new ones. Returns when it wants to be called again, on
+    /// Does whatever is due: polls sockets, and searches for new ones. Returns the time of the next call, on
     /// CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
-    /// If the kernel does not answer any more.
+    /// If the kernel no longer answers.
     pub fn poll(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
-        if self.births.is_due(now_ns) {
-            self.look_for_processes(now_ns);
+        if self.process_scan.is_due(now_ns) {
+            self.scan_processes(now_ns);
         }
-        if self.many() {
-            if self.looks.is_due(now_ns) {
+        if self.is_dump_cheaper() {
+            if self.polls.is_due(now_ns) {
                 let begun = thread_cpu_ns();
                 self.dump(true)?;
-                // It does the work of both.
+                // Such a dump serves both purposes.
                 let took = (thread_cpu_ns() - begun) / 2;
-                self.looks.took(now_ns, took);
-                self.discovery.took(now_ns, took);
+                self.polls.record(now_ns, took);
+                self.discovery.record(now_ns, took);
             }
         } else {
             if self.discovery.is_due(now_ns) {
                 let begun = thread_cpu_ns();
                 self.dump(false)?;
-                self.discovery.took(now_ns, thread_cpu_ns() - begun);
+                self.discovery.record(now_ns, thread_cpu_ns() - begun);
             }
-            if self.looks.is_due(now_ns) {
+            if self.polls.is_due(now_ns) {
                 let begun = thread_cpu_ns();
-                let next_ns = self.look(now_ns)?;
-                self.looks.want(next_ns.saturating_sub(now_ns));
-                self.looks.took(now_ns, thread_cpu_ns() - begun);
+                let next_ns = self.poll_due(now_ns)?;
+                self.polls.set_interval(next_ns.saturating_sub(now_ns));
+                self.polls.record(now_ns, thread_cpu_ns() - begun);
             }
         }
-        Ok(self.looks.due_ns().min(self.discovery.due_ns()))
+        Ok(self.polls.due_ns().min(self.discovery.due_ns()))
     }
 
-    /// The next [`poll`](Outside::poll) looks at all, whatever the budget says.
-    pub fn hurry(&mut self) {
+    /// Makes the next [`poll`](Outside::poll) poll every socket, whatever the budget.
+    pub fn poll_all_next(&mut self) {
         for watched in self.sockets.values_mut() {
             watched.due_ns = 0;
         }
-        self.looks.hurry();
-        self.discovery.hurry();
+        self.polls.make_due();
+        self.discovery.make_due();
     }
 
-    /// These cookies are watched inside their process from now on, and no others.
-    pub fn leave(&mut self, elsewhere: impl IntoIterator<Item = u64>) {
-        self.elsewhere.clear();
-        self.elsewhere.extend(elsewhere);
-        let elsewhere = &self.elsewhere;
-        self.sockets.retain(|cookie, _| !elsewhere.contains(cookie));
+    /// Excludes the sockets with these cookies, and no others, because they are watched inside their process.
+    pub fn exclude(&mut self, watched_inside: impl IntoIterator<Item = u64>) {
+        self.watched_inside.clear();
+        self.watched_inside.extend(watched_inside);
+        let watched_inside = &self.watched_inside;
+        self.sockets.retain(|cookie, _| !watched_inside.contains(cookie));
     }
 
-    /// A socket is told only so long after it was found, unless it has ended: until then it may turn out to be
+    /// Reports a socket only this long after it was found, unless it has ended: until then it may turn out to be
     /// watched inside its process.
     pub fn withhold(&mut self, time: Duration) {
         self.withheld_ns = nanos(time);
     }
 
-    /// Time between two looks at a socket, as the budget allows it now.
+    /// Returns the time between two polls of a socket that the budget currently allows.
     pub fn interval(&self) -> Duration {
-        self.looks.interval()
+        self.polls.interval()
     }
 
-    /// The process that was named has ended; its descendants may go on.
+    /// Returns true if the named process has ended; its descendants may still run.
     pub fn has_ended(&self) -> bool {
         self.processes.has_ended()
     }
 
-    /// Wanted processes whose sockets cannot be known, as their descriptors may not be read.
+    /// Returns wanted processes whose sockets cannot be found, because their descriptors may not be read.
     pub fn denied(&self) -> &[u32] {
         self.processes.denied()
     }
 
-    /// To ask for one socket costs as much as two in a dump.
-    fn many(&self) -> bool {
-        self.sockets.len() >= FEW && self.sockets.len() * 2 >= self.told
+    /// Returns true if a dump costs less than single queries: a query for one socket costs as much as two in a dump.
+    fn is_dump_cheaper(&self) -> bool {
+        self.sockets.len() >= FEW && self.sockets.len() * 2 >= self.dumped
     }
 
-    /// Looks at all sockets of the namespace: for new ones, and with `info` at those that are watched.
+    /// Dumps all sockets of the namespace to find new ones and, with `info`, to poll those that are watched.
     fn dump(&mut self, info: bool) -> Result<(), Error> {
         let begun_ns = monotonic_ns();
-        let mut told = 0;
+        let mut dumped = 0;
         let mut new = Vec::new();
-        let before = std::mem::take(&mut self.others);
-        let (sockets, others) = (&mut self.sockets, &mut self.others);
-        let (elsewhere, strangers) = (&self.elsewhere, &self.strangers);
-        self.diag.all(info, &mut |time_ns, found| {
-            told += 1;
-            let cookie = found.key.cookie();
+        let before = std::mem::take(&mut self.unwatched);
+        let (sockets, unwatched) = (&mut self.sockets, &mut self.unwatched);
+        let (watched_inside, unwanted) = (&self.watched_inside, &self.unwanted);
+        self.diag.dump_connected(info, &mut |time_ns, report| {
+            dumped += 1;
+            let cookie = report.key.cookie();
             if let Some(watched) = sockets.get_mut(&cookie) {
-                watched.seen = true;
-                if let Some(info) = found.info {
-                    watched.look(time_ns, found, info);
+                watched.in_dump = true;
+                if let Some(info) = report.info {
+                    watched.record(time_ns, report, info);
                 }
                 return;
             }
-            others.insert(cookie);
-            let has_file = found.inode != 0;
-            if has_file && !strangers.contains(&found.inode) && !elsewhere.contains(&cookie) {
-                new.push((time_ns, *found));
+            unwatched.insert(cookie);
+            let has_file = report.inode != 0;
+            if has_file && !unwanted.contains(&report.inode) && !watched_inside.contains(&cookie) {
+                new.push((time_ns, *report));
             }
         })?;
-        self.told = told;
+        self.dumped = dumped;
         self.admit(&new, &before);
         self.dumped_ns = Some(begun_ns);
-        self.ask_for_the_unseen()
+        self.query_missing()
     }
 
-    /// Where a process ends before its children were seen, nobody knows any more whose they are.
-    fn look_for_processes(&mut self, now_ns: u64) {
+    /// Searches for processes. If a process ends before its children are found, nothing shows whose children they were.
+    fn scan_processes(&mut self, now_ns: u64) {
         let begun = thread_cpu_ns();
         self.processes.refresh();
         if self.processes.has_grown() {
-            // What they have may have been told of before they were known.
-            self.strangers.clear();
+            // Their sockets may have been examined before the processes were known.
+            self.unwanted.clear();
         }
-        self.births.took(now_ns, thread_cpu_ns() - begun);
+        self.process_scan.record(now_ns, thread_cpu_ns() - begun);
     }
 
-    /// Finds whose they are, and watches those that are wanted. Those that were not there `before` have begun since.
-    fn admit(&mut self, new: &[(u64, Found)], before: &HashSet<u64>) {
+    /// Finds the owners of new sockets, and watches those that are wanted. Sockets not in `before` have been opened
+    /// since.
+    fn admit(&mut self, new: &[(u64, SocketReport)], before: &HashSet<u64>) {
         let now_ns = monotonic_ns();
-        if now_ns.saturating_sub(self.strangers_since_ns) > FORGET_STRANGERS_NS {
-            self.strangers.clear();
-            self.strangers_since_ns = now_ns;
+        if now_ns.saturating_sub(self.unwanted_since_ns) > FORGET_UNWANTED_NS {
+            self.unwanted.clear();
+            self.unwanted_since_ns = now_ns;
         }
         if new.is_empty() {
             return;
         }
         let owners = self.processes.sockets();
-        for (time_ns, found) in new {
-            let Some(owner) = owners.get(&found.inode) else {
-                self.strangers.insert(found.inode);
+        for (time_ns, report) in new {
+            let Some(owner) = owners.get(&report.inode) else {
+                self.unwanted.insert(report.inode);
                 continue;
             };
-            let cookie = found.key.cookie();
-            let mut watched = Watched::new(found.key, *owner, now_ns, self.config.estimator);
+            let cookie = report.key.cookie();
+            let mut watched = WatchedSocket::new(report.key, *owner, now_ns, self.config.estimator);
             if let Some(dumped_ns) = self.dumped_ns.filter(|_| !before.contains(&cookie)) {
-                watched.meter.observe(&unbegun(dumped_ns));
+                watched.meter.observe(&before_first_byte(dumped_ns));
             }
-            watched.seen = true;
-            if let Some(info) = found.info {
-                watched.look(*time_ns, found, info);
+            watched.in_dump = true;
+            if let Some(info) = report.info {
+                watched.record(*time_ns, report, info);
             }
             self.sockets.insert(cookie, Box::new(watched));
         }
-        self.looks.hurry();
+        self.polls.make_due();
     }
 
-    /// What a dump does not tell has ended, or was passed over.
-    fn ask_for_the_unseen(&mut self) -> Result<(), Error> {
-        let unseen = self.sockets.values_mut().filter_map(|watched| {
-            let seen = std::mem::take(&mut watched.seen);
-            (!seen && !watched.ended).then_some(watched.key)
+    /// Queries watched sockets that are missing in a dump: they have ended, or were skipped.
+    fn query_missing(&mut self) -> Result<(), Error> {
+        let missing = self.sockets.values_mut().filter_map(|watched| {
+            let in_dump = std::mem::take(&mut watched.in_dump);
+            (!in_dump && !watched.ended).then_some(watched.key)
         });
-        let unseen: Vec<Key> = unseen.collect();
-        self.ask(&unseen)
+        let missing: Vec<SocketId> = missing.collect();
+        self.query(&missing)
     }
 
-    /// Looks at each socket whose time has come. Returns when the next one's comes.
-    fn look(&mut self, now_ns: u64) -> Result<u64, Error> {
+    /// Polls each socket that is due. Returns the time of the next poll.
+    fn poll_due(&mut self, now_ns: u64) -> Result<u64, Error> {
         let poll_ns = nanos(self.config.poll);
-        // A round for several whose times are near each other.
+        // Sockets that are due at nearly the same time share a round.
         let near_ns = now_ns + poll_ns / 10;
         let living = self.sockets.values().filter(|watched| !watched.ended);
         let due = living.filter(|watched| watched.due_ns <= near_ns);
-        let due: Vec<Key> = due.map(|watched| watched.key).collect();
-        self.ask(&due)?;
+        let due: Vec<SocketId> = due.map(|watched| watched.key).collect();
+        self.query(&due)?;
         let living = self.sockets.values_mut().filter(|watched| !watched.ended);
         let next_ns = living.map(|watched| {
             if watched.due_ns <= near_ns {
@@ -392,24 +396,24 @@ impl Outside {
         Ok(next_ns.min().unwrap_or(now_ns + poll_ns))
     }
 
-    fn ask(&mut self, keys: &[Key]) -> Result<(), Error> {
+    fn query(&mut self, keys: &[SocketId]) -> Result<(), Error> {
         let sockets = &mut self.sockets;
-        self.diag.each_of(keys, &mut |time_ns, key, found| {
+        self.diag.query(keys, &mut |time_ns, key, report| {
             let Some(watched) = sockets.get_mut(&key.cookie()) else {
                 return;
             };
-            let info = found.and_then(|found| Some((found, found.info?)));
+            let info = report.and_then(|report| Some((report, report.info?)));
             match info.filter(|(_, info)| info.is_connected()) {
-                Some((found, info)) => watched.look(time_ns, found, info),
+                Some((report, info)) => watched.record(time_ns, report, info),
                 None => watched.ended = true,
             }
         })
     }
 }
 
-impl Watched {
-    fn new(key: Key, owner: Owner, found_ns: u64, estimator: Estimator) -> Watched {
-        Watched {
+impl WatchedSocket {
+    fn new(key: SocketId, owner: Owner, found_ns: u64, estimator: Estimator) -> WatchedSocket {
+        WatchedSocket {
             key,
             owner,
             found_ns,
@@ -419,25 +423,25 @@ impl Watched {
             due_ns: 0,
             reading: Reading::default(),
             observed: Observed::default(),
-            rested: false,
+            is_unchanged: false,
             peaks: Peaks::default(),
             ended: false,
-            seen: false,
+            in_dump: false,
         }
     }
 
-    fn look(&mut self, time_ns: u64, found: &Found, info: TcpInfo) {
+    fn record(&mut self, time_ns: u64, report: &SocketReport, info: TcpInfo) {
         let reading = Reading {
             time_ns,
             info,
-            unacknowledged: Some(found.unacknowledged.into()),
-            readable: Some(found.readable.into()),
+            unacknowledged: Some(report.unacknowledged.into()),
+            readable: Some(report.readable.into()),
         };
-        // Of a time in which nothing changes, the begin and the end tell all: most of many connections rest.
+        // For a period without change the first and the last reading suffice: most of many connections are quiet.
         if same_bytes(&self.reading, &reading) {
-            self.rested = true;
+            self.is_unchanged = true;
         } else {
-            if std::mem::take(&mut self.rested) {
+            if std::mem::take(&mut self.is_unchanged) {
                 self.meter.observe(&self.reading);
             }
             self.observe(&reading);
@@ -450,7 +454,7 @@ impl Watched {
         let observed = self.meter.observe(reading);
         self.rhythm.observe(reading.time_ns, &observed);
         if let Some(delay) = observed.sender {
-            // The oldest byte of the last look has left too, if any has.
+            // If any byte has left, the oldest byte of the last poll has left too.
             let longest = waited.max(Some(delay.ns));
             self.peaks.sender_ns = self.peaks.sender_ns.max(longest);
         }
@@ -482,8 +486,8 @@ impl Watched {
     }
 }
 
-/// What a connection would have told that had not begun yet.
-fn unbegun(time_ns: u64) -> Reading {
+/// Returns the reading that a connection would have had before it was opened.
+fn before_first_byte(time_ns: u64) -> Reading {
     let info = TcpInfo {
         // The SYN counts.
         bytes_acked: Some(1),
@@ -498,7 +502,7 @@ fn unbegun(time_ns: u64) -> Reading {
     Reading { time_ns, info, unacknowledged: Some(0), readable: Some(0) }
 }
 
-/// True if no byte went anywhere between the two.
+/// Returns true if no byte moved between the two readings.
 fn same_bytes(before: &Reading, after: &Reading) -> bool {
     let bytes = |reading: &Reading| {
         let info = &reading.info;
@@ -516,7 +520,7 @@ impl Watch for Outside {
         let now_ns = monotonic_ns();
         for watched in self.sockets.values_mut() {
             let is_withheld = now_ns.saturating_sub(watched.found_ns) < self.withheld_ns;
-            // One that was found and not looked at yet has nothing to tell.
+            // A socket that was found and not polled yet has no figures.
             if watched.reading.time_ns > 0 && (watched.ended || !is_withheld) {
                 each(&watched.account());
             }

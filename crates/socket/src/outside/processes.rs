@@ -1,4 +1,4 @@
-//! Which sockets belong to which processes, by /proc.
+//! Assigns sockets to processes, by /proc.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -8,41 +8,41 @@ use std::{
 };
 
 use super::{
-    Error, Whose,
+    Error, Scope,
     cgroup::{members, namespace},
 };
 
-/// A process that has a socket, and its descriptor there.
+/// A process and its descriptor of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) pid: u32,
     pub(super) fd: i32,
 }
 
-/// The processes whose sockets are wanted. One that was seen once stays, also when its parent ends.
+/// The processes whose sockets are wanted. A process stays in the set when its parent ends.
 pub(super) struct Processes {
-    scope: Scope,
-    /// With the time of their start, as numbers of processes come again.
+    selection: Selection,
+    /// Process IDs with start times, as IDs are reused.
     known: BTreeMap<u32, u64>,
     denied: Vec<u32>,
     has_grown: bool,
 }
 
-enum Scope {
-    Whose(Whose),
-    /// Those of a cgroup that are in the network namespace of this number.
+enum Selection {
+    Scope(Scope),
+    /// The processes of a cgroup that are in the network namespace of this number.
     Cgroup {
         path: PathBuf,
         namespace: u64,
     },
 }
 
-impl Whose {
-    /// Looks whether their sockets can be known.
+impl Scope {
+    /// Checks whether the sockets can be seen.
     ///
     /// # Errors
     ///
-    /// If there is no such process, if its descriptors may not be read, or it is in another network namespace.
+    /// If there is no such process, its descriptors may not be read, or it is in another network namespace.
     pub fn check(&self) -> Result<(), Error> {
         let pid = self.pid();
         if started(pid).is_none() {
@@ -62,16 +62,16 @@ impl Whose {
     }
 
     fn pid(&self) -> u32 {
-        let (Whose::Tree(pid) | Whose::Process(pid)) = *self;
+        let (Scope::Tree(pid) | Scope::Process(pid)) = *self;
         pid
     }
 }
 
 impl Processes {
-    pub(super) fn new(whose: Whose) -> Processes {
-        let pid = whose.pid();
+    pub(super) fn new(scope: Scope) -> Processes {
+        let pid = scope.pid();
         Processes {
-            scope: Scope::Whose(whose),
+            selection: Selection::Scope(scope),
             known: started(pid).map(|began| (pid, began)).into_iter().collect(),
             denied: Vec::new(),
             has_grown: false,
@@ -80,14 +80,14 @@ impl Processes {
 
     pub(super) fn of_cgroup(path: PathBuf, namespace: u64) -> Processes {
         Processes {
-            scope: Scope::Cgroup { path, namespace },
+            selection: Selection::Cgroup { path, namespace },
             known: BTreeMap::new(),
             denied: Vec::new(),
             has_grown: false,
         }
     }
 
-    /// The sockets that they have now, by inode.
+    /// Returns the current sockets of all processes, by inode.
     pub(super) fn sockets(&mut self) -> HashMap<u32, Owner> {
         self.refresh();
         self.denied.clear();
@@ -95,40 +95,40 @@ impl Processes {
         for &pid in self.known.keys() {
             match add_sockets(pid, &mut sockets) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => self.denied.push(pid),
-                // It has ended meanwhile.
+                // The process has ended in the meantime.
                 _ => {}
             }
         }
         sockets
     }
 
-    /// The process itself has ended; its descendants may go on.
+    /// Returns true if the process itself has ended; its descendants may still run.
     pub(super) fn has_ended(&self) -> bool {
-        let Scope::Whose(whose) = &self.scope else {
+        let Selection::Scope(scope) = &self.selection else {
             return self.known.is_empty();
         };
-        let pid = whose.pid();
+        let pid = scope.pid();
         let began = self.known.get(&pid).copied();
         began.is_none() || started(pid) != began
     }
 
-    /// True if some have come since this was asked last.
+    /// Returns true if processes were added since the last call.
     pub(super) fn has_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
     }
 
-    /// Processes whose descriptors may not be read.
+    /// Returns the processes whose descriptors may not be read.
     pub(super) fn denied(&self) -> &[u32] {
         &self.denied
     }
 
-    /// Looks which there are.
+    /// Updates the set of processes.
     pub(super) fn refresh(&mut self) {
         self.known.retain(|&pid, &mut began| started(pid) == Some(began));
-        match &self.scope {
-            Scope::Whose(Whose::Process(_)) => return,
-            Scope::Whose(Whose::Tree(_)) => {}
-            Scope::Cgroup { path, namespace: wanted } => {
+        match &self.selection {
+            Selection::Scope(Scope::Process(_)) => return,
+            Selection::Scope(Scope::Tree(_)) => {}
+            Selection::Cgroup { path, namespace: wanted } => {
                 let members = members(path).unwrap_or_default().into_iter();
                 let members = members.filter(|pid| namespace(&pid.to_string()).ok() == Some(*wanted));
                 self.known = members.filter_map(|pid| Some((pid, started(pid)?))).collect();
@@ -169,7 +169,7 @@ fn add_sockets(pid: u32, sockets: &mut HashMap<u32, Owner>) -> io::Result<()> {
     Ok(())
 }
 
-/// The children of all its threads.
+/// Returns the children of all threads of a process.
 fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
@@ -194,7 +194,7 @@ fn children_among_all(parent: u32) -> Vec<u32> {
     pids.filter(|&pid| status(pid).is_some_and(|status| status.parent == parent)).collect()
 }
 
-/// When it began, in ticks since the host started. `None` if there is no such process, or only its exit status.
+/// Returns the start time of a process, in ticks since boot, or `None` if it does not exist or is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let status = status(pid)?;
     (!matches!(status.state, 'Z' | 'X')).then_some(status.began)
@@ -209,7 +209,7 @@ struct Status {
 fn status(pid: u32) -> Option<Status> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name may have anything in it.
+    // The name may contain any character.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     Some(Status {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_socket_has_its_process_and_descriptor() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut own = Processes::new(Whose::Process(process::id()));
+        let mut own = Processes::new(Scope::Process(process::id()));
         let fds: Vec<i32> = own.sockets().values().map(|owner| owner.fd).collect();
         assert!(fds.contains(&listener.as_raw_fd()), "{fds:?}");
         assert_eq!(own.denied(), [0; 0]);
@@ -243,7 +243,7 @@ mod tests {
     fn children_are_found_by_their_parents_lists_and_by_all_processes() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let (listed, among_all) = (children(process::id()), children_among_all(process::id()));
-        let mut tree = Processes::new(Whose::Tree(process::id()));
+        let mut tree = Processes::new(Scope::Tree(process::id()));
         tree.refresh();
         child.kill().unwrap();
         let begun = Instant::now();
@@ -262,8 +262,8 @@ mod tests {
     fn a_process_that_is_not_there_is_named() {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let error = Whose::Tree(child.id()).check().unwrap_err().to_string();
+        let error = Scope::Tree(child.id()).check().unwrap_err().to_string();
         assert!(error.contains(&child.id().to_string()), "{error}");
-        Whose::Tree(process::id()).check().unwrap();
+        Scope::Tree(process::id()).check().unwrap();
     }
 }

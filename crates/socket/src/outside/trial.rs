@@ -1,4 +1,4 @@
-//! Whether this host can tell of sockets at all.
+//! Checks whether this host reports sockets.
 
 use std::{
     io,
@@ -9,21 +9,21 @@ use dwell_engine::socket::TcpInfo;
 
 use super::{Error, diag::Diag};
 
-/// Why it could not be tried, or what came of it.
+/// Why the check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// There is no loopback to try it on.
+    /// A loopback connection is impossible.
     #[error("cannot connect on loopback: {0}")]
     Connect(io::Error),
     /// The kernel does not answer.
     #[error(transparent)]
     Kernel(Error),
-    /// It answers, and not of this connection.
-    #[error("the kernel does not tell of a connection that is there")]
+    /// The kernel answers, but does not report the connection.
+    #[error("the kernel does not report an existing connection")]
     Missing,
 }
 
-/// What the kernel tells of a connection that this process makes with itself.
+/// Returns the kernel's report of a connection that this process makes with itself.
 pub fn trial() -> Result<TcpInfo, TrialError> {
     let connect = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -32,15 +32,15 @@ pub fn trial() -> Result<TcpInfo, TrialError> {
         Ok((listener, client, port))
     };
     let (_listener, _client, port) = connect().map_err(TrialError::Connect)?;
-    let mut told = None;
+    let mut reported = None;
     let mut diag = Diag::open().map_err(TrialError::Kernel)?;
-    let all = diag.all(true, &mut |_, found| {
-        if found.key.ends().src.port == port {
-            told = told.or(found.info);
+    let dumped = diag.dump_connected(true, &mut |_, report| {
+        if report.key.ends().src.port == port {
+            reported = reported.or(report.info);
         }
     });
-    all.map_err(TrialError::Kernel)?;
-    told.ok_or(TrialError::Missing)
+    dumped.map_err(TrialError::Kernel)?;
+    reported.ok_or(TrialError::Missing)
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_with_itself_is_told_of() {
+    fn a_connection_with_itself_is_reported() {
         assert!(trial().unwrap().is_connected());
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of a descriptor, and what can be set of a socket.
+//! Facts about a descriptor, and socket options.
 
 use std::{
     mem::size_of,
@@ -9,23 +9,23 @@ use dwell_engine::{layers::Ends, measure::Endpoint, socket::TcpInfo};
 
 use super::{Errno, call};
 
-/// SIOCOUTQNSD, which libc has not.
+/// SIOCOUTQNSD, which libc lacks.
 const SIOCOUTQNSD: libc::c_ulong = 0x894B;
 
-/// SO_BUF_LOCK (Linux 5.14), which libc has not: bit 0 is set if the program has set SO_SNDBUF.
+/// SO_BUF_LOCK (Linux 5.14), which libc lacks: bit 0 is set if the program has set SO_SNDBUF.
 const SO_BUF_LOCK: i32 = 72;
 
-/// The kernel's number of a socket.
+/// Returns the cookie, by which the kernel identifies a socket.
 pub fn cookie(fd: i32) -> Result<u64, Errno> {
     option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0_u64)
 }
 
-/// True for TCP over IPv4 and IPv6.
+/// Returns true for TCP over IPv4 and IPv6.
 pub fn is_tcp(fd: i32) -> bool {
     option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0_i32) == Ok(libc::IPPROTO_TCP)
 }
 
-/// `TCP_INFO`.
+/// Reads `TCP_INFO`.
 pub fn info(fd: i32) -> Result<TcpInfo, Errno> {
     let mut bytes = [0_u8; TcpInfo::LONGEST];
     let length = option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
@@ -33,37 +33,38 @@ pub fn info(fd: i32) -> Result<TcpInfo, Errno> {
     TcpInfo::parse(known).ok_or(Errno(libc::EPROTO))
 }
 
-/// Bytes that were written and are not acknowledged.
+/// Returns the number of bytes that were written and are not acknowledged.
 pub fn unacknowledged(fd: i32) -> Option<u64> {
     queued(fd, libc::TIOCOUTQ)
 }
 
-/// Bytes that were written and have not left.
+/// Returns the number of bytes that were written and have not left.
 pub fn unsent(fd: i32) -> Option<u64> {
     queued(fd, SIOCOUTQNSD)
 }
 
-/// Bytes that may be read.
+/// Returns the number of readable bytes.
 pub fn readable(fd: i32) -> Option<u64> {
     queued(fd, libc::FIONREAD)
 }
 
-/// This end and the other. `None` before there is another.
+/// Returns the two ends, or `None` before the socket is connected.
 pub fn ends(fd: i32) -> Option<Ends> {
     Some(Ends { src: end(fd, libc::SYS_getsockname)?, dst: end(fd, libc::SYS_getpeername)? })
 }
 
-/// `TCP_NOTSENT_LOWAT`, 0 if nobody has set it.
+/// Reads `TCP_NOTSENT_LOWAT`, which is 0 if nobody has set it.
 pub fn notsent_lowat(fd: i32) -> Option<u32> {
     option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0).ok()
 }
 
-/// Sets it.
+/// Sets `TCP_NOTSENT_LOWAT`.
 pub fn set_notsent_lowat(fd: i32, bytes: u32) -> Result<(), Errno> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
-/// True if the program, or dwell, has set the send buffer's size; false where the kernel cannot tell.
+/// Returns true if the program or dwell has set the send buffer's size. Older kernels cannot tell, and it returns
+/// false.
 pub fn has_set_send_buffer(fd: i32) -> bool {
     option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, 0_u32).is_ok_and(|locks| locks & 1 != 0)
 }
@@ -73,7 +74,7 @@ pub fn set_send_buffer(fd: i32, bytes: u32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes.to_ne_bytes())
 }
 
-/// Sets `TCP_CONGESTION`; `name` ends with zeroes.
+/// Sets `TCP_CONGESTION`; `name` is padded with zeroes.
 pub fn set_congestion(fd: i32, name: &[u8; 16]) -> Result<(), Errno> {
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(16);
     let name = name.get(..length).unwrap_or_default();
@@ -84,7 +85,8 @@ fn option<T: Copy>(fd: i32, level: i32, name: i32, mut value: T) -> Result<T, Er
     let mut length = size_of::<T>() as libc::socklen_t;
     let to =
         [fd as isize as usize, level as usize, name as usize, (&raw mut value) as usize, (&raw mut length) as usize, 0];
-    // SAFETY: the callers' types are integers, of which any bytes are valid, and the kernel writes `length` at most.
+    // SAFETY: the callers' types are integers, for which all bytes are valid, and the kernel writes at most `length`
+    // bytes.
     unsafe { call(libc::SYS_getsockopt, to) }.map(|_| value)
 }
 
@@ -98,13 +100,13 @@ fn option_bytes(fd: i32, level: i32, name: i32, bytes: &mut [u8]) -> Result<usiz
         (&raw mut length) as usize,
         0,
     ];
-    // SAFETY: the kernel writes `length` bytes at most.
+    // SAFETY: the kernel writes at most `length` bytes.
     unsafe { call(libc::SYS_getsockopt, to) }.map(|_| length as usize)
 }
 
 fn set(fd: i32, level: i32, name: i32, bytes: &[u8]) -> Result<(), Errno> {
     let to = [fd as isize as usize, level as usize, name as usize, bytes.as_ptr() as usize, bytes.len(), 0];
-    // SAFETY: the kernel reads so many bytes.
+    // SAFETY: the kernel reads only the slice.
     unsafe { call(libc::SYS_setsockopt, to) }.map(|_| ())
 }
 
@@ -120,12 +122,12 @@ fn end(fd: i32, which: libc::c_long) -> Option<Endpoint> {
     let mut bytes = [0_u8; size_of::<libc::sockaddr_storage>()];
     let mut length = bytes.len() as libc::socklen_t;
     let to = [fd as isize as usize, bytes.as_mut_ptr() as usize, (&raw mut length) as usize, 0, 0, 0];
-    // SAFETY: the kernel writes `length` bytes at most.
+    // SAFETY: the kernel writes at most `length` bytes.
     unsafe { call(which, to) }.ok()?;
     endpoint(&bytes)
 }
 
-/// Family, port, and what follows.
+/// Parses a socket address: family, port, address.
 fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_told_apart_from_all_else() {
+    fn a_connection_is_distinguished_from_all_else() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let again = stream.try_clone().unwrap();

@@ -1,5 +1,5 @@
-//! System calls without libc: they set no errno and touch no thread-local storage, so that the program that they
-//! are made in does not notice, in whatever it is interrupted, and a thread may make them that libc knows nothing of.
+//! System calls without libc. They set no errno and touch no thread-local storage, so the program whose code they
+//! interrupt does not notice them, and a thread that libc does not know may make them.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "aarch64")]
@@ -19,7 +19,7 @@ use x86_64 as arch;
 pub use descriptor::*;
 pub use thread::*;
 
-/// Why a system call failed.
+/// The error number of a failed system call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Errno {
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call that `number` is: pointers must point to what it reads and writes.
+/// The safety requirements of the system call: its pointers must point to what it reads and writes.
 pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let returned = unsafe { arch::call(number as usize, arguments) };
@@ -62,45 +62,46 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Lets the calling thread's sleeps end later by up to this, so that the kernel can wake it with others.
+/// Sets the timer slack: sleeps of the calling thread may end later by up to this, so that the kernel can combine
+/// wake-ups.
 pub fn set_slack(time_ns: u64) {
     let to = [libc::PR_SET_TIMERSLACK as usize, time_ns as usize, 0, 0, 0, 0];
     // SAFETY: it takes no pointer.
     let _ = unsafe { call(libc::SYS_prctl, to) };
 }
 
-/// The calling thread's effective user.
+/// Returns the effective user of the calling thread.
 pub fn effective_user() -> u32 {
     // SAFETY: it takes nothing.
     unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or_default() as u32
 }
 
-/// How seccomp(2) has shut in the calling thread; 0: not at all.
+/// Returns the seccomp(2) mode of the calling thread; 0 means unrestricted.
 pub fn seccomp_mode() -> u32 {
     // SAFETY: it takes no pointer.
     unsafe { call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) }.unwrap_or_default() as u32
 }
 
-/// This process.
+/// Returns the number of this process.
 pub fn pid() -> u32 {
     // SAFETY: it takes nothing.
     unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or_default() as u32
 }
 
-/// The calling thread.
+/// Returns the number of the calling thread.
 pub fn thread() -> u32 {
     // SAFETY: it takes nothing.
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or_default() as u32
 }
 
-/// False only if it is sure that no thread has this number, in the name space of the caller.
+/// Returns false only if certainly no thread has this number in the caller's PID namespace.
 pub fn is_thread(number: u32) -> bool {
-    // SAFETY: signal 0 is none.
+    // SAFETY: signal 0 only checks for existence.
     let sent = unsafe { call(libc::SYS_tkill, [number as usize, 0, 0, 0, 0, 0]) };
     sent != Err(Errno(libc::ESRCH))
 }
 
-/// Opens a file to read and write it.
+/// Opens a file for reading and writing.
 pub fn open(path: &CStr) -> Result<i32, Errno> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY;
     let to = [libc::AT_FDCWD as isize as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
@@ -108,19 +109,19 @@ pub fn open(path: &CStr) -> Result<i32, Errno> {
     unsafe { call(libc::SYS_openat, to) }.map(|fd| fd as i32)
 }
 
-/// How long a file is.
+/// Returns the size of a file.
 pub fn size(fd: i32) -> Result<u64, Errno> {
-    // SAFETY: it takes no pointer. The table is read and written by mapping alone, so that its offset is nobody's.
+    // SAFETY: it takes no pointer. The table is accessed by mappings only, so nobody depends on the offset.
     unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) }.map(|size| size as u64)
 }
 
-/// Closes it.
+/// Closes a descriptor.
 pub fn close(fd: i32) {
     // SAFETY: it takes no pointer.
     let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Maps the first bytes of a file that is shared, or memory of its own where there is none.
+/// Maps the first bytes of a file as shared memory, or private memory without a file.
 pub fn map(length: usize, file: Option<i32>) -> Result<*mut u8, Errno> {
     let flags = match file {
         Some(_) => libc::MAP_SHARED,
@@ -134,27 +135,27 @@ pub fn map(length: usize, file: Option<i32>) -> Result<*mut u8, Errno> {
         file.unwrap_or(-1) as isize as usize,
         0,
     ];
-    // SAFETY: without MAP_FIXED it takes no memory that is in use.
+    // SAFETY: without MAP_FIXED it replaces no memory in use.
     unsafe { call(libc::SYS_mmap, to) }.map(|address| address as *mut u8)
 }
 
-/// Unmaps it.
+/// Unmaps memory.
 ///
 /// # Safety
-/// `address` is what [`map`] gave for `length`, and nothing refers to it.
+/// `address` came from [`map`] with this length, and nothing refers to it.
 pub unsafe fn unmap(address: *mut u8, length: usize) {
     // SAFETY: the caller's promise.
     let _ = unsafe { call(libc::SYS_munmap, [address as usize, length, 0, 0, 0, 0]) };
 }
 
-/// Advice on memory that [`map`] gave. False if the kernel does not know it.
+/// Calls madvise(2) for memory from [`map`]. Returns false if the kernel does not know the advice.
 pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
     let to = [address as usize, length, advice as usize, 0, 0, 0];
-    // SAFETY: the advices in use change what a forked child sees, and no memory of this process.
+    // SAFETY: the advice in use changes what a forked child finds, and no memory of this process.
     unsafe { call(libc::SYS_madvise, to) }.is_ok()
 }
 
-/// Sleeps while `word` has `value`, until somebody wakes it, and no longer than `timeout_ns`.
+/// Sleeps while `word` has `value`, until another thread wakes it, and at most `timeout_ns`.
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
     let timeout =
         libc::timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
@@ -164,7 +165,7 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
     let _ = unsafe { call(libc::SYS_futex, to) };
 }
 
-/// Wakes whoever waits for `word`.
+/// Wakes one thread that waits for `word`.
 pub fn wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let to = [word.as_ptr() as usize, operation as usize, 1, 0, 0, 0];
@@ -172,7 +173,7 @@ pub fn wake(word: &AtomicU32) {
     let _ = unsafe { call(libc::SYS_futex, to) };
 }
 
-/// Sleeps. False if a signal came.
+/// Sleeps. Returns false if a signal ended it.
 pub fn sleep(time_ns: u64) -> bool {
     let time = libc::timespec { tv_sec: (time_ns / 1_000_000_000) as i64, tv_nsec: (time_ns % 1_000_000_000) as i64 };
     let to = [(&raw const time) as usize, 0, 0, 0, 0, 0];

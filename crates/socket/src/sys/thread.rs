@@ -1,35 +1,35 @@
-//! A thread that libc knows nothing of: the process ends without it, no signal is delivered to it, and it can be
-//! started wherever a system call can be made.
+//! A thread that libc does not know: the process ends without it, no signal is delivered to it, and it can be started
+//! wherever a system call can be made.
 
 use std::sync::atomic::AtomicU32;
 
 use super::{Errno, advise, arch, call, map, unmap};
 
-/// Its memory: below is a page that nobody may touch, above what stands for its thread-local storage.
+/// Sizes of the thread's memory: at the bottom a guard page, at the top a stand-in for thread-local storage.
 const MEMORY: usize = 256 << 10;
 const GUARD: usize = 4096;
 const STORAGE: usize = 8192;
 
-/// What a thread runs in. It gives it back with [`leave`].
+/// The memory of a thread, which [`leave`] releases.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Memory(usize);
+pub struct ThreadMemory(usize);
 
-/// Runs `body(argument, ..)` in a new thread. `word` has its number while it runs, and 0 afterwards; the kernel sees to
-/// that, however it ends. The caller has put something else there before.
+/// Runs `body(argument, ..)` in a new thread. `word` holds its number while it runs, and 0 afterwards; the kernel
+/// ensures this however the thread ends. The caller has stored a value other than 0 before.
 ///
-/// It shares memory and descriptors, has all signals blocked and no capability.
+/// The thread shares memory and descriptors, blocks all signals and has no capability.
 ///
 /// # Safety
-/// `body` never returns but ends by [`leave`]. It must not panic, and not call what uses thread-local storage: so
-/// next to nothing of libc. `argument` stays valid as long as it runs.
+/// `body` never returns but ends by [`leave`]. It must not panic, nor call anything that uses thread-local storage,
+/// which is most of libc. `argument` is valid as long as the thread runs.
 pub unsafe fn spawn(
-    body: unsafe extern "C-unwind" fn(usize, Memory) -> !,
+    body: unsafe extern "C-unwind" fn(usize, ThreadMemory) -> !,
     argument: usize,
     word: &'static AtomicU32,
 ) -> Result<(), Errno> {
     let memory = map(MEMORY, None)?;
-    // A forked child has not the thread, and needs not its memory.
+    // A forked child does not have the thread and does not need its memory.
     advise(memory, MEMORY, libc::MADV_DONTFORK);
     protect(memory, GUARD);
     // SAFETY: within the mapping.
@@ -38,7 +38,7 @@ pub unsafe fn spawn(
     unsafe { storage.cast::<usize>().write(storage as usize) };
     // SAFETY: within the mapping.
     let top = unsafe { memory.add(MEMORY - STORAGE) }.cast::<usize>();
-    // SAFETY: four words below the top are within the mapping, and nobody else has it.
+    // SAFETY: four words below the top are within the mapping, which has no other user.
     let stack = unsafe {
         let stack = top.sub(4);
         stack.write(body as usize);
@@ -54,29 +54,29 @@ pub unsafe fn spawn(
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID;
     let before = block_signals(u64::MAX);
-    // SAFETY: the stack is as `arch` wants it, and the rest is the caller's promise.
+    // SAFETY: the stack is as `arch` requires, and the rest is the caller's promise.
     let spawned = unsafe { arch::spawn(flags as usize, stack as usize, word.as_ptr() as usize, storage as usize) };
     block_signals(before);
     if spawned < 0 {
-        // SAFETY: nobody uses it.
+        // SAFETY: the memory is not in use.
         unsafe { unmap(memory, MEMORY) };
         return Err(Errno(-spawned as i32));
     }
     Ok(())
 }
 
-/// Ends the calling thread, and gives back its memory.
+/// Ends the calling thread and releases its memory.
 ///
 /// # Safety
-/// It is the one that `memory` was given to.
+/// `memory` is the calling thread's.
 #[expect(clippy::needless_pass_by_value, reason = "it is given back")]
-pub unsafe fn leave(memory: Memory) -> ! {
-    let Memory(address) = memory;
-    // SAFETY: nothing of the stack is used afterwards.
+pub unsafe fn leave(memory: ThreadMemory) -> ! {
+    let ThreadMemory(address) = memory;
+    // SAFETY: nothing on the stack is used afterwards.
     unsafe { arch::leave(address, MEMORY) }
 }
 
-/// Has the kernel put 0 at `word` when the calling thread ends; at none if there is none.
+/// Tells the kernel which word to clear when the calling thread ends, or to clear none.
 pub fn clear_at_end(word: Option<&AtomicU32>) {
     let address = word.map_or(0, |word| word.as_ptr() as usize);
     // SAFETY: the caller's word is static.
@@ -93,7 +93,7 @@ pub fn drop_capabilities() {
     let _ = unsafe { call(libc::SYS_capset, to) };
 }
 
-/// Blocks these signals for the calling thread, and gives those that were.
+/// Blocks these signals for the calling thread, and returns the mask before.
 fn block_signals(signals: u64) -> u64 {
     let mut before = 0_u64;
     let to =
@@ -105,6 +105,6 @@ fn block_signals(signals: u64) -> u64 {
 
 fn protect(address: *mut u8, length: usize) {
     let to = [address as usize, length, libc::PROT_NONE as usize, 0, 0, 0];
-    // SAFETY: the caller's own memory, which nobody uses.
+    // SAFETY: the caller's own memory, which is not in use.
     let _ = unsafe { call(libc::SYS_mprotect, to) };
 }

@@ -10,7 +10,7 @@ use std::arch::asm;
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let returned: isize;
-    // SAFETY: the kernel changes rax, rcx and r11 alone, and the memory that the caller answers for.
+    // SAFETY: the kernel changes only rax, rcx and r11, and memory that the caller answers for.
     unsafe {
         asm!(
             "syscall",
@@ -29,11 +29,11 @@ pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     returned
 }
 
-/// Starts a thread. The words at `stack` are a function, its two arguments, and one that is free; above them the
-/// stack is aligned to 16 bytes.
+/// Starts a thread. The words at `stack` are a function, its two arguments, and one unused word; above them the stack
+/// is aligned to 16 bytes.
 ///
 /// # Safety
-/// The function does not return, and all that the flags imply.
+/// The function does not return, and the caller upholds the meaning of the flags.
 pub unsafe fn spawn(flags: usize, stack: usize, word: usize, storage: usize) -> isize {
     let returned: isize;
     // SAFETY: the new thread leaves this function at once, on its own stack.
@@ -66,7 +66,7 @@ pub unsafe fn spawn(flags: usize, stack: usize, word: usize, storage: usize) -> 
 /// Unmaps the stack of the calling thread, and ends it.
 ///
 /// # Safety
-/// The memory is its own.
+/// The memory is the stack of the calling thread.
 pub unsafe fn leave(memory: usize, length: usize) -> ! {
     // SAFETY: no instruction uses the stack.
     unsafe {

@@ -1,4 +1,4 @@
-//! Where what stands.
+//! The layout of the table in memory.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -8,25 +8,25 @@ use std::sync::atomic::{
 
 use dwell_engine::socket::{Account, Peaks};
 
-use super::{orders, record};
+use super::{raw_config, record};
 
-/// So many sockets fit in. Only those that are in use take memory.
+/// Number of slots. Only slots in use occupy memory.
 pub const SLOTS: usize = 16_384;
 
-/// Whoever changes what stands where changes this.
+/// Version of the layout; every change of the layout increments it.
 pub(super) const VERSION: u64 = 2;
 
-/// The first word.
+/// The first word of the table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"dwelltbl");
 
-/// Reasons and error numbers that are counted apart.
+/// Number of pairs of option and error number that are counted separately.
 pub(super) const REFUSALS: usize = 16;
 
-/// The table. Zeroes are an empty one without a header.
+/// The table. Zeroes are an empty table without a header.
 #[repr(C)]
 pub struct Layout {
     pub(super) header: Header,
-    /// The cookie of each slot's socket, 0 for one that is free.
+    /// Cookie of each slot's socket; 0 if the slot is free.
     pub(super) keys: [AtomicU64; SLOTS],
     pub(super) slots: [Slot; SLOTS],
 }
@@ -36,62 +36,62 @@ pub(super) struct Header {
     pub magic: AtomicU64,
     pub version: AtomicU64,
     pub size: AtomicU64,
-    pub orders: [AtomicU64; orders::WORDS],
-    /// The process that reads the table; 0: none that may end before the others.
+    pub config: [AtomicU64; raw_config::WORDS],
+    /// Process that reads the table; 0 if none that may end before the writers.
     pub reader: AtomicU64,
-    /// Processes that look at sockets, as the reader has counted them.
+    /// Number of pollers, as last counted by the reader.
     pub pollers: AtomicU64,
-    /// No slot is farther than this from where it would be if it were alone.
-    pub farthest: AtomicU64,
+    /// Greatest distance of a slot from its home position.
+    pub max_probe_length: AtomicU64,
     pub counts: [AtomicU64; 8],
     pub refusals: [Refusal; REFUSALS],
 }
 
-/// How often one setting was refused for one reason.
+/// Number of times that the kernel refused an option with a certain error.
 #[repr(C)]
 pub(super) struct Refusal {
-    /// Setting and errno; 0 if free.
+    /// Option and error number; 0 if unused.
     pub what: AtomicU64,
     pub times: AtomicU64,
 }
 
-/// A socket.
+/// The slot of one socket.
 #[repr(C, align(64))]
 pub(super) struct Slot {
-    /// Its phase and the process that writes: see [`Owner`].
+    /// The process that writes the slot; see [`Owner`].
     pub owner: AtomicU64,
-    /// When that wrote last, or let go.
-    pub beat_ns: AtomicU64,
-    /// Longest delays since the reader asked last, and 1; 0: none.
+    /// Time of the last write, or of the release.
+    pub heartbeat_ns: AtomicU64,
+    /// Longest delays since the reader last took them, plus one; 0 if none.
     pub sender_peak: AtomicU64,
     pub receiver_peak: AtomicU64,
-    /// How often it was written; the newest is in the copy that its last bit names.
+    /// Number of writes. Its last bit selects the copy that is valid.
     sequence: AtomicU32,
     copies: [[AtomicU64; record::WORDS]; 2],
 }
 
-/// The thread that writes a slot.
+/// A thread that writes slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poller {
-    /// Its process.
+    /// The process.
     pub pid: u32,
-    /// Its own number: it is gone as soon as the thread is, while the process may stay for long as a zombie.
+    /// Number of the thread, which becomes invalid as soon as the thread ends; the process may remain as a zombie.
     pub thread: u32,
 }
 
-/// Who has a slot.
+/// The owner of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Nobody, or nobody any more.
+    /// The slot was never owned, or was released.
     Nobody,
-    /// This one writes it.
+    /// This poller writes the slot.
     Poller(Poller),
-    /// dwell is about to free it.
+    /// dwell is about to free the slot.
     Reader,
 }
 
 impl Owner {
-    /// Numbers of processes have 22 bits.
+    /// Bits of a process number. Linux uses 22.
     const BITS: u32 = 31;
 
     pub fn word(self) -> u64 {
@@ -115,26 +115,26 @@ impl Owner {
 }
 
 impl Slot {
-    /// Writes the copy that nobody reads, and then makes it the one to read. What is killed before that has changed
-    /// nothing.
+    /// Writes the copy that is not valid, and then makes it the valid one. A process that is killed in between has
+    /// changed nothing.
     pub fn write(&self, account: &Account) {
         let next = self.sequence.load(Relaxed).wrapping_add(1);
         let Some(copy) = self.copies.get((next & 1) as usize) else {
             return;
         };
         fence(Release);
-        record::pass(&mut account.clone(), &mut Put(copy.iter()));
+        record::transfer(&mut account.clone(), &mut WordWriter(copy.iter()));
         self.sequence.store(next, Release);
     }
 
-    /// What was written last. `None` if it was written again and again meanwhile, or never.
+    /// Returns the last record. Returns `None` if there is none, or if it kept changing during the read.
     pub fn read(&self) -> Option<Account> {
         const TRIES: u32 = 64;
         for _ in 0..TRIES {
             let sequence = self.sequence.load(Acquire);
             let copy = self.copies.get((sequence & 1) as usize)?;
             let mut account = record::blank();
-            record::pass(&mut account, &mut Take(copy.iter()));
+            record::transfer(&mut account, &mut WordReader(copy.iter()));
             fence(Acquire);
             if self.sequence.load(Relaxed) == sequence {
                 return (sequence != 0).then_some(account);
@@ -151,16 +151,16 @@ impl Slot {
         }
     }
 
-    /// The longest since it was asked last.
+    /// Returns the longest delays since the last call.
     pub fn take_peaks(&self) -> Peaks {
         let take = |place: &AtomicU64| place.swap(0, Relaxed).checked_sub(1);
         Peaks { sender_ns: take(&self.sender_peak), receiver_ns: take(&self.receiver_peak) }
     }
 }
 
-struct Put<'a>(std::slice::Iter<'a, AtomicU64>);
+struct WordWriter<'a>(std::slice::Iter<'a, AtomicU64>);
 
-impl record::Words for Put<'_> {
+impl record::Words for WordWriter<'_> {
     fn next(&mut self, word: &mut u64) {
         if let Some(place) = self.0.next() {
             place.store(*word, Relaxed);
@@ -168,9 +168,9 @@ impl record::Words for Put<'_> {
     }
 }
 
-struct Take<'a>(std::slice::Iter<'a, AtomicU64>);
+struct WordReader<'a>(std::slice::Iter<'a, AtomicU64>);
 
-impl record::Words for Take<'_> {
+impl record::Words for WordReader<'_> {
     fn next(&mut self, word: &mut u64) {
         *word = self.0.next().map_or(0, |place| place.load(Relaxed));
     }
@@ -184,7 +184,7 @@ mod tests {
     fn a_writer_that_stops_halfway_leaves_what_it_wrote_before() {
         let slot = Slot {
             owner: AtomicU64::new(0),
-            beat_ns: AtomicU64::new(0),
+            heartbeat_ns: AtomicU64::new(0),
             sender_peak: AtomicU64::new(0),
             receiver_peak: AtomicU64::new(0),
             sequence: AtomicU32::new(0),
@@ -214,7 +214,7 @@ mod tests {
             }
         }
         let mut count = Count(0);
-        record::pass(&mut record::blank(), &mut count);
+        record::transfer(&mut record::blank(), &mut count);
         assert!(count.0 <= record::WORDS, "{} words", count.0);
     }
 }

@@ -1,11 +1,10 @@
-//! Memory that `dwell run` shares with the processes that it runs: libdwell writes there what it finds, and dwell
-//! reads it.
+//! Memory that `dwell run` shares with the processes that it runs: libdwell writes measurements, and dwell reads them.
 //!
-//! A slot is one socket, known by its cookie, which one process at a time writes. Nobody waits for anybody: a process
-//! that is killed at any point leaves a table that can be read, and a slot that another process can take over.
+//! Each slot is one socket, identified by its cookie; one process at a time writes it. Nobody waits for anybody: a
+//! process that is killed at any point leaves a readable table and a slot that another process can take over.
 
 mod layout;
-mod orders;
+mod raw_config;
 mod reader;
 mod record;
 #[cfg(test)]
@@ -17,31 +16,31 @@ use std::{io, time::Duration};
 use dwell_engine::socket::Estimator;
 
 pub use layout::{Poller, SLOTS};
-pub use orders::Orders;
+pub use raw_config::RawConfig;
 pub use reader::Table;
-pub use writer::{Claim, Count, Seat, Wish, Writer};
+pub use writer::{Claim, Count, SlotIndex, SocketOption, Writer};
 
 pub(crate) use record::blank;
 
-/// The environment variable that has the table's path.
+/// Environment variable with the table's path.
 pub const VARIABLE: &str = "DWELL_TABLE";
 
-/// What the library is to do in each process.
+/// Configuration of the library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// How often each socket is looked at.
+    /// Time between two polls of a socket.
     pub poll: Duration,
-    /// What share of a core the pollers of all processes may take; they look less often rather than take more.
+    /// Share of a core that the pollers of all processes may use together; they poll less often rather than exceed it.
     pub budget: f64,
-    /// How delays are estimated.
+    /// The method of estimating delays.
     pub estimator: Estimator,
-    /// What shortens them. `None`: nothing.
+    /// The controller that shortens delays, if any.
     pub controller: Option<ControllerKind>,
-    /// The delay in the send buffer that a controller aims at.
+    /// Target of the controller for the delay in the send buffer.
     pub target: Duration,
-    /// The controller sets the send buffer's size too, for networks whose rate changes a lot.
+    /// Whether the controller also sets the send buffer's size, for networks whose rate varies a lot.
     pub wireless: bool,
-    /// The congestion control that sockets get, by the kernel's name. `None`: what they have.
+    /// Congestion control for all sockets, by the kernel's name. `None` leaves it unchanged.
     pub congestion: Option<String>,
 }
 
@@ -59,61 +58,61 @@ impl Default for Config {
     }
 }
 
-/// What shortens delays in the send buffer.
+/// A controller that shortens delays in the send buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ControllerKind {
-    /// The kernel, by `TCP_NOTSENT_LOWAT`.
+    /// The kernel limits unsent bytes, by `TCP_NOTSENT_LOWAT`.
     Lowat = 1,
-    /// Algorithm 3 of the paper, which sleeps in calls that write. It takes libdwell_calls.
+    /// Algorithm 3 of ELEMENT, which sleeps in calls that write. It needs libdwell_calls.
     Element = 2,
 }
 
-/// What happened in all processes.
+/// Events in all processes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Processes that loaded the library and opened the table; one that runs another program counts again.
+    /// Processes that loaded the library and opened the table. One that executes another program counts again.
     pub processes: u64,
-    /// Connections that ended before they were looked at.
+    /// Connections that ended before their first poll.
     pub too_short: u64,
-    /// Connections that found no free place, here or in their process.
-    pub no_place: u64,
-    /// Times that a process could not start a poller.
+    /// Connections that found no free slot in the table or in their process.
+    pub no_slot: u64,
+    /// Number of times that a process could not start a poller.
     pub no_poller: u64,
-    /// Connections that dwell leaves alone, as their program sets itself what a controller would.
+    /// Connections that dwell leaves alone because their program sets the same options.
     pub hands_off: u64,
-    /// Settings that the kernel refused.
+    /// Options that the kernel refused.
     pub refused: Vec<Refused>,
 }
 
-/// A setting that the kernel refused.
+/// An option that the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
-    /// Which.
-    pub wish: Wish,
-    /// Why: EPERM, ENOENT and their like.
+    /// The option.
+    pub option: SocketOption,
+    /// The error number: EPERM, ENOENT and the like.
     pub errno: i32,
-    /// How often.
+    /// Number of refusals.
     pub times: u64,
 }
 
-/// Why there is no table.
+/// Why a table could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel gave no memory.
+    /// The kernel provided no memory.
     #[error("memory to share with programs: {operation}: {source}")]
     Memory {
-        /// The call that failed.
+        /// The system call that failed.
         operation: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No kernel has a congestion control of this name.
+    /// A kernel cannot have a congestion control of this name.
     #[error(
         "congestion control `{name}`: a name has 1 to 15 bytes, as in sysctl net.ipv4.tcp_available_congestion_control"
     )]
     Congestion {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
 }

@@ -1,4 +1,4 @@
-//! dwell's side.
+//! dwell's side of the table.
 #![allow(unsafe_code)]
 
 use std::{
@@ -24,59 +24,60 @@ use nix::{
 };
 
 use super::{
-    Config, Count, Counts, Error, Orders, Refused, Wish,
+    Config, Count, Counts, Error, RawConfig, Refused, SocketOption,
     layout::{Layout, Owner, Slot},
 };
 use crate::{Watch, sys};
 
-/// The table, as dwell has it. It goes when this is dropped; libraries keep theirs, which nobody reads then.
+/// The table as dwell holds it. Libraries keep their mapping when it is dropped, but nobody reads it then.
 pub struct Table {
     file: OwnedFd,
     address: NonNull<c_void>,
 }
 
-/// A socket that its process has let go has ended, if no other process takes it over within this.
+/// A socket that its process released has ended if no other process takes it over within this time.
 const GRACE_NS: u64 = 300_000_000;
 
-// SAFETY: all of it are atomics; the mapping goes with the one that owns it.
+// SAFETY: the content consists of atomics, and the mapping moves with its owner.
 unsafe impl Send for Table {}
 
 impl Table {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn create(config: &Config) -> Result<Table, Error> {
-        let orders = Orders::new(config)?;
+        let raw_config = RawConfig::new(config)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"dwell", flags).map_err(failed("memfd_create"))?;
         let length = size_of::<Layout>();
         ftruncate(&file, length as i64).map_err(failed("ftruncate"))?;
-        // A program that made it shorter would have dwell killed by a bus error.
+        // Without seals, a program could shrink the file and so kill dwell by a bus error.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(failed("fcntl(F_ADD_SEALS)"))?;
         let length = NonZeroUsize::new(length).ok_or(nix::Error::EINVAL);
         let length = length.map_err(failed("mmap"))?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping, nowhere in particular.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let address = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &file, 0) };
         let address = address.map_err(failed("mmap"))?;
         let table = Table { file, address };
         table.read_by(std::process::id());
-        table.layout().begin(&orders);
+        table.layout().begin(&raw_config);
         Ok(table)
     }
 
-    /// What processes of the same user open, as long as this one lives: the value of [`VARIABLE`](super::VARIABLE).
+    /// Returns the path that processes of the same user can open while the table exists: the value of
+    /// [`VARIABLE`](super::VARIABLE).
     pub fn path(&self) -> PathBuf {
         let process = std::process::id();
         PathBuf::from(format!("/proc/{process}/fd/{}", self.file.as_raw_fd()))
     }
 
-    /// Libraries write as long as this process is there: by default the one that created the table.
+    /// Names the process that reads the table, by default the one that created it. Libraries stop when it ends.
     pub fn read_by(&self, pid: u32) {
         let reader = &self.layout().header.reader;
         reader.store(u64::from(pid), Relaxed);
     }
 
-    /// What happened in all processes.
+    /// Returns the events in all processes.
     pub fn counts(&self) -> Counts {
         let header = &self.layout().header;
         let count = |count: Count| {
@@ -86,7 +87,7 @@ impl Table {
         let refused = header.refusals.iter().filter_map(|refusal| {
             let what = refusal.what.load(Relaxed);
             Some(Refused {
-                wish: Wish::from_word(what >> 32)?,
+                option: SocketOption::from_word(what >> 32)?,
                 errno: what as u32 as i32,
                 times: refusal.times.load(Relaxed),
             })
@@ -94,14 +95,14 @@ impl Table {
         Counts {
             processes: count(Count::Process),
             too_short: count(Count::TooShort),
-            no_place: count(Count::NoPlace),
+            no_slot: count(Count::NoSlot),
             no_poller: count(Count::NoPoller),
             hands_off: count(Count::HandsOff),
             refused: refused.collect(),
         }
     }
 
-    /// Counts the processes that look at sockets, so that each knows what it may take. To be called now and then.
+    /// Counts the pollers, so that each knows its share of the budget. The caller repeats it now and then.
     pub fn share_out(&self) {
         let layout = self.layout();
         let used = layout.keys.iter().zip(&layout.slots);
@@ -114,7 +115,7 @@ impl Table {
         layout.header.pollers.store(pollers.len() as u64, Relaxed);
     }
 
-    /// [`Watch::visit`] at a time that the caller gives.
+    /// Does what [`Watch::visit`] does, at a given time.
     pub(super) fn visit_at(&mut self, now_ns: u64, each: &mut dyn FnMut(&Account)) {
         let layout = self.layout();
         let poll_ns = layout.poll_ns();
@@ -166,12 +167,12 @@ impl fmt::Debug for Table {
 }
 
 impl Slot {
-    /// Takes the slot from all others, if nobody writes it any more.
+    /// Makes the reader the slot's owner, if nobody writes it any more.
     fn end(&self, now_ns: u64, poll_ns: u64) -> bool {
         let word = self.owner.load(Acquire);
         let is_over = match Owner::from_word(word) {
             Owner::Nobody => {
-                let silent_ns = now_ns.saturating_sub(self.beat_ns.load(Relaxed));
+                let silent_ns = now_ns.saturating_sub(self.heartbeat_ns.load(Relaxed));
                 silent_ns > grace_ns(poll_ns)
             }
             Owner::Poller(owner) => self.is_abandoned(owner, now_ns, poll_ns),
@@ -182,15 +183,17 @@ impl Slot {
     }
 }
 
-/// Another process that has a socket has looked at it by then, even if nothing happens in it.
+/// Returns the time by which another process with the same socket has polled it, even if the socket is quiet.
 fn grace_ns(poll_ns: u64) -> u64 {
     let longest_ns = (2 * GRACE_NS).max(poll_ns).saturating_mul(2);
     poll_ns.saturating_mul(20).clamp(GRACE_NS, longest_ns)
 }
 
-impl Wish {
-    fn from_word(word: u64) -> Option<Wish> {
-        [Wish::Congestion, Wish::NotsentLowat, Wish::SendBuffer].into_iter().find(|&wish| wish as u64 == word)
+impl SocketOption {
+    fn from_word(word: u64) -> Option<SocketOption> {
+        [SocketOption::Congestion, SocketOption::NotsentLowat, SocketOption::SendBuffer]
+            .into_iter()
+            .find(|&option| option as u64 == word)
     }
 }
 

@@ -1,4 +1,4 @@
-//! An [`Account`] as words.
+//! The encoding of an [`Account`] as words.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,16 +11,16 @@ use dwell_engine::{
     },
 };
 
-/// So many words has an account; there is room for a few more.
+/// Number of words of an account, with some room to spare.
 pub(super) const WORDS: usize = 80;
 
-/// What takes or gives one word after another.
+/// A sink or a source of words.
 pub(super) trait Words {
-    /// Takes it from `word`, or puts it there.
+    /// Reads the next word into `word`, or writes it from there.
     fn next(&mut self, word: &mut u64);
 }
 
-/// An account of nothing.
+/// Returns an account without any measurement.
 pub(crate) fn blank() -> Account {
     let nobody = Endpoint { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), port: 0 };
     Account {
@@ -40,8 +40,8 @@ pub(crate) fn blank() -> Account {
     }
 }
 
-/// Takes all of an account from `words`, or puts it there, in one order. Peaks and the end are not among it.
-pub(super) fn pass(account: &mut Account, words: &mut impl Words) {
+/// Transfers an account from or to `words`, in one order. Peaks and the end are not part of it.
+pub(super) fn transfer(account: &mut Account, words: &mut impl Words) {
     field(words, &mut account.cookie);
     field(words, &mut account.pid);
     field(words, &mut account.fd);
@@ -141,7 +141,7 @@ fn field<F: Field>(words: &mut impl Words, field: &mut F) {
     *field = F::from_word(word);
 }
 
-/// What fits a word. Any word is one: those of another process are not to be trusted.
+/// A value that fits a word. Every word decodes to some value, as the words of another process cannot be trusted.
 trait Field {
     fn word(&self) -> u64;
     fn from_word(word: u64) -> Self;
@@ -158,7 +158,7 @@ macro_rules! numbers {
             }
         }
 
-        /// 0 is none, 1 is 0.
+        /// Encodes `None` as 0 and a number as itself plus one.
         impl Field for Option<$number> {
             fn word(&self) -> u64 {
                 self.map_or(0, |number| (number as u64).wrapping_add(1))

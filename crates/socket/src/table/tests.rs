@@ -1,4 +1,4 @@
-//! What holds between processes that share a table.
+//! Properties of a table that processes share.
 #![allow(unsafe_code)]
 
 use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, time::Duration};
@@ -20,8 +20,8 @@ use nix::{
 };
 
 use super::{
-    Claim, Config, ControllerKind, Count, Counts, Error, Orders, Poller, Refused, SLOTS, Seat, Table, Wish, Writer,
-    record,
+    Claim, Config, ControllerKind, Count, Counts, Error, Poller, RawConfig, Refused, SLOTS, SlotIndex, SocketOption,
+    Table, Writer, record,
 };
 use crate::{
     Watch,
@@ -50,9 +50,9 @@ fn account(cookie: u64) -> Account {
     account
 }
 
-fn mine(writer: &Writer, cookie: u64) -> Seat {
+fn mine(writer: &Writer, cookie: u64) -> SlotIndex {
     match writer.claim(cookie, me(), sys::monotonic_ns()) {
-        Claim::Mine(seat) => seat,
+        Claim::Mine(index) => index,
         other => panic!("{other:?}"),
     }
 }
@@ -69,9 +69,10 @@ fn visit_at(table: &mut Table, now_ns: u64) -> BTreeMap<u64, Account> {
     seen
 }
 
-/// Runs `body` in a child of this process. It must not allocate: other threads of the test may hold the lock.
+/// Runs `body` in a child process. It must not allocate, because another thread of the test may hold the allocator's
+/// lock.
 fn child(body: impl FnOnce()) -> Pid {
-    // SAFETY: the child makes system calls only, and ends without returning.
+    // SAFETY: the child only makes system calls, and ends without returning.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             body();
@@ -83,7 +84,7 @@ fn child(body: impl FnOnce()) -> Pid {
 }
 
 #[test]
-fn a_library_reads_what_it_is_to_do() {
+fn a_library_reads_its_configuration() {
     let config = Config {
         poll: Duration::from_millis(7),
         budget: 0.5,
@@ -94,10 +95,10 @@ fn a_library_reads_what_it_is_to_do() {
         congestion: Some("congestion_15_b".to_owned()),
     };
     let table = Table::create(&config).unwrap();
-    let orders = open(&table).orders();
-    assert_eq!(orders, Orders::new(&config).unwrap());
-    assert_eq!(&orders.congestion, b"congestion_15_b\0");
-    assert_eq!(orders.poll_ns, 7_000_000);
+    let raw_config = open(&table).config();
+    assert_eq!(raw_config, RawConfig::new(&config).unwrap());
+    assert_eq!(&raw_config.congestion, b"congestion_15_b\0");
+    assert_eq!(raw_config.poll_ns, 7_000_000);
     let nameless = Table::create(&Config { congestion: Some("sixteen_letters_".to_owned()), ..config });
     assert!(matches!(nameless, Err(Error::Congestion { .. })));
 }
@@ -105,7 +106,7 @@ fn a_library_reads_what_it_is_to_do() {
 #[test]
 fn what_one_mapping_writes_the_other_reads() {
     let (mut table, writer) = table();
-    let seat = mine(&writer, 11);
+    let index = mine(&writer, 11);
     let mut sent = account(11);
     sent.pid = Some(me().pid);
     sent.fd = Some(0);
@@ -124,19 +125,19 @@ fn what_one_mapping_writes_the_other_reads() {
         hold_above: Some(Hold { unsent_bytes: 5, times: 8, factor_permille: 1500 }),
     };
     assert!(visit(&mut table).is_empty(), "nothing is written yet");
-    assert!(writer.publish(seat, me(), &sent));
+    assert!(writer.publish(index, me(), &sent));
     assert_eq!(visit(&mut table)[&11], sent);
 }
 
 #[test]
-fn a_peak_is_told_once() {
+fn a_peak_is_reported_once() {
     let (mut table, writer) = table();
-    let seat = mine(&writer, 5);
+    let index = mine(&writer, 5);
     let peaks = |sender_ns| Peaks { sender_ns, receiver_ns: None };
     for peak in [Some(0), Some(70), Some(30), None] {
         let mut account = account(5);
         account.peaks = peaks(peak);
-        assert!(writer.publish(seat, me(), &account));
+        assert!(writer.publish(index, me(), &account));
     }
     assert_eq!(visit(&mut table)[&5].peaks, peaks(Some(70)));
     assert_eq!(visit(&mut table)[&5].peaks, peaks(None));
@@ -145,59 +146,59 @@ fn a_peak_is_told_once() {
 #[test]
 fn what_is_let_go_has_ended_when_nobody_takes_it_over() {
     let (mut table, writer) = table();
-    let (let_go, taken) = (mine(&writer, 1), mine(&writer, 2));
-    assert!(writer.publish(let_go, me(), &account(1)));
+    let (vacate, taken) = (mine(&writer, 1), mine(&writer, 2));
+    assert!(writer.publish(vacate, me(), &account(1)));
     assert!(writer.publish(taken, me(), &account(2)));
     let now_ns = sys::monotonic_ns();
-    writer.let_go(let_go, 1, me(), now_ns);
-    writer.let_go(taken, 2, me(), now_ns);
-    assert!(!writer.publish(let_go, me(), &account(1)));
+    writer.vacate(vacate, 1, me(), now_ns);
+    writer.vacate(taken, 2, me(), now_ns);
+    assert!(!writer.publish(vacate, me(), &account(1)));
     assert!(!visit_at(&mut table, now_ns)[&1].ended, "not so soon");
     assert_eq!(writer.claim(2, me(), now_ns), Claim::Mine(taken));
     let later = visit_at(&mut table, now_ns + 1_000_000_000);
     assert!(later[&1].ended);
     assert!(!later[&2].ended);
     let last = visit_at(&mut table, now_ns + 1_000_000_000);
-    assert!(!last.contains_key(&1), "told once, and free");
+    assert!(!last.contains_key(&1), "reported once, and free");
     assert_eq!(writer.find(1), None);
     let next = mine(&writer, 1 + SLOTS as u64);
-    assert_eq!(next, let_go, "the place is used again");
-    assert!(!visit(&mut table).contains_key(&1), "and nothing is told of what was there before");
+    assert_eq!(next, vacate, "the place is used again");
+    assert!(!visit(&mut table).contains_key(&1), "and nothing remains of its former socket");
 }
 
 #[test]
 fn a_process_that_lives_keeps_its_slots_from_others() {
     let (_table, writer) = table();
-    let seat = mine(&writer, 9);
+    let index = mine(&writer, 9);
     let other = Poller { pid: me().pid + 1, thread: me().pid + 1 };
     let now_ns = sys::monotonic_ns();
-    assert_eq!(writer.claim(9, other, now_ns), Claim::Others(seat));
-    assert_eq!(writer.claim(9, other, now_ns + 2_000_000_000), Claim::Others(seat), "it is silent, but there");
+    assert_eq!(writer.claim(9, other, now_ns), Claim::Others(index));
+    assert_eq!(writer.claim(9, other, now_ns + 2_000_000_000), Claim::Others(index), "it is silent, but there");
     assert_eq!(
         writer.claim(9, other, now_ns + 60_000_000_000),
-        Claim::Mine(seat),
+        Claim::Mine(index),
         "numbers of processes do not tell all"
     );
-    assert!(!writer.publish(seat, me(), &account(9)));
+    assert!(!writer.publish(index, me(), &account(9)));
 }
 
 #[test]
 fn a_forked_child_takes_over_from_a_parent_that_let_go() {
     let (mut table, writer) = table();
-    let seat = mine(&writer, 21);
-    assert!(writer.publish(seat, me(), &account(21)));
-    writer.let_go(seat, 21, me(), sys::monotonic_ns());
+    let index = mine(&writer, 21);
+    assert!(writer.publish(index, me(), &account(21)));
+    writer.vacate(index, 21, me(), sys::monotonic_ns());
     let pid = child(|| {
         let mut account = account(21);
         account.pid = Some(me().pid);
-        if writer.take_over(seat, 21, me(), sys::monotonic_ns()) {
-            writer.publish(seat, me(), &account);
+        if writer.take_over(index, 21, me(), sys::monotonic_ns()) {
+            writer.publish(index, me(), &account);
         }
     });
     waitpid(pid, None).unwrap();
-    let told = visit(&mut table)[&21];
-    assert_eq!(told.pid, Some(pid.as_raw() as u32));
-    assert!(!told.ended);
+    let reported = visit(&mut table)[&21];
+    assert_eq!(reported.pid, Some(pid.as_raw() as u32));
+    assert!(!reported.ended);
     let later = visit_at(&mut table, sys::monotonic_ns() + 2_000_000_000);
     assert!(later[&21].ended, "its process is gone");
 }
@@ -210,13 +211,13 @@ fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
             let mut cookies = (round * 1000 + 1)..;
             loop {
                 let cookie = cookies.next().unwrap_or_default();
-                if let Claim::Mine(seat) = writer.claim(cookie, me(), sys::monotonic_ns()) {
+                if let Claim::Mine(index) = writer.claim(cookie, me(), sys::monotonic_ns()) {
                     for _ in 0..100 {
                         let mut account = account(cookie);
                         account.reading.info.bytes_sent = Some(account.reading.time_ns);
-                        writer.publish(seat, me(), &account);
+                        writer.publish(index, me(), &account);
                     }
-                    writer.free(seat, cookie, me());
+                    writer.free(index, cookie, me());
                 }
             }
         });
@@ -236,11 +237,11 @@ fn a_process_killed_at_any_point_leaves_a_table_that_can_be_read() {
 #[test]
 fn a_reader_never_sees_two_looks_mixed() {
     let (mut table, writer) = table();
-    let seat = mine(&writer, 77);
+    let index = mine(&writer, 77);
     let pid = child(|| {
         let end = sys::monotonic_ns() + 300_000_000;
         let mut time = 1;
-        let taken = Owned(&writer, seat);
+        let taken = Owned(&writer, index);
         while sys::monotonic_ns() < end {
             time += 1;
             taken.publish(time);
@@ -259,7 +260,7 @@ fn a_reader_never_sees_two_looks_mixed() {
     assert!(seen > 0);
 }
 
-struct Owned<'a>(&'a Writer, Seat);
+struct Owned<'a>(&'a Writer, SlotIndex);
 
 impl Owned<'_> {
     fn publish(&self, time: u64) {
@@ -267,7 +268,7 @@ impl Owned<'_> {
         account.reading.time_ns = time;
         account.reading.info.bytes_sent = Some(time);
         account.totals.acked_bytes = time;
-        // As the parent, whose slot it is.
+        // Writes as the parent, which owns the slot.
         let pid = nix::unistd::getppid().as_raw() as u32;
         let parent = Poller { pid, thread: pid };
         self.0.publish(self.1, parent, &account);
@@ -282,24 +283,24 @@ fn a_full_table_says_so_and_counts_go_on() {
     }
     let claim = writer.claim(SLOTS as u64 + 1, me(), sys::monotonic_ns());
     assert_eq!(claim, Claim::Full);
-    writer.count(Count::NoPlace);
+    writer.count(Count::NoSlot);
     writer.count(Count::TooShort);
     writer.count(Count::TooShort);
-    writer.refused(Wish::Congestion, Errno(libc::EPERM));
-    writer.refused(Wish::NotsentLowat, Errno(libc::EPERM));
-    writer.refused(Wish::Congestion, Errno(libc::EPERM));
-    let refused = |wish, times| Refused { wish, errno: libc::EPERM, times };
+    writer.refused(SocketOption::Congestion, Errno(libc::EPERM));
+    writer.refused(SocketOption::NotsentLowat, Errno(libc::EPERM));
+    writer.refused(SocketOption::Congestion, Errno(libc::EPERM));
+    let refused = |option, times| Refused { option, errno: libc::EPERM, times };
     let expected = Counts {
-        no_place: 1,
+        no_slot: 1,
         too_short: 2,
-        refused: vec![refused(Wish::Congestion, 2), refused(Wish::NotsentLowat, 1)],
+        refused: vec![refused(SocketOption::Congestion, 2), refused(SocketOption::NotsentLowat, 1)],
         ..Counts::default()
     };
     assert_eq!(table.counts(), expected);
 }
 
 #[test]
-fn what_is_no_table_is_refused() {
+fn files_other_than_tables_are_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = CString::new(file.path().as_os_str().as_bytes()).unwrap();
     assert!(Writer::open(&path).is_err(), "empty");
@@ -319,7 +320,7 @@ fn any_words_make_an_account() {
     }
     for seed in 0..1000 {
         let mut account = record::blank();
-        record::pass(&mut account, &mut Noise(seed));
+        record::transfer(&mut account, &mut Noise(seed));
         let _ = account.totals.sender.mean_ns();
     }
 }
@@ -327,27 +328,27 @@ fn any_words_make_an_account() {
 #[test]
 fn a_table_is_watched_as_any_source() {
     let (mut table, writer) = table();
-    let seat = mine(&writer, 4);
-    writer.publish(seat, me(), &account(4));
+    let index = mine(&writer, 4);
+    writer.publish(index, me(), &account(4));
     let mut cookies = Vec::new();
     let Ok(()) = table.visit(&mut |account| cookies.push(account.cookie));
     assert_eq!(cookies, [4]);
 }
 
 #[test]
-fn who_is_asked_to_look_rarely_is_not_taken_for_dead() {
+fn a_poller_that_is_configured_to_poll_rarely_is_not_considered_dead() {
     let config = Config { poll: Duration::from_secs(60), ..Config::default() };
     let mut table = Table::create(&config).unwrap();
     let writer = open(&table);
     let now_ns = sys::monotonic_ns();
-    // Of a number that no process has here, as one in a container may be.
+    // Uses a number that no process has here, as a process in a container may appear.
     let other = Poller { pid: 4_194_303, thread: 4_194_303 };
-    let Claim::Mine(seat) = writer.claim(9, other, now_ns) else {
+    let Claim::Mine(index) = writer.claim(9, other, now_ns) else {
         panic!("it is free");
     };
-    let mut told = account(9);
-    told.reading.time_ns = now_ns;
-    assert!(writer.publish(seat, other, &told));
+    let mut quiet = account(9);
+    quiet.reading.time_ns = now_ns;
+    assert!(writer.publish(index, other, &quiet));
     assert!(!visit_at(&mut table, now_ns + 100_000_000_000)[&9].ended);
     assert!(visit_at(&mut table, now_ns + 200_000_000_000)[&9].ended);
 }

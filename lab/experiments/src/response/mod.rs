@@ -32,7 +32,7 @@ pub struct Response {
     #[command(subcommand)]
     load: Load,
     /// auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
-    /// side by side, as in auto,"pirate --merge-distance 1ms". The first runs live, the others over a
+    /// side by side, as in auto,"pirate --set rto=1s". The first runs live, the others over a
     /// capture of the same packets
     #[arg(long, global = true, value_name = "LIST", default_value = "auto", value_parser = estimators)]
     estimator: Estimators,
@@ -209,8 +209,8 @@ mod tests {
         let list = |text| estimators(text).map(|list| list.0);
         assert_eq!(list("auto,gap").unwrap(), ["auto", "gap"]);
         assert_eq!(
-            list("auto,pirate --heuristics acks,mtu --modes 4,syn-ack").unwrap(),
-            ["auto", "pirate --heuristics acks,mtu --modes 4", "syn-ack"]
+            list("auto,pirate --set heuristics=acks,mtu --set modes=4,syn-ack").unwrap(),
+            ["auto", "pirate --set heuristics=acks,mtu --set modes=4", "syn-ack"]
         );
         for wrong in ["", "guess", "auto,guess", "pirate --epoch 2s"] {
             assert!(list(wrong).is_err(), "{wrong}");

@@ -71,7 +71,7 @@ pub enum Setting {
     SendBuffer(u32),
     /// The application has bbr control congestion.
     Bbr,
-    /// `dwell run --minimize --controller element`.
+    /// `dwell run --minimize --set controller=element`.
     Element,
     /// `dwell run --minimize`.
     Lowat,
@@ -120,7 +120,7 @@ impl Setting {
     /// Options of `dwell run`.
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Setting::Element => &["--minimize", "--controller", "element"],
+            Setting::Element => &["--minimize", "--set", "controller=element"],
             Setting::Lowat => &["--minimize"],
             Setting::LowatBbr => &["--minimize", "--congestion", "bbr"],
             _ => &[],
@@ -358,7 +358,7 @@ impl Command {
             &options.programs.dwell,
             &["run", "--format", "jsonl", "--poll", "10ms", "--interval", &interval],
         );
-        run.arguments.extend(["--estimator".into(), watch.estimator.into()]);
+        run.arguments.extend(["--set".into(), format!("estimator={}", watch.estimator).into()]);
         if watch.outside {
             run.arguments.push("--outside".into());
         }

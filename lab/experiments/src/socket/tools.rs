@@ -12,8 +12,7 @@ use std::{
 };
 
 use crate::Programs;
-use dwell_socket::Socket;
-use dwell_socket::clock::monotonic_ns;
+use dwell_socket::{Socket, clock::monotonic_ns};
 use dwell_testbed::{
     BitsPerSecond, Error, Guarded, LinkSpec, Nanos, QueueLimit, Result,
     part::{PATIENCE, Part},

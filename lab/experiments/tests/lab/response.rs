@@ -32,7 +32,7 @@ fn root_estimates_are_near_what_the_clients_know() {
     let run = lab(&"response web --connections 4 --rate 300 --depth 1 --duration 4s --round-trips --ablations \
           --format jsonl"
         .split_whitespace()
-        .chain(["--estimator", "auto,pirate,gap --threshold 1h"])
+        .chain(["--estimator", "auto,pirate,gap --set threshold=1h"])
         .chain(["--plot", picture.to_str().unwrap()])
         .collect::<Vec<_>>());
     assert_eq!(run.status, Some(0), "{run}");
@@ -45,12 +45,12 @@ fn root_estimates_are_near_what_the_clients_know() {
 
     let named: Vec<(&str, &str)> =
         of("lab_response").map(|row| (row["estimator"].as_str().unwrap(), row["truth"].as_str().unwrap())).collect();
-    let estimators = ["auto", "pirate", "gap --threshold 1h"];
+    let estimators = ["auto", "pirate", "gap --set threshold=1h"];
     let expected = estimators.map(|estimator| ["own", "all", "causal"].map(|truth| (estimator, truth)));
     assert_eq!(named, expected.concat(), "{run}");
     for row in of("lab_response") {
         let figure = |one: &str, two: &str| row[one][two].as_f64().unwrap();
-        if row["estimator"] == "gap --threshold 1h" {
+        if row["estimator"] == "gap --set threshold=1h" {
             // an option that leaves nothing to find
             assert_eq!((&row["estimates"], &row["error"]["p50"]), (&0.into(), &Value::Null));
             continue;

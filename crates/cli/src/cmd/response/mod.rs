@@ -1,5 +1,6 @@
 //! `dwell response`: response latency from the client's packets alone.
 
+mod constants;
 mod live;
 mod metrics;
 mod replay;
@@ -10,13 +11,14 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::anyhow;
 use clap::{ArgGroup, ValueEnum};
 use dwell_engine::{
-    response::{Config, Epsilon, Estimator, Key, Rto, Watch},
+    response::{Config, Estimator, Key, Watch},
     rtt::FilterRule,
 };
 use dwell_probes::Chain;
 
+use self::constants::Constant;
 use crate::{
-    args::{duration, epoch, nanos, positive_duration, socket},
+    args::{epoch, nanos, positive_duration, socket},
     exit::{Exit, Failure},
 };
 
@@ -35,7 +37,7 @@ Examples:
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
   dwell response -r clients.pcap --summary       a line a flow
-  dwell response -r clients.pcap --estimator pirate --show-modes"
+  dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
 #[group(skip)]
 pub struct Args {
@@ -70,35 +72,6 @@ pub struct Args {
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
 
-    /// gap: a longer gap between packets is between batches of requests
-    /// [default: 300us]
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
-    threshold: Option<Duration>,
-
-    /// pirate: modes a flow may have [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=10))]
-    modes: Option<u8>,
-
-    /// pirate: gaps this near belong to one mode: a time, or auto for half of the gap
-    /// [default: auto]
-    #[arg(long, value_name = "TIME", value_parser = auto_or_time)]
-    merge_distance: Option<AutoOr>,
-
-    /// pirate: modes from here on are retransmission timeouts: a time, or auto for 200ms where
-    /// they are rare [default: auto]
-    #[arg(long, value_name = "TIME", value_parser = auto_or_time)]
-    rto: Option<AutoOr>,
-
-    /// pirate: the gap between batches is of a mode with at least this share of the gaps; 0 takes the
-    /// largest mode whatever it holds, as the paper does [default: 0.05]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    floor: Option<f64>,
-
-    /// pirate, gap: heuristics to use. acks: transport ACKs make no gaps. mtu: only a gap after a
-    /// packet smaller than the MTU is between batches (pirate) [default: acks,mtu]
-    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',')]
-    heuristics: Option<Vec<Heuristic>>,
-
     /// The largest IP packet that the path carries, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
     mtu: u16,
@@ -106,14 +79,6 @@ pub struct Args {
     /// Where headers cannot be seen: a longer IP packet, in bytes, is no transport ACK
     #[arg(long, value_name = "BYTES", default_value_t = 160)]
     ack_size: u16,
-
-    /// A longer gap is of an idle client; at most 60s
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = idle_gap)]
-    idle_gap: Duration,
-
-    /// Print the modes that an estimate came from (pirate)
-    #[arg(long)]
-    show_modes: bool,
 
     /// Flows to follow at once
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
@@ -146,6 +111,11 @@ pub struct Args {
     #[arg(long)]
     summary: bool,
 
+    /// Set a constant of an estimator, for experiments: threshold, modes, merge-distance, rto, floor,
+    /// heuristics, idle-gap or show-modes; see docs/method/response.md. May be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = constants::constant)]
+    set: Vec<Constant>,
+
     /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
@@ -169,14 +139,6 @@ enum EstimatorName {
     Pirate,
     Gap,
     SynAck,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Heuristic {
-    Acks,
-    Mtu,
-    /// Not any
-    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -213,34 +175,6 @@ enum Format {
     None,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AutoOr {
-    Auto,
-    Time(Duration),
-}
-
-fn auto_or_time(text: &str) -> Result<AutoOr, String> {
-    match text {
-        "auto" => Ok(AutoOr::Auto),
-        _ => duration(text).map(AutoOr::Time),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
-        _ => Err("write a number from 0 to below 1".into()),
-    }
-}
-
-/// A length that epochs may have.
-fn idle_gap(text: &str) -> Result<Duration, String> {
-    match positive_duration(text)? {
-        long if long > Duration::from_secs(60) => Err("it must be at most 60s".into()),
-        gap => Ok(gap),
-    }
-}
-
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.read {
@@ -271,64 +205,44 @@ impl Args {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        self.refuse_what_does_nothing()?;
-        let defaults = Config::default();
-        let heuristics = self.heuristics.as_deref().unwrap_or(&[Heuristic::Acks, Heuristic::Mtu]);
-        if heuristics.contains(&Heuristic::None) && heuristics.len() > 1 {
-            return Err(Failure::usage(anyhow!("--heuristics none goes with no other: name the ones to use, or none")));
-        }
-        Ok(Config {
+        self.refuse_options_without_effect()?;
+        let mut config = Config {
             estimator: match self.estimator {
                 EstimatorName::Auto => Estimator::Auto,
                 EstimatorName::Pirate => Estimator::Pirate,
-                EstimatorName::Gap => Estimator::Gap(self.threshold.map_or(300_000, nanos)),
+                EstimatorName::Gap => Estimator::Gap(300_000),
                 EstimatorName::SynAck => Estimator::SynAck,
             },
             epoch_ns: nanos(self.epoch),
-            modes: self.modes.unwrap_or(defaults.modes),
-            epsilon: match self.merge_distance {
-                None | Some(AutoOr::Auto) => defaults.epsilon,
-                Some(AutoOr::Time(time)) => Epsilon::Absolute(nanos(time)),
-            },
-            rto: match self.rto {
-                None | Some(AutoOr::Auto) => Rto::Auto,
-                Some(AutoOr::Time(time)) => Rto::From(nanos(time)),
-            },
-            floor: self.floor.unwrap_or(defaults.floor),
-            coalesce_acks: heuristics.contains(&Heuristic::Acks),
-            mark_small: heuristics.contains(&Heuristic::Mtu),
             mtu: self.mtu,
             ack_bytes: self.ack_size,
-            idle_ns: nanos(self.idle_gap),
-            ..defaults
-        })
+            ..Config::default()
+        };
+        for constant in &self.set {
+            constant.apply(&mut config);
+        }
+        Ok(config)
     }
 
-    /// Options of one estimator mean nothing to another.
-    fn refuse_what_does_nothing(&self) -> Result<(), Failure> {
-        use EstimatorName::{Gap, Pirate};
-        let knobs: [(&str, bool, &[EstimatorName]); 7] = [
-            ("threshold", self.threshold.is_some(), &[Gap]),
-            ("modes", self.modes.is_some(), &[Pirate]),
-            ("merge-distance", self.merge_distance.is_some(), &[Pirate]),
-            ("rto", self.rto.is_some(), &[Pirate]),
-            ("floor", self.floor.is_some(), &[Pirate]),
-            ("heuristics", self.heuristics.is_some(), &[Pirate, Gap]),
-            ("show-modes", self.show_modes, &[Pirate]),
-        ];
-        for (option, given, meant) in knobs {
-            if given && !meant.contains(&self.estimator) {
-                let names = meant.iter().filter_map(ValueEnum::to_possible_value);
+    fn shows_modes(&self) -> bool {
+        self.set.contains(&Constant::ShowModes(true))
+    }
+
+    fn refuse_options_without_effect(&self) -> Result<(), Failure> {
+        for constant in &self.set {
+            let (key, estimators) = constant.estimators();
+            if !estimators.is_empty() && !estimators.contains(&self.estimator) {
+                let names = estimators.iter().filter_map(ValueEnum::to_possible_value);
                 let names: Vec<_> = names.map(|name| name.get_name().to_owned()).collect();
                 return Err(Failure::usage(anyhow!(
-                    "--{option} is for --estimator {}: give that too, or leave it out",
+                    "--set {key} is for --estimator {}: give that too, or leave it out",
                     names.join(" or ")
                 )));
             }
         }
         if let Some(rule) = self.server.iter().find(|rule| rule.starts_with('!')) {
             return Err(Failure::usage(anyhow!(
-                "--server {rule}: name who is a server, without !; --filter leaves flows out"
+                "--server {rule}: name the servers without !; --filter leaves flows out"
             )));
         }
         Ok(())

@@ -65,7 +65,7 @@ impl Report {
             output,
             summary: args.summary.then(BTreeMap::new),
             untold: 0,
-            show_modes: args.show_modes,
+            show_modes: args.shows_modes(),
             short: 0,
             is_text: args.format == Format::Text,
             metrics,

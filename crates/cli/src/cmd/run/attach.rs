@@ -1,13 +1,13 @@
-//! Who runs already is looked at from outside.
+//! Watches running processes from outside.
 
 use std::path::Path;
 
 use dwell_probes::cgroup::{self as keeper, Keeper};
-use dwell_socket::outside::{self, Cgroup, Outside, Whose};
+use dwell_socket::outside::{self, Cgroup, Outside, Scope};
 
 use super::{
     Args,
-    child::Run,
+    child::Measurement,
     notes::Notes,
     print::Printer,
     watcher::{self, Watcher},
@@ -18,10 +18,10 @@ use crate::{
     tell::tell,
 };
 
-/// Looks at a process that runs already.
+/// Watches a running process and its descendants.
 pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
-    let whose = Whose::Tree(pid);
-    whose.check().map_err(|error| {
+    let scope = Scope::Tree(pid);
+    scope.check().map_err(|error| {
         let exit = match error {
             outside::Error::NoProcess { .. } => Exit::Usage,
             _ => Exit::Host,
@@ -29,17 +29,17 @@ pub fn attach(args: &Args, pid: u32) -> Result<Exit, Failure> {
         Failure::new(exit, error)
     })?;
     let mut printer = Printer::open(args)?;
-    printer.is_outside();
+    printer.set_outside();
     let stop = Stop::listen(args.duration)?;
-    let outside = Outside::start(whose, watcher::config(args, false));
+    let outside = Outside::start(scope, watcher::config(args, false));
     let outside = outside.map_err(|error| Failure::new(Exit::Host, error))?;
-    look(args, Watcher::new(None, Some(outside), args.poll), printer, &stop)
+    watch(args, Watcher::new(None, Some(outside), args.poll), printer, &stop)
 }
 
-/// Looks at the processes of a cgroup, and keeps their send buffers short if that is asked for.
+/// Watches the processes of a cgroup, and keeps their send buffers short if the arguments demand it.
 pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let mut printer = Printer::open(args)?;
-    printer.is_outside();
+    printer.set_outside();
     let stop = Stop::listen(args.duration)?;
     let cgroup = Cgroup::start(path, watcher::config(args, false)).map_err(|error| {
         let exit = match error {
@@ -49,7 +49,7 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
         Failure::new(exit, error)
     })?;
     let watcher = Watcher::of_cgroup(cgroup, args.poll);
-    for error in watcher.closed() {
+    for error in watcher.inaccessible() {
         printer.note(&error.to_string());
     }
     let is_kept = args.minimize || args.congestion.is_some();
@@ -61,14 +61,14 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
         })
     });
     let keeper = keeper.transpose()?;
-    let exit = look(args, watcher, printer, &stop)?;
+    let exit = watch(args, watcher, printer, &stop)?;
     if let Some(mut keeper) = keeper {
-        tell_kept(&keeper.counts()?, args);
+        report_settings(&keeper.counts()?, args);
     }
     Ok(exit)
 }
 
-fn tell_kept(counts: &keeper::Counts, args: &Args) {
+fn report_settings(counts: &keeper::Counts, args: &Args) {
     let keeper::Counts { connections, settings, refused, congestion_refused } = *counts;
     tell(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
     if refused > 0 {
@@ -82,13 +82,18 @@ fn tell_kept(counts: &keeper::Counts, args: &Args) {
     }
 }
 
-fn look(args: &Args, watcher: Watcher, mut printer: Printer, stop: &Stop) -> Result<Exit, Failure> {
-    let mut run =
-        Run { watcher, notes: Notes::new(args, false), printer: &mut printer, interval: args.interval, until: None };
-    // What they counted before is not of this run.
-    run.watcher.take();
-    run.until_stopped(stop)?;
-    Ok(match run.watcher.is_blind() {
+fn watch(args: &Args, watcher: Watcher, mut printer: Printer, stop: &Stop) -> Result<Exit, Failure> {
+    let mut measurement = Measurement {
+        watcher,
+        notes: Notes::new(args, false),
+        printer: &mut printer,
+        interval: args.interval,
+        until: None,
+    };
+    // Discards what was counted before this run.
+    measurement.watcher.take();
+    measurement.until_stopped(stop)?;
+    Ok(match measurement.watcher.is_blind() {
         true => Exit::Incomplete,
         false => Exit::Done,
     })

@@ -1,4 +1,4 @@
-//! The program runs, and dwell looks on.
+//! Runs the program and watches its connections.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::anyhow;
 use dwell_socket::{
-    outside::{self, Outside, Whose},
+    outside::{self, Outside, Scope},
     table::{self, Table},
 };
 use nix::{
@@ -40,7 +40,7 @@ use crate::{
     stop::Stop,
 };
 
-/// Runs the program to its end, and returns what dwell is to exit with.
+/// Runs the program to its end, and returns the exit status for dwell.
 pub fn run(args: &Args) -> Result<u8, Failure> {
     let name = args
         .command
@@ -48,16 +48,16 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         .ok_or_else(|| Failure::usage(anyhow!("name a program to run, as in `dwell run -- curl URL`")))?;
     let program = Program::find(name)?;
     let mut printer = Printer::open(args)?;
-    let library = match (&program.closed, args.outside) {
+    let library = match (&program.obstacle, args.outside) {
         (_, true) => None,
         (Some(why), false) => {
-            tell_outside(&printer, args, why);
+            note_outside(&printer, args, why);
             None
         }
         (None, false) => match library::find(args)? {
             Ok(library) => Some(library),
             Err(why) => {
-                tell_outside(&printer, args, &why);
+                note_outside(&printer, args, &why);
                 None
             }
         },
@@ -66,29 +66,28 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
     command.arg0(name).args(&args.command[1..]);
     let mut inside = None;
     if let Some(library) = &library {
-        let made = Table::create(&args.table_config());
-        let table = made.map_err(no_table)?;
+        let table = Table::create(&args.table_config()).map_err(no_table)?;
         let (variable, value) = library::preload(library);
         command.env(variable, value);
         command.env(table::VARIABLE, table.path());
         inside = Some(table);
     }
-    let outside = Outside::start(Whose::Tree(process::id()), watcher::config(args, inside.is_some()));
-    let outside = look_on(outside, inside.is_some(), &printer)?;
+    let outside = Outside::start(Scope::Tree(process::id()), watcher::config(args, inside.is_some()));
+    let outside = or_inside_only(outside, inside.is_some(), &printer)?;
     let notes = Notes::new(args, inside.is_some());
     if inside.is_none() {
-        printer.is_outside();
+        printer.set_outside();
     }
     let events = listen()?;
     let mut child = command.spawn().map_err(|error| not_started(name, &error))?;
-    let mut run = Run {
+    let mut measurement = Measurement {
         watcher: Watcher::new(inside, outside, args.poll),
         notes,
         printer: &mut printer,
         interval: args.interval,
         until: args.duration.and_then(|time| Instant::now().checked_add(time)),
     };
-    let status = run.until_end(&mut child, &events)?;
+    let status = measurement.until_end(&mut child, &events)?;
     Ok(exit_status(status))
 }
 
@@ -100,15 +99,15 @@ fn no_table(error: table::Error) -> Failure {
     Failure::new(exit, error)
 }
 
-fn tell_outside(printer: &Printer, args: &Args, why: &str) {
+fn note_outside(printer: &Printer, args: &Args, why: &str) {
     printer.note(&format!("connections are measured from outside: {why}"));
     if args.minimize || args.congestion.is_some() {
-        printer.note("nothing is set on connections that are only looked at from outside");
+        printer.note("no options are set on connections that are watched only from outside");
     }
 }
 
-/// Nothing is measured without the kernel's answers, unless a library does it.
-fn look_on(
+/// Tolerates a failure to watch from outside if a library watches from inside.
+fn or_inside_only(
     outside: Result<Outside, outside::Error>,
     is_inside: bool,
     printer: &Printer,
@@ -133,7 +132,7 @@ fn not_started(name: &std::ffi::OsStr, error: &io::Error) -> Failure {
     })
 }
 
-/// 128 and its number after a signal, as shells say it.
+/// Converts an exit status as shells do: 128 plus the signal number after a signal.
 fn exit_status(status: ExitStatus) -> u8 {
     let code = match (status.code(), status.signal()) {
         (Some(code), _) => code,
@@ -143,17 +142,16 @@ fn exit_status(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Signals from now on. Those that are ignored, as under nohup, stay so, as the program inherits that.
+/// Starts to receive signals. Signals that are ignored, as under nohup, remain ignored, because the program inherits this.
 fn listen() -> Result<Receiver<Origin>, Failure> {
     let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
     let failed = |error: io::Error| Failure::new(Exit::Host, error);
     let ignored = ignored().map_err(failed)?;
-    let heard = signals.into_iter();
-    let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let signals: Vec<i32> = heard.chain([SIGCHLD]).collect();
+    let wanted = signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let signals: Vec<i32> = wanted.chain([SIGCHLD]).collect();
     let mut signals = SignalsInfo::<WithOrigin>::new(signals).map_err(failed)?;
     let (sender, events) = mpsc::channel();
-    let tell = move || {
+    let forward = move || {
         for origin in signals.forever() {
             if sender.send(origin).is_err() {
                 return;
@@ -161,11 +159,11 @@ fn listen() -> Result<Receiver<Origin>, Failure> {
         }
     };
     let thread = thread::Builder::new().name("signals".into());
-    thread.spawn(tell).map_err(failed)?;
+    thread.spawn(forward).map_err(failed)?;
     Ok(events)
 }
 
-/// A bit a signal, from SIGHUP on.
+/// Reads the mask of ignored signals: one bit per signal, from SIGHUP on.
 fn ignored() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let mask = status.lines().find_map(|line| {
@@ -175,8 +173,8 @@ fn ignored() -> io::Result<u64> {
     Ok(mask.unwrap_or(0))
 }
 
-/// What goes on while somebody runs.
-pub(super) struct Run<'a> {
+/// The measurement of running processes.
+pub(super) struct Measurement<'a> {
     pub(super) watcher: Watcher,
     pub(super) notes: Notes,
     pub(super) printer: &'a mut Printer,
@@ -184,7 +182,7 @@ pub(super) struct Run<'a> {
     pub(super) until: Option<Instant>,
 }
 
-impl Run<'_> {
+impl Measurement<'_> {
     fn until_end(&mut self, child: &mut Child, events: &Receiver<Origin>) -> Result<ExitStatus, Failure> {
         let mut next = Instant::now() + self.interval;
         let mut measures = true;
@@ -221,35 +219,35 @@ impl Run<'_> {
         self.end()
     }
 
-    /// Does what is due. Returns how long there is nothing to do.
+    /// Does whatever is due. Returns the time until the next task.
     fn step(&mut self, next: &mut Instant) -> Result<Duration, Failure> {
         let wait = self.watcher.poll()?;
-        self.tell_lost();
+        self.report_loss();
         let now = Instant::now();
         if now >= *next {
-            self.tell_interval()?;
-            // After a pause, as of a stopped terminal, intervals are not made up for.
+            self.print_interval()?;
+            // Intervals that were missed, as while the terminal was stopped, are not made up for.
             *next = (*next + self.interval).max(now);
         }
         Ok(wait.min(next.saturating_duration_since(Instant::now())))
     }
 
-    fn tell_lost(&mut self) {
+    fn report_loss(&mut self) {
         if let Some(why) = self.watcher.lost() {
             self.printer.note(&why);
         }
     }
 
-    fn tell_interval(&mut self) -> Result<(), Failure> {
+    fn print_interval(&mut self) -> Result<(), Failure> {
         let sockets = self.watcher.take();
-        self.notes.look(&sockets, &self.watcher, self.printer);
+        self.notes.update(&sockets, &self.watcher, self.printer);
         self.printer.interval(&sockets)
     }
 
     fn end(&mut self) -> Result<(), Failure> {
         self.watcher.poll_last()?;
-        self.tell_lost();
-        self.tell_interval()?;
+        self.report_loss();
+        self.print_interval()?;
         self.printer.end()?;
         if let Some(table) = &self.watcher.table {
             self.notes.end(&table.counts(), self.printer);
@@ -258,13 +256,13 @@ impl Run<'_> {
     }
 }
 
-/// Hands on a signal that somebody sent to dwell. What a terminal sends, the program gets from it too.
+/// Forwards a signal that a process sent to dwell. Signals from a terminal reach the program directly.
 fn forward(child: &Child, origin: &Origin) {
     if origin.process.is_none() {
         return;
     }
     if let (Some(pid), Ok(signal)) = (pid_of(child), Signal::try_from(origin.signal)) {
-        // Not collected yet, so the number is still that of the program.
+        // The program was not waited for yet, so its number is still valid.
         let _ = kill(pid, signal);
     }
 }
@@ -273,14 +271,14 @@ fn pid_of(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).map(Pid::from_raw).ok()
 }
 
-/// Where the program has stopped, dwell stops too, so that a shell takes its terminal back; and where dwell goes on, so
-/// does the program. In the background nobody waits for that, and who stopped it may let it alone go on.
+/// Stops dwell when the program has stopped, so that the shell takes its terminal back, and continues the program when
+/// dwell continues. In the background this is not needed: whoever stopped the program may continue it alone.
 fn stop_with(child: &Child) {
     let Some(pid) = pid_of(child) else { return };
     if !is_in_foreground() || !has_stopped(pid, WaitPidFlag::WNOWAIT) {
         return;
     }
-    // Ctrl-Z has stopped dwell by then, and its end has let both go on.
+    // Ctrl-Z has stopped dwell by then; `fg` has continued both.
     thread::sleep(Duration::from_millis(20));
     if has_stopped(pid, WaitPidFlag::empty()) {
         let _ = raise(Signal::SIGSTOP);
@@ -293,11 +291,11 @@ fn has_stopped(pid: Pid, more: WaitPidFlag) -> bool {
     matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::Stopped(..)))
 }
 
-/// A shell with a terminal waits for dwell.
+/// Returns true if a shell with a terminal waits for dwell.
 fn is_in_foreground() -> bool {
     let groups = || {
         let status = fs::read_to_string("/proc/self/stat").ok()?;
-        // The name may have anything in it.
+        // The name may contain any character.
         let (_, rest) = status.rsplit_once(')')?;
         let fields: Vec<i32> = rest.split_ascii_whitespace().skip(2).map_while(|field| field.parse().ok()).collect();
         Some((*fields.first()?, *fields.get(3)?))

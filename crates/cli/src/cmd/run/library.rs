@@ -14,11 +14,11 @@ use crate::exit::Failure;
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The file, or why there is none.
+/// Returns the path of the library, or the reason why there is none.
 ///
 /// # Errors
 ///
-/// If it was named, and is not there.
+/// If the library was named and does not exist.
 pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
     let name = match args.needs_calls() {
         true => "libdwell_calls.so",
@@ -29,7 +29,7 @@ pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
             let shown = path.display();
             Failure::usage(anyhow!("--library {shown}: there is no such file"))
         })?,
-        None => match beside(name) {
+        None => match search(name) {
             Some(path) => path,
             None => {
                 return Ok(Err(format!("{name} was not found (--library FILE names it)")));
@@ -38,25 +38,25 @@ pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
     };
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         let shown = path.display();
-        return Ok(Err(format!("{shown} has a space or colon in its name, which LD_PRELOAD cannot have")));
+        return Ok(Err(format!("{shown} has a space or colon in its path, which LD_PRELOAD does not allow")));
     }
     Ok(Ok(path))
 }
 
-/// Where it is built, and where it is installed.
-fn beside(name: &str) -> Option<PathBuf> {
+/// Searches where the library is built and where it is installed.
+fn search(name: &str) -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let folder = program.parent()?;
-    let places = [
-        // Of cargo: what lies above it may be older.
+    let candidates = [
+        // Cargo's newest build; the file above it may be older.
         folder.join("deps").join(name),
         folder.join(name),
         folder.join("../lib/dwell").join(name),
     ];
-    places.into_iter().find(|path| path.is_file())
+    candidates.into_iter().find(|path| path.is_file())
 }
 
-/// The program's LD_PRELOAD: what it would have been, and this library last.
+/// Returns the program's LD_PRELOAD: its former value, followed by this library.
 pub fn preload(library: &Path) -> (&'static str, OsString) {
     (PRELOAD, joined(env::var_os(PRELOAD).as_deref(), library))
 }

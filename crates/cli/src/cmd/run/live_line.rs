@@ -1,4 +1,4 @@
-//! One line on a terminal that tells how it goes.
+//! A line on the terminal that shows the current figures.
 
 use std::io::{IsTerminal, stderr};
 
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Args, Format};
 
-/// Removed from the terminal whatever ends the run.
+/// The line. It is removed from the terminal however the run ends.
 pub struct LiveLine(ProgressBar);
 
 impl Drop for LiveLine {
@@ -18,7 +18,7 @@ impl Drop for LiveLine {
 }
 
 impl LiveLine {
-    /// Where standard error is a terminal that gets no lines of intervals.
+    /// Creates the line, hidden unless standard error is a terminal that gets no lines of intervals.
     pub fn new(args: &Args) -> LiveLine {
         let is_wanted = args.format == Format::Text && (args.summary || args.output.is_some());
         if !is_wanted || !stderr().is_terminal() {
@@ -31,6 +31,7 @@ impl LiveLine {
         })
     }
 
+    /// Shows the figures of an interval.
     pub fn show(&self, sockets: &[Socket], length_ns: u64) {
         if !self.0.is_hidden() {
             self.0.set_message(message(sockets, length_ns));
@@ -38,14 +39,14 @@ impl LiveLine {
         }
     }
 
-    /// Takes it away for good.
+    /// Removes the line for good.
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }
 
-    /// Says something else without leaving pieces of the line.
-    pub fn around<T>(&self, say: impl FnOnce() -> T) -> T {
-        self.0.suspend(say)
+    /// Hides the line while something else is printed.
+    pub fn around<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
     }
 }
 

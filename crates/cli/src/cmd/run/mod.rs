@@ -1,4 +1,4 @@
-//! `dwell run`: how long the data of a program waits in this host and in the network, and less of it.
+//! `dwell run`: measures how long the data of a program waits in this host and in the network, and shortens the wait.
 
 mod attach;
 mod child;
@@ -19,33 +19,34 @@ use dwell_socket::table::{self, ControllerKind};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    set::{Key, boolean, one_of, setting},
 };
 
-/// Run a program, and tell how long its data waits in this host and in the network
+/// Run a program, and report how long its data waits in this host and in the network
 ///
-/// For each TCP connection: how long bytes wait in the send buffer, how long they are on their way,
-/// and how long they wait in the receive buffer. Needs no privilege and no change to the program,
-/// whose input, output and exit status pass through (128 and the signal's number after a signal).
-/// With --minimize it keeps its throughput and loses most of the wait in the send buffer.
+/// Reports for each TCP connection how long bytes wait in the send buffer, how long they travel, and
+/// how long they wait in the receive buffer. Needs no privilege and no change to the program, whose
+/// input, output and exit status pass through (128 plus the signal number after a signal). With
+/// --minimize the program keeps its throughput and loses most of the wait in the send buffer.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "dwell run [OPTIONS] -- PROGRAM [ARGUMENTS]\n       dwell run [OPTIONS] --attach PID\n       dwell run [OPTIONS] --cgroup PATH",
     after_help = "\
 Examples:
   dwell run -- curl -T FILE https://example.org/upload
-                                      a line a connection and second, and where the time goes
+                                      one line per connection and second, and where the time goes
   dwell run --minimize -- curl -T FILE https://example.org/upload
                                       the same with a short send buffer
   dwell run --format jsonl --output run.jsonl -- python3 server.py
-  dwell run --summary -- ./test.sh    one table at the end, also of the programs that it starts
+  dwell run --summary -- ./test.sh    one table at the end, including programs that it starts
   sudo dwell run --minimize --cgroup /sys/fs/cgroup/system.slice/nginx.service
-                                      all connections of a service, with nothing in its processes
+                                      all connections of a service, nothing loaded into it
   dwell run --attach $(pidof -s redis-server) --duration 10s
-                                      a program that runs already"
+                                      a running program"
 )]
 #[group(skip)]
 pub struct Args {
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",
         trailing_var_arg = true,
@@ -54,13 +55,13 @@ pub struct Args {
     )]
     command: Vec<OsString>,
 
-    /// Look at this process and its descendants, which run already; until it ends or Ctrl-C
+    /// Watch this running process and its descendants, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "minimize", "congestion", "library"], value_parser = clap::value_parser!(u32).range(1..))]
     attach: Option<u32>,
 
-    /// Look at all processes of this cgroup (v2) and those below it, in all network namespaces; until
-    /// it is removed or Ctrl-C. With --minimize the kernel keeps the send buffers of connections
-    /// short that begin from now on
+    /// Watch all processes of this cgroup (v2) and of those below it, in all network namespaces, until
+    /// it is removed or Ctrl-C. With --minimize the kernel keeps the send buffers of new connections
+    /// short
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "attach", "library", "outside"])]
     cgroup: Option<PathBuf>,
 
@@ -68,70 +69,76 @@ pub struct Args {
     #[arg(long)]
     minimize: bool,
 
-    /// The wait in the send buffer to aim at
+    /// Target for the wait in the send buffer
     #[arg(long, value_name = "TIME", default_value = "25ms", requires = "minimize", value_parser = positive_duration)]
     target: Duration,
-
-    /// How to: lowat has the kernel take no more than that (TCP_NOTSENT_LOWAT); element sleeps in
-    /// calls that write (Algorithm 3 of ELEMENT)
-    #[arg(long, value_enum, default_value_t = Controller::Lowat, requires = "minimize")]
-    controller: Controller,
-
-    /// element: also set the send buffer's size, for wireless networks whose rate changes a lot
-    #[arg(long, requires = "minimize")]
-    wireless: bool,
 
     /// Use this congestion control, as in sysctl net.ipv4.tcp_allowed_congestion_control
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
 
-    /// How to estimate: exact by the kernel's counts of bytes; paper by segments, as ELEMENT does
-    #[arg(long, value_enum, default_value_t = EstimatorName::Exact)]
-    estimator: EstimatorName,
-
-    /// Time between two looks at a connection; a tenth to four times of it, as bytes wait
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = look)]
+    /// Time between two polls of a connection; adapts from a tenth to four times this as bytes wait
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = period)]
     poll: Duration,
 
     /// Time between two lines of a connection
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = look)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
     interval: Duration,
 
-    /// Measure for this time; the program goes on
+    /// Measure for this time; the program continues
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Where to print, instead of standard error
+    /// Write to this file instead of standard error
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Print at the end only: a line a connection, and one for all
+    /// Print only at the end: one line per connection, and one for all
     #[arg(long)]
     summary: bool,
 
-    /// Look at connections from outside only, and load nothing into the program
+    /// Watch connections only from outside, and load nothing into the program
     #[arg(long, conflicts_with_all = ["minimize", "congestion", "library"])]
     outside: bool,
 
-    /// The library to load into the program [default: libdwell.so, beside dwell or in ../lib/dwell]
+    /// The library to load into the program [default: libdwell.so, next to dwell or in ../lib/dwell]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+
+    /// Choose what an experiment compares: controller=element, wireless=true or estimator=paper; see
+    /// docs/method/socket.md. May be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = variant)]
+    set: Vec<Variant>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Controller {
-    Lowat,
-    Element,
+/// A part of the method that experiments exchange: `--set KEY=VALUE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    /// How `--minimize` shortens the wait in the send buffer.
+    Controller(ControllerKind),
+    /// Whether the controller `element` sets the send buffer's size too.
+    Wireless(bool),
+    /// How delays are estimated.
+    Estimator(Estimator),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EstimatorName {
-    Exact,
-    Paper,
+const VARIANTS: &[Key<Variant>] = &[
+    ("controller", |value| {
+        let controllers = [("lowat", ControllerKind::Lowat), ("element", ControllerKind::Element)];
+        one_of(value, &controllers).map(Variant::Controller)
+    }),
+    ("wireless", |value| boolean(value).map(Variant::Wireless)),
+    ("estimator", |value| {
+        one_of(value, &[("exact", Estimator::Exact), ("paper", Estimator::Paper)]).map(Variant::Estimator)
+    }),
+];
+
+fn variant(text: &str) -> Result<Variant, String> {
+    setting(text, VARIANTS)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -140,24 +147,17 @@ enum Format {
     Jsonl,
 }
 
-/// A time between looks that a kernel can keep.
-fn look(text: &str) -> Result<Duration, String> {
+/// Parses a period that timers of the kernel can keep.
+fn period(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         short if short < Duration::from_millis(1) => Err("it must be at least 1ms".into()),
         time => Ok(time),
     }
 }
 
-/// Runs the verb. What it ends with is the program's exit status.
+/// Runs the verb. The exit status is the program's.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if args.wireless && args.controller != Controller::Element {
-        return Err(Failure::usage(anyhow!("--wireless is for --controller element: give that too, or leave it out")));
-    }
-    if args.cgroup.is_some() && args.controller == Controller::Element {
-        return Err(Failure::usage(anyhow!(
-            "--controller element sleeps in calls that write, and with --cgroup these are not seen: leave it out"
-        )));
-    }
+    args.refuse_variants_without_effect()?;
     match (args.attach, &args.cgroup) {
         (Some(pid), _) => attach::attach(args, pid).map(|exit: Exit| exit.into()),
         (None, Some(path)) => attach::cgroup(args, path).map(|exit: Exit| exit.into()),
@@ -166,32 +166,59 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    fn estimator(&self) -> Estimator {
-        match self.estimator {
-            EstimatorName::Exact => Estimator::Exact,
-            EstimatorName::Paper => Estimator::Paper,
+    fn refuse_variants_without_effect(&self) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::usage(anyhow!("{why}, or leave it out")));
+        for variant in &self.set {
+            match variant {
+                Variant::Controller(_) | Variant::Wireless(_) if !self.minimize => {
+                    return refuse("--set controller and --set wireless need --minimize: give that too");
+                }
+                Variant::Wireless(true) if self.controller() != ControllerKind::Element => {
+                    return refuse("--set wireless=true is for --set controller=element: give that too");
+                }
+                Variant::Controller(ControllerKind::Element) if self.cgroup.is_some() => {
+                    return refuse(
+                        "--set controller=element sleeps in calls that write, which cannot be seen with --cgroup: \
+                         choose another controller",
+                    );
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 
-    /// What the library is to do.
+    fn controller(&self) -> ControllerKind {
+        let given = self.set.iter().rev().find_map(|variant| match variant {
+            Variant::Controller(controller) => Some(*controller),
+            _ => None,
+        });
+        given.unwrap_or(ControllerKind::Lowat)
+    }
+
+    fn estimator(&self) -> Estimator {
+        let given = self.set.iter().rev().find_map(|variant| match variant {
+            Variant::Estimator(estimator) => Some(*estimator),
+            _ => None,
+        });
+        given.unwrap_or(Estimator::Exact)
+    }
+
     fn table_config(&self) -> table::Config {
         table::Config {
             poll: self.poll,
             estimator: self.estimator(),
-            controller: self.minimize.then_some(match self.controller {
-                Controller::Lowat => ControllerKind::Lowat,
-                Controller::Element => ControllerKind::Element,
-            }),
+            controller: self.minimize.then(|| self.controller()),
             target: self.target,
-            wireless: self.wireless,
+            wireless: self.set.contains(&Variant::Wireless(true)),
             congestion: self.congestion.clone(),
             ..table::Config::default()
         }
     }
 
-    /// Calls that write and read have to be seen too.
+    /// True if the library must intercept the calls that write and read.
     fn needs_calls(&self) -> bool {
-        let is_element = self.minimize && self.controller == Controller::Element;
-        is_element || self.estimator == EstimatorName::Paper
+        let is_element = self.minimize && self.controller() == ControllerKind::Element;
+        is_element || self.estimator() == Estimator::Paper
     }
 }

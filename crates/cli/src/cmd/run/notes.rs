@@ -1,4 +1,4 @@
-//! What a reader has to know of the measurement itself, each thing once.
+//! Notes about the measurement itself, each of which is printed once.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -8,59 +8,59 @@ use std::{
 
 use dwell_engine::socket::{Account, Estimator, Way};
 use dwell_records::{Socket, counted};
-use dwell_socket::table::{Counts, Wish};
+use dwell_socket::table::{Counts, SocketOption};
 
 use super::{Args, print::Printer, watcher::Watcher};
 
-/// Programs that are named at most, of each thing.
-const NAMED: usize = 8;
+/// Most programs that are named in notes of one kind.
+const MAX_NAMED: usize = 8;
 
-/// A library in a process that is busy looks at a connection later than it should, and not so late.
+/// The library in a busy process may poll a new connection late, but not later than this.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Remembers what was told.
+/// Remembers which notes were printed.
 pub struct Notes {
     wants_exact: bool,
     wants_inside: bool,
     falls_back: bool,
-    outside: Told,
-    /// By cookie: connections that were watched from outside at the last look, and since when.
+    outside: NamedPrograms,
+    /// Connections that were watched from outside at the last interval, by cookie, and since when.
     were_outside: HashMap<u64, Instant>,
-    /// Processes with connections that are watched inside.
+    /// Processes with connections that are watched from inside.
     inside: HashSet<u32>,
-    denied: Told,
+    denied: NamedPrograms,
 }
 
-/// Programs that something was told of.
+/// Programs that a note has named.
 #[derive(Default)]
-struct Told {
+struct NamedPrograms {
     names: BTreeSet<String>,
     pids: HashSet<u32>,
 }
 
 impl Notes {
-    /// `is_inside`: a library is loaded into the program.
+    /// Creates the notes of a run. `is_inside` is true if a library is loaded into the program.
     pub fn new(args: &Args, is_inside: bool) -> Notes {
         Notes {
             wants_exact: args.estimator() == Estimator::Exact,
             wants_inside: is_inside,
             falls_back: false,
-            outside: Told::default(),
+            outside: NamedPrograms::default(),
             were_outside: HashMap::new(),
             inside: HashSet::new(),
-            denied: Told::default(),
+            denied: NamedPrograms::default(),
         }
     }
 
-    /// After a look at the connections.
-    pub fn look(&mut self, sockets: &[Socket], watcher: &Watcher, printer: &Printer) {
+    /// Prints notes about the connections of an interval.
+    pub fn update(&mut self, sockets: &[Socket], watcher: &Watcher, printer: &Printer) {
         for socket in sockets {
             let account = &socket.account;
             if self.wants_exact && account.estimator == Estimator::Paper && !self.falls_back {
                 self.falls_back = true;
                 printer.note(
                     "this kernel does not count the bytes that have left (TCP_INFO before Linux \
-                     4.6): delays are estimated from segments, as with --estimator paper",
+                     4.6): delays are estimated from segments, as with --set estimator=paper",
                 );
             }
         }
@@ -70,14 +70,15 @@ impl Notes {
         for &pid in watcher.denied() {
             if let Some(name) = self.denied.name(pid) {
                 printer.note(&format!(
-                    "cannot see which connections {name} (process {pid}) has, as it is of another \
-                     user or setuid: they are not measured; run dwell as root to see them"
+                    "cannot see the connections of {name} (process {pid}), which belongs to another user \
+                     or is setuid: they are not measured; run dwell as root to see them"
                 ));
             }
         }
     }
 
-    /// One that the library has only not looked at yet is no longer outside at a later look.
+    /// Prints notes about connections that are watched from outside for two intervals: a connection that the library had
+    /// not polled yet is watched from inside by then.
     fn outside(&mut self, sockets: &[Socket], printer: &Printer) {
         let now = Instant::now();
         let accounts = sockets.iter().map(|socket| &socket.account);
@@ -97,31 +98,31 @@ impl Notes {
             }
             if let Some(name) = self.outside.name(pid) {
                 printer.note(&format!(
-                    "connections of {name} (process {pid}) are measured from outside, as they were \
-                     not made through libdwell: it is linked statically, setuid, or does not call \
-                     the C library"
+                    "connections of {name} (process {pid}) are measured from outside, because they were \
+                     not made through libdwell: the program is linked statically, setuid, or does not \
+                     call the C library"
                 ));
             }
         }
     }
 
-    /// At the end.
+    /// Prints notes at the end of a run.
     pub fn end(&self, counts: &Counts, printer: &Printer) {
         if self.wants_inside && counts.processes == 0 {
             printer.note(
-                "no program could use libdwell: connections were measured from outside. Take the \
-                 library of this dwell's own version, and a dwell without capabilities of its own \
-                 (setcap), as these keep it from programs",
+                "no program could use libdwell: connections were measured from outside. Use the \
+                 library of the same version as dwell, and a dwell without file capabilities \
+                 (setcap), because they keep programs from loading it",
             );
         }
         let lines = [
-            (counts.too_short, "connections that failed, or were too short to be looked at"),
-            (counts.no_place, "connections without a free place in the table, measured from outside"),
-            (counts.no_poller, "times a process could not start a thread that looks at its connections"),
+            (counts.too_short, "connections that failed, or were too short to be polled"),
+            (counts.no_slot, "connections without a free slot in the table, measured from outside"),
+            (counts.no_poller, "times a process could not start a thread that polls its connections"),
             (
                 counts.hands_off,
-                "connections left as they are, as their program sets TCP_NOTSENT_LOWAT or \
-                 SO_SNDBUF itself",
+                "connections left alone because their program sets TCP_NOTSENT_LOWAT or SO_SNDBUF \
+                 itself",
             ),
         ];
         for (number, what) in lines.into_iter().filter(|(number, _)| *number > 0) {
@@ -130,23 +131,23 @@ impl Notes {
         for refused in &counts.refused {
             let error = std::io::Error::from_raw_os_error(refused.errno);
             let times = counted(refused.times, "times");
-            let wish = match refused.wish {
-                Wish::Congestion => {
+            let option = match refused.option {
+                SocketOption::Congestion => {
                     "the congestion control (TCP_CONGESTION; sysctl \
-                     net.ipv4.tcp_allowed_congestion_control names those that users may take)"
+                     net.ipv4.tcp_allowed_congestion_control names those that users may choose)"
                 }
-                Wish::NotsentLowat => "TCP_NOTSENT_LOWAT",
-                Wish::SendBuffer => "SO_SNDBUF",
+                SocketOption::NotsentLowat => "TCP_NOTSENT_LOWAT",
+                SocketOption::SendBuffer => "SO_SNDBUF",
             };
-            printer.note(&format!("the kernel refused {wish} {times}: {error}"));
+            printer.note(&format!("the kernel refused {option} {times}: {error}"));
         }
     }
 }
 
-impl Told {
-    /// The name of this program, if it is to be told: the first process of its name is, of some names.
+impl NamedPrograms {
+    /// Returns the name of a process if it is to be named: the first process of each name, up to a number of names.
     fn name(&mut self, pid: u32) -> Option<String> {
-        if self.names.len() >= NAMED || !self.pids.insert(pid) {
+        if self.names.len() >= MAX_NAMED || !self.pids.insert(pid) {
             return None;
         }
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -160,7 +161,7 @@ fn has_library(pid: u32) -> bool {
     maps.is_ok_and(|maps| maps.contains("/libdwell"))
 }
 
-/// Any process may call itself anything.
+/// Replaces control characters, as a process may call itself anything.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }

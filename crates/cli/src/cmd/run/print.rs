@@ -1,4 +1,4 @@
-//! Where figures go: to standard error or a file, interval by interval or at the end.
+//! Writes figures to standard error or a file, after each interval or at the end.
 
 use std::{
     fs::File,
@@ -23,14 +23,14 @@ use crate::{
     tell::tell,
 };
 
-/// Connections that have a line of their own in an interval of text.
+/// Most connections that have a line of their own in an interval of text.
 const LINES: usize = 16;
-/// Connections that the summary keeps apart.
+/// Most connections that the summary distinguishes.
 const KEPT: usize = 20_000;
 
-/// Tells what is measured. What cannot be written ends the telling, and not the program.
+/// Writes the measurement. A write error ends the output, not the program.
 pub struct Printer {
-    /// `None` once it could not be written.
+    /// `None` after a write error.
     output: Option<Output>,
     live: LiveLine,
     summary: SocketSummary,
@@ -39,12 +39,14 @@ pub struct Printer {
     is_outside: bool,
     poll: Duration,
     has_tenths: bool,
-    begun_ns: u64,
-    /// When the interval began.
+    started_ns: u64,
+    /// Start of the current interval.
     since_ns: u64,
 }
 
 impl Printer {
+    /// Opens the output.
+    ///
     /// # Errors
     ///
     /// If the file cannot be written.
@@ -69,17 +71,17 @@ impl Printer {
             is_outside: false,
             poll: args.poll,
             has_tenths: args.interval < Duration::from_secs(1),
-            begun_ns: now_ns,
+            started_ns: now_ns,
             since_ns: now_ns,
         })
     }
 
-    /// Connections are only looked at from outside.
-    pub fn is_outside(&mut self) {
+    /// Notes that connections are watched only from outside.
+    pub fn set_outside(&mut self) {
         self.is_outside = true;
     }
 
-    /// Tells an interval that is over.
+    /// Writes the figures of the interval that ends now.
     pub fn interval(&mut self, sockets: &[Socket]) -> Result<(), Failure> {
         let end_ns = monotonic_ns();
         let length_ns = end_ns.saturating_sub(self.since_ns);
@@ -100,10 +102,10 @@ impl Printer {
         Ok(())
     }
 
-    /// Tells of the whole run.
+    /// Writes the summary of the whole run.
     pub fn end(&mut self) -> Result<(), Failure> {
         let end_ns = monotonic_ns();
-        self.summary.set_length(end_ns.saturating_sub(self.begun_ns));
+        self.summary.set_length(end_ns.saturating_sub(self.started_ns));
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (is_minimized, is_outside) = (self.is_minimized, self.is_outside);
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
@@ -115,9 +117,9 @@ impl Printer {
         Ok(())
     }
 
-    /// Says something about the measurement itself.
-    pub fn note(&self, words: &str) {
-        self.live.around(|| tell(words));
+    /// Prints a note about the measurement itself.
+    pub fn note(&self, text: &str) {
+        self.live.around(|| tell(text));
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Output) -> Result<(), SinkError>) {
@@ -136,9 +138,7 @@ impl Printer {
 fn file(path: &Path) -> Result<Sink, Failure> {
     let shown = path.display();
     let file = File::create(path).map_err(|error| {
-        Failure::usage(anyhow!(
-            "cannot write to {shown}: {error}; nothing was started: name a file that can be written"
-        ))
+        Failure::usage(anyhow!("cannot write to {shown}: {error}; nothing was started: name a writable file"))
     })?;
     Ok(Sink::new(shown.to_string(), Box::new(file), Flush::Full))
 }
@@ -146,14 +146,14 @@ fn file(path: &Path) -> Result<Sink, Failure> {
 fn standard_error() -> Result<Sink, Failure> {
     let own = stderr().as_fd().try_clone_to_owned();
     let own = own.map_err(|error| Failure::new(Exit::Incomplete, error))?;
-    let write = Box::new(Patient(File::from(own)));
+    let write = Box::new(WaitingFile(File::from(own)));
     Ok(Sink::new("standard error", write, Flush::Full))
 }
 
-/// A file that the program has too, and may have set not to block: then it is waited for here.
-struct Patient(File);
+/// A file that the program shares and may have set to non-blocking: writes wait until it is ready.
+struct WaitingFile(File);
 
-impl Write for Patient {
+impl Write for WaitingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
@@ -195,9 +195,9 @@ mod tests {
             let mut read = Vec::new();
             reader.read_to_end(&mut read).map(|_| read)
         });
-        let mut patient = Patient(File::from(OwnedFd::from(writer)));
-        patient.write_all(&sent).unwrap();
-        drop(patient);
+        let mut file = WaitingFile(File::from(OwnedFd::from(writer)));
+        file.write_all(&sent).unwrap();
+        drop(file);
         assert_eq!(reading.join().unwrap().unwrap(), sent);
     }
 }

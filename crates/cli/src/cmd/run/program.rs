@@ -1,4 +1,4 @@
-//! The program that is to run: where it is, and whether a library can be loaded into it.
+//! Finds the program to run, and whether a library can be loaded into it.
 
 use std::{
     env,
@@ -14,30 +14,30 @@ use nix::unistd::{AccessFlags, access, getegid, geteuid};
 
 use crate::exit::Failure;
 
-/// Where execvp(3) looks without PATH.
+/// Search path of execvp(3) without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// As much as is looked at of a file's begin.
+/// Bytes that are read from the beginning of a file.
 const HEAD_BYTES: u64 = 16 << 10;
 
 /// A program that can be run.
 #[derive(Debug)]
 pub struct Program {
-    /// Where it is.
+    /// Path of the program.
     pub path: PathBuf,
-    /// Why no library can be loaded into it, if so.
-    pub closed: Option<String>,
+    /// Why no library can be loaded into the program, if so.
+    pub obstacle: Option<String>,
 }
 
 impl Program {
-    /// Finds it as a shell does.
+    /// Finds a program as a shell does.
     ///
     /// # Errors
     ///
-    /// If there is none, or it may not be run.
+    /// If there is no such program, or it may not be run.
     pub fn find(name: &OsStr) -> Result<Program, Failure> {
         let path = search(name)?;
-        let closed = why_closed(&path);
-        Ok(Program { path, closed })
+        let obstacle = obstacle(&path);
+        Ok(Program { path, obstacle })
     }
 }
 
@@ -57,16 +57,16 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
         .map_err(Failure::usage);
     }
     let path = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    let places = env::split_paths(&path).map(|folder| folder.join(name));
-    let mut found = places.filter(|path| path.is_file() && !name.is_empty());
-    found.find(|path| may_run(path)).ok_or_else(|| {
+    let candidates = env::split_paths(&path).map(|folder| folder.join(name));
+    let mut programs = candidates.filter(|path| path.is_file() && !name.is_empty());
+    programs.find(|path| may_run(path)).ok_or_else(|| {
         Failure::usage(anyhow!(
             "cannot run {shown}: there is no such program in PATH; check its name, or give its path"
         ))
     })
 }
 
-/// By how it begins, if that can be read.
+/// Recognises a program by its first bytes, if they can be read.
 fn is_program(path: &Path) -> bool {
     head(path).is_none_or(|head| head.starts_with(b"\x7fELF") || head.starts_with(b"#!"))
 }
@@ -75,8 +75,8 @@ fn may_run(path: &Path) -> bool {
     access(path, AccessFlags::X_OK).is_ok()
 }
 
-/// What keeps the loader from loading a library into it. What cannot be told is found out when it runs.
-fn why_closed(path: &Path) -> Option<String> {
+/// Returns what keeps the loader from loading a library into the program. Other obstacles show when the program runs.
+fn obstacle(path: &Path) -> Option<String> {
     let shown = path.display();
     let data = fs::metadata(path).ok()?;
     if gains_rights(&data) {
@@ -84,12 +84,12 @@ fn why_closed(path: &Path) -> Option<String> {
     }
     let head = head(path)?;
     if let Some(interpreter) = interpreter(&head) {
-        return why_closed_elf(&interpreter);
+        return elf_obstacle(&interpreter);
     }
-    why_closed_elf(path)
+    elf_obstacle(path)
 }
 
-fn why_closed_elf(path: &Path) -> Option<String> {
+fn elf_obstacle(path: &Path) -> Option<String> {
     let shown = path.display();
     let program = Elf::parse(&head(path)?)?;
     let own = Elf::parse(&head(Path::new("/proc/self/exe"))?)?;
@@ -104,7 +104,7 @@ fn why_closed_elf(path: &Path) -> Option<String> {
     }
 }
 
-/// The loader does not load what a user wants into a program with more rights than the user.
+/// Returns true if the program has more rights than the user: the loader then ignores LD_PRELOAD.
 fn gains_rights(data: &Metadata) -> bool {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010;
@@ -120,7 +120,7 @@ fn head(path: &Path) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Of a script.
+/// Returns the interpreter of a script.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace);
@@ -128,7 +128,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
-/// What is wanted of the begin of an ELF file.
+/// The relevant part of an ELF header.
 #[derive(Debug, PartialEq, Eq)]
 struct Elf {
     /// Class, byte order and machine.
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_program_of_this_host_is_open_and_a_script_is_as_its_interpreter() {
-        assert_eq!(why_closed(Path::new("/proc/self/exe")), None);
+        assert_eq!(obstacle(Path::new("/proc/self/exe")), None);
         let line = interpreter(b"#! /usr/bin/env python3\nprint()");
         assert_eq!(line, Some("/usr/bin/env".into()));
         assert_eq!(interpreter(b"#!"), None);

@@ -4,54 +4,53 @@ use std::{collections::HashMap, convert::Infallible, time::Duration};
 
 use dwell_engine::socket::{Account, Totals, Way};
 use dwell_records::{Socket, SocketCounts};
-use dwell_socket::clock::monotonic_ns;
 use dwell_socket::{
     Watch,
+    clock::monotonic_ns,
     outside::{self, Cgroup, Outside},
     table::Table,
 };
 
 use crate::exit::Failure;
 
-/// Looks from outside are at least so far apart in the loop.
+/// Shortest and longest time between two polls from outside.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// And at most.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The library has looked at a connection by then that it watches.
+/// Age at which a connection was polled by the library, if the library watches it.
 const YOUNG: Duration = Duration::from_millis(150);
 
-/// All that is watched. A connection is in the table, or else is watched from outside.
+/// All watched connections. Those that are not in the table are watched from outside.
 pub struct Watcher {
     pub table: Option<Table>,
     pub outside: Option<Outside>,
-    /// Of a cgroup, in place of both.
+    /// Watches a cgroup, in place of both.
     cgroup: Option<Cgroup>,
-    seen: HashMap<u64, Seen>,
+    reported: HashMap<u64, LastReport>,
     lost: Option<String>,
 }
 
-/// A connection, as it was told last.
-struct Seen {
+/// A connection as of the last interval.
+struct LastReport {
     way: Way,
     counts: SocketCounts,
-    /// Bytes of its whole life that were acknowledged, and that came in order.
+    /// Bytes of its whole life that were acknowledged, and that arrived in order.
     lifetime: (Option<u64>, Option<u64>),
 }
 
 impl Watcher {
-    /// `poll` is the time between two looks at a connection.
+    /// `poll` is the time between two polls of a connection.
     pub fn new(table: Option<Table>, mut outside: Option<Outside>, poll: Duration) -> Watcher {
         if let (Some(_), Some(outside)) = (&table, &mut outside) {
             outside.withhold(YOUNG.max(poll * 2));
         }
-        Watcher { table, outside, cgroup: None, seen: HashMap::new(), lost: None }
+        Watcher { table, outside, cgroup: None, reported: HashMap::new(), lost: None }
     }
 
     pub fn of_cgroup(cgroup: Cgroup, poll: Duration) -> Watcher {
         Watcher { cgroup: Some(cgroup), ..Watcher::new(None, None, poll) }
     }
 
-    /// Looks at what is due. Returns after what time it wants to be called again.
+    /// Polls whatever is due. Returns the time until the next call.
     pub fn poll(&mut self) -> Result<Duration, Failure> {
         if let Some(table) = &self.table {
             table.share_out();
@@ -73,14 +72,14 @@ impl Watcher {
         }
     }
 
-    /// Looks at all for the last time.
+    /// Polls all connections for the last time.
     pub fn poll_last(&mut self) -> Result<(), Failure> {
         if let Some(outside) = &mut self.outside {
-            outside.hurry();
+            outside.poll_all_next();
             outside.withhold(Duration::ZERO);
         }
         if let Some(cgroup) = &mut self.cgroup {
-            cgroup.hurry();
+            cgroup.poll_all_next();
         }
         self.poll().map(drop)
     }
@@ -95,17 +94,17 @@ impl Watcher {
         self.lost = Some(format!("{error}; {left}"));
     }
 
-    /// Why connections are not watched from outside any more, once.
+    /// Returns once why connections are no longer watched from outside.
     pub fn lost(&mut self) -> Option<String> {
         self.lost.take()
     }
 
-    /// No connection is watched any more.
+    /// Returns true if no connection is watched any more.
     pub fn is_blind(&self) -> bool {
         self.table.is_none() && self.outside.is_none() && self.cgroup.is_none()
     }
 
-    /// Who was to be watched has ended.
+    /// Returns true if the watched process or cgroup has ended.
     pub fn has_ended(&self) -> bool {
         match (&self.outside, &self.cgroup) {
             (Some(outside), _) => outside.has_ended(),
@@ -114,24 +113,24 @@ impl Watcher {
         }
     }
 
-    /// Why connections in other network namespaces are not seen, if there are such.
-    pub fn closed(&self) -> impl Iterator<Item = &outside::Error> {
-        self.cgroup.iter().flat_map(Cgroup::closed)
+    /// Returns why connections in other network namespaces cannot be seen.
+    pub fn inaccessible(&self) -> impl Iterator<Item = &outside::Error> {
+        self.cgroup.iter().flat_map(Cgroup::inaccessible)
     }
 
-    /// Processes whose connections cannot be known.
+    /// Returns the processes whose connections cannot be seen.
     pub fn denied(&self) -> &[u32] {
         self.outside.as_ref().map_or(&[], Outside::denied)
     }
 
-    /// The connections as they are now, each with what it had counted the last time.
+    /// Returns the current connections, each with its counts at the last call.
     pub fn take(&mut self) -> Vec<Socket> {
         let mut accounts: Vec<Account> = Vec::new();
         if let Some(table) = &mut self.table {
             let Ok::<_, Infallible>(()) = table.visit(&mut |account| accounts.push(*account));
         }
         if let Some(outside) = &mut self.outside {
-            outside.leave(accounts.iter().map(|account| account.cookie));
+            outside.exclude(accounts.iter().map(|account| account.cookie));
             let Ok::<_, Infallible>(()) = outside.visit(&mut |account| accounts.push(*account));
         }
         if let Some(cgroup) = &mut self.cgroup {
@@ -143,40 +142,41 @@ impl Watcher {
 
     fn compare(&mut self, account: Account) -> Socket {
         let before = match account.ended {
-            true => self.seen.remove(&account.cookie),
-            false => self.seen.insert(account.cookie, Seen::new(&account)),
+            true => self.reported.remove(&account.cookie),
+            false => self.reported.insert(account.cookie, LastReport::new(&account)),
         };
         let before = match before {
-            Some(seen) if seen.way == account.way => seen.counts,
-            Some(seen) => seen.counts_of_another_way(&account),
-            None => counts_before_the_first(&account),
+            Some(last) if last.way == account.way => last.counts,
+            Some(last) => last.counts_of_other_watcher(&account),
+            None => counts_before_first_interval(&account),
         };
         Socket { account, before }
     }
 }
 
-impl Seen {
-    fn new(account: &Account) -> Seen {
+impl LastReport {
+    fn new(account: &Account) -> LastReport {
         let info = &account.reading.info;
-        Seen {
+        LastReport {
             way: account.way,
             counts: SocketCounts::from(account),
             lifetime: (info.bytes_acked, info.bytes_received),
         }
     }
 
-    /// Who begins to watch begins to count, and what the kernel counts goes on. What was told is not told again.
-    fn counts_of_another_way(&self, account: &Account) -> SocketCounts {
+    /// Returns the counts before, when a connection changes between inside and outside: a new watcher starts counting
+    /// anew, while the kernel's counts continue. Nothing is reported twice.
+    fn counts_of_other_watcher(&self, account: &Account) -> SocketCounts {
         let info = &account.reading.info;
-        let told = |counted: u64, now: Option<u64>, then: Option<u64>| match (now, then) {
+        let before = |counted: u64, now: Option<u64>, then: Option<u64>| match (now, then) {
             (Some(now), Some(then)) => counted.saturating_sub(now.saturating_sub(then)),
             _ => 0,
         };
         let (acked, received) = self.lifetime;
         SocketCounts {
             totals: Totals {
-                acked_bytes: told(account.totals.acked_bytes, info.bytes_acked, acked),
-                received_bytes: told(account.totals.received_bytes, info.bytes_received, received),
+                acked_bytes: before(account.totals.acked_bytes, info.bytes_acked, acked),
+                received_bytes: before(account.totals.received_bytes, info.bytes_received, received),
                 ..Totals::default()
             },
             ..self.counts
@@ -184,8 +184,9 @@ impl Seen {
     }
 }
 
-/// What the kernel has counted before anybody watched is of no interval.
-fn counts_before_the_first(account: &Account) -> SocketCounts {
+/// Returns the counts before the first interval: what the kernel counted before the connection was watched belongs to no
+/// interval.
+fn counts_before_first_interval(account: &Account) -> SocketCounts {
     let (info, totals) = (&account.reading.info, &account.totals);
     // The SYN counts.
     let acked = info.bytes_acked.map(|acked| acked.saturating_sub(1));
@@ -197,13 +198,13 @@ fn counts_before_the_first(account: &Account) -> SocketCounts {
     }
 }
 
-/// How to look from outside.
-pub fn config(args: &super::Args, is_inside_too: bool) -> outside::Config {
+/// Returns the configuration for watching from outside.
+pub fn config(args: &super::Args, has_library: bool) -> outside::Config {
     let defaults = outside::Config::default();
     outside::Config {
         poll: args.poll,
-        // Then there is seldom anything to find.
-        discovery: defaults.discovery * if is_inside_too { 5 } else { 1 },
+        // With a library there is rarely anything to find.
+        discovery: defaults.discovery * if has_library { 5 } else { 1 },
         estimator: args.estimator(),
         ..defaults
     }
@@ -219,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a connection that has sent `lifetime` bytes, `watched` of them while somebody watched.
+    /// Returns a connection that has sent `lifetime` bytes, `watched` of them while it was watched.
     fn account(way: Way, lifetime: u64, watched: u64, retransmissions: u32) -> Account {
         let end = Endpoint { address: [127, 0, 0, 1].into(), port: 1 };
         let info = TcpInfo {
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    fn told(watcher: &mut Watcher, account: Account) -> (Option<u64>, u32, Option<u32>) {
+    fn report(watcher: &mut Watcher, account: Account) -> (Option<u64>, u32, Option<u32>) {
         let socket = watcher.compare(account);
         let (again, late) = (socket.retransmissions(), socket.out_of_order());
         (socket.acked_bytes(), again, late)
@@ -257,27 +258,27 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_again_before_anybody_watched_is_not_of_an_interval() {
+    fn retransmissions_before_the_first_interval_are_left_out() {
         let mut watcher = watcher();
-        let first = told(&mut watcher, account(Way::Outside, 9_000, 1_000, 5));
+        let first = report(&mut watcher, account(Way::Outside, 9_000, 1_000, 5));
         assert_eq!(first, (Some(1_000), 0, Some(0)));
-        let second = told(&mut watcher, account(Way::Outside, 9_500, 1_500, 6));
+        let second = report(&mut watcher, account(Way::Outside, 9_500, 1_500, 6));
         assert_eq!(second, (Some(500), 1, Some(2)));
     }
 
     #[test]
-    fn of_a_connection_that_was_watched_from_its_begin_all_is_told() {
-        let first = told(&mut watcher(), account(Way::Inside, 9_000, 9_000, 5));
+    fn a_connection_that_was_watched_from_its_start_is_counted_in_full() {
+        let first = report(&mut watcher(), account(Way::Inside, 9_000, 9_000, 5));
         assert_eq!(first, (Some(9_000), 5, Some(10)));
     }
 
     #[test]
-    fn another_way_tells_nothing_twice() {
+    fn a_change_of_watcher_reports_nothing_twice() {
         let mut watcher = watcher();
-        told(&mut watcher, account(Way::Outside, 9_000, 9_000, 5));
-        let other = told(&mut watcher, account(Way::Inside, 9_500, 9_500, 6));
+        report(&mut watcher, account(Way::Outside, 9_000, 9_000, 5));
+        let other = report(&mut watcher, account(Way::Inside, 9_500, 9_500, 6));
         assert_eq!(other, (Some(500), 1, Some(2)));
-        let later = told(&mut watcher, account(Way::Outside, 9_700, 100, 6));
+        let later = report(&mut watcher, account(Way::Outside, 9_700, 100, 6));
         assert_eq!(later, (Some(100), 0, Some(0)));
     }
 }

@@ -1,12 +1,12 @@
-//! Calls that write, for libdwell_calls: their times and bytes for the estimator `paper`, and holding them back for
-//! the controller `element`.
+//! Hooks of calls that write, for libdwell_calls: they record times and bytes for the estimator `paper`, and delay
+//! callers for the controller `element`.
 
 use dwell_engine::socket::control::Hold;
 use libc::{MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{
     super::{
-        preload::{self, How, Mark, State},
+        preload::{self, Mark, Opening, State},
         stamps::Stamp,
     },
     real,
@@ -31,7 +31,7 @@ pub unsafe fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     around(fd, || unsafe { real::writev(fd, parts, count) })
 }
 
-/// send(2), which is sendto(2) to nobody.
+/// send(2), which is sendto(2) without an address.
 ///
 /// # Safety
 /// As send(2).
@@ -80,7 +80,7 @@ pub unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: 
         sent = unsafe { real::sendmmsg(fd, messages, count, flags) };
         let whole = usize::try_from(sent).unwrap_or(0);
         (0..whole).fold(0, |bytes: ssize_t, at| {
-            // SAFETY: the kernel has written the lengths of so many.
+            // SAFETY: the kernel has written the length of each sent message.
             bytes + unsafe { (*messages.add(at)).msg_len } as ssize_t
         })
     });
@@ -96,7 +96,7 @@ pub unsafe fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, count: size_t
     around(fd, || unsafe { real::sendfile(fd, from, offset, count) })
 }
 
-/// Makes a call that writes, and gives how many bytes it wrote.
+/// Wraps a call that writes and returns the number of bytes written.
 #[inline]
 fn around(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some(state) = preload::state() else {
@@ -120,7 +120,7 @@ fn after(state: &State, fd: c_int, began: Mark, time_ns: Option<u64>, bytes: u64
     }
 }
 
-/// Holds the caller back, as long as too much is unsent. A signal ends it.
+/// Delays the caller while too many bytes are unsent. A signal ends the delay.
 pub(crate) fn hold(fd: c_int, hold: Hold) {
     let mut pause_ns = 1_000_000_u64;
     for _ in 0..hold.times {
@@ -134,12 +134,12 @@ pub(crate) fn hold(fd: c_int, hold: Hold) {
     }
 }
 
-/// A call that writes may make the connection too.
+/// Reports the connection that a writing call may have opened.
 fn opened(fd: c_int, flags: c_int, sent: ssize_t) {
     if flags & MSG_FASTOPEN != 0
-        && (sent >= 0 || super::goes_on())
+        && (sent >= 0 || super::is_in_progress())
         && let Some(state) = preload::state()
     {
-        state.connected(fd, How::GoesOn);
+        state.connected(fd, Opening::InProgress);
     }
 }

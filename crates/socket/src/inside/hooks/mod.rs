@@ -1,6 +1,7 @@
-//! What is done in the calls that the library takes the place of: the call, and a word to the poller.
+//! The intercepted calls: each makes the call and notifies the poller.
 //!
-//! Each sets errno as the call that it stands for, may be cancelled where that may, and is as safe in a signal handler.
+//! Each sets errno like the call that it stands for, is a cancellation point where that is one, and is as safe in a
+//! signal handler.
 #![allow(unsafe_code)]
 
 mod calls;
@@ -8,7 +9,7 @@ mod real;
 
 use libc::{c_int, sockaddr, socklen_t};
 
-use super::preload::{self, How};
+use super::preload::{self, Opening};
 
 pub use calls::{send, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 pub use real::resolve;
@@ -24,9 +25,9 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
     let result = unsafe { real::connect(fd, address, length) };
     if let Some(state) = preload::state() {
         if result == 0 {
-            state.connected(fd, How::Dialed);
-        } else if goes_on() {
-            state.connected(fd, How::GoesOn);
+            state.connected(fd, Opening::Initiated);
+        } else if is_in_progress() {
+            state.connected(fd, Opening::InProgress);
         }
     }
     result
@@ -54,14 +55,14 @@ fn accepted(fd: c_int) -> c_int {
     if fd >= 0
         && let Some(state) = preload::state()
     {
-        state.connected(fd, How::Accepted);
+        state.connected(fd, Opening::Accepted);
     }
     fd
 }
 
-/// True if the connection that was asked for is being made.
-fn goes_on() -> bool {
-    // SAFETY: it points to the errno of this thread, which is one of libc's.
+/// Returns true if the requested connection is still being established.
+fn is_in_progress() -> bool {
+    // SAFETY: it points to the errno of this thread, which was started by libc.
     let errno = unsafe { *libc::__errno_location() };
     matches!(errno, libc::EINPROGRESS | libc::EINTR)
 }

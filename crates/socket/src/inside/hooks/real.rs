@@ -1,4 +1,4 @@
-//! The calls that the library takes the place of, as the next library has them.
+//! The intercepted calls as the next library in the search order defines them.
 
 use std::{
     ffi::{CStr, c_void},
@@ -23,7 +23,7 @@ impl Next {
         Next { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Null if no library has it. Calls may come before the library's constructor.
+    /// Returns null if no library has the function. Calls may come before the library's constructor.
     fn get(&self) -> *mut c_void {
         let known = self.address.load(Acquire);
         if !known.is_null() {
@@ -41,7 +41,7 @@ macro_rules! next {
         mod found {
             $(#[allow(non_upper_case_globals, reason = "named as the function")]
             pub(super) static $name: super::Next = {
-                // The compiler checks that it ends with a NUL, and only there.
+                // The compiler checks that the name ends with a NUL and has no other.
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => super::Next::new(name),
                     Err(_) => panic!("a NUL in a name"),
@@ -49,7 +49,7 @@ macro_rules! next {
             };)*
         }
 
-        /// Looks all of them up, so that no call has to.
+        /// Resolves all of them in advance, so that no call has to.
         pub fn resolve() {
             $(found::$name.get();)*
         }
@@ -64,7 +64,7 @@ macro_rules! next {
                     // SAFETY: the caller's promise.
                     return unsafe { libc::syscall(libc::$number, $($argument),*) } as $result;
                 }
-                // SAFETY: the function of this name has this type in any libc.
+                // SAFETY: the function of this name has this type in every libc.
                 let next: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { transmute_copy(&next) };
                 // SAFETY: the caller's promise.
                 unsafe { next($($argument),*) }

@@ -199,7 +199,7 @@ impl Run<'_> {
         let pairs = Pairs::of_each(&self.log);
         let heuristics = HEURISTICS.map(|(name, heuristics)| {
             let mut arguments = self.options.arguments("pirate");
-            arguments.extend(["--heuristics", heuristics].map(str::to_owned));
+            arguments.extend(["--set".to_owned(), format!("heuristics={heuristics}")]);
             Ok(self.compare(name, &self.estimate(&arguments)?))
         });
         let causes = comparisons.iter();

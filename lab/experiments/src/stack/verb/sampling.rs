@@ -19,10 +19,10 @@ use dwell_probes::{
     count_run_times,
     stack::{Options, PROFILES, Probe, own_namespace},
 };
-use dwell_socket::clock::monotonic_ns;
 use dwell_socket::{
     Watch,
-    outside::{self, Outside, Whose},
+    clock::monotonic_ns,
+    outside::{self, Outside, Scope},
 };
 use dwell_testbed::{Namespace, Pair};
 use nix::time::{ClockId, clock_gettime};
@@ -98,7 +98,7 @@ fn measure(pair: &Pair, time: Duration) -> Result<Exit, Failure> {
 /// processor that takes.
 fn looks(time: Duration) -> Result<(f64, f64), Failure> {
     let host = |error: outside::Error| Failure::new(Exit::Host, error);
-    let own = Whose::Process(std::process::id());
+    let own = Scope::Process(std::process::id());
     let mut outside = Outside::start(own, outside::Config::default()).map_err(host)?;
     let (begun, begun_cpu) = (Instant::now(), own_cpu());
     while begun.elapsed() < time {

@@ -1,4 +1,4 @@
-//! Where the session of the process is.
+//! The session of the process.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,26 +14,26 @@ use std::{
 
 use dwell_socket::Session;
 
-/// One session, or none. Nobody waits here for more than a few instructions of another thread, nor for a thread of
+/// Holds one session or none. A caller waits at most for a few instructions of another thread, and never for a thread of
 /// the process that this one was forked from.
-pub struct Place {
-    /// What `Arc::into_raw` gave, or null.
+pub struct SessionCell {
+    /// Result of `Arc::into_raw`, or null.
     session: AtomicPtr<Session>,
-    /// The process whose thread is changing or copying it; 0: none is.
+    /// The process of the thread that is changing or copying the pointer; 0 if there is none.
     holder: AtomicU32,
 }
 
-impl Place {
-    /// Without one.
-    pub const fn empty() -> Place {
-        Place { session: AtomicPtr::new(null_mut()), holder: AtomicU32::new(0) }
+impl SessionCell {
+    /// Creates an empty cell.
+    pub const fn empty() -> SessionCell {
+        SessionCell { session: AtomicPtr::new(null_mut()), holder: AtomicU32::new(0) }
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn get(&self) -> Option<Arc<Session>> {
-        self.alone(|| {
+        self.exclusively(|| {
             let session = self.session.load(Relaxed);
-            // SAFETY: of an `Arc` that the place has, and keeps meanwhile.
+            // SAFETY: from an `Arc` that the cell owns, and keeps during the call.
             (!session.is_null()).then(|| unsafe {
                 Arc::increment_strong_count(session);
                 Arc::from_raw(session)
@@ -41,43 +41,43 @@ impl Place {
         })
     }
 
-    /// Puts one. False if there is one, and then this is dropped.
-    pub fn put(&self, session: Arc<Session>) -> bool {
+    /// Stores a session. Returns false, and drops it, if there is one already.
+    pub fn set(&self, session: Arc<Session>) -> bool {
         let new = Arc::into_raw(session).cast_mut();
-        let is_put = self.alone(|| {
+        let is_set = self.exclusively(|| {
             let is_free = self.session.load(Relaxed).is_null();
             if is_free {
                 self.session.store(new, Relaxed);
             }
             is_free
         });
-        if !is_put {
-            // SAFETY: from above, and nobody else has it.
+        if !is_set {
+            // SAFETY: from `into_raw` above, and without another owner.
             drop(unsafe { Arc::from_raw(new) });
         }
-        is_put
+        is_set
     }
 
-    /// Takes it away.
+    /// Removes the session and returns it.
     pub fn take(&self) -> Option<Arc<Session>> {
-        let session = self.alone(|| self.session.swap(null_mut(), Relaxed));
-        // SAFETY: the place had it, and has it no more.
+        let session = self.exclusively(|| self.session.swap(null_mut(), Relaxed));
+        // SAFETY: the cell owned it, and no longer does.
         (!session.is_null()).then(|| unsafe { Arc::from_raw(session) })
     }
 
-    fn alone<T>(&self, act: impl FnOnce() -> T) -> T {
+    fn exclusively<T>(&self, act: impl FnOnce() -> T) -> T {
         let me = std::process::id();
         loop {
             let holder = self.holder.load(Relaxed);
-            // A holder of another process was a thread of the parent: whatever it did, the pointer is whole.
+            // A holder of another process was a thread of the parent: wherever it stopped, the pointer is valid.
             let is_taken = holder != me && self.holder.compare_exchange(holder, me, Acquire, Relaxed).is_ok();
             if is_taken {
                 break;
             }
             std::thread::yield_now();
         }
-        let done = act();
+        let result = act();
         self.holder.store(0, Release);
-        done
+        result
     }
 }

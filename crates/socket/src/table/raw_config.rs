@@ -1,4 +1,4 @@
-//! What the library is to do, in a form that takes no allocation.
+//! The library's configuration in a form without allocations.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use dwell_engine::socket::{Estimator, Rhythm};
 
 use super::{Config, ControllerKind, Error};
 
-/// [`Config`], as the library reads it from the table.
+/// [`Config`] as the library reads it from the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Orders {
-    /// How often each socket is looked at, in nanoseconds; at least [`Orders::SHORTEST_POLL_NS`].
+pub struct RawConfig {
+    /// Time between two polls of a socket, in nanoseconds; at least [`RawConfig::SHORTEST_POLL_NS`].
     pub poll_ns: u64,
-    /// What share of a core pollers may take, all together.
+    /// Share of a core that all pollers may use together.
     pub budget: f64,
-    /// How delays are estimated.
+    /// The method of estimating delays.
     pub estimator: Estimator,
-    /// What shortens them.
+    /// The controller that shortens delays, if any.
     pub controller: Option<ControllerKind>,
-    /// What it aims at, in nanoseconds.
+    /// Target of the controller, in nanoseconds.
     pub target_ns: u64,
-    /// It sets the send buffer's size too.
+    /// Whether the controller also sets the send buffer's size.
     pub wireless: bool,
-    /// The name of a congestion control, and zeroes; all zeroes for none.
+    /// Name of a congestion control, padded with zeroes; all zeroes for none.
     pub congestion: [u8; 16],
 }
 
-/// So many words are [`Orders`] in the table.
+/// Number of words that [`RawConfig`] occupies in the table.
 pub(super) const WORDS: usize = 8;
 
-impl Orders {
-    /// A poller that looks more often than this finds nothing more.
+impl RawConfig {
+    /// Shortest time between two polls; more frequent polls find nothing more.
     pub const SHORTEST_POLL_NS: u64 = 100_000;
 
-    /// What `config` asks for.
-    pub fn new(config: &Config) -> Result<Orders, Error> {
+    /// Converts a configuration.
+    pub fn new(config: &Config) -> Result<RawConfig, Error> {
         let mut congestion = [0; 16];
         if let Some(name) = &config.congestion {
             let place = congestion.get_mut(..name.len());
@@ -42,8 +42,8 @@ impl Orders {
                 None => return Err(Error::Congestion { name: name.clone() }),
             }
         }
-        Ok(Orders {
-            poll_ns: ns(config.poll).max(Orders::SHORTEST_POLL_NS),
+        Ok(RawConfig {
+            poll_ns: ns(config.poll).max(RawConfig::SHORTEST_POLL_NS),
             budget: config.budget.clamp(0.0001, 1.0),
             estimator: config.estimator,
             controller: config.controller,
@@ -53,7 +53,7 @@ impl Orders {
         })
     }
 
-    /// How long after a round the next is to begin, if a socket is to be looked at then.
+    /// Returns the time from the start of a round to the start of the next, if a socket is due at `next_ns`.
     pub fn period_ns(&self, began_ns: u64, next_ns: Option<u64>) -> u64 {
         let wanted_ns = next_ns.map_or(self.poll_ns, |next_ns| next_ns.saturating_sub(began_ns));
         wanted_ns.max(self.poll_ns / Rhythm::SHORTEST)
@@ -76,14 +76,14 @@ impl Orders {
         ]
     }
 
-    pub(super) fn from_words(words: [u64; WORDS]) -> Orders {
+    pub(super) fn from_words(words: [u64; WORDS]) -> RawConfig {
         let [poll_ns, budget, estimator, controller, target_ns, wireless, first, second] = words;
         let mut congestion = [0; 16];
         for (place, byte) in congestion.iter_mut().zip(first.to_le_bytes().into_iter().chain(second.to_le_bytes())) {
             *place = byte;
         }
-        Orders {
-            poll_ns: poll_ns.max(Orders::SHORTEST_POLL_NS),
+        RawConfig {
+            poll_ns: poll_ns.max(RawConfig::SHORTEST_POLL_NS),
             budget: f64::from_bits(budget),
             estimator: if estimator == Estimator::Paper as u64 { Estimator::Paper } else { Estimator::Exact },
             controller: match controller {
