@@ -1,5 +1,4 @@
-//! The control plane of `dwell lb`: what a load balancer is to do, and what it takes to do it while
-//! connections are open.
+//! The control plane of `dwell lb`: configuration, planning, health checks, the control loop and its API.
 
 pub mod api;
 pub mod config;

@@ -1,33 +1,37 @@
-//! From what runs and what is wanted to what has to change: pure, all or nothing.
+//! Planning a change: from what runs and what is wanted follows everything that has to change. The planner is pure, and
+//! a plan is carried out completely or not at all.
 //!
-//! A VIP keeps its number as long as its address, protocol and port stay; a backend as long as its VIP,
-//! its address and how packets go to it stay. What is no longer wanted *leaves*: no new connection
-//! goes there, those that are there stay, and only when none is left is the number free again.
+//! A VIP keeps its number as long as its address, protocol and port stay the same; a backend as long as its VIP, its
+//! address and its forwarding stay the same. A backend that is no longer wanted *leaves*: it gets no new connections,
+//! keeps its open ones, and its number becomes free when the last one ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
 };
 
-use dwell_engine::steer::zero_rtt::MOST_SERVERS;
+use dwell_engine::{
+    balance::{Forward, VipKey},
+    steer::zero_rtt::MOST_SERVERS,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Forward, Limits, Vip, VipKey};
+use crate::config::{Config, Limits, Vip};
 
-/// What runs: what the kernel's maps have numbers for.
+/// What runs: the VIPs and backends that have numbers in the kernel's maps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// By number, from 1.
+    /// VIPs by number, from 1.
     pub vips: BTreeMap<u32, VipKey>,
-    /// By number, from 1. With those that are leaving.
-    pub reals: BTreeMap<u32, Real>,
-    /// VIPs that go by connection ID, by slot, from 1.
+    /// Backends by number, from 1, including those that are leaving.
+    pub reals: BTreeMap<u32, NumberedBackend>,
+    /// VIPs that route by connection ID, by slot, from 1.
     #[serde(default)]
     pub zero_slots: BTreeMap<u32, VipKey>,
 }
 
 impl State {
-    /// The slot of a VIP, if it goes by connection ID.
+    /// Returns the slot of a VIP that routes by connection ID.
     pub fn zero_slot(&self, key: &VipKey) -> Option<u16> {
         let mut slots = self.zero_slots.iter();
         let (slot, _) = slots.find(|(_, other)| *other == key)?;
@@ -35,142 +39,143 @@ impl State {
     }
 }
 
-/// A backend of a VIP that has a number.
+/// A backend that has a number in the kernel's maps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Real {
-    /// Whose it is, or was.
+pub struct NumberedBackend {
+    /// The VIP that the backend belongs to, or belonged to; none if it is not known.
     pub vip: Option<VipKey>,
-    /// By which it is told.
+    /// The name in output and requests.
     pub name: String,
-    /// Where its packets go.
+    /// The server's own address.
     pub address: IpAddr,
-    /// How.
+    /// How packets are forwarded to it.
     pub forward: Forward,
-    /// Whether new connections may go there.
+    /// Whether new connections may be sent to it.
     pub phase: Phase,
-    /// By which connection IDs name it, if they do.
+    /// The server ID that connection IDs carry, if the VIP routes by them.
     #[serde(default)]
     pub server_id: Option<u64>,
 }
 
-/// Whether new connections may go to a backend.
+/// Whether new connections may be sent to a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// They may.
+    /// It gets new connections.
     Serving,
-    /// An operator said that they may not, and it stays.
+    /// It gets no new connections because an operator drained it.
     Draining,
-    /// It is no longer wanted, and goes with its last connection.
+    /// It is no longer wanted, and is removed when its last connection ends.
     Leaving,
 }
 
-/// What has to change, in the order in which it may: nobody refers to what is not there yet.
+/// What has to change. The kernel is updated so that nothing ever refers to an entry that does not exist yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// What runs afterwards.
     pub next: State,
-    /// The number of each VIP that is wanted, and of its backends, in their order.
+    /// The number of each wanted VIP and the numbers of its backends, in the order of the configuration.
     pub numbers: Vec<(u32, Vec<u32>)>,
-    /// Backends to tell of first.
+    /// The numbers of new backends, which are written first.
     pub new_reals: Vec<u32>,
-    /// VIPs that begin.
+    /// The numbers of new VIPs.
     pub new_vips: Vec<u32>,
-    /// VIPs that go on, some of them with other backends.
+    /// The numbers of VIPs that stay, some of them with other backends.
     pub kept_vips: Vec<u32>,
-    /// VIPs that end, last.
+    /// The VIPs that are removed, after everything else.
     pub gone_vips: Vec<(u32, VipKey)>,
 }
 
-/// Why there is no plan.
+/// Why a change cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Too many.
+    /// A map of the kernel is too small.
     #[error(
-        "there is no room for {needed} {what}{}, only for {limit}: {}raise limits.{key} and start anew",
-        not_wanted(*.leaving, *.ending), remedy(*.ending)
+        "there is no room for {needed} {what}{}, only for {limit}: {}raise limits.{key} and restart",
+        unwanted(*.leaving, *.ending), remedy(*.ending)
     )]
     NoRoom {
-        /// What there is no room for.
+        /// The kind of entry, in the plural.
         what: &'static str,
-        /// Its key in the configuration.
+        /// The key of `limits` in the configuration.
         key: &'static str,
-        /// How many there would be.
+        /// The number of entries needed.
         needed: usize,
-        /// How many of them only wait for their last connections.
+        /// How many of those are backends that wait for their last connections.
         leaving: usize,
-        /// How many of them end, and have their room until all that is new has its own.
+        /// How many of those are removed, but keep their room until the additions have theirs.
         ending: usize,
-        /// How many there may be.
+        /// The limit.
         limit: u32,
     },
-    /// More servers than connection IDs of one VIP are looked up among.
+    /// A VIP has more servers than can be told apart by connection ID.
     #[error(
-        "{vip} would have {needed} servers with connection IDs, and can have {MOST_SERVERS}, with those that \
-         leave: take some away, or give them to another VIP"
+        "{vip} would have {needed} servers with connection IDs, including those that are leaving, and can have \
+         {MOST_SERVERS}: remove some, or move them to another VIP"
     )]
-    ManyServers {
+    TooManyServers {
         /// The VIP.
         vip: VipKey,
-        /// How many there would be.
+        /// The number of servers needed.
         needed: usize,
     },
-    /// Connections of one backend would go to another.
+    /// Connections of one backend would be sent to another.
     #[error(
-        "vip.backend.server_id: {id} of backend '{backend}' is still that of '{former}' ({address}), which leaves \
-         {vip}: connections there are known by it; write another, or leave '{backend}' out until '{former}' has \
-         left (`dwell lb status` tells)"
+        "vip.backend.server_id: {id} of backend '{backend}' still belongs to '{former}' ({address}), which is leaving \
+         {vip}: its connections are routed by that ID; write another one, or leave '{backend}' out until '{former}' \
+         has left (see `dwell lb status`)"
     )]
-    ServerIdTaken {
-        /// Which ID.
+    ServerIdInUse {
+        /// The server ID.
         id: u64,
-        /// Who is to have it.
+        /// The name of the backend that wants it.
         backend: String,
-        /// Whose it is.
+        /// The name of the backend that has it.
         former: String,
-        /// The address of that one.
+        /// The address of the backend that has it.
         address: IpAddr,
-        /// The VIP of both.
+        /// The VIP of both backends.
         vip: VipKey,
     },
-    /// Connections of a backend would go nowhere, and later perhaps to another.
+    /// Connections of a backend would be dropped, and later perhaps sent to another.
     #[error(
-        "vip.backend.server_id: backend '{backend}' of {vip} has {had}, and is to have {id}: its connections are \
-         known by {had}; write that again, or leave '{backend}' out until it has left (`dwell lb status` tells)"
+        "vip.backend.server_id: backend '{backend}' of {vip} has {had} and cannot change to {id}: its connections are \
+         routed by {had}; write {had} again, or leave '{backend}' out until it has left (see `dwell lb status`)"
     )]
     ServerIdChanged {
-        /// Which ID it is to have.
+        /// The configured server ID.
         id: u64,
-        /// Which it has.
+        /// The server ID that it has.
         had: u64,
-        /// Whose.
+        /// The name of the backend.
         backend: String,
-        /// Its VIP.
+        /// The VIP of the backend.
         vip: VipKey,
     },
 }
 
-fn not_wanted(leaving: usize, ending: usize) -> String {
+fn unwanted(leaving: usize, ending: usize) -> String {
     let words = |count: usize, words: &str| match count {
         0 => String::new(),
         some => format!(" ({some} of them {words})"),
     };
     let leaving = words(leaving, "leaving: they wait for their last connections");
-    leaving + &words(ending, "ending: their room is free afterwards")
+    leaving + &words(ending, "ending: their room becomes free afterwards")
 }
 
 fn remedy(ending: usize) -> &'static str {
     match ending {
         0 => "",
-        _ => "reload without what is new first, or ",
+        _ => "first reload without the additions, or ",
     }
 }
 
-/// What has to change so that these VIPs run.
+/// Plans how to get from `state` to the wanted VIPs.
 ///
 /// # Errors
 ///
-/// If there is no room, or a server ID is not free yet, or a backend is to have another; then nothing is to change.
+/// If there is no room, if a server ID is still in use, or if a backend would get another server ID. Then nothing
+/// changes.
 pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanError> {
     let mut plan = Plan { next: state.clone(), ..Plan::default() };
     let keys: BTreeSet<VipKey> = wanted.iter().map(|vip| vip.key).collect();
@@ -181,8 +186,8 @@ pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanE
         plan.next.vips.remove(number);
     }
     let numbers: BTreeMap<VipKey, u32> = state.vips.iter().map(|(n, key)| (*key, *n)).collect();
-    // Numbers of VIPs that end are not given out again at once: packets may be on their way.
-    let mut free_vips = Free::new(state.vips.keys().copied());
+    // The number of a VIP that ends is not reused at once: packets may be in flight.
+    let mut free_vips = FreeNumbers::new(state.vips.keys().copied());
     for vip in wanted {
         match numbers.get(&vip.key) {
             Some(number) => {
@@ -190,34 +195,34 @@ pub fn plan(state: &State, wanted: &[Vip], limits: Limits) -> Result<Plan, PlanE
                 plan.numbers.push((*number, Vec::new()));
             }
             None => {
-                let number = free_vips.take();
+                let number = free_vips.next();
                 plan.next.vips.insert(number, vip.key);
                 plan.new_vips.push(number);
                 plan.numbers.push((number, Vec::new()));
             }
         }
     }
-    reals(state, wanted, &mut plan);
-    slots(state, wanted, &mut plan);
-    server_ids(state, wanted, &plan)?;
-    room(state, &plan, limits)?;
+    number_backends(state, wanted, &mut plan);
+    assign_slots(state, wanted, &mut plan);
+    check_server_ids(state, wanted, &plan)?;
+    check_room(state, &plan, limits)?;
     Ok(plan)
 }
 
-/// What tells a backend from all others.
+/// What identifies a backend: its VIP, its address and its forwarding.
 type Identity = (Option<VipKey>, IpAddr, Forward);
 
-fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
-    let mut there: BTreeMap<Identity, u32> = BTreeMap::new();
+fn number_backends(state: &State, wanted: &[Vip], plan: &mut Plan) {
+    let mut existing: BTreeMap<Identity, u32> = BTreeMap::new();
     for (number, real) in &state.reals {
-        there.insert((real.vip, real.address, real.forward), *number);
+        existing.insert((real.vip, real.address, real.forward), *number);
     }
     let mut stay: Vec<u32> = Vec::new();
-    let mut free = Free::new(state.reals.keys().copied());
+    let mut free = FreeNumbers::new(state.reals.keys().copied());
     for (vip, (_, numbers)) in wanted.iter().zip(&mut plan.numbers) {
         for backend in &vip.backends {
             let identity = (Some(vip.key), backend.address, vip.forward);
-            let real = |phase| Real {
+            let numbered = |phase| NumberedBackend {
                 vip: Some(vip.key),
                 name: backend.name.clone(),
                 address: backend.address,
@@ -225,7 +230,7 @@ fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
                 phase,
                 server_id: backend.server_id,
             };
-            match there.get(&identity) {
+            match existing.get(&identity) {
                 Some(number) => {
                     let was = state.reals.get(number).map(|real| real.phase);
                     let phase = match was {
@@ -234,13 +239,13 @@ fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
                     };
                     stay.push(*number);
                     numbers.push(*number);
-                    plan.next.reals.insert(*number, real(phase));
+                    plan.next.reals.insert(*number, numbered(phase));
                 }
                 None => {
-                    let number = free.take();
+                    let number = free.next();
                     stay.push(number);
                     numbers.push(number);
-                    plan.next.reals.insert(number, real(Phase::Serving));
+                    plan.next.reals.insert(number, numbered(Phase::Serving));
                     plan.new_reals.push(number);
                 }
             }
@@ -254,24 +259,26 @@ fn reals(state: &State, wanted: &[Vip], plan: &mut Plan) {
     }
 }
 
-/// Slots that end are not given out again at once: packets may be on their way.
-fn slots(state: &State, wanted: &[Vip], plan: &mut Plan) {
-    let mut free = Free::new(state.zero_slots.keys().copied());
+/// Assigns slots to the VIPs that route by connection ID. Slots that end are not reused at once: packets may be in
+/// flight.
+fn assign_slots(state: &State, wanted: &[Vip], plan: &mut Plan) {
+    let mut free = FreeNumbers::new(state.zero_slots.keys().copied());
     plan.next.zero_slots.clear();
     for vip in wanted.iter().filter(|vip| vip.zero_rtt.is_some()) {
         let slot = state.zero_slot(&vip.key).map(u32::from);
-        let slot = slot.unwrap_or_else(|| free.take());
+        let slot = slot.unwrap_or_else(|| free.next());
         plan.next.zero_slots.insert(slot, vip.key);
     }
 }
 
-/// A server ID that one takes over who is reached elsewhere takes along the connections of the one before,
-/// to whom they are unknown. So one that stays keeps its own.
-fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanError> {
+/// Rejects server IDs that would take over the connections of another backend. The new owner of an ID gets the
+/// connections of its former owner, which it knows nothing about; so an ID must be free, and a backend that stays keeps
+/// its own.
+fn check_server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanError> {
     let by_id = wanted.iter().zip(&plan.numbers);
     for (vip, (_, numbers)) in by_id.filter(|(vip, _)| vip.zero_rtt.is_some()) {
-        let leaving: BTreeMap<u64, &Real> =
-            of_vip_by_id(&plan.next, vip.key).filter(|(_, real)| is_leaving(real)).collect();
+        let leaving: BTreeMap<u64, &NumberedBackend> =
+            servers_of(&plan.next, vip.key).filter(|(_, real)| is_leaving(real)).collect();
         let is_known = state.zero_slot(&vip.key).is_some();
         for (backend, number) in vip.backends.iter().zip(numbers) {
             let had = state.reals.get(number).and_then(|real| real.server_id);
@@ -283,7 +290,7 @@ fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanErro
             }
             let former = leaving.get(&id).copied();
             if let Some(former) = former.filter(|real| real.address != backend.address) {
-                return Err(PlanError::ServerIdTaken {
+                return Err(PlanError::ServerIdInUse {
                     id,
                     backend: backend.name.clone(),
                     former: former.name.clone(),
@@ -296,21 +303,21 @@ fn server_ids(state: &State, wanted: &[Vip], plan: &Plan) -> Result<(), PlanErro
     Ok(())
 }
 
-/// The backends of a VIP that connection IDs name, with those that leave.
-fn of_vip_by_id(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &Real)> {
+/// Returns the backends of a VIP with their server IDs, including those that are leaving.
+fn servers_of(state: &State, vip: VipKey) -> impl Iterator<Item = (u64, &NumberedBackend)> {
     let reals = state.reals.values().filter(move |real| real.vip == Some(vip));
     reals.filter_map(|real| Some((real.server_id?, real)))
 }
 
-fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
+fn check_room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
     let next = &plan.next;
     let leaving = next.reals.values().filter(|real| is_leaving(real)).count();
     let is_there = |slot: &&u32| next.zero_slots.contains_key(slot);
     let slots_ending = state.zero_slots.keys().filter(|slot| !is_there(slot));
-    let servers = servers(state, next)?;
+    let servers = count_servers(state, next)?;
     let highest = |number: Option<&u32>| number.map_or(0, |number| *number as usize);
-    // All that there will be, those of them that leave, and what ends beside them.
-    let most = [
+    // For each kind: the total, how many of the total are leaving, and how many others are ending.
+    let counts = [
         (("VIPs", "vips", limits.vips), [next.vips.len(), 0, plan.gone_vips.len()], highest(next.vips.keys().last())),
         (("backends", "reals", limits.reals), [next.reals.len(), leaving, 0], highest(next.reals.keys().last())),
         (
@@ -324,9 +331,9 @@ fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
             servers[0] + servers[2],
         ),
     ];
-    for ((what, key, limit), [all, leaving, ending], highest) in most {
+    for ((what, key, limit), [all, leaving, ending], highest) in counts {
         if highest > limit as usize {
-            // Where all is too much, it does not help that something ends.
+            // If even the total is too much, it does not matter that something ends.
             let (needed, ending) = match all > limit as usize {
                 true => (all, 0),
                 false => (highest, ending),
@@ -337,16 +344,16 @@ fn room(state: &State, plan: &Plan, limits: Limits) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn is_leaving(real: &Real) -> bool {
+fn is_leaving(real: &NumberedBackend) -> bool {
     real.phase == Phase::Leaving
 }
 
-/// Backends that connection IDs name: all, those of them that leave, and those of slots that end. The
-/// latter have their room until all has been given to the kernel.
-fn servers(state: &State, next: &State) -> Result<[usize; 3], PlanError> {
-    // Who is reached otherwise than before takes over the place.
-    let ids = |state: &State, vip: VipKey, is_counted: fn(&Real) -> bool| {
-        let named = of_vip_by_id(state, vip).filter(|(_, real)| is_counted(real));
+/// Counts the servers that connection IDs refer to: all, how many of those are leaving, and how many belong to slots
+/// that end. The latter keep their room until the kernel has been updated completely.
+fn count_servers(state: &State, next: &State) -> Result<[usize; 3], PlanError> {
+    // A backend whose forwarding changes keeps its server ID, so IDs are counted, not backends.
+    let ids = |state: &State, vip: VipKey, is_counted: fn(&NumberedBackend) -> bool| {
+        let named = servers_of(state, vip).filter(|(_, real)| is_counted(real));
         let ids: BTreeSet<u64> = named.map(|(id, _)| id).collect();
         ids.len()
     };
@@ -354,7 +361,7 @@ fn servers(state: &State, next: &State) -> Result<[usize; 3], PlanError> {
     for vip in next.zero_slots.values() {
         let needed = ids(next, *vip, |_| true);
         if needed > MOST_SERVERS {
-            return Err(PlanError::ManyServers { vip: *vip, needed });
+            return Err(PlanError::TooManyServers { vip: *vip, needed });
         }
         all += needed;
         leaving += needed - ids(next, *vip, |real| !is_leaving(real));
@@ -367,35 +374,35 @@ fn servers(state: &State, next: &State) -> Result<[usize; 3], PlanError> {
     Ok([all, leaving, ending])
 }
 
-/// The least numbers that nobody has.
-struct Free {
-    taken: Vec<u32>,
-    next: u32,
+/// The smallest numbers that are not in use.
+struct FreeNumbers {
+    used: Vec<u32>,
+    candidate: u32,
 }
 
-impl Free {
-    fn new(taken: impl Iterator<Item = u32>) -> Free {
-        let mut taken: Vec<u32> = taken.collect();
-        taken.sort_unstable();
-        Free { taken, next: 1 }
+impl FreeNumbers {
+    fn new(used: impl Iterator<Item = u32>) -> FreeNumbers {
+        let mut used: Vec<u32> = used.collect();
+        used.sort_unstable();
+        FreeNumbers { used, candidate: 1 }
     }
 
-    fn take(&mut self) -> u32 {
-        while self.taken.binary_search(&self.next).is_ok() {
-            self.next += 1;
+    fn next(&mut self) -> u32 {
+        while self.used.binary_search(&self.candidate).is_ok() {
+            self.candidate += 1;
         }
-        self.next += 1;
-        self.next - 1
+        self.candidate += 1;
+        self.candidate - 1
     }
 }
 
-/// What differs between two configurations, a line each, in words.
-pub fn difference(old: &[Vip], new: &[Vip]) -> Vec<String> {
-    let mut words = Vec::new();
+/// Describes the differences between two configurations, one line each.
+pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
+    let mut lines = Vec::new();
     for vip in old {
         if !new.iter().any(|other| other.key == vip.key) {
-            words.push(format!(
-                "VIP '{}' ({}) ends, with its {}; connections stay until they end",
+            lines.push(format!(
+                "VIP '{}' ({}) is removed, with its {}; open connections continue",
                 vip.name,
                 vip.key,
                 backends(vip.backends.len())
@@ -404,18 +411,18 @@ pub fn difference(old: &[Vip], new: &[Vip]) -> Vec<String> {
     }
     for vip in new {
         match old.iter().find(|other| other.key == vip.key) {
-            None => words.push(format!(
-                "VIP '{}' ({}) begins: {}, policy {}, by {}",
+            None => lines.push(format!(
+                "VIP '{}' ({}) is added: {}, policy {}, by {}",
                 vip.name,
                 vip.key,
                 backends(vip.backends.len()),
                 vip.policy,
                 vip.forward
             )),
-            Some(old) => of_vip(old, vip, &mut words),
+            Some(old) => vip_differences(old, vip, &mut lines),
         }
     }
-    words
+    lines
 }
 
 fn backends(count: usize) -> String {
@@ -425,66 +432,66 @@ fn backends(count: usize) -> String {
     }
 }
 
-fn of_vip(old: &Vip, new: &Vip, words: &mut Vec<String>) {
-    let mut say = |text: String| words.push(format!("VIP '{}': {text}", new.name));
+fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {
+    let mut report = |text: String| lines.push(format!("VIP '{}': {text}", new.name));
     if old.name != new.name {
-        say(format!("was named '{}'", old.name));
+        report(format!("was named '{}'", old.name));
     }
     if old.policy != new.policy {
-        say(format!("policy {} becomes {}", old.policy, new.policy));
+        report(format!("policy {} becomes {}", old.policy, new.policy));
     }
     if old.forward != new.forward {
-        say(format!("packets go by {}, no longer by {}; open connections stay as they are", new.forward, old.forward));
+        report(format!(
+            "new connections are forwarded by {}, no longer by {}; open connections stay as they are",
+            new.forward, old.forward
+        ));
     }
     if old.table_size != new.table_size {
-        say(format!("table of {}, not {}", new.table_size, old.table_size));
+        report(format!("table size {}, not {}", new.table_size, old.table_size));
     }
     let flags = |vip: &Vip| (vip.by_source, vip.quic, vip.measure);
     if flags(old) != flags(new) {
         let hash = if new.by_source { "source" } else { "connection" };
-        say(format!("hash = {hash}, quic = {}, measure = {}", new.quic, new.measure));
+        report(format!("hash = {hash}, quic = {}, measure = {}", new.quic, new.measure));
     }
     if old.latency != new.latency {
-        say("other constants of latency".into());
+        report("the constants of latency change".into());
     }
     if old.zero_rtt != new.zero_rtt {
-        say("other keys or constants of zero-rtt".into());
+        report("the keys or constants of zero-rtt change".into());
     }
     if old.check != new.check {
-        say(match &new.check {
+        report(match &new.check {
             None => "health is no longer checked".into(),
-            Some(check) => format!("health is checked by {} each {:?}", check.kind, check.interval),
+            Some(check) => format!("health is checked by {} every {:?}", check.kind, check.interval),
         });
     }
     for backend in &old.backends {
         if !new.backends.iter().any(|other| other.address == backend.address) {
-            say(format!(
-                "backend '{}' ({}) leaves; its connections stay until they end",
-                backend.name, backend.address
-            ));
+            report(format!("backend '{}' ({}) leaves; its open connections continue", backend.name, backend.address));
         }
     }
     for backend in &new.backends {
         let name = &backend.name;
         match old.backends.iter().find(|other| other.address == backend.address) {
-            None => say(format!("backend '{name}' ({}) joins with weight {}", backend.address, backend.weight)),
+            None => report(format!("backend '{name}' ({}) joins with weight {}", backend.address, backend.weight)),
             Some(was) => {
                 if was.name != *name {
-                    say(format!("backend '{}' is named '{name}'", was.name));
+                    report(format!("backend '{}' is renamed '{name}'", was.name));
                 }
                 if was.server_id != backend.server_id {
-                    say(format!("backend '{name}' has another server_id"));
+                    report(format!("backend '{name}' gets another server_id"));
                 }
                 if was.weight != backend.weight {
-                    say(format!("backend '{name}' has weight {}, not {}", backend.weight, was.weight));
+                    report(format!("backend '{name}' has weight {}, not {}", backend.weight, was.weight));
                 }
             }
         }
     }
 }
 
-/// Keys that differ and cannot change while it runs.
-pub fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
+/// Returns the keys that differ between two configurations and cannot change without a restart.
+pub fn restart_keys(old: &Config, new: &Config) -> Vec<&'static str> {
     let differ = [
         ("interface", old.interface != new.interface),
         ("interval", old.interval != new.interval),
@@ -497,7 +504,7 @@ pub fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("tunnel", old.tunnel != new.tunnel),
         ("api.socket", old.socket != new.socket),
         ("metrics.listen", old.metrics != new.metrics),
-        ("health.threads", old.checking.threads != new.checking.threads),
+        ("health.threads", old.health.threads != new.health.threads),
     ];
     differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
 }

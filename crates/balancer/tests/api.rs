@@ -1,5 +1,5 @@
-//! The socket: who may ask, and what becomes of garbage.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+//! The API: permissions of its socket, requests and their answers, and malformed input.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -10,38 +10,38 @@ use std::{
 };
 
 use dwell_balancer::api::{
-    Asked, Changed, Client, ClientError, Listener, MOST_REQUEST_BYTES, Named, Request, from_hex, to_hex,
+    BackendName, Changes, Client, ClientError, Listener, MAX_REQUEST_BYTES, PendingRequest, Request, from_hex, to_hex,
 };
 use serde_json::json;
 
-/// A balancer that answers each request with what it is.
+/// Answers each request with its debug representation, and refuses removals.
 fn echo(path: &Path) -> Listener {
     let listener = Listener::bind(path).unwrap();
-    let (sender, asked) = channel::<Asked>();
+    let (sender, requests) = channel::<PendingRequest>();
     listener.serve(sender).unwrap();
     thread::spawn(move || {
-        for Asked { request, answer } in asked {
-            let said = match &request {
+        for PendingRequest { request, answer } in requests {
+            let reply = match &request {
                 Request::Remove { .. } => Err("no such backend".to_owned()),
                 request => Ok(json!({ "changes": [format!("{request:?}")] })),
             };
-            answer.send(said).unwrap();
+            answer.send(reply).unwrap();
         }
     });
     listener
 }
 
-/// Lines sent, and lines that came.
-fn say(path: &Path, bytes: &[u8]) -> Vec<String> {
+/// Sends bytes, and returns the lines of the answer.
+fn exchange(path: &Path, bytes: &[u8]) -> Vec<String> {
     let mut stream = UnixStream::connect(path).unwrap();
-    // It may hang up before all is written.
+    // The balancer may close the connection before everything is written.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     BufReader::new(stream).lines().map_while(Result::ok).collect()
 }
 
 #[test]
-fn only_its_owner_may_ask_and_it_goes_with_the_balancer() {
+fn only_its_owner_may_connect_and_it_is_removed_with_the_balancer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new").join("lb.sock");
     let listener = echo(&path);
@@ -52,18 +52,18 @@ fn only_its_owner_may_ask_and_it_goes_with_the_balancer() {
 }
 
 #[test]
-fn requests_are_answered_in_their_order_on_one_connection() {
+fn requests_are_answered_in_order_on_one_connection() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.sock");
     let _listener = echo(&path);
     let mut client = Client::connect(&path).unwrap();
-    let weight = Request::Weight { backend: Named::parse("web/a"), weight: 2.5 };
+    let weight = Request::Weight { backend: BackendName::parse("web/a"), weight: 2.5 };
     for request in [Request::Status {}, weight, Request::Reload {}] {
-        let changed: Changed = client.ask(&request).unwrap();
-        assert_eq!(changed.changes, [format!("{request:?}")]);
+        let changes: Changes = client.request(&request).unwrap();
+        assert_eq!(changes.changes, [format!("{request:?}")]);
     }
-    let refused = client.ask::<Changed>(&Request::Remove { backend: Named::parse("x") });
-    assert!(matches!(refused, Err(ClientError::Refused(said)) if said == "no such backend"));
+    let refused = client.request::<Changes>(&Request::Remove { backend: BackendName::parse("x") });
+    assert!(matches!(refused, Err(ClientError::Refused(reason)) if reason == "no such backend"));
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn garbage_is_answered_and_the_next_request_too() {
         "[[[[",
         "\u{0}\u{1}",
     ] {
-        let lines = say(&path, format!("{garbage}\n{{\"do\":\"status\"}}\n").as_bytes());
+        let lines = exchange(&path, format!("{garbage}\n{{\"do\":\"status\"}}\n").as_bytes());
         assert_eq!(lines.len(), 2, "{garbage}: {lines:?}");
-        assert!(lines[0].starts_with("{\"error\":\"this is no request: "), "{lines:?}");
+        assert!(lines[0].starts_with("{\"error\":\"this is not a request: "), "{lines:?}");
         assert!(lines[1].starts_with("{\"ok\":"), "{lines:?}");
     }
-    let lines = say(&path, b"\xff\xfe\n");
-    assert!(lines[0].starts_with("{\"error\":\"this is no request: "), "{lines:?}");
+    let lines = exchange(&path, b"\xff\xfe\n");
+    assert!(lines[0].starts_with("{\"error\":\"this is not a request: "), "{lines:?}");
 }
 
 #[test]
@@ -95,20 +95,20 @@ fn a_request_that_never_ends_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.sock");
     let _listener = echo(&path);
-    let lines = say(&path, &vec![b'['; MOST_REQUEST_BYTES as usize + 10]);
+    let lines = exchange(&path, &vec![b'['; MAX_REQUEST_BYTES as usize + 10]);
     assert!(lines[0].contains("a request has at most 262144 bytes"), "{lines:?}");
     assert_eq!(lines.len(), 1);
     let nested = [vec![b'['; 100_000], b"\n".to_vec()].concat();
-    assert!(say(&path, &nested)[0].contains("this is no request"));
+    assert!(exchange(&path, &nested)[0].contains("this is not a request"));
 }
 
 #[test]
-fn a_socket_that_is_answered_is_not_taken_and_a_stale_one_is() {
+fn a_socket_in_use_is_refused_and_a_stale_one_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.sock");
     let first = echo(&path);
     let error = Listener::bind(&path).unwrap_err().to_string();
-    assert!(error.contains("a balancer answers at"), "{error}");
+    assert!(error.contains("a balancer already answers at"), "{error}");
     std::mem::forget(first);
     let stale = folder.path().join("stale.sock");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
@@ -116,18 +116,18 @@ fn a_socket_that_is_answered_is_not_taken_and_a_stale_one_is() {
     let file = folder.path().join("file");
     std::fs::write(&file, "mine").unwrap();
     let error = Listener::bind(&file).unwrap_err().to_string();
-    assert!(error.contains("no socket"), "{error}");
+    assert!(error.contains("not a socket"), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
 #[test]
-fn nobody_there_is_told_with_a_remedy() {
+fn a_missing_balancer_is_reported_with_a_remedy() {
     let error = Client::connect(Path::new("/nowhere/lb.sock")).unwrap_err().to_string();
     assert!(error.contains("is `dwell lb run` running?"), "{error}");
 }
 
 #[test]
-fn hex_as_people_write_it() {
+fn hex_digits_may_be_separated() {
     assert_eq!(from_hex("00 0a:FF\n"), Some(vec![0, 10, 255]));
     assert_eq!(from_hex("0"), None);
     assert_eq!(from_hex("zz"), None);

@@ -1,9 +1,9 @@
-//! What a configuration means, and what is said of a wrong one.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+//! What a configuration means, and how its faults are reported.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{path::Path, time::Duration};
 
-use dwell_balancer::config::{Config, Forward, Kind, PolicyName, Protocol};
+use dwell_balancer::config::{CheckKind, Config, Forward, PolicyName, Protocol};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"
@@ -23,15 +23,15 @@ fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("lb.toml")).map_err(|error| error.to_string())
 }
 
-/// The good one with something in the place of something.
-fn with(from: &str, to: &str) -> String {
+/// The faults of the good configuration with a replacement.
+fn faults_with(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let text = GOOD.replacen(from, to, 1);
     parse(&text).expect_err(&text)
 }
 
 #[test]
-fn what_is_not_written_has_its_default() {
+fn missing_keys_have_their_defaults() {
     let config = parse(GOOD).unwrap();
     assert_eq!(config.interface, "eth0");
     assert_eq!(config.pin, Path::new("/sys/fs/bpf/dwell/lb-eth0"));
@@ -52,7 +52,7 @@ fn what_is_not_written_has_its_default() {
 }
 
 #[test]
-fn what_is_written_holds_and_a_vip_overrides_the_latency_of_all() {
+fn keys_are_read_and_a_vip_overrides_the_latency_of_all() {
     let config = parse(
         r#"
         interface = "eth1"
@@ -83,15 +83,15 @@ fn what_is_written_holds_and_a_vip_overrides_the_latency_of_all() {
     .unwrap();
     assert_eq!(config.interval, Duration::from_millis(500));
     assert_eq!((config.hash_seed, config.limits.connections), (16, 5000));
-    assert_eq!(config.checking.ramp, Duration::from_secs(3));
+    assert_eq!(config.health.ramp, Duration::from_secs(3));
     let vip = &config.vips[0];
     assert_eq!(vip.key.to_string(), "[2001:db8::53]:any/udp");
     assert_eq!(vip.key.protocol, Protocol::Udp);
     assert_eq!((vip.forward, vip.by_source), (Forward::Gue(9000), true));
-    assert!(vip.measure, "latency cannot do without");
+    assert!(vip.measure, "the policy latency needs measurements");
     assert_eq!((vip.latency.steering.k, vip.latency.steering.cap), (2, 0.25));
     let check = vip.check.as_ref().unwrap();
-    assert_eq!(check.kind, Kind::Udp { send: "x".into() });
+    assert_eq!(check.kind, CheckKind::Udp { send: "x".into() });
     assert_eq!((check.port, check.rise, check.fall), (53, 3, 1));
     assert_eq!(check.timeout, Duration::from_millis(200));
     assert_eq!((vip.backends[0].name.as_str(), vip.backends[0].weight), ("a", 2.0));
@@ -100,7 +100,7 @@ fn what_is_written_holds_and_a_vip_overrides_the_latency_of_all() {
 
 #[test]
 fn faults_of_single_keys() {
-    let mut said = Vec::new();
+    let mut faults = Vec::new();
     for (from, to) in [
         ("interface = \"eth0\"", ""),
         ("interface = \"eth0\"", "interface = 0"),
@@ -144,14 +144,14 @@ fn faults_of_single_keys() {
         ("[[vip.backend]]", "[vip.backend]"),
         ("[[vip]]", "[[vip]"),
     ] {
-        said.push(format!("{to:?}\n    {}", with(from, to)));
+        faults.push(format!("{to:?}\n    {}", faults_with(from, to)));
     }
-    insta::assert_snapshot!(said.join("\n"));
+    insta::assert_snapshot!(faults.join("\n"));
 }
 
 #[test]
 fn faults_of_checks() {
-    let mut said = Vec::new();
+    let mut faults = Vec::new();
     for health in [
         "{}",
         "{ kind = \"smtp\" }",
@@ -167,14 +167,14 @@ fn faults_of_checks() {
         "{ kind = \"https\", any_certificate = true, tls_name = \"a b\" }",
     ] {
         let health = format!("port = 443\nhealth = {health}");
-        said.push(format!("{health:?}\n    {}", with("port = 443", &health)));
+        faults.push(format!("{health:?}\n    {}", faults_with("port = 443", &health)));
     }
     let any = "port = \"any\"\nhealth = { kind = \"tcp\" }";
-    said.push(format!("{any:?}\n    {}", with("port = 443", any)));
-    insta::assert_snapshot!(said.join("\n"));
+    faults.push(format!("{any:?}\n    {}", faults_with("port = 443", any)));
+    insta::assert_snapshot!(faults.join("\n"));
 }
 
-/// A VIP named after its port, without backends.
+/// The text of a VIP.
 fn vip(name: &str, rest: &str) -> String {
     format!("[[vip]]\nname = \"{name}\"\nforward = \"l2\"\n{rest}\n")
 }
@@ -210,24 +210,24 @@ fn one_address_may_have_several_ports_and_protocols() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_in_the_order_of_the_file() {
+fn all_faults_are_reported_at_once_in_the_order_of_the_file() {
     let text = "interface = 1\ninterval = 2\n[[vip]]\nname = 3\n[[vip]]\nport = 4\n";
-    let said = parse(text).unwrap_err();
-    let lines: Vec<_> = said.lines().map(|line| line.split(':').nth(1).unwrap()).collect();
+    let faults = parse(text).unwrap_err();
+    let lines: Vec<_> = faults.lines().map(|line| line.split(':').nth(1).unwrap()).collect();
     let mut sorted = lines.clone();
     sorted.sort_unstable();
-    assert_eq!(lines, sorted, "{said}");
-    assert!(lines.len() >= 8, "{said}");
+    assert_eq!(lines, sorted, "{faults}");
+    assert!(lines.len() >= 8, "{faults}");
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Config::read(Path::new("/nowhere/lb.toml")).unwrap_err();
-    let said = error.to_string();
-    assert!(said.starts_with("cannot read the configuration '/nowhere/lb.toml': "), "{said}");
+    let message = error.to_string();
+    assert!(message.starts_with("cannot read the configuration '/nowhere/lb.toml': "), "{message}");
 }
 
-/// A line of the good one, or of all that may be written, is left out, doubled, or has another value.
+/// The good configuration, or the example with all keys, with some lines removed, doubled or given another value.
 fn damaged() -> impl Strategy<Value = String> {
     let example = include_str!("../../../examples/lb.toml").replace("\n# ", "\n");
     let lines: Vec<String> = example.lines().chain(GOOD.lines()).map(str::to_owned).collect();
@@ -266,9 +266,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn whatever_is_written_is_taken_or_refused_with_a_place(text in damaged()) {
-        if let Err(said) = parse(&text) {
-            prop_assert!(said.contains("lb.toml"), "{said}");
+    fn any_text_is_accepted_or_refused_with_a_location(text in damaged()) {
+        if let Err(faults) = parse(&text) {
+            prop_assert!(faults.contains("lb.toml"), "{faults}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Checks against real servers on loopback, and what follows from their answers.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+//! Health checks of real servers on the loopback interface, and what follows from their results.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{
     io::{Read, Write},
@@ -14,8 +14,8 @@ use std::{
 };
 
 use dwell_balancer::{
-    config::{Check, Kind, Tls},
-    health::{Count, Health, Target, ask},
+    config::{Check, CheckKind, CheckTls},
+    health::{Health, RiseFall, Target, probe},
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
@@ -25,20 +25,20 @@ mod skip;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn check(kind: Kind, port: u16) -> Check {
+fn check(kind: CheckKind, port: u16) -> Check {
     Check { kind, port, interval: Duration::from_millis(10), timeout: Duration::from_secs(5), rise: 2, fall: 2 }
 }
 
-fn http(path: &str, tls: Option<Tls>) -> Kind {
-    Kind::Http { path: path.into(), host: None, status: 200, tls }
+fn http(path: &str, tls: Option<CheckTls>) -> CheckKind {
+    CheckKind::Http { path: path.into(), host: None, status: 200, tls }
 }
 
-fn says(check: Check) -> Result<(), String> {
+fn run(check: Check) -> Result<(), String> {
     let target = Target::new(1, HERE, Arc::new(check)).unwrap();
-    ask(&target).map_err(|failed| failed.to_string())
+    probe(&target).map_err(|failure| failure.to_string())
 }
 
-/// A server that answers each connection as `answer` says; tells its port.
+/// Starts a server that handles each connection with `answer`. Returns its port.
 fn serve(answer: impl Fn(&mut dyn ReadWrite) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -53,7 +53,7 @@ fn serve(answer: impl Fn(&mut dyn ReadWrite) + Send + Sync + 'static) -> u16 {
 trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
 
-/// Reads a request's head, and gives its first line.
+/// Reads the head of a request. Returns its first line.
 fn request(stream: &mut dyn ReadWrite) -> String {
     let mut text = String::new();
     let mut byte = [0];
@@ -72,8 +72,8 @@ fn by_path(stream: &mut dyn ReadWrite) {
     let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
 }
 
-/// A port of nobody.
-fn nobody() -> u16 {
+/// A port without a server.
+fn unused_port() -> u16 {
     TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
 }
 
@@ -81,26 +81,26 @@ fn nobody() -> u16 {
 fn a_tcp_server_is_up_while_it_listens() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    assert_eq!(says(check(Kind::Tcp, port)), Ok(()));
+    assert_eq!(run(check(CheckKind::Tcp, port)), Ok(()));
     drop(listener);
-    let said = says(check(Kind::Tcp, nobody())).unwrap_err();
+    let said = run(check(CheckKind::Tcp, unused_port())).unwrap_err();
     assert!(said.starts_with("Connection refused"), "{said}");
 }
 
 #[test]
 fn an_http_server_must_give_the_status() {
     let port = serve(by_path);
-    assert_eq!(says(check(http("/health", None), port)), Ok(()));
-    assert_eq!(says(check(http("/", None), port)), Err("status 503, not 200".into()));
+    assert_eq!(run(check(http("/health", None), port)), Ok(()));
+    assert_eq!(run(check(http("/", None), port)), Err("status 503, not 200".into()));
     let port = serve(|stream| {
         request(stream);
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
     });
-    assert_eq!(says(check(http("/", None), port)), Err("what it answers is no HTTP".into()));
+    assert_eq!(run(check(http("/", None), port)), Err("the answer is not HTTP".into()));
 }
 
 #[test]
-fn a_server_that_dribbles_is_silent() {
+fn a_server_that_answers_byte_by_byte_times_out() {
     let port = serve(|stream| {
         request(stream);
         for byte in b"HTTP/1.".iter().cycle() {
@@ -111,7 +111,7 @@ fn a_server_that_dribbles_is_silent() {
         }
     });
     let quick = Check { timeout: Duration::from_millis(200), ..check(http("/", None), port) };
-    assert_eq!(says(quick), Err("no answer within 200ms".into()));
+    assert_eq!(run(quick), Err("no answer within 200ms".into()));
 }
 
 #[test]
@@ -129,12 +129,12 @@ fn a_udp_server_must_answer() {
             }
         }
     });
-    let hello = |timeout| Check { timeout, ..check(Kind::Udp { send: "hello".into() }, port) };
-    assert_eq!(says(hello(Duration::from_secs(5))), Ok(()));
+    let hello = |timeout| Check { timeout, ..check(CheckKind::Udp { send: "hello".into() }, port) };
+    assert_eq!(run(hello(Duration::from_secs(5))), Ok(()));
     answers.store(false, Ordering::SeqCst);
-    let said = says(hello(Duration::from_millis(100)));
+    let said = run(hello(Duration::from_millis(100)));
     assert_eq!(said, Err("no answer within 100ms".into()));
-    let refused = says(check(Kind::Udp { send: "x".into() }, nobody())).unwrap_err();
+    let refused = run(check(CheckKind::Udp { send: "x".into() }, unused_port())).unwrap_err();
     assert!(refused.starts_with("Connection refused"), "{refused}");
 }
 
@@ -143,12 +143,12 @@ fn root_ping_is_answered_by_this_host() {
     if skip::lacks_root() {
         return;
     }
-    assert_eq!(says(check(Kind::Icmp, 0)), Ok(()));
-    let v6 = Target::new(1, "::1".parse().unwrap(), Arc::new(check(Kind::Icmp, 0))).unwrap();
-    assert!(ask(&v6).is_ok());
+    assert_eq!(run(check(CheckKind::Icmp, 0)), Ok(()));
+    let v6 = Target::new(1, "::1".parse().unwrap(), Arc::new(check(CheckKind::Icmp, 0))).unwrap();
+    assert!(probe(&v6).is_ok());
 }
 
-/// A server by TLS for this address, and the certificate of its authority.
+/// Starts a TLS server. Returns its port, and the certificate of its authority.
 fn tls_server() -> (u16, Vec<u8>) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -177,12 +177,12 @@ fn tls_server() -> (u16, Vec<u8>) {
 }
 
 #[test]
-fn an_https_server_must_be_trusted_unless_anybody_is() {
+fn an_https_server_must_have_a_trusted_certificate_unless_any_is_accepted() {
     let (port, authority) = tls_server();
     let (_, stranger) = tls_server();
     let by = |authorities, name: Option<&str>| {
-        let tls = Tls { authorities, name: name.map(str::to_owned) };
-        says(check(http("/health", Some(tls)), port))
+        let tls = CheckTls { authorities, name: name.map(str::to_owned) };
+        run(check(http("/health", Some(tls)), port))
     };
     assert_eq!(by(Some(vec![authority.clone()]), None), Ok(()));
     assert_eq!(by(Some(vec![authority.clone()]), Some("web.test")), Ok(()));
@@ -195,61 +195,61 @@ fn an_https_server_must_be_trusted_unless_anybody_is() {
 }
 
 #[test]
-fn so_many_in_a_row_bring_up_and_down_and_the_first_decides() {
-    let told = |count: &mut Count, answers: &[bool]| -> Vec<Option<bool>> {
-        answers.iter().map(|good| count.add(*good)).collect()
+fn results_in_a_row_bring_up_and_down_and_the_first_decides() {
+    let add = |count: &mut RiseFall, results: &[bool]| -> Vec<Option<bool>> {
+        results.iter().map(|is_success| count.add(*is_success)).collect()
     };
-    let mut count = Count::new(3, 2);
-    assert!(count.is_up(), "until it is asked");
-    assert_eq!(told(&mut count, &[false]), [Some(false)]);
+    let mut count = RiseFall::new(3, 2);
+    assert!(count.is_up(), "before the first result");
+    assert_eq!(add(&mut count, &[false]), [Some(false)]);
     assert!(!count.is_up());
-    assert_eq!(told(&mut count, &[true, true, false, true, true]), [None; 5]);
-    assert_eq!(told(&mut count, &[true]), [Some(true)]);
-    assert_eq!(told(&mut count, &[false, true, false]), [None; 3]);
+    assert_eq!(add(&mut count, &[true, true, false, true, true]), [None; 5]);
+    assert_eq!(add(&mut count, &[true]), [Some(true)]);
+    assert_eq!(add(&mut count, &[false, true, false]), [None; 3]);
     assert!(count.is_up());
-    assert_eq!(told(&mut count, &[false]), [Some(false)]);
+    assert_eq!(add(&mut count, &[false]), [Some(false)]);
 }
 
 #[test]
-fn what_was_known_falls_and_rises_as_ever_and_is_told_once() {
-    let told = |was_up: bool, answers: &[bool]| -> Vec<Option<bool>> {
-        let mut count = Count::known(3, 2, was_up);
+fn a_known_state_changes_by_the_same_rules_and_is_reported_once() {
+    let reports = |was_up: bool, results: &[bool]| -> Vec<Option<bool>> {
+        let mut count = RiseFall::resume(3, 2, was_up);
         assert_eq!(count.is_up(), was_up);
-        answers.iter().map(|good| count.add(*good)).collect()
+        results.iter().map(|is_success| count.add(*is_success)).collect()
     };
-    assert_eq!(told(true, &[true, true]), [Some(true), None]);
-    assert_eq!(told(true, &[false, true, true]), [None, Some(true), None]);
-    assert_eq!(told(true, &[false, false, false]), [None, Some(false), None]);
-    assert_eq!(told(false, &[false, false]), [Some(false), None]);
-    assert_eq!(told(false, &[true, true, true]), [None, None, Some(true)]);
+    assert_eq!(reports(true, &[true, true]), [Some(true), None]);
+    assert_eq!(reports(true, &[false, true, true]), [None, Some(true), None]);
+    assert_eq!(reports(true, &[false, false, false]), [None, Some(false), None]);
+    assert_eq!(reports(false, &[false, false]), [Some(false), None]);
+    assert_eq!(reports(false, &[true, true, true]), [None, None, Some(true)]);
 }
 
 #[test]
-fn who_is_asked_otherwise_is_up_until_it_fails_as_often_as_it_may() {
+fn a_backend_whose_check_changes_stays_up_until_it_fails_often_enough() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || for _ in listener.incoming() {});
-    let (sender, told) = channel();
+    let (sender, results) = channel();
     let health = Health::start(1, sender);
-    let next = || told.recv_timeout(Duration::from_secs(30)).unwrap();
-    let target = |port| Target::new(1, HERE, Arc::new(check(Kind::Tcp, port))).unwrap();
+    let next = || results.recv_timeout(Duration::from_secs(30)).unwrap();
+    let target = |port| Target::new(1, HERE, Arc::new(check(CheckKind::Tcp, port))).unwrap();
     health.set(vec![target(port)]);
     assert!(next().is_up);
-    let mut other = check(Kind::Tcp, nobody());
+    let mut other = check(CheckKind::Tcp, unused_port());
     other.fall = 3;
     health.set(vec![Target::new(1, HERE, Arc::new(other)).unwrap()]);
-    let failed = std::iter::repeat_with(next).filter(|told| told.answer.is_err());
-    let news: Vec<_> = failed.take(3).map(|told| (told.is_up, told.is_news)).collect();
+    let failures = std::iter::repeat_with(next).filter(|result| result.outcome.is_err());
+    let news: Vec<_> = failures.take(3).map(|result| (result.is_up, result.is_news)).collect();
     assert_eq!(news, [(true, false), (true, false), (false, true)]);
 }
 
 #[test]
-fn many_are_checked_by_few_threads_and_news_are_told() {
+fn many_are_checked_by_few_threads_and_changes_are_reported() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
-    let up = Arc::new(check(Kind::Tcp, listener.local_addr().unwrap().port()));
-    let down = Arc::new(check(Kind::Tcp, nobody()));
+    let up = Arc::new(check(CheckKind::Tcp, listener.local_addr().unwrap().port()));
+    let down = Arc::new(check(CheckKind::Tcp, unused_port()));
     thread::spawn(move || for _ in listener.incoming() {});
-    let (sender, told) = channel();
+    let (sender, results) = channel();
     let health = Health::start(4, sender);
     let target = |real: u32| {
         let check = if real.is_multiple_of(2) { &up } else { &down };
@@ -258,22 +258,22 @@ fn many_are_checked_by_few_threads_and_news_are_told() {
     health.set((1..=200).map(target).collect());
     let mut news = std::collections::BTreeMap::new();
     while news.len() < 200 {
-        let told = told.recv_timeout(Duration::from_secs(30)).unwrap();
-        assert_eq!(told.is_up, told.answer.is_ok());
-        if told.is_news {
-            assert_eq!(news.insert(told.real, told.is_up), None, "told twice");
+        let result = results.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(result.is_up, result.outcome.is_ok());
+        if result.is_news {
+            assert_eq!(news.insert(result.real, result.is_up), None, "reported twice");
         }
     }
     assert!(news.iter().all(|(real, is_up)| *is_up == real.is_multiple_of(2)));
-    // Those that stay are not news again; those that go are told of no more.
+    // Targets that stay are not reported again, and those that are removed are no longer checked.
     health.set((1..=2).map(target).collect());
-    while told.try_recv().is_ok() {}
-    // But for a check that each thread may have had under way.
+    while results.try_recv().is_ok() {}
+    // Each thread may still finish one check of a removed target.
     let (mut stayed, mut late) = (0, 0);
     while stayed < 50 {
-        let told = told.recv_timeout(Duration::from_secs(30)).unwrap();
-        assert!(!told.is_news, "{told:?}");
-        match told.real <= 2 {
+        let result = results.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(!result.is_news, "{result:?}");
+        match result.real <= 2 {
             true => stayed += 1,
             false => late += 1,
         }

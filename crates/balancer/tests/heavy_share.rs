@@ -1,4 +1,4 @@
-//! `heavy_share`: the part of a server's packets that as few connections as can are to have.
+//! `heavy_share`: the part of a server's packets that its heavy connections should carry.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ fn parse(keys: &str) -> Result<Option<f64>, String> {
 }
 
 #[test]
-fn it_is_a_part_and_not_asked_for_unless_written() {
+fn it_is_a_part_of_one_and_optional() {
     assert_eq!(parse(""), Ok(None));
     assert_eq!(parse("heavy_share = 0.35\nheavy_most = 32"), Ok(Some(0.35)));
     assert_eq!(parse("heavy_share = 1"), Ok(Some(1.0)));
     for wrong in ["0", "0.005", "1.5", "nan", "\"half\""] {
-        let said = parse(&format!("heavy_share = {wrong}")).expect_err(wrong);
-        assert!(said.contains("vip.zero_rtt.heavy_share: "), "{said}");
+        let faults = parse(&format!("heavy_share = {wrong}")).expect_err(wrong);
+        assert!(faults.contains("vip.zero_rtt.heavy_share: "), "{faults}");
     }
 }

@@ -1,17 +1,17 @@
-//! Plans: whatever is wanted after whatever ran, numbers stay with whom they belong to.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
+//! Plans: whatever ran and whatever is wanted, numbers stay with their VIPs and backends.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::{collections::BTreeSet, fmt::Write, path::Path};
 
 use dwell_balancer::{
     config::{Config, Limits, Vip},
-    plan::{Phase, PlanError, State, difference, fixed, plan},
+    plan::{NumberedBackend, Phase, PlanError, State, differences, plan, restart_keys},
 };
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { zero_rtt_vips: 8, zero_rtt_servers: 1024, connections: 1000, vips: 40, reals: 400 };
 
-/// VIPs by their last byte, each with backends by theirs.
+/// VIPs by the last byte of their address, each with its backends by theirs.
 fn config(vips: &[(u8, Vec<u8>)]) -> Config {
     let mut text = "interface = \"eth0\"\n".to_owned();
     for (vip, backends) in vips {
@@ -27,17 +27,17 @@ fn wanted(vips: &[(u8, Vec<u8>)]) -> Vec<Vip> {
     config(vips).vips
 }
 
-fn run(state: &State, vips: &[(u8, Vec<u8>)]) -> State {
+fn next(state: &State, vips: &[(u8, Vec<u8>)]) -> State {
     plan(state, &wanted(vips), LIMITS).unwrap().next
 }
 
 #[test]
-fn a_backend_that_comes_back_while_it_leaves_has_its_number_again() {
-    let first = run(&State::default(), &[(1, vec![1, 2])]);
-    let second = run(&first, &[(1, vec![2])]);
+fn a_backend_that_returns_while_it_leaves_keeps_its_number() {
+    let first = next(&State::default(), &[(1, vec![1, 2])]);
+    let second = next(&first, &[(1, vec![2])]);
     assert_eq!(second.reals[&1].phase, Phase::Leaving);
     assert_eq!(second.reals[&2].phase, Phase::Serving);
-    let third = run(&second, &[(1, vec![3, 1])]);
+    let third = next(&second, &[(1, vec![3, 1])]);
     assert_eq!(third.reals[&1].phase, Phase::Serving);
     assert_eq!(third.reals[&2].phase, Phase::Leaving);
     assert_eq!(third.reals[&3].name, "10.0.0.3");
@@ -45,15 +45,15 @@ fn a_backend_that_comes_back_while_it_leaves_has_its_number_again() {
 
 #[test]
 fn a_drained_backend_stays_drained_and_leaves_when_unwanted() {
-    let mut state = run(&State::default(), &[(1, vec![1, 2])]);
+    let mut state = next(&State::default(), &[(1, vec![1, 2])]);
     state.reals.get_mut(&1).unwrap().phase = Phase::Draining;
-    assert_eq!(run(&state, &[(1, vec![1, 2, 3])]).reals[&1].phase, Phase::Draining);
-    assert_eq!(run(&state, &[(1, vec![2])]).reals[&1].phase, Phase::Leaving);
+    assert_eq!(next(&state, &[(1, vec![1, 2, 3])]).reals[&1].phase, Phase::Draining);
+    assert_eq!(next(&state, &[(1, vec![2])]).reals[&1].phase, Phase::Leaving);
 }
 
 #[test]
-fn a_backend_that_is_reached_otherwise_is_another() {
-    let first = run(&State::default(), &[(1, vec![1])]);
+fn a_backend_with_another_forwarding_is_another_backend() {
+    let first = next(&State::default(), &[(1, vec![1])]);
     let mut vips = wanted(&[(1, vec![1])]);
     vips[0].forward = dwell_balancer::config::Forward::Ipip;
     let next = plan(&first, &vips, LIMITS).unwrap().next;
@@ -63,18 +63,18 @@ fn a_backend_that_is_reached_otherwise_is_another() {
 }
 
 #[test]
-fn what_has_no_room_says_who_takes_it() {
+fn an_error_for_lack_of_room_names_what_takes_it() {
     let limits = Limits { reals: 2, ..LIMITS };
-    let state = run(&State::default(), &[(1, vec![1, 2])]);
+    let state = next(&State::default(), &[(1, vec![1, 2])]);
     let error = plan(&state, &wanted(&[(1, vec![2, 3])]), limits).unwrap_err();
     assert_eq!(error, PlanError::NoRoom { what: "backends", key: "reals", needed: 3, leaving: 1, ending: 0, limit: 2 });
-    insta::assert_snapshot!(error, @"there is no room for 3 backends (1 of them leaving: they wait for their last connections), only for 2: raise limits.reals and start anew");
+    insta::assert_snapshot!(error, @"there is no room for 3 backends (1 of them leaving: they wait for their last connections), only for 2: raise limits.reals and restart");
     let limits = Limits { vips: 1, ..LIMITS };
     let error = plan(&State::default(), &wanted(&[(1, vec![]), (2, vec![])]), limits).unwrap_err();
     assert!(matches!(error, PlanError::NoRoom { key: "vips", needed: 2, .. }), "{error}");
 }
 
-/// VIPs of QUIC by their last byte, each with backends by theirs and their server IDs.
+/// QUIC VIPs by the last byte of their address, each with its backends by theirs and with their server IDs.
 fn quic(vips: &[(u8, &[(u8, u64)])]) -> Vec<Vip> {
     let mut text = "interface = \"eth0\"\n".to_owned();
     for (vip, backends) in vips {
@@ -93,44 +93,44 @@ fn quic(vips: &[(u8, &[(u8, u64)])]) -> Vec<Vip> {
     Config::parse(&text, Path::new("lb.toml")).unwrap().vips
 }
 
-const TAKEN: &str = "vip.backend.server_id: 7 of backend '10.0.0.3' is still that of '10.0.0.1' (10.0.0.1), which leaves 192.0.2.1:443/udp: connections there are known by it; write another, or leave '10.0.0.3' out until '10.0.0.1' has left (`dwell lb status` tells)";
+const IN_USE: &str = "vip.backend.server_id: 7 of backend '10.0.0.3' still belongs to '10.0.0.1' (10.0.0.1), which is leaving 192.0.2.1:443/udp: its connections are routed by that ID; write another one, or leave '10.0.0.3' out until '10.0.0.1' has left (see `dwell lb status`)";
 
-const CHANGED: &str = "vip.backend.server_id: backend '10.0.0.2' of 192.0.2.1:443/udp has 8, and is to have 7: its connections are known by 8; write that again, or leave '10.0.0.2' out until it has left (`dwell lb status` tells)";
+const CHANGED: &str = "vip.backend.server_id: backend '10.0.0.2' of 192.0.2.1:443/udp has 8 and cannot change to 7: its connections are routed by 8; write 8 again, or leave '10.0.0.2' out until it has left (see `dwell lb status`)";
 
 #[test]
 fn the_server_id_of_a_backend_that_leaves_is_free_when_it_has_left() {
     let state = |state: &State, vips: &[Vip]| plan(state, vips, LIMITS).unwrap().next;
     let both = state(&State::default(), &quic(&[(1, &[(1, 7), (2, 8)])]));
-    // as it goes, and while it leaves
+    // As it starts to leave, and while it leaves.
     let first = state(&both, &quic(&[(1, &[(2, 8)])]));
     for before in [&both, &first] {
         let taken = quic(&[(1, &[(3, 7), (2, 8)])]);
         let error = plan(before, &taken, LIMITS).unwrap_err();
-        assert_eq!(error.to_string(), TAKEN);
-        // nor may one that is there take it
+        assert_eq!(error.to_string(), IN_USE);
+        // An existing backend must not take it either.
         let taken = quic(&[(1, &[(2, 7)])]);
         let error = plan(before, &taken, LIMITS).unwrap_err();
         assert_eq!(error.to_string(), CHANGED);
-        // another ID, the same of another VIP, and the one whose it was
+        // Allowed: another ID, the same ID of another VIP, and the former owner.
         for vips in
             [quic(&[(1, &[(3, 9), (2, 8)])]), quic(&[(1, &[(2, 8)]), (2, &[(3, 7)])]), quic(&[(1, &[(1, 7), (2, 8)])])]
         {
             plan(before, &vips, LIMITS).unwrap();
         }
     }
-    // the same backend, reached otherwise, is the same to its connections
+    // With another forwarding, it is the same server to its connections.
     let mut otherwise = quic(&[(1, &[(1, 7), (2, 8)])]);
     otherwise[0].forward = dwell_balancer::config::Forward::Ipip;
     let next = state(&both, &otherwise);
     assert_eq!(next.reals.len(), 4);
-    // also where all are gone for a while, and their VIP with them
+    // The rule holds even after the VIP was removed.
     let none = state(&both, &[]);
     plan(&none, &quic(&[(1, &[(3, 7)])]), LIMITS).unwrap_err();
     let mut left = first;
     left.reals.remove(&1);
     let taken = state(&left, &quic(&[(1, &[(3, 7), (2, 8)])]));
     assert_eq!(taken.reals[&1].server_id, Some(7));
-    // an older build may have let it happen: whoever has it keeps it
+    // An older version may have allowed a duplicate: its owner keeps it.
     let mut twice = taken.clone();
     twice.reals.get_mut(&2).unwrap().server_id = Some(7);
     plan(&twice, &quic(&[(1, &[(3, 7)])]), LIMITS).unwrap();
@@ -144,18 +144,18 @@ fn a_backend_that_stays_keeps_its_server_id() {
         Err(PlanError::ServerIdChanged { had, id, .. }) => (had, id),
         other => panic!("{other:?}"),
     };
-    // two that change places, one that is new and takes what another gives up, and one that nobody had
+    // Two that swap, a new one that takes what another gives up, and an unused ID.
     assert_eq!(changed(&quic(&[(1, &[(1, 8), (2, 7)])])), (7, 8));
     assert_eq!(changed(&quic(&[(1, &[(3, 7), (1, 9), (2, 8)])])), (7, 9));
     assert_eq!(changed(&quic(&[(1, &[(1, 7), (2, 9)])])), (8, 9));
-    // nor while it leaves
+    // Not while it leaves either.
     let first = state(&both, &quic(&[(1, &[(2, 8)])]));
     plan(&first, &quic(&[(1, &[(1, 9), (2, 8)])]), LIMITS).unwrap_err();
-    // another forwarding is another backend: the former leaves with its ID
+    // Another forwarding is another backend: the former leaves with its ID.
     let mut otherwise = quic(&[(1, &[(1, 9), (2, 8)])]);
     otherwise[0].forward = dwell_balancer::config::Forward::Ipip;
     assert_eq!(state(&both, &otherwise).reals[&1].server_id, Some(7));
-    // whom no connection ID names may have any
+    // A backend that is not routed by connection ID may have any.
     let mut hashed = quic(&[(1, &[(1, 8), (2, 7)])]);
     hashed[0].zero_rtt = None;
     let next = state(&both, &hashed);
@@ -163,51 +163,51 @@ fn a_backend_that_stays_keeps_its_server_id() {
 }
 
 #[test]
-fn vips_by_connection_id_keep_their_slots_and_have_room_or_say_what_to_do() {
+fn vips_that_route_by_connection_id_keep_their_slots_and_lack_of_room_has_a_remedy() {
     let one: &[(u8, u64)] = &[(1, 1)];
     let both = plan(&State::default(), &quic(&[(1, one), (2, one)]), LIMITS).unwrap().next;
     let keys = |state: &State| state.zero_slots.clone().into_iter().collect::<Vec<_>>();
     let [first, second] = [1, 2].map(|number| both.vips[&number]);
     assert_eq!(keys(&both), [(1, first), (2, second)]);
-    // a slot that ends is not given out by the same plan
+    // A slot that ends is not reused by the same plan.
     let next = plan(&both, &quic(&[(2, one), (3, one)]), LIMITS).unwrap().next;
     assert_eq!(keys(&next), [(2, second), (3, next.vips[&3])]);
     let again = plan(&next, &quic(&[(2, one), (3, one), (4, one)]), LIMITS).unwrap().next;
     assert_eq!(again.zero_slots.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
     let limits = Limits { zero_rtt_vips: 2, ..LIMITS };
     let error = plan(&both, &quic(&[(2, one), (3, one)]), limits).unwrap_err();
-    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt (1 of them ending: their room is free afterwards), only for 2: reload without what is new first, or raise limits.zero_rtt_vips and start anew");
+    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt (1 of them ending: their room becomes free afterwards), only for 2: first reload without the additions, or raise limits.zero_rtt_vips and restart");
     plan(&both, &quic(&[(2, one)]), limits).unwrap();
-    // where all is too much, that does not help
+    // If even the total is too much, that does not help.
     let error = plan(&both, &quic(&[(2, one), (3, one), (4, one)]), limits).unwrap_err();
-    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt, only for 2: raise limits.zero_rtt_vips and start anew");
-    // servers, with those that leave and those of slots that end
+    insta::assert_snapshot!(error, @"there is no room for 3 VIPs with the policy zero-rtt, only for 2: raise limits.zero_rtt_vips and restart");
+    // Servers, including those that leave and those of slots that end.
     let limits = Limits { zero_rtt_servers: 3, ..LIMITS };
     plan(&both, &quic(&[(1, &[(1, 1), (2, 2)]), (2, one)]), limits).unwrap();
     let error = plan(&both, &quic(&[(1, &[(2, 2), (3, 3)]), (2, one)]), limits).unwrap_err();
-    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them leaving: they wait for their last connections), only for 3: raise limits.zero_rtt_servers and start anew");
+    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them leaving: they wait for their last connections), only for 3: raise limits.zero_rtt_servers and restart");
     let error = plan(&both, &quic(&[(1, one), (3, &[(1, 1), (2, 2)])]), limits).unwrap_err();
     assert!(error.to_string().contains("no room for 4 backends of VIPs"), "{error}");
-    // also where the VIP goes on without connection IDs
+    // Also if the VIP continues without connection IDs.
     let mut hashed = quic(&[(2, one), (3, &[(1, 1), (2, 2), (3, 3)])]);
     hashed[0].zero_rtt = None;
     hashed[0].backends[0].server_id = None;
     let mut alone = plan(&both, &quic(&[(2, one)]), limits).unwrap().next;
     alone.reals.retain(|_, real| real.phase != Phase::Leaving);
     let error = plan(&alone, &hashed, limits).unwrap_err();
-    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them ending: their room is free afterwards), only for 3: reload without what is new first, or raise limits.zero_rtt_servers and start anew");
+    insta::assert_snapshot!(error, @"there is no room for 4 backends of VIPs with the policy zero-rtt (1 of them ending: their room becomes free afterwards), only for 3: first reload without the additions, or raise limits.zero_rtt_servers and restart");
     let next = plan(&alone, &hashed[..1], limits).unwrap().next;
     plan(&next, &hashed, limits).unwrap();
-    // of one VIP
+    // Of one VIP.
     let many: Vec<(u8, u64)> = (0..1025).map(|id| ((id % 250) as u8 + 1, id + (id / 250) * 256)).collect();
     let limits = Limits { reals: 2000, zero_rtt_servers: 2000, ..LIMITS };
     plan(&State::default(), &quic(&[(1, &many[1..])]), limits).unwrap();
     let error = plan(&State::default(), &quic(&[(1, &many)]), limits).unwrap_err();
-    insta::assert_snapshot!(error, @"192.0.2.1:443/udp would have 1025 servers with connection IDs, and can have 1024, with those that leave: take some away, or give them to another VIP");
+    insta::assert_snapshot!(error, @"192.0.2.1:443/udp would have 1025 servers with connection IDs, including those that are leaving, and can have 1024: remove some, or move them to another VIP");
 }
 
 #[test]
-fn a_difference_in_words() {
+fn differences_are_described() {
     let old = r#"
         interface = "eth0"
         [[vip]]
@@ -245,9 +245,9 @@ fn a_difference_in_words() {
     "#;
     let read = |text| Config::parse(text, Path::new("lb.toml")).unwrap();
     let (old, new) = (read(old), read(new));
-    insta::assert_snapshot!(difference(&old.vips, &new.vips).join("\n"));
-    assert_eq!(fixed(&old, &new), ["interface", "pin", "limits"]);
-    assert!(difference(&new.vips, &new.vips).is_empty());
+    insta::assert_snapshot!(differences(&old.vips, &new.vips).join("\n"));
+    assert_eq!(restart_keys(&old, &new), ["interface", "pin", "limits"]);
+    assert!(differences(&new.vips, &new.vips).is_empty());
 }
 
 fn any_vips() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
@@ -257,9 +257,9 @@ fn any_vips() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
 }
 
 proptest! {
-    /// A history of wishes; between them some of those that leave are gone, and some backends drain.
+    /// A history of configurations; between them some leaving backends disappear, and some backends are drained.
     #[test]
-    fn numbers_stay_with_whom_they_belong_to(
+    fn numbers_stay_with_their_owners(
         history in prop::collection::vec((any_vips(), any::<u64>(), any::<u64>()), 1..12)
     ) {
         let mut state = State::default();
@@ -267,7 +267,7 @@ proptest! {
             let wanted = wanted(&vips);
             let planned = plan(&state, &wanted, LIMITS).unwrap();
             let next = &planned.next;
-            // whoever had a number and still has one is the same
+            // The owner of a number that stays in use is the same.
             for (number, real) in &next.reals {
                 if let Some(was) = state.reals.get(number) {
                     prop_assert_eq!((was.vip, was.address, was.forward), (real.vip, real.address, real.forward));
@@ -276,9 +276,9 @@ proptest! {
                     prop_assert!(planned.new_reals.contains(number));
                 }
             }
-            // nobody who runs is forgotten
+            // No running backend is forgotten.
             prop_assert!(state.reals.keys().all(|number| next.reals.contains_key(number)));
-            // exactly what is wanted serves or drains
+            // Exactly the wanted backends serve or drain.
             let there: BTreeSet<_> = next.reals.values().filter(|real| real.phase != Phase::Leaving)
                 .map(|real| (real.vip.unwrap(), real.address)).collect();
             let want: BTreeSet<_> = wanted.iter()
@@ -289,21 +289,21 @@ proptest! {
             for (number, key) in &state.vips {
                 prop_assert!(next.vips.get(number).is_none_or(|now| now == key));
             }
-            // each is told by its number
+            // Numbers are reported in the order of the configuration.
             for (vip, (number, reals)) in wanted.iter().zip(&planned.numbers) {
                 prop_assert_eq!(next.vips[number], vip.key);
                 let there: Vec<_> = reals.iter().map(|real| next.reals[real].address).collect();
                 prop_assert_eq!(there, vip.backends.iter().map(|backend| backend.address).collect::<Vec<_>>());
             }
-            // the same wish again changes nothing
+            // The same configuration again changes nothing.
             let again = plan(next, &wanted, LIMITS).unwrap();
             prop_assert!(again.new_reals.is_empty() && again.new_vips.is_empty() && again.gone_vips.is_empty());
             prop_assert_eq!(&again.next, next);
             state = planned.next;
-            let leaves = |number: u32, real: &dwell_balancer::plan::Real| {
+            let is_gone = |number: u32, real: &NumberedBackend| {
                 real.phase == Phase::Leaving && gone >> (number % 64) & 1 == 1
             };
-            state.reals.retain(|number, real| !leaves(*number, real));
+            state.reals.retain(|number, real| !is_gone(*number, real));
             for (number, real) in &mut state.reals {
                 if real.phase == Phase::Serving && drain >> (number % 64) & 1 == 1 {
                     real.phase = Phase::Draining;

@@ -1,4 +1,4 @@
-//! The policy `zero-rtt`: what it wants of a VIP.
+//! The policy `zero-rtt`: its configuration.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn faults(text: &str) -> String {
 }
 
 #[test]
-fn what_is_written_is_what_holds() {
+fn keys_are_read() {
     let text = vip(
         UDP,
         &zero("percentile = 0.5\nalpha = 2\nrtt = \"30ms\"\nheavy = \"any\"\nunroutable = \"hash\"\nheavy_most = 7"),
@@ -49,11 +49,11 @@ fn what_is_written_is_what_holds() {
     assert_eq!(zero.overload.percentile, 0.5);
     assert_eq!(zero.overload.margin.as_millis(), 60);
     assert!(zero.layouts[0].is_stamped());
-    assert!(!format!("{config:?}").contains("10, 11, 12"), "the key is not told");
+    assert!(!format!("{config:?}").contains("10, 11, 12"), "the key is not shown");
 }
 
 #[test]
-fn a_load_lives_longer_than_it_takes_lasting_connections_to_tell_it_anew() {
+fn a_load_lives_longer_than_open_connections_take_to_renew_it() {
     let text = |more| vip(UDP, &zero(more), TWO);
     let stale = |text: &str| {
         let config = parse(text).expect("it is right");
@@ -66,7 +66,7 @@ fn a_load_lives_longer_than_it_takes_lasting_connections_to_tell_it_anew() {
 }
 
 #[test]
-fn keys_are_read_from_a_file_beside_the_configuration() {
+fn a_key_is_read_from_a_file_next_to_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("cid.key"), format!("{KEY}\n")).expect("a file");
     let zero = "[vip.zero_rtt]\nlayout = [{ rotation = 3, key_file = \"cid.key\" }]\n";
@@ -81,7 +81,7 @@ fn keys_are_read_from_a_file_beside_the_configuration() {
 #[test]
 fn each_fault_names_line_key_and_remedy() {
     let cases = [
-        (vip("", &zero(""), TWO), "vip.policy: QUIC is no TCP; write protocol"),
+        (vip("", &zero(""), TWO), "vip.policy: QUIC does not run over TCP; write protocol"),
         (vip(UDP, "", TWO), "vip.zero_rtt: the policy \"zero-rtt\" needs the key"),
         (vip(UDP, "[vip.zero_rtt]\n", TWO), "vip.zero_rtt.layout: there is no layout"),
         (
@@ -98,13 +98,16 @@ fn each_fault_names_line_key_and_remedy() {
         ),
         (
             vip("protocol = \"udp\"\nmeasure = true", &zero(""), TWO),
-            "vip.measure: packets that go by connection ID are not measured",
+            "vip.measure: packets that are routed by connection ID are not measured",
         ),
         (
             vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0, key = \"1234\" }]", TWO),
-            "it is no key; write 32 hexadecimal digits",
+            "it is not a key; write 32 hexadecimal digits",
         ),
-        (vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0 }]", TWO), "nothing says how connection IDs are encrypted"),
+        (
+            vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 0 }]", TWO),
+            "the encryption of connection IDs is not configured",
+        ),
         (
             vip(UDP, "[vip.zero_rtt]\nlayout = [{ rotation = 7, clear = true }]", TWO),
             "vip.zero_rtt.layout.rotation: 7 is out of range",
@@ -131,9 +134,9 @@ fn each_fault_names_line_key_and_remedy() {
         (vip(UDP, &zero("heavi = \"any\""), TWO), "heavi"),
     ];
     for (text, wanted) in cases {
-        let told = faults(&text);
-        assert!(told.contains(wanted), "wanted {wanted:?}, told:\n{told}");
-        assert!(told.starts_with("lb.toml:"), "{told}");
-        assert!(!told.contains(KEY), "a key is never told: {told}");
+        let faults = faults(&text);
+        assert!(faults.contains(wanted), "wanted {wanted:?}, found:\n{faults}");
+        assert!(faults.starts_with("lb.toml:"), "{faults}");
+        assert!(!faults.contains(KEY), "a key is never shown: {faults}");
     }
 }

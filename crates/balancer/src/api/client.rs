@@ -1,4 +1,4 @@
-//! The command line's end of the socket.
+//! The client's end of the API, which the command line uses.
 
 use std::{
     io::{self, BufRead, BufReader, ErrorKind, Write},
@@ -11,26 +11,26 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Request;
 
-/// Why there is no answer.
+/// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody is there, or one may not.
-    #[error("cannot ask the balancer at '{}': {io}; {}", path.display(), remedy(io))]
+    /// The socket cannot be used.
+    #[error("cannot reach the balancer at '{}': {io}; {}", path.display(), remedy(io))]
     Io {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         io: io::Error,
     },
-    /// The balancer refused.
+    /// The balancer refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The answer makes no sense.
-    #[error("the answer at '{}' is not understood: {error}; is another version of dwell running there?", path.display())]
-    Strange {
-        /// The socket.
+    /// The answer is not understood.
+    #[error("cannot understand the answer from '{}': {error}; is another version of dwell running there?", path.display())]
+    Malformed {
+        /// The path of the socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         error: serde_json::Error,
     },
 }
@@ -40,8 +40,8 @@ fn remedy(io: &io::Error) -> &'static str {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             "is `dwell lb run` running? --socket names the api.socket of its configuration"
         }
-        ErrorKind::PermissionDenied => "only its owner may: be root",
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer: is it stopped?",
+        ErrorKind::PermissionDenied => "only its owner may connect: run as root",
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer: is it suspended?",
         _ => "has it ended?",
     }
 }
@@ -55,17 +55,17 @@ pub struct Client {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Came<T> {
+enum Reply<T> {
     Ok(T),
     Error(String),
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the balancer at a socket.
     ///
     /// # Errors
     ///
-    /// If nobody answers there.
+    /// If nothing accepts connections there.
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
         let failed = |io| ClientError::Io { path: path.into(), io };
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -73,24 +73,24 @@ impl Client {
         Ok(Client { path: path.into(), reader: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for its answer, for at most a minute.
     ///
     /// # Errors
     ///
-    /// If the balancer refuses, or is gone.
-    pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {
+    /// If the balancer refuses the request, or is gone.
+    pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {
         let failed = |io| ClientError::Io { path: self.path.clone(), io };
-        let strange = |error| ClientError::Strange { path: self.path.clone(), error };
-        let mut line = serde_json::to_string(request).map_err(strange)?;
+        let malformed = |error| ClientError::Malformed { path: self.path.clone(), error };
+        let mut line = serde_json::to_string(request).map_err(malformed)?;
         line.push('\n');
         self.reader.get_mut().write_all(line.as_bytes()).map_err(failed)?;
         let mut answer = String::new();
         if self.reader.read_line(&mut answer).map_err(failed)? == 0 {
             return Err(failed(ErrorKind::UnexpectedEof.into()));
         }
-        match serde_json::from_str(&answer).map_err(strange)? {
-            Came::Ok(value) => Ok(value),
-            Came::Error(error) => Err(ClientError::Refused(error)),
+        match serde_json::from_str(&answer).map_err(malformed)? {
+            Reply::Ok(value) => Ok(value),
+            Reply::Error(error) => Err(ClientError::Refused(error)),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What is asked of a running balancer, and what it answers: JSON over a Unix socket, an object a line.
+//! The API of a running balancer: JSON over a Unix socket, one object per line.
 //!
-//! A request is one line of at most [`MOST_REQUEST_BYTES`]; its answer is one line, `{"ok": …}` or
-//! `{"error": "…"}`. A connection may ask as often as it wants.
+//! A request is one line of at most [`MAX_REQUEST_BYTES`]; its answer is one line, `{"ok": …}` or `{"error": "…"}`. A
+//! connection may carry any number of requests.
 
 mod client;
 mod server;
@@ -12,62 +12,62 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
-pub use server::{Answer, Asked, ListenError, Listener};
-pub use status::{BackendStatus, HealthWord, HeavyStatus, LoadStatus, PlaneStatus, Status, VipStatus};
+pub use server::{Answer, ListenError, Listener, PendingRequest};
+pub use status::{BackendStatus, HealthState, HeavyStatus, LoadStatus, PlaneStatus, Status, VipStatus};
 
-/// A longer request is none.
-pub const MOST_REQUEST_BYTES: u64 = 256 * 1024;
+/// The greatest length of a request, with its newline.
+pub const MAX_REQUEST_BYTES: u64 = 256 * 1024;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// What runs. Answer: [`Status`].
+    /// Report what runs. Answer: [`Status`].
     Status {},
-    /// Read the configuration again. Answer: [`Changed`].
+    /// Reload the configuration. Answer: [`Changes`].
     Reload {},
-    /// Give a backend no new connection, or with `undo` again. Answer: [`Changed`].
+    /// Stop sending new connections to a backend, or resume with `undo`. Answer: [`Changes`].
     Drain {
-        /// Which one.
+        /// The backend to drain.
         #[serde(flatten)]
-        backend: Named,
-        /// Undo it.
+        backend: BackendName,
+        /// Whether to end the drain.
         #[serde(default)]
         undo: bool,
     },
-    /// A backend joins, until the next reload. Answer: [`Changed`].
+    /// Add a backend, until the next reload. Answer: [`Changes`].
     Add {
-        /// The VIP's name.
+        /// The name of the VIP.
         vip: String,
-        /// The backend's address.
+        /// The address of the backend.
         address: IpAddr,
-        /// Its name; without one, its address.
+        /// The name of the backend; by default its address.
         #[serde(default)]
         name: Option<String>,
-        /// Its weight.
+        /// The weight of the backend.
         #[serde(default = "one")]
         weight: f64,
-        /// By which connection IDs name it, where the policy is `zero-rtt`.
+        /// The server ID that connection IDs carry, if the policy is `zero-rtt`.
         #[serde(default)]
         server_id: Option<u64>,
     },
-    /// A backend leaves, until the next reload. Answer: [`Changed`].
+    /// Remove a backend, until the next reload. Answer: [`Changes`].
     Remove {
-        /// Which one.
+        /// The backend to remove.
         #[serde(flatten)]
-        backend: Named,
+        backend: BackendName,
     },
-    /// Another weight for a backend, until the next reload. Answer: [`Changed`].
+    /// Change the weight of a backend, until the next reload. Answer: [`Changes`].
     Weight {
-        /// Which one.
+        /// The backend to change.
         #[serde(flatten)]
-        backend: Named,
-        /// From 0.
+        backend: BackendName,
+        /// The new weight, from 0.
         weight: f64,
     },
-    /// Where packets would go. Answer: a list of [`Went`].
+    /// Report where packets would be sent. Answer: a list of [`PacketRoute`].
     Where {
-        /// Ethernet frames, in hex.
+        /// The packets: Ethernet frames, in hexadecimal digits.
         frames: Vec<String>,
     },
 }
@@ -76,51 +76,52 @@ fn one() -> f64 {
     1.0
 }
 
-/// A backend by name.
+/// A backend as an operator names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
-    /// The VIP's name; without one, the backend's name must be that of one backend only.
+pub struct BackendName {
+    /// The name of the VIP; it may be omitted if only one VIP has a backend of this name.
     #[serde(default)]
     pub vip: Option<String>,
-    /// The backend's name, or its address.
+    /// The name or the address of the backend.
     pub backend: String,
 }
 
-impl Named {
-    /// From `VIP/BACKEND` or `BACKEND`.
-    pub fn parse(text: &str) -> Named {
+impl BackendName {
+    /// Parses `VIP/BACKEND` or `BACKEND`.
+    pub fn parse(text: &str) -> BackendName {
         match text.split_once('/') {
-            Some((vip, backend)) => Named { vip: Some(vip.into()), backend: backend.into() },
-            None => Named { vip: None, backend: text.into() },
+            Some((vip, backend)) => BackendName { vip: Some(vip.into()), backend: backend.into() },
+            None => BackendName { vip: None, backend: text.into() },
         }
     }
 }
 
-/// What a request has changed.
+/// The changes that a request made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
-    /// A line each, in words; none if all was as wanted already.
+pub struct Changes {
+    /// A description of each change; empty if nothing had to change.
     pub changes: Vec<String>,
 }
 
-/// Where a packet would go, and why.
+/// Where the balancer would send a packet, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Went {
-    /// What would become of it: pass, drop, send, redirect.
+pub struct PacketRoute {
+    /// The verdict: pass, drop, send or redirect.
     pub verdict: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub why: String,
-    /// The VIP's name.
+    /// The name of the VIP that the packet matches.
     pub vip: Option<String>,
-    /// The backend's name.
+    /// The name of the selected backend.
     pub backend: Option<String>,
-    /// The backend's address.
+    /// The address of the selected backend.
     pub address: Option<IpAddr>,
-    /// As it would go out, in hex; none if it would not.
+    /// The frame as it would be sent, in hexadecimal digits; none if it would not be.
     pub frame: Option<String>,
 }
 
-/// Bytes from hex, with blanks and colons between as people write them.
+/// Parses hexadecimal digits. White space and colons between them are ignored. None if anything else is there, or an
+/// odd number of digits.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text
         .bytes()
@@ -131,7 +132,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Hex of bytes.
+/// Formats bytes as hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! The balancer's end of the socket.
+//! The balancer's end of the API.
 
 use std::{
     fs,
@@ -17,76 +17,76 @@ use std::{
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
 
-use super::{MOST_REQUEST_BYTES, Request};
+use super::{MAX_REQUEST_BYTES, Request};
 
-/// What a request came to: a value, or what is wrong with it.
+/// The answer to a request: a JSON value, or why it was refused.
 pub type Answer = Result<Value, String>;
 
-/// A request, and who waits for its answer.
+/// A request that waits for its answer.
 #[derive(Debug)]
-pub struct Asked {
-    /// What is asked.
+pub struct PendingRequest {
+    /// The request.
     pub request: Request,
-    /// Where its answer goes.
+    /// The channel for the answer.
     pub answer: SyncSender<Answer>,
 }
 
-/// Why no requests can be taken.
+/// Why a socket cannot accept requests.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else answers there.
-    #[error("a balancer answers at '{}' already: end it, or write another api.socket", .0.display())]
-    Taken(PathBuf),
-    /// What is there is no socket.
-    #[error("'{}' is there, and no socket: write another api.socket", .0.display())]
-    NoSocket(PathBuf),
-    /// The system refused.
-    #[error("cannot take requests at '{}': {io}; write an api.socket in a folder that may be written to", path.display())]
+    /// Another balancer uses the socket.
+    #[error("a balancer already answers at '{}': stop it, or write another api.socket", .0.display())]
+    InUse(PathBuf),
+    /// The path belongs to something that is not a socket.
+    #[error("'{}' exists and is not a socket: write another api.socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refused to create it.
+    #[error("cannot accept requests at '{}': {io}; write an api.socket in a writable folder", path.display())]
     Io {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         io: io::Error,
     },
 }
 
-/// Takes requests while it lives.
+/// Accepts requests until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
     listener: UnixListener,
 }
 
-/// Connections at once; more are told to come again.
-const MOST_CONNECTIONS: usize = 32;
-/// A connection that says nothing for so long is closed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The greatest number of connections at once.
+const MAX_CONNECTIONS: usize = 32;
+/// A connection without a request for this time is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Listener {
-    /// Makes the socket, for its owner alone (mode 0600). To be called while there is one thread, as
-    /// the mode of new files is the process's.
+    /// Creates the socket for its owner alone (mode 0600). Must be called before other threads start, since the mode of
+    /// new files belongs to the process.
     ///
     /// # Errors
     ///
-    /// If somebody answers there, or it cannot be made.
+    /// If a balancer already answers there, or the socket cannot be created.
     pub fn bind(path: &Path) -> Result<Listener, ListenError> {
         let failed = |io| ListenError::Io { path: path.into(), io };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        clear(path)?;
+        remove_stale(path)?;
         let before = umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         umask(before);
         Ok(Listener { path: path.into(), listener: bound.map_err(failed)? })
     }
 
-    /// Hands requests to whoever answers them, from a thread of its own.
+    /// Starts a thread that accepts connections and sends their requests to a channel.
     ///
     /// # Errors
     ///
-    /// If there can be no thread.
-    pub fn serve(&self, asked: Sender<Asked>) -> Result<(), ListenError> {
+    /// If the thread cannot be started.
+    pub fn serve(&self, requests: Sender<PendingRequest>) -> Result<(), ListenError> {
         let failed = |io| ListenError::Io { path: self.path.clone(), io };
         let listener = self.listener.try_clone().map_err(failed)?;
         let open = Arc::new(AtomicUsize::new(0));
@@ -95,8 +95,8 @@ impl Listener {
             .spawn(move || {
                 for stream in listener.incoming() {
                     match stream {
-                        Ok(stream) => begin(stream, &asked, &open),
-                        // No descriptor, perhaps: others may go.
+                        Ok(stream) => accept(stream, &requests, &open),
+                        // There may be no free file descriptor: connections may close meanwhile.
                         Err(_) => thread::sleep(Duration::from_millis(100)),
                     }
                 }
@@ -108,15 +108,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // If it is gone already, so much the better.
+        // A socket that is already gone needs no removal.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes what a balancer that is gone has left.
-fn clear(path: &Path) -> Result<(), ListenError> {
+/// Removes the socket that a balancer left behind when it died.
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
     match UnixStream::connect(path) {
-        Ok(_) => Err(ListenError::Taken(path.into())),
+        Ok(_) => Err(ListenError::InUse(path.into())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(_) => {
             use std::os::unix::fs::FileTypeExt;
@@ -124,22 +124,23 @@ fn clear(path: &Path) -> Result<(), ListenError> {
             let kind = fs::symlink_metadata(path).map_err(failed)?.file_type();
             match kind.is_socket() {
                 true => fs::remove_file(path).map_err(failed),
-                false => Err(ListenError::NoSocket(path.into())),
+                false => Err(ListenError::NotASocket(path.into())),
             }
         }
     }
 }
 
-fn begin(mut stream: UnixStream, asked: &Sender<Asked>, open: &Arc<AtomicUsize>) {
-    if open.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
+fn accept(mut stream: UnixStream, requests: &Sender<PendingRequest>, open: &Arc<AtomicUsize>) {
+    if open.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
         open.fetch_sub(1, Ordering::SeqCst);
-        let _ = say(&mut stream, &Err(format!("there are {MOST_CONNECTIONS} connections already: come again")));
+        let _ =
+            send_answer(&mut stream, &Err(format!("there are already {MAX_CONNECTIONS} connections: try again later")));
         return;
     }
-    let (asked, for_thread) = (asked.clone(), Arc::clone(open));
+    let (requests, for_thread) = (requests.clone(), Arc::clone(open));
     let started = thread::Builder::new().name("request".into()).spawn(move || {
-        // Whoever asked may be gone.
-        let _ = converse(stream, &asked);
+        // The client may be gone.
+        let _ = serve_connection(stream, &requests);
         for_thread.fetch_sub(1, Ordering::SeqCst);
     });
     if started.is_err() {
@@ -147,36 +148,36 @@ fn begin(mut stream: UnixStream, asked: &Sender<Asked>, open: &Arc<AtomicUsize>)
     }
 }
 
-fn converse(mut stream: UnixStream, asked: &Sender<Asked>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn serve_connection(mut stream: UnixStream, requests: &Sender<PendingRequest>) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let mut line = Vec::new();
-        (&mut reader).take(MOST_REQUEST_BYTES).read_until(b'\n', &mut line)?;
+        (&mut reader).take(MAX_REQUEST_BYTES).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(());
         }
-        if line.len() as u64 == MOST_REQUEST_BYTES && !line.ends_with(b"\n") {
-            say(&mut stream, &Err(format!("a request has at most {MOST_REQUEST_BYTES} bytes")))?;
+        if line.len() as u64 == MAX_REQUEST_BYTES && !line.ends_with(b"\n") {
+            send_answer(&mut stream, &Err(format!("a request has at most {MAX_REQUEST_BYTES} bytes")))?;
             return Ok(());
         }
         let answer = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => put(request, asked),
-            Err(error) => Err(format!("this is no request: {error}; write a line such as {{\"do\":\"status\"}}")),
+            Ok(request) => submit(request, requests),
+            Err(error) => Err(format!("this is not a request: {error}; write a line such as {{\"do\":\"status\"}}")),
         };
-        say(&mut stream, &answer)?;
+        send_answer(&mut stream, &answer)?;
     }
 }
 
-fn put(request: Request, asked: &Sender<Asked>) -> Answer {
-    let (answer, came) = sync_channel(1);
-    let ending = |_| "the balancer is about to end".to_owned();
-    asked.send(Asked { request, answer }).map_err(|_| ending(()))?;
-    came.recv().map_err(|_| ending(()))?
+fn submit(request: Request, requests: &Sender<PendingRequest>) -> Answer {
+    const SHUTTING_DOWN: &str = "the balancer is shutting down";
+    let (answer, answers) = sync_channel(1);
+    requests.send(PendingRequest { request, answer }).map_err(|_| SHUTTING_DOWN)?;
+    answers.recv().map_err(|_| SHUTTING_DOWN)?
 }
 
-fn say(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+fn send_answer(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     let value = match answer {
         Ok(value) => json!({ "ok": value }),
         Err(error) => json!({ "error": error }),

@@ -1,172 +1,172 @@
-//! What a balancer tells of itself. Unknown is null.
+//! The status of a balancer. Values that are not known are null.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use dwell_engine::balance::{Forward, Protocol};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::{Forward, PolicyName, Protocol},
-    plan::Phase,
-};
+use crate::{config::PolicyName, plan::Phase};
 
-/// All of a balancer.
+/// The status of a balancer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// When, as RFC 3339.
+    /// The time of the status, in RFC 3339.
     pub time: String,
     /// The version of dwell that runs.
     pub version: String,
-    /// Where clients' packets come in.
+    /// The interface that receives clients' packets.
     pub interface: String,
-    /// The configuration's file.
+    /// The file of the configuration.
     pub config: String,
-    /// When it was last read, as RFC 3339.
+    /// The time when the configuration was last read, in RFC 3339.
     pub loaded: String,
-    /// The length of an interval.
+    /// The length of the control loop's interval.
     pub interval_s: f64,
-    /// How long the work of the last interval took.
+    /// The time that the control loop worked at the end of the last interval.
     pub interval_work_s: Option<f64>,
-    /// The kernel's side.
+    /// The data plane in the kernel.
     pub plane: PlaneStatus,
-    /// In the order of the configuration.
+    /// The VIPs, in the order of the configuration.
     pub vips: Vec<VipStatus>,
-    /// Backends that are no longer wanted, and wait for their last connections.
+    /// Backends that are no longer wanted and wait for their last connections.
     pub leaving: Vec<BackendStatus>,
-    /// What an operator should look at.
+    /// Conditions that an operator should know about.
     pub warnings: Vec<String>,
 }
 
-/// The kernel's side.
+/// The data plane in the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlaneStatus {
-    /// Whether it was there before this process: "new", "over" or "anew".
-    pub taken: String,
-    /// Connections that are followed.
+    /// How it was started: "new", "over" (taken over from an earlier process), or "anew" (replacing an earlier one).
+    #[serde(rename = "taken")]
+    pub start: String,
+    /// The number of tracked connections.
     pub connections: u64,
-    /// For so many there is room.
-    pub places: u64,
-    /// Packets by what became of them.
+    /// The number of connections that can be tracked.
+    #[serde(rename = "places")]
+    pub capacity: u64,
+    /// Packets by reason of their routing.
     pub packets: BTreeMap<String, u64>,
-    /// Connection IDs of QUIC by what was seen of them.
+    /// QUIC connection IDs by event.
     #[serde(default)]
     pub connection_ids: BTreeMap<String, u64>,
 }
 
-/// A VIP.
+/// The status of a VIP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VipStatus {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its address.
+    /// The virtual address.
     pub address: IpAddr,
-    /// Its transport.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Its port; none for all.
+    /// The port; null for any.
     pub port: Option<u16>,
-    /// How weights are found.
+    /// How the weights of backends are set.
     pub policy: PolicyName,
-    /// How packets go to backends.
+    /// How packets are forwarded to backends.
     pub forward: Forward,
-    /// Places in its Maglev table.
+    /// The number of entries in the Maglev table.
     pub table_size: u32,
-    /// The part of the table that the last change of weights changed.
+    /// The part of the table that changed in the last interval.
     pub disruption: Option<f64>,
-    /// Clients' packets.
+    /// Packets from clients.
     pub packets: u64,
-    /// Their bytes of IP.
+    /// Bytes of those packets, from the IP header on.
     pub bytes: u64,
-    /// Connections that were entered.
+    /// Connections that were entered into the connection table.
     pub connections: u64,
-    /// All backends fail their checks, so that all are kept.
+    /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
-    /// Which connections of QUIC are heavy, where that follows from what clients send.
+    /// How many QUIC connections of a server are heavy, if that follows from the traffic.
     #[serde(default)]
     pub heavy: Option<HeavyStatus>,
-    /// Who stands behind it.
+    /// The backends.
     pub backends: Vec<BackendStatus>,
 }
 
 /// How many connections of a server are heavy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HeavyStatus {
-    /// So many.
+    /// The number of heavy connections of a server.
     pub connections: u32,
-    /// The part of a server's packets that they are to have.
+    /// The part of a server's packets that the heavy connections should carry.
     pub wanted: f64,
-    /// And that they have, on average.
+    /// The part of a server's packets that the heavy connections carry, on average.
     pub captured: Option<f64>,
 }
 
-/// A backend.
+/// The status of a backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackendStatus {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its address.
+    /// The server's own address.
     pub address: IpAddr,
-    /// Its number in the kernel's maps.
+    /// The number in the kernel's maps.
     pub real: u32,
-    /// Whether new connections may go there.
+    /// Whether new connections may be sent to it.
     pub phase: Phase,
-    /// What checks say.
-    pub health: HealthWord,
-    /// What the last check said if it failed.
+    /// What its health checks say.
+    pub health: HealthState,
+    /// Why the last check failed; null if it succeeded.
     pub health_why: Option<String>,
-    /// How long the last good check took.
+    /// The duration of the last successful check.
     pub check_s: Option<f64>,
-    /// As configured.
+    /// The configured weight.
     pub configured: f64,
-    /// As the policy has it, in the unit of the configuration.
+    /// The weight that the policy has set, in the unit of the configuration.
     pub weight: f64,
-    /// Part of new connections, 0 to 1.
+    /// The part of the Maglev table, and so of new connections, from 0 to 1.
     pub share: f64,
-    /// Why the weight is what it is, in one word.
+    /// The reason for the weight, in one word.
     pub why: String,
-    /// The same in words.
+    /// The reason for the weight, in a sentence.
     pub why_words: String,
-    /// Mean response latency of the last interval.
+    /// The mean response latency of the last interval.
     pub latency_s: Option<f64>,
-    /// Connections that it is of.
+    /// The number of connections that the mean is taken over.
     pub latency_connections: Option<u32>,
-    /// Requests of the last interval over connections active at its end.
+    /// The number of requests in the last interval divided by the number of connections that were active at its end.
     pub freshness: Option<f64>,
-    /// Connections with a packet within the active time.
+    /// The number of connections with a packet within the active time.
     pub active: u64,
-    /// Connections that were placed there.
+    /// The number of connections that were assigned to it.
     pub connections: u64,
-    /// Packets sent there.
+    /// Packets sent to it.
     pub packets: u64,
-    /// Their bytes of IP.
+    /// Bytes of those packets, from the IP header on, without encapsulation.
     pub bytes: u64,
-    /// Why it cannot be reached.
+    /// Why it cannot be reached; null if it can.
     pub problem: Option<String>,
-    /// By which connection IDs name it.
+    /// The server ID that connection IDs carry.
     #[serde(default)]
     pub server_id: Option<u64>,
-    /// What it says of its load in connection IDs.
+    /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
 }
 
-/// What a server says of its load.
+/// The load that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoadStatus {
-    /// How long a request waits there.
+    /// How long a request waits at the server; null if the server does not know.
     pub wait_s: Option<f64>,
-    /// How long ago that came.
+    /// The age of the report.
     pub age_s: f64,
 }
 
-/// What checks say of a backend.
+/// The state of a backend's health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum HealthWord {
-    /// It is not checked, or was not asked yet.
+pub enum HealthState {
+    /// It is not checked, or has not been checked yet.
     Unchecked,
-    /// Well.
+    /// It is healthy.
     Up,
-    /// Well again, and not yet given its whole weight.
+    /// It is healthy again, but does not have its whole weight yet.
     Rising,
-    /// Not well.
+    /// It is not healthy.
     Down,
 }

@@ -1,7 +1,10 @@
-//! The configuration of a balancer: a TOML file, read into types that cannot be wrong.
+//! The configuration of a balancer: a TOML file, parsed into types that cannot hold invalid values.
 //!
-//! Each fault names file, line, key and remedy, and all are told at once.
+//! Each fault names file, line, key and remedy, and all faults are reported at once.
 
+mod backend;
+mod check;
+mod latency;
 mod overlap;
 mod table;
 mod value;
@@ -9,9 +12,8 @@ mod vip;
 mod zero_rtt;
 
 use std::{
-    collections::BTreeMap,
     fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,130 +21,135 @@ use std::{
 use toml::de::DeTable;
 
 use self::{
-    table::{Source, Table, Wrong},
+    table::{Problem, Source, Table},
     value::{parsed, socket, text, time, whole},
 };
 
 pub use dwell_engine::balance::{Forward, Protocol, VipKey};
 
 pub use self::{
+    backend::{Backend, MAX_WEIGHT},
+    check::{Check, CheckKind, CheckTls},
+    latency::Latency,
     table::Fault,
-    vip::{Backend, Check, Kind, Latency, PolicyName, Tls, Vip},
+    vip::{PolicyName, Vip},
     zero_rtt::ZeroRtt,
 };
 
-/// What a balancer is to do.
+/// The configuration of a balancer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The file that it came from.
+    /// The file that the configuration was read from.
     pub path: PathBuf,
-    /// The interface that clients' packets come in by.
+    /// The interface that receives clients' packets.
     pub interface: String,
-    /// How long an interval of the control loop is, and an epoch of a connection.
+    /// The interval of the control loop, which is also the epoch of the latency estimation.
     pub interval: Duration,
-    /// A connection without a packet for so long is forgotten.
+    /// A connection without a packet for this time is forgotten.
     pub idle_timeout: Duration,
     /// A connection with a packet within this time counts as active.
     pub active_timeout: Duration,
-    /// What all balancers of a VIP must share, so that they place alike.
+    /// The seed of connection hashes. All balancers of a VIP must have the same, so that they select the same backends.
     pub hash_seed: u64,
-    /// Where maps and link are pinned, in a BPF file system.
+    /// The folder of a BPF file system where maps and link are pinned.
     pub pin: PathBuf,
-    /// A slot of another XDP program's array to take in place of the interface: `MAP:SLOT[:NEXT]`.
+    /// The slot of another XDP program's array to occupy, instead of attaching to the interface: `MAP:SLOT[:NEXT]`.
     pub chain: Option<String>,
-    /// Most of each that there may be.
+    /// The sizes of the kernel's maps.
     pub limits: Limits,
-    /// Headers of tunnels.
+    /// The source addresses of encapsulating headers.
     pub tunnel: Tunnel,
-    /// Where requests are taken: a Unix socket.
+    /// The Unix socket that accepts requests.
     pub socket: PathBuf,
-    /// Where metrics are served.
+    /// The address that serves metrics; none if they are not served.
     pub metrics: Option<SocketAddr>,
-    /// How checks are made, whatever they check.
-    pub checking: Checking,
+    /// What the health checks of all VIPs share.
+    pub health: HealthSettings,
     /// The VIPs, in the order of the file.
     pub vips: Vec<Vip>,
 }
 
-/// Most of each that there may be. Memory for it is taken at the start.
+/// The sizes of the kernel's maps. Their memory is allocated at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections followed at once.
+    /// The number of connections that are tracked at once.
     pub connections: u32,
-    /// VIPs.
+    /// The number of VIPs.
     pub vips: u32,
-    /// Backends over all VIPs, with those that are leaving.
+    /// The number of backends of all VIPs, including those that are leaving.
     pub reals: u32,
-    /// VIPs with the policy `zero-rtt`.
+    /// The number of VIPs with the policy `zero-rtt`.
     pub zero_rtt_vips: u16,
-    /// Their backends, with those that are leaving.
+    /// The number of backends of those VIPs, including those that are leaving.
     pub zero_rtt_servers: u32,
 }
 
-/// Headers of tunnels.
+/// The source addresses of encapsulating headers. The remaining bits vary by connection, so that the network spreads
+/// tunnels over its paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnel {
-    /// The first 16 bits of the outer source address; the others are of the connection.
+    /// The source of encapsulating IPv4 headers. Its first 16 bits count; the others vary by connection.
     pub source4: Ipv4Addr,
-    /// The first 64 bits of the same.
+    /// The source of encapsulating IPv6 headers. Its first 64 bits count; the others vary by connection.
     pub source6: Ipv6Addr,
 }
 
-/// How checks are made, whatever they check.
+/// What the health checks of all VIPs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checking {
-    /// Threads at most. Each waits for one answer at a time.
+pub struct HealthSettings {
+    /// The greatest number of threads. Each waits for one answer at a time.
     pub threads: usize,
-    /// A backend that comes back has its whole weight after this time.
+    /// The time in which a backend that comes back regains its whole weight.
     pub ramp: Duration,
 }
 
-/// Why there is no configuration.
+/// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
     #[error("cannot read the configuration '{}': {io}; name a TOML file, as in examples/lb.toml", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         io: io::Error,
     },
-    /// The file has faults: a line each.
-    #[error("{}", lines(.0))]
+    /// The file has faults, one per line of the message.
+    #[error("{}", join_lines(.0))]
     Faults(Vec<Fault>),
 }
 
-fn lines(faults: &[Fault]) -> String {
+fn join_lines(faults: &[Fault]) -> String {
     let lines: Vec<_> = faults.iter().map(Fault::to_string).collect();
     lines.join("\n")
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads the configuration in a file.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it at once.
+    /// If the file cannot be read, or with all of its faults.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = fs::read_to_string(path).map_err(|io| ConfigError::Read { path: path.into(), io })?;
         Config::parse(&text, path)
     }
 
-    /// The same of a text. `path` is told in faults, and where other files are named, these are
-    /// looked for beside it.
+    /// Parses a configuration. `path` is named in faults, and other files are looked up next to it.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it at once.
+    /// With all faults of the text.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
         let source = Source::new(path.into(), text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let at = error.span().map_or(text.len(), |span| span.start);
-            let wrong =
-                Wrong::new(format!("this is no TOML: {}", error.message().trim()), "toml.io tells how it is written");
-            source.fault(source.line(at), "", wrong);
+            let problem = Problem::new(
+                format!("this is not valid TOML: {}", error.message().trim()),
+                "see toml.io for the syntax",
+            );
+            source.fault(source.line(at), "", problem);
         }
         if !errors.is_empty() {
             return Err(ConfigError::Faults(source.into_faults()));
@@ -155,7 +162,7 @@ impl Config {
         }
     }
 
-    /// Of how many backends it tells, over all VIPs.
+    /// Returns the number of backends of all VIPs.
     pub fn backends(&self) -> usize {
         self.vips.iter().map(|vip| vip.backends.len()).sum()
     }
@@ -172,7 +179,7 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
     let limits = read_limits(&mut table);
     let tunnel = read_tunnel(&mut table);
     let latency = Latency::read(&mut table, &Latency::default());
-    let (vips, places) = vip::read_all(&mut table, path, &latency);
+    let (vips, lines) = Vip::read_all(&mut table, path, &latency);
     let config = Config {
         path: path.into(),
         interface: name.clone(),
@@ -186,23 +193,23 @@ fn read_root<'a>(source: &'a Source, root: &'a DeTable<'a>, path: &Path) -> Opti
         tunnel,
         socket: read_socket(&mut table),
         metrics: read_metrics(&mut table),
-        checking: read_checking(&mut table),
+        health: read_health(&mut table),
         vips,
     };
-    overlap::check(&config, &places, &table);
+    overlap::check(&config, &lines, &table);
     table.finish();
     interface.map(|_| config)
 }
 
-/// Where a balancer of an interface is pinned unless told otherwise.
+/// Returns the folder where the balancer of an interface is pinned by default.
 pub fn default_pin(interface: &str) -> PathBuf {
     Path::new("/sys/fs/bpf/dwell").join(format!("lb-{interface}"))
 }
 
-/// Where requests are taken unless told otherwise.
+/// The default path of the socket that accepts requests.
 pub const DEFAULT_SOCKET: &str = "/run/dwell/lb.sock";
 
-fn chain(value: &toml::de::DeValue<'_>) -> Result<String, Wrong> {
+fn chain(value: &toml::de::DeValue<'_>) -> Result<String, Problem> {
     let chain: dwell_probes::Chain = parsed("a slot of a program array", "\"/sys/fs/bpf/slots:1:2\"")(value)?;
     Ok(chain.to_string())
 }
@@ -260,34 +267,17 @@ fn read_metrics(root: &mut Table<'_>) -> Option<SocketAddr> {
     listen
 }
 
-fn read_checking(root: &mut Table<'_>) -> Checking {
-    let mut checking = Checking { threads: 256, ramp: Duration::from_secs(10) };
+fn read_health(root: &mut Table<'_>) -> HealthSettings {
+    let mut settings = HealthSettings { threads: 256, ramp: Duration::from_secs(10) };
     let Some(mut table) = root.table("health") else {
-        return checking;
+        return settings;
     };
     if let Some(threads) = table.get("threads", whole(1..=4096)) {
-        checking.threads = threads as usize;
+        settings.threads = threads as usize;
     }
     if let Some(ramp) = table.get("ramp", time(Duration::ZERO..=60 * MINUTE)) {
-        checking.ramp = ramp;
+        settings.ramp = ramp;
     }
     table.finish();
-    checking
+    settings
 }
-
-/// Lines of what belongs together, for faults that follow from several.
-#[derive(Debug, Default)]
-struct Places {
-    vips: Vec<VipPlace>,
-}
-
-#[derive(Debug)]
-struct VipPlace {
-    name: usize,
-    address: usize,
-    table_size: usize,
-    /// Name and address of each backend.
-    backends: Vec<(usize, usize)>,
-}
-
-type ByAddress<T> = BTreeMap<IpAddr, T>;

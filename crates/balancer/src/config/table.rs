@@ -1,22 +1,22 @@
-//! Tables of a TOML file, read key by key: each fault is noted with its line, and reading goes on, so
-//! that all are told at once.
+//! Reading the tables of a TOML file key by key. Faults are collected with their lines, so that all of them can be
+//! reported at once.
 
 use std::{cell::RefCell, collections::BTreeSet, fmt, ops::Range, path::PathBuf};
 
+use strsim::levenshtein;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-/// Something wrong in a configuration, and what to do about it.
+/// A fault in a configuration, and how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
     pub path: PathBuf,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// The key with the tables that it stands in, as in `vip.health.interval`; empty if the file is
-    /// no TOML there.
+    /// The key with the tables around it, as in `vip.health.interval`; empty if the file is not valid TOML there.
     pub key: String,
     /// What is wrong.
     pub what: String,
@@ -34,24 +34,24 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is wrong with a value by itself, and what to write instead.
+/// What is wrong with a value, and how to correct it: a fault without its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct Problem {
     pub what: String,
     pub remedy: String,
 }
 
-impl Wrong {
-    pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Wrong {
-        Wrong { what: what.into(), remedy: remedy.into() }
+impl Problem {
+    pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Problem {
+        Problem { what: what.into(), remedy: remedy.into() }
     }
 }
 
-/// The file, and its faults so far.
+/// The file, and the faults found so far.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
-    /// Where each line begins.
+    /// The offset of each line's first byte.
     lines: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
 }
@@ -66,12 +66,12 @@ impl Source {
         self.lines.partition_point(|begin| *begin <= at)
     }
 
-    pub(super) fn fault(&self, line: usize, key: impl Into<String>, wrong: Wrong) {
-        let Wrong { what, remedy } = wrong;
+    pub(super) fn fault(&self, line: usize, key: impl Into<String>, problem: Problem) {
+        let Problem { what, remedy } = problem;
         self.faults.borrow_mut().push(Fault { path: self.path.clone(), line, key: key.into(), what, remedy });
     }
 
-    /// All that was found, in the order of the file.
+    /// Returns all faults in the order of the file.
     pub(super) fn into_faults(self) -> Vec<Fault> {
         let mut faults = self.faults.into_inner();
         faults.sort_by_key(|fault| fault.line);
@@ -79,12 +79,15 @@ impl Source {
     }
 }
 
+/// A misspelled key gets a suggestion if it is this many edits away from a known one.
+const MAX_TYPING_ERRORS: usize = 2;
+
 /// A table that is being read.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     source: &'a Source,
     entries: &'a DeTable<'a>,
-    /// With the tables that it stands in; empty for the file.
+    /// The name with those of the tables around it; empty for the file itself.
     name: String,
     line: usize,
     known: BTreeSet<&'static str>,
@@ -100,38 +103,38 @@ impl<'a> Table<'a> {
         Table { source, entries, name: name.into(), line: source.line(span.start), known: BTreeSet::new() }
     }
 
-    /// The value of a key, as `read` takes it; none if it is not there or wrong.
+    /// Reads the value of a key with `read`. None if the key is missing, or its value has a fault.
     pub(super) fn get<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&DeValue<'_>) -> Result<T, Wrong>,
+        read: impl FnOnce(&DeValue<'_>) -> Result<T, Problem>,
     ) -> Option<T> {
         let value = self.value(key)?;
         read(value.get_ref())
-            .map_err(|wrong| {
+            .map_err(|problem| {
                 let line = self.source.line(value.span().start);
-                self.source.fault(line, self.path_of(key), wrong);
+                self.source.fault(line, self.path_of(key), problem);
             })
             .ok()
     }
 
-    /// The same of a key that must be there.
+    /// Reads the value of a mandatory key, as [`Table::get`] does. If it is missing, the fault shows `example`.
     pub(super) fn require<T>(
         &mut self,
         key: &'static str,
         example: &str,
-        read: impl FnOnce(&DeValue<'_>) -> Result<T, Wrong>,
+        read: impl FnOnce(&DeValue<'_>) -> Result<T, Problem>,
     ) -> Option<T> {
         if !self.entries.contains_key(key) {
             self.known.insert(key);
-            let wrong = Wrong::new("it is missing", format!("write {key} = {example}"));
-            self.fault(wrong, key);
+            let problem = Problem::new("it is missing", format!("write {key} = {example}"));
+            self.fault(problem, key);
             return None;
         }
         self.get(key, read)
     }
 
-    /// A table in this one.
+    /// Opens the table under a key.
     pub(super) fn table(&mut self, key: &'static str) -> Option<Table<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -139,73 +142,76 @@ impl<'a> Table<'a> {
             _ => {
                 let path = self.path_of(key);
                 let remedy = format!("write [{path}] on a line of its own, and its keys below");
-                self.fault(Wrong::new("it is a value, not a table", remedy), key);
+                self.fault(Problem::new("it is a value, not a table", remedy), key);
                 None
             }
         }
     }
 
-    /// Tables of one name, in their order.
+    /// Opens the tables of the array under a key, in their order.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Table<'a>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
         };
         let path = self.path_of(key);
-        let wrong =
-            Wrong::new("it is no list of tables", format!("write [[{path}]] on a line of its own, and its keys below"));
+        let problem = Problem::new(
+            "it is not a list of tables",
+            format!("write [[{path}]] on a line of its own, and its keys below"),
+        );
         let DeValue::Array(array) = value.get_ref() else {
-            self.fault(wrong, key);
+            self.fault(problem, key);
             return Vec::new();
         };
         let tables = array.iter().filter_map(|entry| match entry.get_ref() {
             DeValue::Table(entries) => Some(Table::new(self.source, &path, entries, entry.span())),
             _ => {
                 let line = self.source.line(entry.span().start);
-                self.source.fault(line, &path, wrong.clone());
+                self.source.fault(line, &path, problem.clone());
                 None
             }
         });
         tables.collect()
     }
 
-    /// The line of a key, or of the table where it is not there.
+    /// Whether the table has this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
+    /// The line of a key, or of the table if it does not have the key.
     pub(super) fn line_of(&self, key: &str) -> usize {
         let value = self.entries.get(key);
         value.map_or(self.line, |value| self.source.line(value.span().start))
     }
 
-    /// Notes what is wrong with a key.
-    pub(super) fn fault(&self, wrong: Wrong, key: &str) {
-        self.source.fault(self.line_of(key), self.path_of(key), wrong);
+    /// Adds a fault of a key.
+    pub(super) fn fault(&self, problem: Problem, key: &str) {
+        self.source.fault(self.line_of(key), self.path_of(key), problem);
     }
 
-    /// The same of another table's key, whose line is known.
-    pub(super) fn fault_at(&self, line: usize, path: &str, wrong: Wrong) {
-        self.source.fault(line, path, wrong);
+    /// Adds a fault of another table's key, whose line and path are known.
+    pub(super) fn fault_at(&self, line: usize, path: &str, problem: Problem) {
+        self.source.fault(line, path, problem);
     }
 
-    /// All keys were asked for: tells those that nobody knows.
+    /// Ends reading: every key that was never asked for is a fault.
     pub(super) fn finish(self) {
         for key in self.entries.keys() {
             let name: &str = key.get_ref();
             if self.known.contains(name) {
                 continue;
             }
-            let near = self.known.iter().min_by_key(|known| distance(known, name));
-            let remedy = match near.filter(|near| distance(near, name) <= 2) {
+            let near = self.known.iter().min_by_key(|known| levenshtein(known, name));
+            let remedy = match near.filter(|near| levenshtein(near, name) <= MAX_TYPING_ERRORS) {
                 Some(near) => format!("did you mean '{near}'?"),
                 None => {
                     let known: Vec<_> = self.known.iter().copied().collect();
-                    format!("there are: {}", known.join(", "))
+                    format!("the keys are: {}", known.join(", "))
                 }
             };
             let line = self.source.line(key.span().start);
-            let wrong = Wrong::new("no such key", remedy);
-            self.source.fault(line, self.path_of(name), wrong);
+            let problem = Problem::new("no such key", remedy);
+            self.source.fault(line, self.path_of(name), problem);
         }
     }
 
@@ -220,19 +226,4 @@ impl<'a> Table<'a> {
             name => format!("{name}.{key}"),
         }
     }
-}
-
-/// Letters to put in, leave out or change (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, another) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *another);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[other.len()]
 }

@@ -1,4 +1,4 @@
-//! From TOML's values to ours.
+//! Readers of TOML values: each checks type and range.
 
 use std::{
     fmt::Display,
@@ -10,23 +10,24 @@ use std::{
 
 use toml::de::DeValue;
 
-use super::table::Wrong;
+use super::table::Problem;
 
-type Read<T> = Result<T, Wrong>;
+/// What a reader makes of a value.
+type Read<T> = Result<T, Problem>;
 
 pub(super) fn text(value: &DeValue<'_>) -> Read<String> {
     match value.as_str() {
-        Some("") => Err(Wrong::new("it is empty", "write something")),
+        Some("") => Err(Problem::new("it is empty", "write at least one character")),
         Some(text) => Ok(text.to_owned()),
-        None => Err(kind(value, "a text", "\"…\"")),
+        None => Err(kind_problem(value, "a string", "\"…\"")),
     }
 }
 
 pub(super) fn flag(value: &DeValue<'_>) -> Read<bool> {
-    value.as_bool().ok_or_else(|| kind(value, "a yes or no", "true or false"))
+    value.as_bool().ok_or_else(|| kind_problem(value, "a boolean", "true or false"))
 }
 
-/// A whole number in a range.
+/// Reads an integer within a range.
 pub(super) fn whole<T>(range: RangeInclusive<T>) -> impl FnOnce(&DeValue<'_>) -> Read<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -35,57 +36,57 @@ where
         let (least, most) = (range.start(), range.end());
         let wanted = || format!("write a whole number from {least} to {most}");
         let DeValue::Integer(digits) = value else {
-            return Err(Wrong::new(format!("it is {}, not a whole number", name(value)), wanted()));
+            return Err(Problem::new(format!("it is {}, not a whole number", kind_name(value)), wanted()));
         };
         i64::from_str_radix(digits.as_str(), digits.radix())
             .ok()
             .and_then(|number| T::try_from(number).ok())
             .filter(|number| range.contains(number))
-            .ok_or_else(|| Wrong::new(format!("{digits} is out of range"), wanted()))
+            .ok_or_else(|| Problem::new(format!("{digits} is out of range"), wanted()))
     }
 }
 
-/// A number in a range.
+/// Reads a number within a range.
 pub(super) fn number(range: RangeInclusive<f64>) -> impl FnOnce(&DeValue<'_>) -> Read<f64> {
     move |value| {
         let digits = match value {
             DeValue::Integer(digits) => digits.as_str().to_owned(),
             DeValue::Float(digits) => digits.as_str().to_owned(),
-            other => return Err(kind(other, "a number", "1.5")),
+            other => return Err(kind_problem(other, "a number", "1.5")),
         };
         let (least, most) = (range.start(), range.end());
         let number = digits.parse().ok();
         number.filter(|number| range.contains(number)).ok_or_else(|| {
-            Wrong::new(format!("{digits} is out of range"), format!("write a number from {least} to {most}"))
+            Problem::new(format!("{digits} is out of range"), format!("write a number from {least} to {most}"))
         })
     }
 }
 
-/// A length of time in a range, as in "1s".
+/// Reads a duration within a range, as in "1s".
 pub(super) fn time(range: RangeInclusive<Duration>) -> impl FnOnce(&DeValue<'_>) -> Read<Duration> {
     move |value| {
-        let text = text_like(value, "a length of time", "\"100ms\", \"1s\" or \"2m\"")?;
+        let text = string(value, "a duration", "\"100ms\", \"1s\" or \"2m\"")?;
         let time = match text {
             "0" => Some(Duration::ZERO),
             _ => text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok()),
         };
         let Some(time) = time else {
-            return Err(Wrong::new(
-                format!("\"{text}\" is no length of time"),
+            return Err(Problem::new(
+                format!("\"{text}\" is not a duration"),
                 "write a number and a unit, as in \"100ms\", \"1s\" or \"2m\"",
             ));
         };
         if range.contains(&time) {
             return Ok(time);
         }
-        Err(Wrong::new(
+        Err(Problem::new(
             format!("{text} is out of range"),
-            format!("write a time from {:?} to {:?}", range.start(), range.end()),
+            format!("write a duration from {:?} to {:?}", range.start(), range.end()),
         ))
     }
 }
 
-/// One of several words.
+/// Reads one of several words.
 pub(super) fn choice<T: Copy>(words: &'static [(&'static str, T)]) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
     move |value| {
         let list = || {
@@ -93,32 +94,42 @@ pub(super) fn choice<T: Copy>(words: &'static [(&'static str, T)]) -> impl FnOnc
             words.join(", ")
         };
         let Some(text) = value.as_str() else {
-            return Err(kind(value, "a word", &list()));
+            return Err(kind_problem(value, "a word", &list()));
         };
         let found = words.iter().find(|(word, _)| *word == text);
         found
             .map(|(_, meaning)| *meaning)
-            .ok_or_else(|| Wrong::new(format!("there is no \"{text}\""), format!("write one of {}", list())))
+            .ok_or_else(|| Problem::new(format!("unknown value \"{text}\""), format!("write one of {}", list())))
     }
 }
 
-/// An address that one host has.
+/// Reads a name of at most 64 letters, digits and punctuation marks.
+pub(super) fn plain_name(value: &DeValue<'_>) -> Read<String> {
+    let name = text(value)?;
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
+    if name.len() <= 64 && name.chars().all(is_plain) {
+        return Ok(name);
+    }
+    Err(Problem::new(format!("{name:?} is not a valid name"), "write up to 64 letters, digits and any of -_.:"))
+}
+
+/// Reads an IP address that a single host can have.
 pub(super) fn host(value: &DeValue<'_>) -> Read<IpAddr> {
     let example = "\"192.0.2.10\" or \"2001:db8::10\"";
-    let text = text_like(value, "an address", example)?;
+    let text = string(value, "an address", example)?;
     let Ok(address) = text.parse::<IpAddr>() else {
-        return Err(Wrong::new(
-            format!("\"{text}\" is no IP address"),
+        return Err(Problem::new(
+            format!("\"{text}\" is not an IP address"),
             format!("write one, as in {example}; names are not looked up"),
         ));
     };
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     let is_mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let what = match address {
-        _ if address.is_unspecified() => "the address of no host",
-        _ if address.is_multicast() || is_broadcast => "an address of many hosts",
-        _ if address.is_loopback() => "an address that never leaves its host",
-        _ if is_mapped => "an IPv4 address in the form of an IPv6 one",
+        _ if address.is_unspecified() => "the unspecified address",
+        _ if address.is_multicast() || is_broadcast => "a multicast or broadcast address",
+        _ if address.is_loopback() => "a loopback address",
+        _ if is_mapped => "an IPv4-mapped IPv6 address",
         _ => return Ok(address),
     };
     let remedy = match address {
@@ -126,37 +137,38 @@ pub(super) fn host(value: &DeValue<'_>) -> Read<IpAddr> {
             let plain = v6.to_ipv4_mapped().map(IpAddr::V4).unwrap_or(address);
             format!("write {plain}")
         }
-        _ => format!("write one that a host has, as in {example}"),
+        _ => format!("write the address of a host, as in {example}"),
     };
-    Err(Wrong::new(format!("{address} is {what}"), remedy))
+    Err(Problem::new(format!("{address} is {what}"), remedy))
 }
 
-/// Where to listen.
+/// Reads the address and port to listen on.
 pub(super) fn socket(value: &DeValue<'_>) -> Read<SocketAddr> {
     parsed("an address and a port", "\"127.0.0.1:9469\"")(value)
 }
 
-/// Whatever can be parsed.
+/// Reads a string that parses as `T`. `what` describes it in faults.
 pub(super) fn parsed<T: FromStr>(what: &'static str, example: &'static str) -> impl FnOnce(&DeValue<'_>) -> Read<T> {
     move |value| {
-        let text = text_like(value, what, example)?;
-        text.parse().map_err(|_| Wrong::new(format!("\"{text}\" is not {what}"), format!("write one, as in {example}")))
+        let text = string(value, what, example)?;
+        text.parse()
+            .map_err(|_| Problem::new(format!("\"{text}\" is not {what}"), format!("write one, as in {example}")))
     }
 }
 
-fn text_like<'v>(value: &'v DeValue<'_>, what: &str, example: &str) -> Read<&'v str> {
-    value.as_str().ok_or_else(|| kind(value, what, example))
+fn string<'v>(value: &'v DeValue<'_>, what: &str, example: &str) -> Read<&'v str> {
+    value.as_str().ok_or_else(|| kind_problem(value, what, example))
 }
 
-pub(super) fn kind(value: &DeValue<'_>, what: &str, example: &str) -> Wrong {
-    Wrong::new(format!("it is {}, not {what}", name(value)), format!("write {example}"))
+pub(super) fn kind_problem(value: &DeValue<'_>, what: &str, example: &str) -> Problem {
+    Problem::new(format!("it is {}, not {what}", kind_name(value)), format!("write {example}"))
 }
 
-fn name(value: &DeValue<'_>) -> &'static str {
+fn kind_name(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",

@@ -1,4 +1,4 @@
-//! What is planned becomes what runs: all of it, or nothing.
+//! Carrying out a plan in the kernel: completely, or not at all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,57 +7,108 @@ use std::{
     time::Instant,
 };
 
-use dwell_probes::balancer::{Real, Vip as PlaneVip};
+use dwell_engine::balance::VipKey;
+use dwell_probes::balancer::{NextHop, Plane, Real, Vip as PlaneVip};
 
 use super::{
     Balancer, ControlError, Event,
-    saved::{self, Saved, Weighed},
-    vip::{Earlier, VipRun},
-    zero_rtt::Given,
+    saved_state::{self, SavedState, SavedWeight},
+    vip::{PriorState, RunningVip},
+    zero_rtt::ZeroWrite,
 };
 use crate::{
-    config::{Vip, VipKey},
+    config::Vip,
     health::Target,
-    plan::{self, Phase, Plan},
+    plan::{Phase, Plan, State},
 };
 
+/// What the kernel's maps are to hold. Every change goes through it, so that there is one way to write each map.
+pub(super) struct MapContents<'a> {
+    pub state: &'a State,
+    pub vips: &'a [RunningVip],
+    pub hops: &'a BTreeMap<IpAddr, NextHop>,
+}
+
+impl MapContents<'_> {
+    /// Writes the backends that differ from those in the kernel.
+    pub(super) fn write_backends(&self, plane: &mut Plane) -> Result<(), dwell_probes::Error> {
+        let down: BTreeSet<u32> = self.vips.iter().flat_map(RunningVip::down).collect();
+        for (number, backend) in &self.state.reals {
+            let real = Real {
+                address: backend.address,
+                next_hop: self.hops.get(&backend.address).copied(),
+                forward: backend.forward,
+                down: down.contains(number),
+            };
+            if plane.real(*number) != Some(&real) {
+                plane.set_real(*number, &real)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the tables of some VIPs, by their positions. Their backends must have been written.
+    pub(super) fn write_tables(&self, plane: &mut Plane, which: &[usize]) -> Result<(), dwell_probes::Error> {
+        let runs = which.iter().map(|at| &self.vips[*at]);
+        let tables: Vec<_> = runs.map(|run| (run.number, run.table.entries())).collect();
+        plane.set_tables(&tables)
+    }
+
+    /// Writes all VIPs. Their tables must have been written.
+    fn write_vips(&self, plane: &mut Plane) -> Result<(), dwell_probes::Error> {
+        for run in self.vips {
+            let vip = PlaneVip {
+                number: run.number,
+                measured: run.vip.measure,
+                is_quic: run.vip.quic,
+                by_source: run.vip.by_source,
+                zero_slot: self.state.zero_slot(&run.vip.key),
+            };
+            plane.set_vip(&run.vip.key, &vip)?;
+        }
+        Ok(())
+    }
+}
+
 impl Balancer {
-    /// Gives the kernel what is planned. Backends come first, then tables, then VIPs, then what ends:
-    /// nothing refers to what is not there. If the kernel refuses something, all is as before, but for
-    /// what [`Balancer::undo_zero`] cannot know.
-    ///
-    /// `earlier` is what is known from a process before this one.
-    pub(super) fn apply(&mut self, wanted: Vec<Vip>, planned: Plan, earlier: &Earlier) -> Result<(), ControlError> {
-        let targets = targets(&wanted, &planned, earlier)?;
-        let addresses: Vec<IpAddr> = planned.next.reals.values().map(|real| real.address).collect();
-        self.neighbours.set(addresses);
-        let mut runs = self.runs(&wanted, &planned, earlier)?;
-        let mut given = Given::new();
-        if let Err(error) = self.give(&planned, &mut runs, &mut given) {
-            self.undo_zero(given);
+    /// Carries out a plan. If the kernel refuses a part of it, everything is as before, except for what
+    /// [`Balancer::undo_zero`] cannot know. `prior` is what an earlier process has left.
+    pub(super) fn apply(&mut self, wanted: Vec<Vip>, planned: Plan, prior: &PriorState) -> Result<(), ControlError> {
+        let targets = targets(&wanted, &planned, prior)?;
+        let mut runs = self.configure(&wanted, &planned, prior);
+        let mut rebuilt = Vec::new();
+        for (at, run) in runs.iter_mut().enumerate() {
+            run.update_reachability(&self.known_hops);
+            if run.build_table(self.config.health.ramp, Instant::now()) {
+                rebuilt.push(at);
+            }
+        }
+        let mut zero_writes = Vec::new();
+        if let Err(error) = self.write_plan(&planned, &runs, &rebuilt, &mut zero_writes) {
+            self.undo_zero(zero_writes);
             self.undo(&planned);
             return Err(error);
         }
         let was_all_down: BTreeMap<VipKey, bool> = self.vips.iter().map(|run| (run.vip.key, run.all_down)).collect();
-        let mut before: BTreeMap<VipKey, VipRun> = self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
+        let mut before: BTreeMap<VipKey, RunningVip> = self.vips.drain(..).map(|run| (run.vip.key, run)).collect();
         for run in &mut runs {
             if let Some(before) = before.remove(&run.vip.key) {
-                run.remember(before);
+                run.take_history(before);
             }
         }
         self.vips = runs;
         let before = std::mem::replace(&mut self.state, planned.next);
-        self.forget_zero(&before);
-        self.places = self
+        self.remove_old_slots(&before);
+        self.positions = self
             .vips
             .iter()
             .enumerate()
             .flat_map(|(vip, run)| run.backends.iter().enumerate().map(move |(at, run)| (run.real, (vip, at))))
             .collect();
         let reals = &self.state.reals;
-        let leaves = |real: &u32| reals.get(real).is_some_and(|real| real.phase == Phase::Leaving);
-        self.quiet.retain(|real, _| leaves(real));
-        self.look_for_neighbours();
+        let is_leaving = |real: &u32| reals.get(real).is_some_and(|real| real.phase == Phase::Leaving);
+        self.idle_since.retain(|real, _| is_leaving(real));
+        self.watch_neighbours();
         self.health.set(targets);
         self.config.vips = wanted;
         let turned = self.vips.iter().filter(|run| {
@@ -65,13 +116,13 @@ impl Balancer {
             run.all_down != was.unwrap_or(false)
         });
         let turned: Vec<Event> = turned.map(all_down).collect();
-        turned.iter().for_each(|event| self.say(event));
+        turned.iter().for_each(|event| self.emit(event));
         Ok(())
     }
 
-    /// What will run, from what runs.
-    fn runs(&self, wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<VipRun>, ControlError> {
-        let before: BTreeMap<VipKey, &VipRun> = self.vips.iter().map(|run| (run.vip.key, run)).collect();
+    /// Prepares the VIPs of a plan from those that run.
+    fn configure(&self, wanted: &[Vip], planned: &Plan, prior: &PriorState) -> Vec<RunningVip> {
+        let before: BTreeMap<VipKey, &RunningVip> = self.vips.iter().map(|run| (run.vip.key, run)).collect();
         let runs = wanted.iter().zip(&planned.numbers).map(|(vip, (number, reals))| {
             let is_draining = |real: &u32| {
                 let real = planned.next.reals.get(real);
@@ -79,47 +130,28 @@ impl Balancer {
             };
             let reals: Vec<_> = reals.iter().map(|real| (*real, is_draining(real))).collect();
             let was = before.get(&vip.key).copied();
-            VipRun::become_of(was, *number, vip.clone(), &reals, earlier)
-                .map_err(|error| ControlError::Policy { vip: vip.name.clone(), error })
+            RunningVip::configure(was, *number, vip.clone(), &reals, prior)
         });
         runs.collect()
     }
 
-    fn give(&mut self, planned: &Plan, runs: &mut [VipRun], given: &mut Given) -> Result<(), ControlError> {
-        let (ramp, now) = (self.config.checking.ramp, Instant::now());
-        let mut changed = Vec::new();
-        for (at, run) in runs.iter_mut().enumerate() {
-            for backend in &mut run.backends {
-                backend.is_reachable = self.last_hops.contains_key(&backend.backend.address);
-            }
-            if run.build(ramp, now) {
-                changed.push(at);
-            }
-        }
-        // Whether all are down is known only now.
-        let down: BTreeSet<u32> = runs
-            .iter()
-            .filter(|run| !run.all_down)
-            .flat_map(|run| &run.backends)
-            .filter(|run| run.health.is_down())
-            .map(|run| run.real)
-            .collect();
-        let there: BTreeMap<u32, Real> = self.plane.reals().map(|(number, real)| (number, *real)).collect();
-        for (number, real) in &planned.next.reals {
-            let real = self.real(real, down.contains(number));
-            if there.get(number) != Some(&real) {
-                self.plane.set_real(*number, &real)?;
-            }
-        }
-        let tables = changed.into_iter().map(|at| (runs[at].number, runs[at].table.as_slice()));
-        self.plane.set_tables(&tables.collect::<Vec<_>>())?;
-        for run in runs.iter() {
-            self.give_zero(run, &planned.next, given)?;
-        }
+    /// Writes backends first, then tables, then VIPs, and removes last what ends, so that nothing refers to an entry
+    /// that does not exist.
+    fn write_plan(
+        &mut self,
+        planned: &Plan,
+        runs: &[RunningVip],
+        rebuilt: &[usize],
+        zero_writes: &mut Vec<ZeroWrite>,
+    ) -> Result<(), ControlError> {
+        let contents = MapContents { state: &planned.next, vips: runs, hops: &self.known_hops };
+        contents.write_backends(&mut self.plane)?;
+        contents.write_tables(&mut self.plane, rebuilt)?;
         for run in runs {
-            let slot = planned.next.zero_slot(&run.vip.key);
-            self.plane.set_vip(&run.vip.key, &flags(run.number, &run.vip, slot))?;
+            self.write_zero_vip(run, &planned.next, zero_writes)?;
         }
+        let contents = MapContents { state: &planned.next, vips: runs, hops: &self.known_hops };
+        contents.write_vips(&mut self.plane)?;
         for (number, key) in &planned.gone_vips {
             self.plane.remove_vip(key)?;
             self.plane.clear_table(*number)?;
@@ -127,13 +159,14 @@ impl Balancer {
         Ok(())
     }
 
-    /// As it was before a plan that failed. What was new and is not referred to does no harm.
+    /// Restores the maps after a plan that failed. The kernel has just refused an update, so errors are ignored here:
+    /// there is no further remedy.
     fn undo(&mut self, planned: &Plan) {
-        for run in &self.vips {
-            // The kernel has just refused something: what it refuses now cannot be helped.
-            let _ = self.plane.set_vip(&run.vip.key, &flags(run.number, &run.vip, self.state.zero_slot(&run.vip.key)));
-            let _ = self.plane.set_table(run.number, &run.table);
-        }
+        let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
+        let all: Vec<usize> = (0..self.vips.len()).collect();
+        let _ = contents.write_backends(&mut self.plane);
+        let _ = contents.write_tables(&mut self.plane, &all);
+        let _ = contents.write_vips(&mut self.plane);
         for number in &planned.new_vips {
             if let Some(key) = planned.next.vips.get(number) {
                 let _ = self.plane.remove_vip(key);
@@ -142,73 +175,47 @@ impl Balancer {
         for number in &planned.new_reals {
             let _ = self.plane.remove_real(*number);
         }
-        self.look_for_neighbours();
     }
 
-    /// A backend as the kernel takes it.
-    pub(super) fn real(&self, real: &plan::Real, is_down: bool) -> Real {
-        Real {
-            address: real.address,
-            next_hop: self.last_hops.get(&real.address).copied(),
-            forward: real.forward,
-            down: is_down,
-        }
-    }
-
-    /// Tells the kernel what has become of a backend.
-    pub(super) fn refresh(&mut self, number: u32) -> Result<(), ControlError> {
-        let Some(real) = self.state.reals.get(&number) else {
-            return Ok(());
-        };
-        // Where all are down, all are kept.
-        let is_down = self.places.get(&number).is_some_and(|(vip, at)| {
-            let run = &self.vips[*vip];
-            run.backends[*at].health.is_down() && !run.all_down
-        });
-        let real = self.real(real, is_down);
-        self.plane.set_real(number, &real)?;
-        Ok(())
-    }
-
-    /// Keeps what the next process needs. If that cannot be kept, that one gives backends new numbers and
-    /// their configured weights.
+    /// Saves what the next process needs. If that fails, the next process gives backends new numbers and their
+    /// configured weights.
     pub(super) fn save(&mut self) {
-        let weighed = self.vips.iter().flat_map(|run| {
+        let weights = self.vips.iter().flat_map(|run| {
             run.backends.iter().map(|backend| {
-                let place = (run.vip.key, backend.backend.address);
-                let weighed = Weighed {
+                let weight = SavedWeight {
                     weight: backend.share.weight,
                     configured: backend.backend.weight,
-                    written: self.written.get(&place).copied(),
+                    in_file: self.file_weights.get(&(run.vip.key, backend.backend.address)).copied(),
                     policy: run.vip.policy,
                 };
-                (backend.real, weighed)
+                (backend.real, weight)
             })
         });
-        let saved = Saved { state: self.state.clone(), weighed: weighed.collect() };
-        let failed = saved::write(&self.config.socket, &saved).err();
-        let was_unsaved = std::mem::replace(&mut self.is_unsaved, failed.is_some());
-        if let Some(error) = failed.filter(|_| !was_unsaved) {
-            self.say(&Event::Unsaved {
-                path: saved::path(&self.config.socket).display().to_string(),
+        let saved = SavedState { state: self.state.clone(), weights: weights.collect() };
+        let failure = saved_state::write(&self.config.socket, &saved).err();
+        let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());
+        if let Some(error) = failure.filter(|_| !was_unsaved) {
+            self.emit(&Event::Unsaved {
+                path: saved_state::path(&self.config.socket).display().to_string(),
                 error: error.to_string(),
             });
         }
     }
 }
 
-/// That all of a VIP's backends fail, or no longer.
-fn all_down(run: &VipRun) -> Event {
+/// Reports whether all backends of a VIP fail.
+pub(super) fn all_down(run: &RunningVip) -> Event {
     Event::AllDown { vip: run.vip.name.clone(), all_down: run.all_down }
 }
 
-fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Target>, ControlError> {
+/// The health checks of a plan's backends.
+fn targets(wanted: &[Vip], planned: &Plan, prior: &PriorState) -> Result<Vec<Target>, ControlError> {
     let mut targets = Vec::new();
     for (vip, (_, reals)) in wanted.iter().zip(&planned.numbers) {
         let Some(check) = vip.check.clone().map(Arc::new) else {
             continue;
         };
-        // Prepared once a VIP, not for each backend.
+        // The certificates are prepared once per VIP, not per backend.
         let mut first: Option<Target> = None;
         for (backend, real) in vip.backends.iter().zip(reals) {
             let target = match &first {
@@ -216,12 +223,8 @@ fn targets(wanted: &[Vip], planned: &Plan, earlier: &Earlier) -> Result<Vec<Targ
                 None => Target::new(*real, backend.address, Arc::clone(&check))?,
             };
             first.get_or_insert_with(|| target.clone());
-            targets.push(Target { was_up: earlier.were_up.get(real).copied(), ..target });
+            targets.push(Target { was_up: prior.were_up.get(real).copied(), ..target });
         }
     }
     Ok(targets)
-}
-
-fn flags(number: u32, vip: &Vip, zero_slot: Option<u16>) -> PlaneVip {
-    PlaneVip { number, measured: vip.measure, is_quic: vip.quic, by_source: vip.by_source, zero_slot }
 }

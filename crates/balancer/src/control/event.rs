@@ -1,116 +1,117 @@
-//! What happens to a balancer, for output: an object a line.
+//! The events of a balancer. `dwell lb run` writes one JSON object per line for them.
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
-/// Something that happened.
+/// An event of a balancer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum Event {
-    /// It runs.
+    /// The balancer has started.
     #[serde(rename = "lb_started")]
     Started {
-        /// Where clients' packets come in.
+        /// The interface that receives clients' packets.
         interface: String,
-        /// The configuration's file.
+        /// The file of the configuration.
         config: String,
-        /// Whether a data plane was there: new, over, anew.
-        taken: &'static str,
-        /// Why what was there could not be taken over.
+        /// How the data plane was started: "new", "over" (taken over) or "anew" (replaced).
+        #[serde(rename = "taken")]
+        start: &'static str,
+        /// Why an existing data plane could not be taken over.
         why: Option<String>,
-        /// How many.
+        /// The number of VIPs.
         vips: usize,
-        /// Over all VIPs.
+        /// The number of backends of all VIPs.
         backends: usize,
     },
-    /// A backend is well, or no longer.
+    /// A backend's health has changed.
     #[serde(rename = "lb_health")]
     Health {
-        /// The VIP's name.
+        /// The name of the VIP.
         vip: String,
-        /// The backend's name.
+        /// The name of the backend.
         backend: String,
-        /// Whether it is well.
+        /// Whether the backend is up.
         is_up: bool,
-        /// What the check said if it failed.
+        /// Why the check failed; null if it succeeded.
         why: Option<String>,
     },
-    /// All backends of a VIP fail, so that all are kept; or no longer.
+    /// All backends of a VIP fail their checks, so that all are kept; or that has ended.
     #[serde(rename = "lb_all_down")]
     AllDown {
-        /// The VIP's name.
+        /// The name of the VIP.
         vip: String,
         /// Whether all fail.
         all_down: bool,
     },
-    /// A backend can be reached, or no longer.
+    /// A backend has become reachable or unreachable.
     #[serde(rename = "lb_reach")]
     Reach {
-        /// The backend's address.
+        /// The address of the backend.
         address: IpAddr,
-        /// Why not; null if it can be.
+        /// Why it cannot be reached; null if it can.
         problem: Option<String>,
     },
-    /// A VIP has another table.
+    /// The Maglev table of a VIP has changed.
     #[serde(rename = "lb_weights")]
     Weights {
-        /// The VIP's name.
+        /// The name of the VIP.
         vip: String,
         /// The part of the table that changed.
         disruption: f64,
-        /// Weights, and why.
+        /// The weights of all backends, with their reasons.
         backends: Vec<Weight>,
     },
-    /// An operator changed something.
+    /// An operator has changed something.
     #[serde(rename = "lb_changed")]
     Changed {
-        /// By what.
+        /// The request: "reload", "add", "remove", "weight" or "drain".
         by: &'static str,
-        /// A line each, in words.
+        /// A description of each change.
         changes: Vec<String>,
     },
-    /// A reload was refused: all is as before.
+    /// A reload was refused, and nothing has changed.
     #[serde(rename = "lb_refused")]
     Refused {
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// What the next process needs cannot be kept; told once, until it can be again.
+    /// The state for the next process cannot be saved. Reported once, until it can be saved again.
     #[serde(rename = "lb_unsaved")]
     Unsaved {
-        /// Where.
+        /// The file of the state.
         path: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// The reader of events was too slow: some are missing before this.
+    /// The reader of events was too slow: events before this one are missing.
     #[serde(rename = "lb_lost")]
     Lost {
-        /// How many.
+        /// The number of lost events.
         events: u64,
     },
-    /// A backend has left, with its last connection.
+    /// A backend has been removed after its last connection.
     #[serde(rename = "lb_left")]
     Left {
-        /// The backend's name.
+        /// The name of the backend.
         backend: String,
-        /// Its address.
+        /// The address of the backend.
         address: IpAddr,
     },
 }
 
-/// How much a backend gets, and why.
+/// The weight of a backend, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Weight {
-    /// The backend's name.
+    /// The name of the backend.
     pub backend: String,
-    /// In the unit of the configuration.
+    /// The weight that the policy has set, in the unit of the configuration.
     pub weight: f64,
-    /// Part of the table.
+    /// The part of the table that it has.
     pub share: f64,
-    /// In one word.
+    /// The reason, in one word.
     pub why: &'static str,
-    /// Mean response latency of the last interval.
+    /// The mean response latency of the last interval.
     pub latency_s: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! What is done each interval, and when checks or neighbours have news.
+//! The work at the end of each interval, and what health checks and neighbours change in between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,227 +7,209 @@ use std::{
 };
 
 use dwell_engine::response::{self, Record, estimate};
-use dwell_probes::balancer::Actives;
+use dwell_probes::balancer::ActiveConnections;
 
-use super::{Balancer, ControlError, Event, event::Weight, neighbours::Found, vip::VipRun};
+use super::{Balancer, ControlError, Event, apply::MapContents, event::Weight, neighbours::HopUpdate, vip::RunningVip};
 use crate::{
-    health::Told,
-    plan::{Phase, Real},
+    health::CheckResult,
+    plan::{NumberedBackend, Phase},
 };
 
-fn note(vips: &mut [VipRun], places: &BTreeMap<u32, (usize, usize)>, config: &response::Config, record: &Record) {
-    // Those of backends that leave are nobody's.
-    if let Some((vip, _)) = places.get(&record.real) {
+/// Adds the record of a connection's epoch to its VIP. Records of backends that are leaving belong to no VIP.
+fn add_record(
+    vips: &mut [RunningVip],
+    positions: &BTreeMap<u32, (usize, usize)>,
+    config: &response::Config,
+    record: &Record,
+) {
+    if let Some((vip, _)) = positions.get(&record.real) {
         vips[*vip].add(record, &estimate(config, &record.epoch));
     }
 }
 
 impl Balancer {
-    /// Takes the epochs that have ended.
-    pub(super) fn drain(&mut self) -> Result<(), ControlError> {
+    /// Reads the epochs that have ended.
+    pub(super) fn drain_records(&mut self) -> Result<(), ControlError> {
         let config = super::estimator(&self.config);
-        let (vips, places) = (&mut self.vips, &self.places);
-        Ok(self.plane.drain(|record| note(vips, places, &config, &record))?)
+        let (vips, positions) = (&mut self.vips, &self.positions);
+        Ok(self.plane.drain(|record| add_record(vips, positions, &config, &record))?)
     }
 
-    /// Ends the epochs that are over, and tells connections by backend.
-    fn sweep(&mut self) -> Result<Actives, ControlError> {
+    /// Ends the epochs that are over, and counts connections by backend.
+    fn sweep(&mut self) -> Result<ActiveConnections, ControlError> {
         let config = super::estimator(&self.config);
-        let (vips, places) = (&mut self.vips, &self.places);
-        Ok(self.plane.sweep(|record| note(vips, places, &config, &record))?)
+        let (vips, positions) = (&mut self.vips, &self.positions);
+        Ok(self.plane.sweep(|record| add_record(vips, positions, &config, &record))?)
     }
 
-    /// Ends an interval: policies set weights, and what they change is told to the kernel.
+    /// Ends an interval: policies set weights, and the kernel gets the tables that follow.
     pub(super) fn end_interval(&mut self) -> Result<(), ControlError> {
         if !self.interface.exists() {
             return Err(ControlError::Vanished(self.interface.name.clone()));
         }
-        let actives = self.sweep()?;
+        let active = self.sweep()?;
         let reals = self.state.reals.keys();
-        self.figures.kept = reals.clone().map(|real| (*real, actives.kept_by(*real))).collect();
-        self.figures.actives = reals.map(|real| (*real, actives.of(*real))).collect();
+        self.figures.tracked = reals.clone().map(|real| (*real, active.tracked(*real))).collect();
+        self.figures.active = reals.map(|real| (*real, active.of(*real))).collect();
         for run in &mut self.vips {
-            run.end_interval(|real| actives.of(real));
+            run.end_interval(|real| active.of(real));
         }
-        let changed = self.tables()?;
-        self.vips.iter_mut().for_each(VipRun::end_changes);
-        self.end_zero_interval()?;
-        self.end_heavy_interval()?;
-        self.release()?;
-        self.figures.vips = self.plane.load_of_vips()?;
-        self.figures.reals = self.plane.load_of_reals()?;
+        let is_changed = self.sync(false)?;
+        self.vips.iter_mut().for_each(|run| run.table.end_interval());
+        self.read_server_loads()?;
+        self.update_heavy_shares()?;
+        self.remove_left_backends()?;
+        self.figures.vips = self.plane.vip_loads()?;
+        self.figures.reals = self.plane.real_loads()?;
         self.figures.counters = Some(self.plane.counters()?);
-        if changed {
+        if is_changed {
             self.save();
         }
         Ok(())
     }
 
-    /// Makes the tables anew whose weights have changed. True if any has.
-    pub(super) fn tables(&mut self) -> Result<bool, ControlError> {
-        let (ramp, now) = (self.config.checking.ramp, Instant::now());
-        let (mut changed, mut turned) = (Vec::new(), Vec::new());
+    /// Rebuilds the tables whose weights have changed, and writes what has changed to the kernel. Backends are compared
+    /// with those in the kernel if `are_backends_changed`, or if all backends of a VIP fail or recover. True if a table
+    /// has changed.
+    pub(super) fn sync(&mut self, are_backends_changed: bool) -> Result<bool, ControlError> {
+        let (ramp, now) = (self.config.health.ramp, Instant::now());
+        let (mut rebuilt, mut turned) = (Vec::new(), Vec::new());
         for (at, run) in self.vips.iter_mut().enumerate() {
             let was_all_down = run.all_down;
-            if run.build(ramp, now) {
-                changed.push(at);
+            if are_backends_changed {
+                run.update_reachability(&self.known_hops);
+            }
+            if run.build_table(ramp, now) {
+                rebuilt.push(at);
             }
             if run.all_down != was_all_down {
                 turned.push(at);
             }
         }
-        let vips = &self.vips;
-        let tables = changed.iter().map(|at| (vips[*at].number, vips[*at].table.as_slice()));
-        self.plane.set_tables(&tables.collect::<Vec<_>>())?;
-        self.refresh_zero()?;
-        for at in turned {
-            let run = &self.vips[at];
-            let (vip, all_down) = (run.vip.name.clone(), run.all_down);
-            let reals: Vec<u32> = run.backends.iter().map(|run| run.real).collect();
-            for real in reals {
-                self.refresh(real)?;
-            }
-            self.say(&Event::AllDown { vip, all_down });
+        let contents = MapContents { state: &self.state, vips: &self.vips, hops: &self.known_hops };
+        if are_backends_changed || !turned.is_empty() {
+            contents.write_backends(&mut self.plane)?;
         }
-        for at in &changed {
-            let event = weights(&self.vips[*at]);
-            self.say(&event);
-        }
-        Ok(!changed.is_empty())
+        contents.write_tables(&mut self.plane, &rebuilt)?;
+        self.update_zero_vips()?;
+        let all_down = turned.iter().map(|at| super::apply::all_down(&self.vips[*at]));
+        let weights = rebuilt.iter().map(|at| weights(&self.vips[*at]));
+        let events: Vec<Event> = all_down.chain(weights).collect();
+        events.iter().for_each(|event| self.emit(event));
+        Ok(!rebuilt.is_empty())
     }
 
-    /// Lets backends go whose last connection the kernel has forgotten.
-    fn release(&mut self) -> Result<(), ControlError> {
+    /// Removes the leaving backends whose last connection the kernel has forgotten.
+    fn remove_left_backends(&mut self) -> Result<(), ControlError> {
         let now = Instant::now();
-        let patience = 2 * self.config.interval;
+        let grace = 2 * self.config.interval;
         let mut left = Vec::new();
         for (number, real) in &self.state.reals {
             if real.phase != Phase::Leaving {
                 continue;
             }
-            if self.figures.kept.get(number).copied().unwrap_or(0) > 0 || self.zero.is_routed(*number) {
-                self.quiet.remove(number);
-            } else if now.duration_since(*self.quiet.entry(*number).or_insert(now)) >= patience {
+            if self.figures.tracked.get(number).copied().unwrap_or(0) > 0 || self.zero.is_routed(*number) {
+                self.idle_since.remove(number);
+            } else if now.duration_since(*self.idle_since.entry(*number).or_insert(now)) >= grace {
                 left.push(*number);
             }
         }
-        let of_state = |number| self.state.reals.remove(number);
-        let reals: Vec<Real> = left.iter().filter_map(of_state).collect();
-        if reals.is_empty() {
+        let take = |number| self.state.reals.remove(number);
+        let backends: Vec<NumberedBackend> = left.iter().filter_map(take).collect();
+        if backends.is_empty() {
             return Ok(());
         }
-        // A request may give the number to another at once: by then no connection ID leads there.
-        self.refresh_zero()?;
+        // A request may reuse the number at once: by then no connection ID must lead to it.
+        self.update_zero_vips()?;
         for number in &left {
             self.plane.remove_real(*number)?;
-            self.quiet.remove(number);
+            self.idle_since.remove(number);
         }
-        for real in reals {
-            self.say(&Event::Left { backend: real.name, address: real.address });
+        for backend in backends {
+            self.emit(&Event::Left { backend: backend.name, address: backend.address });
         }
-        self.look_for_neighbours();
+        self.watch_neighbours();
         self.save();
         Ok(())
     }
 
-    /// Takes what a check said. True if tables may change.
-    pub(super) fn note_health(&mut self, told: &Told) -> Result<bool, ControlError> {
-        let Some((vip, at)) = self.places.get(&told.real).copied() else {
-            return Ok(false);
+    /// Applies the result of a health check. True if the kernel has to be updated.
+    pub(super) fn apply_check(&mut self, result: &CheckResult) -> bool {
+        let Some((vip, at)) = self.positions.get(&result.real).copied() else {
+            return false;
         };
         let run = &mut self.vips[vip];
         if run.vip.check.is_none() {
-            return Ok(false);
+            return false;
         }
         let backend = &mut run.backends[at];
         let health = &mut backend.health;
-        match &told.answer {
-            Ok(took) => (health.took, health.why) = (Some(*took), None),
-            Err(why) => health.why = Some(why.clone()),
+        match &result.outcome {
+            Ok(duration) => (health.duration, health.failure) = (Some(*duration), None),
+            Err(failure) => health.failure = Some(failure.clone()),
         }
-        if !told.is_news {
-            return Ok(false);
+        if !result.is_news {
+            return false;
         }
-        // Only who was out comes back gently.
-        health.since = (health.is_down() && told.is_up).then(Instant::now);
-        let is_first_good = health.is_up.is_none() && told.is_up;
-        health.is_up = Some(told.is_up);
+        // Only a backend that was down regains its weight gradually.
+        health.up_since = (health.is_down() && result.is_up).then(Instant::now);
+        let is_first_success = health.is_up.is_none() && result.is_up;
+        health.is_up = Some(result.is_up);
         let event = Event::Health {
             vip: run.vip.name.clone(),
             backend: backend.backend.name.clone(),
-            is_up: told.is_up,
-            why: told.answer.as_ref().err().cloned(),
+            is_up: result.is_up,
+            why: result.outcome.as_ref().err().cloned(),
         };
-        self.say(&event);
-        if is_first_good {
-            return Ok(false);
-        }
-        self.refresh(told.real)?;
-        Ok(true)
+        self.emit(&event);
+        !is_first_success
     }
 
-    /// Looks for the ways to all backends, and forgets those to others.
-    pub(super) fn look_for_neighbours(&mut self) {
+    /// Looks up the next hops of all backends from now on, and no others.
+    pub(super) fn watch_neighbours(&mut self) {
         let reals = self.state.reals.values();
         let addresses: BTreeSet<IpAddr> = reals.map(|real| real.address).collect();
         self.hops.retain(|address, _| addresses.contains(address));
-        self.last_hops.retain(|address, _| addresses.contains(address));
+        self.known_hops.retain(|address, _| addresses.contains(address));
         self.neighbours.set(addresses.into_iter().collect());
     }
 
-    /// Takes what is known of the way to a backend.
-    pub(super) fn note_hop(&mut self, found: Found) {
-        let problem = found.hop.as_ref().err().cloned();
-        let before = self.hops.get(&found.address).map(|hop| hop.as_ref().err());
+    /// Applies the result of a next-hop lookup.
+    pub(super) fn apply_hop(&mut self, update: HopUpdate) {
+        let problem = update.hop.as_ref().err().cloned();
+        let before = self.hops.get(&update.address).map(|hop| hop.as_ref().err());
         let is_news = match before {
             None => problem.is_some(),
             Some(before) => before != problem.as_ref(),
         };
-        match &found.hop {
+        match &update.hop {
             Ok(hop) => {
-                self.last_hops.insert(found.address, *hop);
+                self.known_hops.insert(update.address, *hop);
             }
-            Err(_) if found.is_gone => {
-                self.last_hops.remove(&found.address);
+            Err(_) if update.is_gone => {
+                self.known_hops.remove(&update.address);
             }
             Err(_) => {}
         }
-        self.hops.insert(found.address, found.hop);
+        self.hops.insert(update.address, update.hop);
         if is_news {
-            let address = found.address;
-            self.say(&Event::Reach { address, problem });
+            let address = update.address;
+            self.emit(&Event::Reach { address, problem });
         }
-    }
-
-    /// Tells the kernel of other ways to addresses.
-    pub(super) fn reach(&mut self, addresses: &BTreeSet<IpAddr>) -> Result<(), ControlError> {
-        let reals: Vec<(u32, IpAddr)> = self
-            .state
-            .reals
-            .iter()
-            .filter(|(_, real)| addresses.contains(&real.address))
-            .map(|(number, real)| (*number, real.address))
-            .collect();
-        for (number, address) in reals {
-            if let Some((vip, at)) = self.places.get(&number) {
-                self.vips[*vip].backends[*at].is_reachable = self.last_hops.contains_key(&address);
-            }
-            self.refresh(number)?;
-        }
-        Ok(())
     }
 }
 
-fn weights(run: &VipRun) -> Event {
-    let backends = run.backends.iter().zip(run.shares()).map(|(run, share)| {
-        let latency = run.seen.and_then(|seen| seen.latency);
+fn weights(run: &RunningVip) -> Event {
+    let backends = run.backends.iter().map(|backend| {
+        let latency = backend.seen.and_then(|seen| seen.latency);
         Weight {
-            backend: run.backend.name.clone(),
-            weight: run.share.weight,
-            share,
-            why: run.share.why.name(),
+            backend: backend.backend.name.clone(),
+            weight: backend.share.weight,
+            share: run.table.share(backend.real),
+            why: backend.share.why.name(),
             latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
         }
     });
-    Event::Weights { vip: run.vip.name.clone(), disruption: run.change.unwrap_or(0.0), backends: backends.collect() }
+    let disruption = run.table.last_change().unwrap_or(0.0);
+    Event::Weights { vip: run.vip.name.clone(), disruption, backends: backends.collect() }
 }

@@ -1,15 +1,16 @@
-//! The loop that runs a balancer: an interval at a time, it reads what the kernel has seen, lets each
-//! VIP's policy set weights, and gives the kernel other tables where these have changed. In between it
-//! hears health checks, neighbours and requests.
+//! The control loop of a balancer. At the end of each interval it reads what the kernel has measured, lets the policy
+//! of each VIP set weights, and gives the kernel the tables that follow. In between it handles health checks, next hops
+//! and requests.
 
 mod apply;
 mod event;
-mod heavy;
 mod interval;
+mod metrics;
 mod neighbours;
 mod request;
-mod saved;
-mod tell;
+mod saved_state;
+mod status;
+mod table;
 mod vip;
 mod zero_rtt;
 
@@ -25,77 +26,69 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::response;
+use dwell_engine::{balance::VipKey, response};
 use dwell_metrics::Metrics;
 use dwell_probes::{
     Interface,
-    balancer::{Counters, Load, NextHop, Plane, PlaneOptions, Taken},
+    balancer::{Counters, Load, NextHop, Plane, PlaneOptions, StartKind},
 };
 use nix::time::{ClockId, clock_gettime};
 
 use self::{
-    neighbours::Neighbours,
-    vip::{Earlier, VipRun},
+    neighbours::{HopUpdate, Neighbours},
+    vip::{PriorState, RunningVip},
 };
 use crate::{
-    api::Asked,
-    config::{Config, ConfigError, Vip, VipKey},
-    health::{Health, Told},
+    api::PendingRequest,
+    config::{Config, ConfigError, Vip},
+    health::{CheckResult, Health},
     plan::{Plan, PlanError, State, plan},
 };
 
 pub use self::event::Event;
 
-/// Between two looks at the ring buffer, which nothing wakes us for.
+/// The time between two polls of the ring buffer, which wakes nobody.
 const POLL: Duration = Duration::from_millis(20);
-/// How long the beginning waits for neighbours to answer.
+/// The time that the start waits for next hops, in addition to the time of the lookups themselves.
 const FIRST_NEIGHBOURS: Duration = Duration::from_secs(2);
 
-/// Why a balancer does not run.
+/// Why a balancer cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The kernel's side failed.
+    /// The data plane failed.
     #[error(transparent)]
     Plane(#[from] dwell_probes::Error),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What is wanted does not follow what runs.
+    /// The configuration cannot follow what runs.
     #[error("{}: {error}", .path.display())]
     Plan {
         /// The file of the configuration.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: PlanError,
     },
-    /// Its certificates cannot be used.
+    /// The certificates of health checks cannot be used.
     #[error(transparent)]
     Tls(#[from] crate::health::TlsError),
-    /// A constant of the policy is out of its range.
-    #[error("VIP '{vip}': latency.{error}")]
-    Policy {
-        /// Which VIP.
-        vip: String,
-        /// Which constant.
-        error: dwell_engine::steer::OutOfRange,
-    },
-    /// Another one runs there.
+    /// Another process runs the same data plane.
     #[error(
-        "another `dwell lb run` has '{}': one balancer an interface; end it, or write another \
+        "another `dwell lb run` uses '{}': there can be one balancer per interface; stop it, or configure another \
          interface and pin (in another network namespace, another pin)",
         .0.display()
     )]
     Locked(PathBuf),
-    /// There can be no thread.
-    #[error("cannot start a thread: {0}; is there a limit on this service's tasks?")]
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}; does this service have a limit on tasks?")]
     Thread(io::Error),
-    /// The interface went away.
-    #[error("the interface '{0}' is gone: nothing comes in any more; start again once it is back")]
+    /// The interface has disappeared.
+    #[error("the interface '{0}' is gone, so no packets arrive: start again once it is back")]
     Vanished(String),
 }
 
 impl ControlError {
-    /// True if the request was wrong, and not the host unable.
+    /// True if the request is at fault, not the host.
     pub fn is_usage(&self) -> bool {
         match self {
             ControlError::Plane(error) => error.is_usage(),
@@ -111,106 +104,105 @@ pub struct Balancer {
     loaded: jiff::Timestamp,
     interface: Interface,
     plane: Plane,
-    taken: &'static str,
+    start: &'static str,
     state: State,
-    /// In the order of the configuration.
-    vips: Vec<VipRun>,
-    /// Where among them the backend of a number is.
-    places: BTreeMap<u32, (usize, usize)>,
-    /// Since when backends that leave had no active connection.
-    quiet: BTreeMap<u32, Instant>,
+    /// The VIPs, in the order of the configuration.
+    vips: Vec<RunningVip>,
+    /// The position in `vips` of each backend, by its number: that of the VIP, and that among its backends.
+    positions: BTreeMap<u32, (usize, usize)>,
+    /// The time since which a leaving backend has had no connection.
+    idle_since: BTreeMap<u32, Instant>,
     hops: BTreeMap<IpAddr, Result<NextHop, String>>,
-    /// The last way to each that was known: one that is being asked again is not gone.
-    last_hops: BTreeMap<IpAddr, NextHop>,
+    /// The last next hop that was found for each address. It remains while a lookup fails for the moment.
+    known_hops: BTreeMap<IpAddr, NextHop>,
     neighbours: Neighbours,
-    found: Receiver<neighbours::Found>,
+    hop_updates: Receiver<HopUpdate>,
     health: Health,
-    told: Receiver<Told>,
-    figures: Figures,
-    /// The weights that the file says.
-    written: BTreeMap<(VipKey, IpAddr), f64>,
-    /// VIPs that go by connection ID.
-    zero: zero_rtt::ZeroRun,
-    /// What was to be kept last was not.
+    check_results: Receiver<CheckResult>,
+    figures: IntervalFigures,
+    /// The weights in the configuration file.
+    file_weights: BTreeMap<(VipKey, IpAddr), f64>,
+    /// The state of the VIPs that route by connection ID.
+    zero: zero_rtt::ZeroRttState,
+    /// Whether the last attempt to save the state failed.
     is_unsaved: bool,
     metrics: Option<Arc<Metrics>>,
-    emit: Box<dyn FnMut(&Event)>,
+    on_event: Box<dyn FnMut(&Event)>,
 }
 
-/// What the last interval has counted.
+/// What was counted up to the end of the last interval.
 #[derive(Default)]
-struct Figures {
+struct IntervalFigures {
     vips: Vec<Load>,
     reals: Vec<Load>,
-    actives: BTreeMap<u32, u64>,
-    /// All that the kernel keeps, active or not.
-    kept: BTreeMap<u32, u64>,
+    active: BTreeMap<u32, u64>,
+    /// Connections in the connection table by backend, active or not.
+    tracked: BTreeMap<u32, u64>,
     counters: Option<Counters>,
     work: Option<Duration>,
     reloads: [u64; 2],
 }
 
 impl Balancer {
-    /// Loads or takes over the kernel's side and gives it what the configuration wants. `emit` hears of
-    /// what happens.
+    /// Loads or takes over the data plane, and applies the configuration. `on_event` is called for each event.
     ///
     /// # Errors
     ///
-    /// If the host cannot do it, or another balancer runs there.
+    /// If the host cannot run the data plane, or another balancer runs it.
     pub fn start(
         config: Config,
         metrics: Option<Arc<Metrics>>,
-        emit: impl FnMut(&Event) + 'static,
+        on_event: impl FnMut(&Event) + 'static,
     ) -> Result<Balancer, ControlError> {
         let interface = Interface::find(&config.interface)?;
-        let (plane, taken) = Plane::run_at(&options(&config), &interface, &config.pin).map_err(locked)?;
-        let (sender, told) = channel();
-        let health = Health::start(config.checking.threads, sender);
-        let (sender, found) = channel();
+        let (plane, start) = Plane::run_at(&options(&config), &interface, &config.pin).map_err(locked)?;
+        let (sender, check_results) = channel();
+        let health = Health::start(config.health.threads, sender);
+        let (sender, hop_updates) = channel();
         let neighbours = Neighbours::start(sender).map_err(ControlError::Thread)?;
         let mut balancer = Balancer {
             loaded: jiff::Timestamp::now(),
             interface,
             plane,
-            taken: match &taken {
-                Taken::New => "new",
-                Taken::Over => "over",
-                Taken::Anew { .. } => "anew",
+            start: match &start {
+                StartKind::New => "new",
+                StartKind::TakenOver => "over",
+                StartKind::Replaced { .. } => "anew",
             },
             state: State::default(),
             vips: Vec::new(),
-            places: BTreeMap::new(),
-            quiet: BTreeMap::new(),
+            positions: BTreeMap::new(),
+            idle_since: BTreeMap::new(),
             hops: BTreeMap::new(),
-            last_hops: BTreeMap::new(),
+            known_hops: BTreeMap::new(),
             neighbours,
-            found,
+            hop_updates,
             health,
-            told,
-            figures: Figures::default(),
-            written: BTreeMap::new(),
-            zero: zero_rtt::ZeroRun::default(),
+            check_results,
+            figures: IntervalFigures::default(),
+            file_weights: BTreeMap::new(),
+            zero: zero_rtt::ZeroRttState::default(),
             is_unsaved: false,
             metrics,
-            emit: Box::new(emit),
+            on_event: Box::new(on_event),
             config: Config { vips: Vec::new(), ..config.clone() },
         };
-        balancer.begin(config, &taken)?;
+        balancer.start_up(config, &start)?;
         Ok(balancer)
     }
 
-    fn begin(&mut self, mut config: Config, taken: &Taken) -> Result<(), ControlError> {
-        let saved = match taken {
-            Taken::Over | Taken::Anew { .. } => saved::read(&config.socket),
-            Taken::New => saved::Saved::default(),
+    fn start_up(&mut self, mut config: Config, start: &StartKind) -> Result<(), ControlError> {
+        let saved = match start {
+            StartKind::TakenOver | StartKind::Replaced { .. } => saved_state::read(&config.socket),
+            StartKind::New => saved_state::SavedState::default(),
         };
-        let saved = saved.matching(&mut self.plane, config.limits)?;
+        let saved = saved.reconcile(&mut self.plane, config.limits)?;
         self.state = saved.state.clone();
         let slots: Vec<u16> = self.plane.vips().filter_map(|(_, vip)| vip.zero_slot).collect();
-        self.plane.remove_zero_but(&slots)?;
+        self.plane.remove_zero_except(&slots)?;
         for (_, real) in self.plane.reals() {
             if let Some(hop) = real.next_hop {
-                self.last_hops.insert(real.address, hop);
+                self.known_hops.insert(real.address, hop);
             }
         }
         let backends = config.vips.iter().flat_map(|vip| &vip.backends);
@@ -218,51 +210,51 @@ impl Balancer {
         self.neighbours.set(addresses.iter().copied().collect());
         self.wait_for_neighbours(addresses.len());
         let planned = plan_for(&self.state, &config.vips, &config)?;
-        self.say(&Event::Started {
+        self.emit(&Event::Started {
             interface: config.interface.clone(),
             config: config.path.display().to_string(),
-            taken: self.taken,
-            why: match taken {
-                Taken::Anew { why } => Some(why.to_string()),
+            start: self.start,
+            why: match start {
+                StartKind::Replaced { why } => Some(why.to_string()),
                 _ => None,
             },
             vips: config.vips.len(),
             backends: config.backends(),
         });
-        self.written = written(&config.vips);
+        self.file_weights = file_weights(&config.vips);
         let reals = self.plane.reals();
-        let earlier = Earlier {
-            weights: saved.carry(&mut config.vips, &planned),
+        let prior = PriorState {
+            weights: saved.carry_weights(&mut config.vips, &planned),
             were_up: reals.map(|(number, real)| (number, !real.down)).collect(),
         };
-        self.apply(config.vips.clone(), planned, &earlier)?;
+        self.apply(config.vips.clone(), planned, &prior)?;
         self.config = config;
         self.save();
         Ok(())
     }
 
-    /// Until all have an answer, or some patience is over.
+    /// Waits until each of the wanted addresses has a lookup result, or a timeout passes.
     fn wait_for_neighbours(&mut self, wanted: usize) {
-        let patience = FIRST_NEIGHBOURS + wanted as u32 * neighbours::ONE;
-        let deadline = Instant::now() + patience;
+        let timeout = FIRST_NEIGHBOURS + wanted as u32 * neighbours::PER_ADDRESS;
+        let deadline = Instant::now() + timeout;
         while self.hops.len() < wanted {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.found.recv_timeout(left) {
-                Ok(found) => self.note_hop(found),
+            match self.hop_updates.recv_timeout(left) {
+                Ok(update) => self.apply_hop(update),
                 Err(_) => break,
             }
         }
     }
 
-    /// Runs until `is_over`. With `is_reload_asked` it reads its configuration again.
+    /// Runs until `is_over`. Whenever `is_reload_requested`, the configuration is reloaded.
     ///
     /// # Errors
     ///
-    /// If the kernel's side fails, or the interface is gone.
+    /// If the data plane fails, or the interface disappears.
     pub fn run(
         &mut self,
-        requests: &Receiver<Asked>,
-        is_reload_asked: impl Fn() -> bool,
+        requests: &Receiver<PendingRequest>,
+        is_reload_requested: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
     ) -> Result<(), ControlError> {
         let interval = self.config.interval;
@@ -270,25 +262,25 @@ impl Balancer {
         while !is_over() {
             let wait = next.saturating_duration_since(Instant::now()).min(POLL);
             match requests.recv_timeout(wait) {
-                Ok(asked) => {
-                    let answer = self.answer(asked.request);
-                    // Whoever asked may be gone.
-                    let _ = asked.answer.send(answer);
+                Ok(pending) => {
+                    let answer = self.answer(pending.request);
+                    // The client may be gone.
+                    let _ = pending.answer.send(answer);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }
-            if is_reload_asked() {
-                // It tells by itself.
+            if is_reload_requested() {
+                // The outcome is reported as an event.
                 let _ = self.reload();
             }
-            self.drain()?;
-            self.hear()?;
+            self.drain_records()?;
+            self.process_updates()?;
             let now = Instant::now();
             if now >= next {
                 self.end_interval()?;
                 self.figures.work = Some(now.elapsed());
-                self.export();
+                self.update_metrics();
                 next = next_end(interval);
             }
         }
@@ -296,34 +288,29 @@ impl Balancer {
         Ok(())
     }
 
-    /// What checks and the kernel's neighbours have told since.
-    fn hear(&mut self) -> Result<(), ControlError> {
-        let mut touched = false;
-        while let Ok(told) = self.told.try_recv() {
-            touched |= self.note_health(&told)?;
+    /// Applies the results of health checks and next-hop lookups that have arrived.
+    fn process_updates(&mut self) -> Result<(), ControlError> {
+        let mut is_changed = false;
+        while let Ok(result) = self.check_results.try_recv() {
+            is_changed |= self.apply_check(&result);
         }
-        let mut reached = BTreeSet::new();
-        while let Ok(found) = self.found.try_recv() {
-            reached.insert(found.address);
-            self.note_hop(found);
+        while let Ok(update) = self.hop_updates.try_recv() {
+            self.apply_hop(update);
+            is_changed = true;
         }
-        if !reached.is_empty() {
-            self.reach(&reached)?;
-            touched = true;
-        }
-        if touched {
-            self.tables()?;
+        if is_changed {
+            self.sync(true)?;
         }
         Ok(())
     }
 
-    fn say(&mut self, event: &Event) {
-        (self.emit)(event);
+    fn emit(&mut self, event: &Event) {
+        (self.on_event)(event);
     }
 }
 
-/// When the epochs end that are under way: they are aligned to the kernel's clock, so that intervals that are
-/// too hear of each as soon as it is over. A little later, as CPUs may be in a packet just then.
+/// Returns the end of the current epochs. Intervals are aligned to the kernel's clock as epochs are, so that each epoch
+/// is read as soon as it is over. A small delay lets CPUs finish the packets that they are processing.
 fn next_end(interval: Duration) -> Instant {
     const LATER: Duration = Duration::from_millis(1);
     let into = clock_gettime(ClockId::CLOCK_MONOTONIC)
@@ -335,8 +322,8 @@ fn plan_for(state: &State, wanted: &[Vip], config: &Config) -> Result<Plan, Cont
     plan(state, wanted, config.limits).map_err(|error| ControlError::Plan { path: config.path.clone(), error })
 }
 
-/// The weights that a file says.
-fn written(vips: &[Vip]) -> BTreeMap<(VipKey, IpAddr), f64> {
+/// The weights of all backends in a configuration.
+fn file_weights(vips: &[Vip]) -> BTreeMap<(VipKey, IpAddr), f64> {
     let of = |vip: &Vip| {
         let key = vip.key;
         let weights = vip.backends.iter();
@@ -346,7 +333,7 @@ fn written(vips: &[Vip]) -> BTreeMap<(VipKey, IpAddr), f64> {
     vips.iter().flat_map(of).collect()
 }
 
-/// How the kernel's side is loaded.
+/// The options of the data plane.
 fn options(config: &Config) -> PlaneOptions {
     PlaneOptions {
         max_connections: config.limits.connections,
@@ -365,7 +352,7 @@ fn options(config: &Config) -> PlaneOptions {
     }
 }
 
-/// How response latency is estimated: an epoch is an interval.
+/// The settings of the latency estimation: an epoch is an interval.
 fn estimator(config: &Config) -> response::Config {
     response::Config {
         epoch_ns: config.interval.as_nanos().try_into().unwrap_or(u64::MAX),
@@ -373,7 +360,7 @@ fn estimator(config: &Config) -> response::Config {
     }
 }
 
-/// Whoever runs what is pinned keeps all others out.
+/// Reports a lock on the pinned maps as [`ControlError::Locked`]: only one process may own them.
 fn locked(error: dwell_probes::Error) -> ControlError {
     match error {
         dwell_probes::Error::Pin { operation: "take over", path, .. } => ControlError::Locked(path),
@@ -381,11 +368,11 @@ fn locked(error: dwell_probes::Error) -> ControlError {
     }
 }
 
-/// Removes what is pinned in a folder, if no balancer runs there. False if there is nothing.
+/// Removes the data plane that is pinned in a folder. False if there is none.
 ///
 /// # Errors
 ///
-/// If a balancer runs there, or the kernel refuses.
+/// If a balancer runs it, or the kernel refuses.
 pub fn detach(folder: &Path) -> Result<bool, ControlError> {
     Plane::detach_at(folder).map_err(locked)
 }

@@ -1,4 +1,4 @@
-//! The ways to backends: a thread asks the kernel for each, again and again, and tells what changed.
+//! The next hops of backends: a thread looks them up in the kernel again and again, and reports changes.
 
 use std::{
     collections::BTreeMap,
@@ -12,34 +12,33 @@ use std::{
 use dwell_probes::balancer::{NextHop, Plane};
 use nix::errno::Errno;
 
-/// What is known is asked for again after this time.
+/// The time after which a known next hop is looked up again.
 const REFRESH: Duration = Duration::from_secs(5);
-/// Or, of many, so much later for each: asking for one takes a tenth of a millisecond.
-pub(super) const ONE: Duration = Duration::from_millis(2);
-/// So many are asked for before what is known is told.
-const AT_ONCE: usize = 256;
-/// And what is not known after this.
+/// With many addresses, the refresh takes this time for each: a lookup takes a tenth of a millisecond.
+pub(super) const PER_ADDRESS: Duration = Duration::from_millis(2);
+/// The number of lookups between two reports.
+const BATCH: usize = 256;
+/// The first delay after a failure. It grows with each further failure.
 const RETRY: Duration = Duration::from_millis(200);
-/// A neighbour that did not answer so many tries in a row is gone: some three seconds, as long as the
-/// kernel itself asks for one.
-const GONE: u32 = 6;
-/// Longest time between two tries.
-const SLOW_RETRY: Duration = Duration::from_secs(2);
-/// Nobody answers there (RFC 863), which is all that is wanted: the kernel has to look for the
-/// neighbour to send it.
-const DISCARD: u16 = 9;
+/// The number of failures in a row after which a neighbour is gone: about three seconds, the time for which the kernel
+/// itself asks for it.
+const MAX_FAILURES: u32 = 6;
+/// The longest delay between two lookups after failures.
+const MAX_RETRY: Duration = Duration::from_secs(2);
+/// The discard port (RFC 863). No answer is needed: sending to it makes the kernel resolve the neighbour.
+const DISCARD_PORT: u16 = 9;
 
-/// The way to an address, or why there is none.
+/// The next hop to an address, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct HopUpdate {
     pub address: IpAddr,
     pub hop: Result<NextHop, String>,
-    /// Whether the way that was known is worth nothing any more: there is no route, no interface, or
-    /// the neighbour stays silent. Else it may only be asked for again.
+    /// Whether a next hop known before is invalid: there is no route, no interface, or the neighbour stays silent. If
+    /// not, it may only be unresolved for the moment.
     pub is_gone: bool,
 }
 
-/// Looks while it lives.
+/// Looks up next hops until it is dropped.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     shared: Arc<Shared>,
@@ -53,34 +52,34 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Wanted {
-    addresses: BTreeMap<IpAddr, Look>,
+    addresses: BTreeMap<IpAddr, Lookup>,
     stopping: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Look {
+struct Lookup {
     due: Instant,
-    tries: u32,
-    /// What was told.
-    last: Option<Found>,
+    failures: u32,
+    /// The last update that was reported.
+    last: Option<HopUpdate>,
 }
 
 impl Neighbours {
-    pub(super) fn start(found: Sender<Found>) -> io::Result<Neighbours> {
+    pub(super) fn start(updates: Sender<HopUpdate>) -> io::Result<Neighbours> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
-        thread::Builder::new().name("neighbours".into()).spawn(move || look(&for_thread, &found))?;
+        thread::Builder::new().name("neighbours".into()).spawn(move || run(&for_thread, &updates))?;
         Ok(Neighbours { shared })
     }
 
-    /// Looks for these from now on, and no others.
+    /// Replaces the addresses to look up.
     pub(super) fn set(&self, addresses: Vec<IpAddr>) {
         let mut wanted = self.shared.wanted();
         let mut before = std::mem::take(&mut wanted.addresses);
         for address in addresses {
-            let new = Look { due: Instant::now(), tries: 0, last: None };
-            let look = before.remove(&address).unwrap_or(new);
-            wanted.addresses.insert(address, look);
+            let new = Lookup { due: Instant::now(), failures: 0, last: None };
+            let lookup = before.remove(&address).unwrap_or(new);
+            wanted.addresses.insert(address, lookup);
         }
         drop(wanted);
         self.shared.changed.notify_all();
@@ -100,21 +99,21 @@ impl Shared {
     }
 }
 
-fn look(shared: &Shared, found: &Sender<Found>) {
+fn run(shared: &Shared, updates: &Sender<HopUpdate>) {
     let mut wanted = shared.wanted();
     while !wanted.stopping {
         let now = Instant::now();
         let due: Vec<IpAddr> = wanted
             .addresses
             .iter()
-            .filter(|(_, look)| look.due <= now)
+            .filter(|(_, lookup)| lookup.due <= now)
             .map(|(address, _)| *address)
-            .take(AT_ONCE)
+            .take(BATCH)
             .collect();
-        let refresh = REFRESH.max(ONE * wanted.addresses.len() as u32);
+        let refresh = REFRESH.max(PER_ADDRESS * wanted.addresses.len() as u32);
         if due.is_empty() {
-            let next = wanted.addresses.values().map(|look| look.due).min();
-            let wait = next.map_or(SLOW_RETRY, |next| next.saturating_duration_since(now));
+            let next = wanted.addresses.values().map(|lookup| lookup.due).min();
+            let wait = next.map_or(MAX_RETRY, |next| next.saturating_duration_since(now));
             wanted = shared
                 .changed
                 .wait_timeout(wanted, wait.max(Duration::from_millis(1)))
@@ -123,14 +122,14 @@ fn look(shared: &Shared, found: &Sender<Found>) {
             continue;
         }
         drop(wanted);
-        let answers: Vec<_> = due.into_iter().map(|address| (address, ask(address))).collect();
+        let answers: Vec<_> = due.into_iter().map(|address| (address, look_up(address))).collect();
         wanted = shared.wanted();
         for (address, answer) in answers {
-            let Some(look) = wanted.addresses.get_mut(&address) else {
+            let Some(lookup) = wanted.addresses.get_mut(&address) else {
                 continue;
             };
-            if let Some(news) = look.note(address, answer, refresh)
-                && found.send(news).is_err()
+            if let Some(update) = lookup.apply(address, answer, refresh)
+                && updates.send(update).is_err()
             {
                 return;
             }
@@ -138,76 +137,81 @@ fn look(shared: &Shared, found: &Sender<Found>) {
     }
 }
 
-impl Look {
-    /// Takes an answer; what is to be told of it.
-    fn note(&mut self, address: IpAddr, answer: Result<NextHop, Failed>, refresh: Duration) -> Option<Found> {
-        self.tries = if answer.is_ok() { 0 } else { self.tries + 1 };
+impl Lookup {
+    /// Applies the result of a lookup. Returns the update to report, if any.
+    fn apply(
+        &mut self,
+        address: IpAddr,
+        answer: Result<NextHop, LookupFailure>,
+        refresh: Duration,
+    ) -> Option<HopUpdate> {
+        self.failures = if answer.is_ok() { 0 } else { self.failures + 1 };
         let wait = match &answer {
             Ok(_) => refresh,
-            Err(_) => (RETRY * self.tries).min(SLOW_RETRY),
+            Err(_) => (RETRY * self.failures).min(MAX_RETRY),
         };
         self.due = Instant::now() + wait;
         let is_gone = match &answer {
             Ok(_) => false,
-            Err(failed) => match failed.why {
-                Why::NoRoute => true,
-                Why::Silent => self.tries >= GONE,
-                Why::Host => false,
+            Err(failure) => match failure.kind {
+                FailureKind::NoRoute => true,
+                FailureKind::Silent => self.failures >= MAX_FAILURES,
+                FailureKind::Host => false,
             },
         };
-        // The first look is what makes a neighbour known: its failure tells nothing.
-        if answer.is_err() && self.tries == 1 && !is_gone {
+        // The first lookup makes the kernel resolve the neighbour, so its failure means nothing.
+        if answer.is_err() && self.failures == 1 && !is_gone {
             return None;
         }
-        let found = Found { address, hop: answer.map_err(|failed| failed.says), is_gone };
-        if self.last.as_ref() == Some(&found) {
+        let update = HopUpdate { address, hop: answer.map_err(|failure| failure.message), is_gone };
+        if self.last.as_ref() == Some(&update) {
             return None;
         }
-        self.last = Some(found.clone());
-        Some(found)
+        self.last = Some(update.clone());
+        Some(update)
     }
 }
 
-/// Why no way is known.
+/// Why a lookup failed.
 #[derive(Debug)]
-struct Failed {
-    says: String,
-    why: Why,
+struct LookupFailure {
+    message: String,
+    kind: FailureKind,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Why {
+enum FailureKind {
     /// There is no route, or no interface.
     NoRoute,
-    /// There is a route, but nobody there who takes packets.
+    /// There is a route, but the neighbour does not answer.
     Silent,
-    /// This host could not find out: that says nothing of the way.
+    /// The lookup itself failed, which says nothing about the backend.
     Host,
 }
 
-impl Why {
-    fn of(io: &io::Error) -> Why {
+impl FailureKind {
+    fn of(io: &io::Error) -> FailureKind {
         use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
-        // It has no kind of its own.
+        // The standard library has no kind for it.
         const NO_DEVICE: i32 = Errno::ENODEV as i32;
         match (io.kind(), io.raw_os_error()) {
-            (NetworkUnreachable | HostUnreachable | NetworkDown, _) => Why::NoRoute,
-            (_, Some(NO_DEVICE)) => Why::NoRoute,
-            (_, Some(_)) => Why::Host,
-            (_, None) => Why::Silent,
+            (NetworkUnreachable | HostUnreachable | NetworkDown, _) => FailureKind::NoRoute,
+            (_, Some(NO_DEVICE)) => FailureKind::NoRoute,
+            (_, Some(_)) => FailureKind::Host,
+            (_, None) => FailureKind::Silent,
         }
     }
 }
 
-fn ask(address: IpAddr) -> Result<NextHop, Failed> {
-    // So that the kernel keeps the neighbour, and hears when it has another address.
+fn look_up(address: IpAddr) -> Result<NextHop, LookupFailure> {
+    // Makes the kernel keep the neighbour, and notice when its MAC address changes.
     let nudged = nudge(address);
-    Plane::next_hop(address).map_err(|error| Failed {
-        why: match &error {
-            dwell_probes::Error::NextHop { io, .. } => Why::of(io),
-            _ => Why::Host,
+    Plane::next_hop(address).map_err(|error| LookupFailure {
+        kind: match &error {
+            dwell_probes::Error::NextHop { io, .. } => FailureKind::of(io),
+            _ => FailureKind::Host,
         },
-        says: match nudged {
+        message: match nudged {
             Err(io) => format!("{error} ({io})"),
             Ok(()) => error.to_string(),
         },
@@ -220,49 +224,51 @@ fn nudge(address: IpAddr) -> io::Result<()> {
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    socket.send_to(&[], (address, DISCARD)).map(drop)
+    socket.send_to(&[], (address, DISCARD_PORT)).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const BACKEND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn silent() -> io::Error {
         io::Error::new(io::ErrorKind::NotFound, "its MAC address is not known")
     }
 
-    /// What is told of answers, in their order: whether there is a way, and whether it is gone.
-    fn told(answers: Vec<Result<(), io::Error>>) -> Vec<Option<(bool, bool)>> {
-        let mut look = Look { due: Instant::now(), tries: 0, last: None };
+    /// The updates that follow from lookup results: whether there is a next hop, and whether it is gone.
+    fn updates(answers: Vec<Result<(), io::Error>>) -> Vec<Option<(bool, bool)>> {
+        let mut lookup = Lookup { due: Instant::now(), failures: 0, last: None };
         let hop = NextHop { interface: 1, destination: Default::default(), source: Default::default(), mtu: 1500 };
-        let note = |answer: Result<(), io::Error>| {
-            let answer = answer.map(|()| hop).map_err(|io| Failed { says: io.to_string(), why: Why::of(&io) });
-            let found = look.note(THERE, answer, REFRESH)?;
-            Some((found.hop.is_ok(), found.is_gone))
+        let apply = |answer: Result<(), io::Error>| {
+            let answer = answer
+                .map(|()| hop)
+                .map_err(|io| LookupFailure { message: io.to_string(), kind: FailureKind::of(&io) });
+            let update = lookup.apply(BACKEND, answer, REFRESH)?;
+            Some((update.hop.is_ok(), update.is_gone))
         };
-        answers.into_iter().map(note).collect()
+        answers.into_iter().map(apply).collect()
     }
 
     #[test]
-    fn a_silent_neighbour_is_gone_after_some_tries() {
+    fn a_silent_neighbour_is_gone_after_some_failures() {
         let mut answers = vec![Ok(())];
         answers.extend((0..7).map(|_| Err(silent())));
         answers.push(Ok(()));
-        let (way, doubt, gone) = (Some((true, false)), Some((false, false)), Some((false, true)));
-        assert_eq!(told(answers), [way, None, doubt, None, None, None, gone, None, way]);
+        let (reachable, uncertain, gone) = (Some((true, false)), Some((false, false)), Some((false, true)));
+        assert_eq!(updates(answers), [reachable, None, uncertain, None, None, None, gone, None, reachable]);
     }
 
     #[test]
-    fn a_route_that_goes_is_gone_at_once_and_an_unable_host_says_nothing() {
-        let (way, gone) = (Some((true, false)), Some((false, true)));
+    fn a_removed_route_is_gone_at_once_and_a_failing_host_proves_nothing() {
+        let (reachable, gone) = (Some((true, false)), Some((false, true)));
         for number in [Errno::ENODEV, Errno::ENETDOWN, Errno::ENETUNREACH, Errno::EHOSTUNREACH] {
             let answers = vec![Ok(()), Err(number.into()), Ok(())];
-            assert_eq!(told(answers), [way, gone, way], "{number}");
+            assert_eq!(updates(answers), [reachable, gone, reachable], "{number}");
         }
         let unable = (0..20).map(|_| Err(Errno::EMFILE.into()));
-        let told = told(unable.collect());
-        assert!(told.iter().flatten().all(|(_, is_gone)| !is_gone));
+        let updates = updates(unable.collect());
+        assert!(updates.iter().flatten().all(|(_, is_gone)| !is_gone));
     }
 }

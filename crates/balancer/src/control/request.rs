@@ -1,4 +1,4 @@
-//! What operators ask for.
+//! The requests of operators.
 
 use std::fmt::Display;
 
@@ -7,145 +7,140 @@ use dwell_probes::balancer::Verdict;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Balancer, Event, plan_for, vip::Earlier};
+use super::{Balancer, Event, plan_for, vip::PriorState};
 use crate::{
-    api::{Answer, Changed, Named, Request, Went, from_hex, to_hex},
-    config::{Backend, Config, ConfigError, Vip},
-    plan::{Phase, Plan, difference, fixed, plan},
+    api::{Answer, BackendName, Changes, PacketRoute, Request, from_hex, to_hex},
+    config::{Backend, Config, ConfigError, MAX_WEIGHT, Vip},
+    plan::{Phase, Plan, differences, plan, restart_keys},
 };
 
-/// What a request comes to before it is JSON.
-type Done = Result<Changed, String>;
+/// The outcome of a request that changes something: the changes, or why it was refused.
+type Outcome = Result<Changes, String>;
 
 impl Balancer {
     pub(super) fn answer(&mut self, request: Request) -> Answer {
         match request {
-            Request::Status {} => value(&self.status()),
-            Request::Reload {} => value(&self.reload()?),
-            Request::Drain { backend, undo } => value(&self.drain_backend(&backend, undo)?),
+            Request::Status {} => to_json(&self.status()),
+            Request::Reload {} => to_json(&self.reload()?),
+            Request::Drain { backend, undo } => to_json(&self.drain(&backend, undo)?),
             Request::Add { vip, address, name, weight, server_id } => {
                 let name = name.unwrap_or_else(|| address.to_string());
-                value(&self.add(&vip, Backend { name, address, weight, server_id })?)
+                to_json(&self.add(&vip, Backend { name, address, weight, server_id })?)
             }
-            Request::Remove { backend } => value(&self.remove(&backend)?),
-            Request::Weight { backend, weight } => value(&self.weigh(&backend, weight)?),
+            Request::Remove { backend } => to_json(&self.remove(&backend)?),
+            Request::Weight { backend, weight } => to_json(&self.set_weight(&backend, weight)?),
             Request::Where { frames } => {
-                let went: Result<Vec<Went>, String> = frames.iter().map(|frame| self.went(frame)).collect();
-                value(&went?)
+                let routes: Result<Vec<PacketRoute>, String> = frames.iter().map(|frame| self.route(frame)).collect();
+                to_json(&routes?)
             }
         }
     }
 
-    /// Reads the configuration again: all of it holds from now on, or nothing. What `add`, `remove` and
-    /// `weight` did is over; drains stay.
-    pub(super) fn reload(&mut self) -> Done {
-        let done = self.try_reload();
-        self.figures.reloads[usize::from(done.is_err())] += 1;
-        let event = match &done {
+    /// Reloads the configuration, completely or not at all. It replaces what `add`, `remove` and `weight` changed;
+    /// drains stay.
+    pub(super) fn reload(&mut self) -> Outcome {
+        let outcome = self.try_reload();
+        self.figures.reloads[usize::from(outcome.is_err())] += 1;
+        let event = match &outcome {
             Ok(changed) => Event::Changed { by: "reload", changes: changed.changes.clone() },
             Err(error) => Event::Refused { error: error.clone() },
         };
-        self.say(&event);
-        done
+        self.emit(&event);
+        outcome
     }
 
-    fn try_reload(&mut self) -> Done {
-        let unread = |error: ConfigError| format!("{error}\nnothing was changed");
-        let config = Config::read(&self.config.path).map_err(unread)?;
-        let fixed = fixed(&self.config, &config);
-        if !fixed.is_empty() {
+    fn try_reload(&mut self) -> Outcome {
+        let unusable = |error: ConfigError| format!("{error}\nnothing was changed");
+        let config = Config::read(&self.config.path).map_err(unusable)?;
+        let keys = restart_keys(&self.config, &config);
+        if !keys.is_empty() {
             return Err(format!(
-                "{}: cannot change while it runs: end it, `dwell lb detach`, and start anew; nothing was changed",
-                fixed.join(", ")
+                "{}: cannot change while it runs: stop it, run `dwell lb detach`, and start it again; nothing was changed",
+                keys.join(", ")
             ));
         }
-        let mut changes = difference(&self.config.vips, &config.vips);
+        let mut changes = differences(&self.config.vips, &config.vips);
         let planned = plan_for(&self.state, &config.vips, &self.config).map_err(refused)?;
-        let (was, is) = (self.config.checking.ramp, config.checking.ramp);
+        let (was, is) = (self.config.health.ramp, config.health.ramp);
         if was != is {
             changes.push(format!("health.ramp is {is:?}, not {was:?}"));
         }
-        let written = super::written(&config.vips);
-        let written = std::mem::replace(&mut self.written, written);
-        let checking = std::mem::replace(&mut self.config.checking, config.checking);
-        if let Err(error) = self.become_of(config.vips, planned) {
-            (self.config.checking, self.written) = (checking, written);
+        let file_weights = std::mem::replace(&mut self.file_weights, super::file_weights(&config.vips));
+        let health = std::mem::replace(&mut self.config.health, config.health);
+        if let Err(error) = self.apply_and_save(config.vips, planned) {
+            (self.config.health, self.file_weights) = (health, file_weights);
             return Err(error);
         }
         self.loaded = jiff::Timestamp::now();
-        Ok(Changed { changes })
+        Ok(Changes { changes })
     }
 
-    fn become_of(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {
-        self.apply(wanted, planned, &Earlier::default()).map_err(refused)?;
+    fn apply_and_save(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {
+        self.apply(wanted, planned, &PriorState::default()).map_err(refused)?;
         self.save();
         Ok(())
     }
 
-    fn add(&mut self, vip: &str, backend: Backend) -> Done {
-        if !(0.0..=1_000_000.0).contains(&backend.weight) {
-            return Err(format!("the weight {} is out of range: take 0 to 1000000", backend.weight));
-        }
+    fn add(&mut self, vip: &str, backend: Backend) -> Outcome {
+        check_weight(backend.weight)?;
         self.check_server_id(vip, &backend)?;
         let address = backend.address;
-        let is_no_host = address.is_unspecified() || address.is_multicast() || address.is_loopback();
-        if is_no_host {
-            return Err(format!("{address} is no address of another host: name the backend's own"));
+        let is_not_a_host = address.is_unspecified() || address.is_multicast() || address.is_loopback();
+        if is_not_a_host {
+            return Err(format!("{address} is not the address of another host: name the backend's own"));
         }
         if let Some(other) = self.config.vips.iter().find(|vip| vip.key.address == address) {
             return Err(format!("{address} is the VIP '{}': name the backend's own address", other.name));
         }
         let mut wanted = self.config.vips.clone();
         let found = self.vip_named(&mut wanted, vip)?;
-        let same = |other: &&Backend| other.address == address || other.name == backend.name;
-        if let Some(other) = found.backends.iter().find(same) {
-            return Err(format!("'{vip}' has the backend '{}' ({}) already", other.name, other.address));
+        let is_same = |other: &&Backend| other.address == address || other.name == backend.name;
+        if let Some(other) = found.backends.iter().find(is_same) {
+            return Err(format!("'{vip}' already has the backend '{}' ({})", other.name, other.address));
         }
         found.backends.push(backend);
         self.change("add", wanted)
     }
 
-    fn remove(&mut self, named: &Named) -> Done {
-        let (vip, at) = self.find(named)?;
+    fn remove(&mut self, named: &BackendName) -> Outcome {
+        let (vip, at) = self.find_backend(named)?;
         let mut wanted = self.config.vips.clone();
         wanted[vip].backends.remove(at);
         self.change("remove", wanted)
     }
 
-    fn weigh(&mut self, named: &Named, weight: f64) -> Done {
-        if !(0.0..=1_000_000.0).contains(&weight) {
-            return Err(format!("the weight {weight} is out of range: take 0 to 1000000"));
-        }
-        let (vip, at) = self.find(named)?;
+    fn set_weight(&mut self, named: &BackendName, weight: f64) -> Outcome {
+        check_weight(weight)?;
+        let (vip, at) = self.find_backend(named)?;
         let mut wanted = self.config.vips.clone();
         wanted[vip].backends[at].weight = weight;
         let changed = self.change("weight", wanted)?;
         let run = &mut self.vips[vip].backends[at];
         run.share = Share { weight, why: Why::Manual };
-        self.tables().map_err(|error| error.to_string())?;
+        self.sync(false).map_err(|error| error.to_string())?;
         Ok(changed)
     }
 
-    fn change(&mut self, by: &'static str, wanted: Vec<Vip>) -> Done {
-        let changes = difference(&self.config.vips, &wanted);
+    fn change(&mut self, by: &'static str, wanted: Vec<Vip>) -> Outcome {
+        let changes = differences(&self.config.vips, &wanted);
         let planned = plan(&self.state, &wanted, self.config.limits).map_err(refused)?;
-        self.become_of(wanted, planned)?;
-        self.say(&Event::Changed { by, changes: changes.clone() });
-        Ok(Changed { changes })
+        self.apply_and_save(wanted, planned)?;
+        self.emit(&Event::Changed { by, changes: changes.clone() });
+        Ok(Changes { changes })
     }
 
-    /// A backend that is added to a VIP whose packets go by connection ID has an ID of its own.
+    /// Checks that a backend that is added to a VIP which routes by connection ID has a server ID of its own.
     fn check_server_id(&self, vip: &str, backend: &Backend) -> Result<(), String> {
         let found = self.config.vips.iter().find(|other| other.name == vip);
         let Some((found, zero)) = found.and_then(|vip| Some((vip, vip.zero_rtt.as_ref()?))) else {
             return Ok(());
         };
         let Some(id) = backend.server_id else {
-            return Err(format!("the VIP '{vip}' goes by connection ID: name the server's with --server-id"));
+            return Err(format!("the VIP '{vip}' routes by connection ID: give the server's ID with --server-id"));
         };
         let others = found.backends.iter();
         if let Some(other) = others.into_iter().find(|other| other.server_id == Some(id)) {
-            return Err(format!("the server_id {id} is that of '{}': take another", other.name));
+            return Err(format!("the server_id {id} belongs to '{}': choose another", other.name));
         }
         match zero.has_room_for(id) {
             true => Ok(()),
@@ -153,17 +148,17 @@ impl Balancer {
         }
     }
 
-    fn drain_backend(&mut self, named: &Named, undo: bool) -> Done {
-        let (vip, at) = self.find(named)?;
+    fn drain(&mut self, named: &BackendName, undo: bool) -> Outcome {
+        let (vip, at) = self.find_backend(named)?;
         let run = &mut self.vips[vip];
         let backend = &mut run.backends[at];
         if backend.is_draining != undo {
-            return Ok(Changed { changes: Vec::new() });
+            return Ok(Changes { changes: Vec::new() });
         }
         backend.is_draining = !undo;
         let changes = vec![match undo {
             false => format!(
-                "VIP '{}': backend '{}' drains: no new connection; those there stay",
+                "VIP '{}': backend '{}' drains: no new connections; open ones stay",
                 run.vip.name, backend.backend.name
             ),
             true => format!("VIP '{}': backend '{}' serves again", run.vip.name, backend.backend.name),
@@ -172,14 +167,14 @@ impl Balancer {
         if let Some(real) = self.state.reals.get_mut(&backend.real) {
             real.phase = phase;
         }
-        self.tables().map_err(|error| error.to_string())?;
+        self.sync(false).map_err(|error| error.to_string())?;
         self.save();
-        self.say(&Event::Changed { by: "drain", changes: changes.clone() });
-        Ok(Changed { changes })
+        self.emit(&Event::Changed { by: "drain", changes: changes.clone() });
+        Ok(Changes { changes })
     }
 
-    /// Where a backend is: its VIP, and its place there.
-    fn find(&self, named: &Named) -> Result<(usize, usize), String> {
+    /// Finds a backend: the position of its VIP, and its position there.
+    fn find_backend(&self, named: &BackendName) -> Result<(usize, usize), String> {
         let mut found = Vec::new();
         for (at, run) in self.vips.iter().enumerate() {
             if named.vip.as_ref().is_some_and(|vip| *vip != run.vip.name) {
@@ -193,14 +188,14 @@ impl Balancer {
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(format!(
-                "there is no backend '{}'{}: `dwell lb status` tells which there are",
+                "there is no backend '{}'{}: `dwell lb status` lists them",
                 named.backend,
                 named.vip.as_ref().map(|vip| format!(" of a VIP '{vip}'")).unwrap_or_default()
             )),
             several => {
                 let vips: Vec<_> = several.iter().map(|(vip, _)| self.vips[*vip].vip.name.as_str()).collect();
                 Err(format!(
-                    "'{}' is a backend of {}: write which, as in {}/{}",
+                    "'{}' is a backend of {}: name one of them, as in {}/{}",
                     named.backend,
                     vips.join(", "),
                     vips[0],
@@ -212,19 +207,19 @@ impl Balancer {
 
     fn vip_named<'a>(&self, vips: &'a mut [Vip], name: &str) -> Result<&'a mut Vip, String> {
         let names: Vec<_> = self.config.vips.iter().map(|vip| vip.name.as_str()).collect();
-        let missing = || format!("there is no VIP '{name}'; there are: {}", names.join(", "));
+        let missing = || format!("there is no VIP '{name}'; the VIPs are: {}", names.join(", "));
         vips.iter_mut().find(|vip| vip.name == name).ok_or_else(missing)
     }
 
-    /// Where a frame would go: the kernel's own program tells.
-    fn went(&mut self, frame: &str) -> Result<Went, String> {
-        let bytes = from_hex(frame).ok_or("a frame is written in hex digits, two a byte")?;
-        let answer = self.plane.ask(&bytes).map_err(|error| error.to_string())?;
-        let decision = answer.decision;
+    /// Reports where a frame would be sent, by running the kernel's own program.
+    fn route(&mut self, frame: &str) -> Result<PacketRoute, String> {
+        let bytes = from_hex(frame).ok_or("a frame is written in hexadecimal digits, two per byte")?;
+        let dry_run = self.plane.dry_run(&bytes).map_err(|error| error.to_string())?;
+        let decision = dry_run.decision;
         let real = decision.real.and_then(|real| self.state.reals.get(&real));
         let vip = decision.vip.and_then(|vip| self.vips.iter().find(|run| run.number == vip));
-        let goes_out = matches!(decision.verdict, Verdict::Send | Verdict::Redirect);
-        Ok(Went {
+        let is_sent = matches!(decision.verdict, Verdict::Send | Verdict::Redirect);
+        Ok(PacketRoute {
             verdict: match decision.verdict {
                 Verdict::Pass => "pass",
                 Verdict::Drop => "drop",
@@ -236,8 +231,15 @@ impl Balancer {
             vip: vip.map(|run| run.vip.name.clone()),
             backend: real.map(|real| real.name.clone()),
             address: real.map(|real| real.address),
-            frame: goes_out.then(|| to_hex(&answer.frame)),
+            frame: is_sent.then(|| to_hex(&dry_run.frame)),
         })
+    }
+}
+
+fn check_weight(weight: f64) -> Result<(), String> {
+    match (0.0..=MAX_WEIGHT).contains(&weight) {
+        true => Ok(()),
+        false => Err(format!("the weight {weight} is out of range: choose 0 to {MAX_WEIGHT}")),
     }
 }
 
@@ -245,6 +247,6 @@ fn refused(error: impl Display) -> String {
     format!("{error}; nothing was changed")
 }
 
-fn value(of: &impl Serialize) -> Result<Value, String> {
-    serde_json::to_value(of).map_err(|error| error.to_string())
+fn to_json(value: &impl Serialize) -> Result<Value, String> {
+    serde_json::to_value(value).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
-//! A VIP that runs: its backends with their weights, and the table that follows.
+//! A VIP that is balanced: its backends with their weights, and the table that follows.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -9,225 +9,213 @@ use std::{
 use dwell_engine::{
     response::{Estimate, Record},
     steer::{
-        Backend as Ended, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange, Policy, Seen, Share,
-        maglev::{self, Member},
+        Backend as PolicyInput, HeavyShare, Intervals, LatencySteering, Maglev, Manual, OutOfRange, Policy, Seen,
+        Share, zero_rtt::HeavyConfig,
     },
 };
+use dwell_probes::balancer::NextHop;
 
-use super::heavy;
+use super::table::{Table, TableWeight};
 use crate::{
-    api::HealthWord,
+    api::{HealthState, HeavyStatus},
     config::{Backend, PolicyName, Vip},
 };
 
-/// A table that differs from weights by no more than this part of each is as good as another.
-const NEAR: f64 = 0.01;
-
-/// A VIP that runs.
-pub(super) struct VipRun {
+/// A VIP that is balanced.
+pub(super) struct RunningVip {
     pub number: u32,
     pub vip: Vip,
-    pub backends: Vec<BackendRun>,
+    pub backends: Vec<RunningBackend>,
     policy: Box<dyn Policy>,
     intervals: Intervals,
-    /// The table that the kernel has.
-    pub table: Vec<u32>,
-    /// The part of it that each number has.
-    shares: HashMap<u32, f64>,
-    /// What it was made of: numbers and weights.
-    made_of: Vec<(u32, f64)>,
-    /// The part of it that the last change changed. None if it is the first that this process gives.
-    pub change: Option<f64>,
-    /// The same of all changes of this interval.
-    changing: Option<f64>,
-    /// The same of all changes of the last interval.
-    pub disruption: Option<f64>,
-    /// All fail their checks, so that all are kept.
+    /// The table that the kernel has, or is about to get.
+    pub table: Table,
+    /// Whether all backends fail their checks, so that all are kept.
     pub all_down: bool,
-    /// How many connections of a server are heavy, where that is not configured.
-    pub heavy: Option<HeavyShare>,
+    /// Decides how many connections of a server are heavy; none if that is fixed by the configuration.
+    heavy: Option<HeavyShare>,
 }
 
-/// A backend that runs.
+/// A backend of a VIP that is balanced.
 #[derive(Debug, Clone)]
-pub(super) struct BackendRun {
+pub(super) struct RunningBackend {
+    /// The number in the kernel's maps.
     pub real: u32,
     pub backend: Backend,
     pub share: Share,
     pub is_draining: bool,
-    pub health: HealthRun,
-    /// Whether a way there is known, now or until lately.
+    pub health: BackendHealth,
+    /// Whether a next hop is known, now or until recently.
     pub is_reachable: bool,
+    /// What the last interval measured.
     pub seen: Option<Seen>,
 }
 
-/// What is known of backends from before this process, by number.
+/// What an earlier process has left behind, by the number of the backend.
 #[derive(Debug, Default)]
-pub(super) struct Earlier {
+pub(super) struct PriorState {
     pub weights: BTreeMap<u32, f64>,
-    /// Whether the kernel took them for up.
+    /// Whether the kernel considered the backend up.
     pub were_up: BTreeMap<u32, bool>,
 }
 
-/// What checks say of a backend.
+/// The state of a backend's health checks.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HealthRun {
-    /// None before the first answer.
+pub(super) struct BackendHealth {
+    /// None before the first result.
     pub is_up: Option<bool>,
-    /// When it came back.
-    pub since: Option<Instant>,
-    /// What the last check said if it failed.
-    pub why: Option<String>,
-    /// How long the last good one took.
-    pub took: Option<Duration>,
+    /// When the backend came back.
+    pub up_since: Option<Instant>,
+    /// Why the last check failed; none if it succeeded.
+    pub failure: Option<String>,
+    /// The duration of the last successful check.
+    pub duration: Option<Duration>,
 }
 
-impl HealthRun {
-    /// Of a backend that the kernel takes for down.
-    pub(super) fn down() -> HealthRun {
-        HealthRun { is_up: Some(false), ..HealthRun::default() }
+impl BackendHealth {
+    /// The state of a backend that the kernel considers down.
+    fn down() -> BackendHealth {
+        BackendHealth { is_up: Some(false), ..BackendHealth::default() }
     }
 
     pub(super) fn is_down(&self) -> bool {
         self.is_up == Some(false)
     }
 
-    /// The part of its weight that it is given after it came back: in tenths, so that tables do not
-    /// change at each look.
-    fn part(&self, ramp: Duration, now: Instant) -> f64 {
-        let Some(since) = self.since.filter(|_| !ramp.is_zero()) else {
+    /// The part of its weight that the backend gets while it comes back. It rises in tenths, so that the table does not
+    /// change every time.
+    fn ramp_factor(&self, ramp: Duration, now: Instant) -> f64 {
+        let Some(up_since) = self.up_since.filter(|_| !ramp.is_zero()) else {
             return 1.0;
         };
-        let gone = now.saturating_duration_since(since).as_secs_f64() / ramp.as_secs_f64();
-        ((gone * 10.0).floor() + 1.0).min(10.0) / 10.0
+        let progress = now.saturating_duration_since(up_since).as_secs_f64() / ramp.as_secs_f64();
+        ((progress * 10.0).floor() + 1.0).min(10.0) / 10.0
     }
 
-    pub(super) fn word(&self, ramp: Duration, now: Instant) -> HealthWord {
+    pub(super) fn state(&self, ramp: Duration, now: Instant) -> HealthState {
         match self.is_up {
-            None => HealthWord::Unchecked,
-            Some(false) => HealthWord::Down,
-            Some(true) if self.part(ramp, now) < 1.0 => HealthWord::Rising,
-            Some(true) => HealthWord::Up,
+            None => HealthState::Unchecked,
+            Some(false) => HealthState::Down,
+            Some(true) if self.ramp_factor(ramp, now) < 1.0 => HealthState::Rising,
+            Some(true) => HealthState::Up,
         }
     }
 }
 
-/// The policy of a VIP.
-fn policy(vip: &Vip) -> Result<Box<dyn Policy>, OutOfRange> {
-    Ok(match vip.policy {
-        PolicyName::Maglev | PolicyName::ZeroRtt => Box::new(Maglev),
-        PolicyName::Weights => Box::new(Manual),
-        PolicyName::Latency => Box::new(LatencySteering::new(vip.latency.steering)?),
-    })
+/// The constants of a policy have been checked when the configuration was read.
+fn checked<T>(built: Result<T, OutOfRange>) -> T {
+    built.unwrap_or_else(|error| unreachable!("the configuration allows no such constant: {error}"))
 }
 
-impl VipRun {
-    pub(super) fn new(number: u32, vip: Vip) -> Result<VipRun, OutOfRange> {
-        Ok(VipRun {
+fn policy(vip: &Vip) -> Box<dyn Policy> {
+    match vip.policy {
+        PolicyName::Maglev | PolicyName::ZeroRtt => Box::new(Maglev),
+        PolicyName::Weights => Box::new(Manual),
+        PolicyName::Latency => Box::new(checked(LatencySteering::new(vip.latency.steering))),
+    }
+}
+
+fn heavy_share(vip: &Vip) -> Option<HeavyShare> {
+    let zero = vip.zero_rtt.as_ref()?;
+    zero.heavy_share.map(|share| checked(HeavyShare::new(share, zero.heavy.most)))
+}
+
+impl RunningVip {
+    fn new(number: u32, vip: Vip) -> RunningVip {
+        RunningVip {
             number,
-            policy: policy(&vip)?,
-            intervals: Intervals::new(vip.latency.intervals)?,
-            heavy: heavy::share_of(&vip)?,
+            policy: policy(&vip),
+            intervals: checked(Intervals::new(vip.latency.intervals)),
+            heavy: heavy_share(&vip),
             vip,
             backends: Vec::new(),
-            table: Vec::new(),
-            shares: HashMap::new(),
-            made_of: Vec::new(),
-            change: None,
-            changing: None,
-            disruption: None,
+            table: Table::default(),
             all_down: false,
-        })
+        }
     }
 
-    /// What it becomes by another configuration. What is known of backends that stay is kept. `reals`
-    /// are the numbers of its backends, and whether they drain; `earlier` knows of them from before this
-    /// process.
+    /// Prepares a VIP for a configuration. `before` is the VIP as it ran before; backends that stay keep their state.
+    /// `reals` has the number of each backend, and whether it is draining; `prior` is what an earlier process has left.
     ///
-    /// What the policy remembers stays with `before` until [`VipRun::remember`].
-    pub(super) fn become_of(
-        before: Option<&VipRun>,
+    /// The history of the policy remains with `before` until [`RunningVip::take_history`].
+    pub(super) fn configure(
+        before: Option<&RunningVip>,
         number: u32,
         vip: Vip,
         reals: &[(u32, bool)],
-        earlier: &Earlier,
-    ) -> Result<VipRun, OutOfRange> {
-        let mut run = VipRun::new(number, vip)?;
+        prior: &PriorState,
+    ) -> RunningVip {
+        let mut run = RunningVip::new(number, vip);
         let mut old = BTreeMap::new();
         if let Some(before) = before {
             run.table.clone_from(&before.table);
-            run.shares.clone_from(&before.shares);
-            run.made_of.clone_from(&before.made_of);
-            run.change = before.change;
-            run.changing = before.changing;
-            run.disruption = before.disruption;
             run.all_down = before.all_down;
-            run.keep_heavy(before);
+            if run.heavy_settings() == before.heavy_settings() {
+                run.heavy.clone_from(&before.heavy);
+            }
             old = before.backends.iter().map(|run| (run.real, run)).collect();
         }
         let is_same_policy = before.is_some_and(|before| before.vip.policy == run.vip.policy);
+        let has_own_weights = !matches!(run.vip.policy, PolicyName::Maglev | PolicyName::ZeroRtt);
         for (backend, (real, is_draining)) in run.vip.backends.iter().zip(reals) {
-            let weight_before = || {
-                earlier
-                    .weights
-                    .get(real)
-                    .filter(|_| !matches!(run.vip.policy, PolicyName::Maglev | PolicyName::ZeroRtt))
-            };
             let initial = Share::initial(backend.weight);
             let mut next = match old.get(real) {
-                Some(was) => BackendRun {
-                    share: if is_same_policy { carried(was, backend.weight) } else { initial },
+                Some(was) => RunningBackend {
+                    share: if is_same_policy { carried_share(was, backend.weight) } else { initial },
                     ..(*was).clone()
                 },
-                None => BackendRun {
-                    real: *real,
-                    share: weight_before().map_or(initial, |weight| Share { weight: *weight, ..initial }),
-                    backend: backend.clone(),
-                    is_draining: false,
-                    health: match earlier.were_up.get(real) {
-                        Some(false) => HealthRun::down(),
-                        _ => HealthRun::default(),
-                    },
-                    is_reachable: false,
-                    seen: None,
-                },
+                None => {
+                    let prior_weight = prior.weights.get(real).filter(|_| has_own_weights);
+                    RunningBackend {
+                        real: *real,
+                        share: prior_weight.map_or(initial, |weight| Share { weight: *weight, ..initial }),
+                        backend: backend.clone(),
+                        is_draining: false,
+                        health: match prior.were_up.get(real) {
+                            Some(false) => BackendHealth::down(),
+                            _ => BackendHealth::default(),
+                        },
+                        is_reachable: false,
+                        seen: None,
+                    }
+                }
             };
             next.backend = backend.clone();
             next.is_draining = *is_draining;
             if run.vip.check.is_none() {
-                next.health = HealthRun::default();
+                next.health = BackendHealth::default();
             }
             run.backends.push(next);
         }
-        Ok(run)
+        run
     }
 
-    /// Takes over what the policy remembers, if it is the same.
-    pub(super) fn remember(&mut self, before: VipRun) {
+    /// Takes over the history of the policy, if policy and constants are the same.
+    pub(super) fn take_history(&mut self, before: RunningVip) {
         if before.vip.policy == self.vip.policy && before.vip.latency == self.vip.latency {
             self.policy = before.policy;
             self.intervals = before.intervals;
         }
     }
 
-    /// Takes an epoch of a connection.
+    /// Adds the latency estimate of a connection's epoch.
     pub(super) fn add(&mut self, record: &Record, estimate: &Estimate) {
         self.intervals.add(record.real, record, estimate);
     }
 
-    /// Ends the interval: the policy sets weights.
+    /// Ends an interval: the policy sets weights. `active` gives the number of active connections of a backend.
     pub(super) fn end_interval(&mut self, active: impl Fn(u32) -> u64) {
-        let ended: Vec<Ended> = self
+        let inputs: Vec<PolicyInput> = self
             .backends
             .iter()
-            .map(|run| Ended {
+            .map(|run| PolicyInput {
                 real: run.real,
                 configured: run.backend.weight,
                 active: active(run.real),
                 is_usable: run.is_usable(),
             })
             .collect();
-        let seen = self.intervals.end(&ended);
+        let seen = self.intervals.end(&inputs);
         let shares: Vec<Share> = self.backends.iter().map(|run| run.share).collect();
         let next = self.policy.step(&seen, &shares);
         for ((run, seen), share) in self.backends.iter_mut().zip(seen).zip(next) {
@@ -236,120 +224,86 @@ impl VipRun {
         }
     }
 
-    /// The weight of each backend in the table, in their order. All that fail are kept if none is left;
-    /// the second value tells whether that is so.
-    fn weights(&self, ramp: Duration, now: Instant) -> (Vec<f64>, bool) {
-        let may = |run: &BackendRun| !run.is_draining && run.share.weight > 0.0;
-        let is_there = |run: &BackendRun| may(run) && run.is_reachable;
-        let weight = |run: &BackendRun| match is_there(run) && !run.health.is_down() {
-            true => run.share.weight * run.health.part(ramp, now),
+    /// Marks the backends whose next hop is known as reachable.
+    pub(super) fn update_reachability(&mut self, hops: &BTreeMap<IpAddr, NextHop>) {
+        for run in &mut self.backends {
+            run.is_reachable = hops.contains_key(&run.backend.address);
+        }
+    }
+
+    /// Rebuilds the table if weights or health have changed. True if its entries have changed.
+    pub(super) fn build_table(&mut self, ramp: Duration, now: Instant) -> bool {
+        let (weights, all_down) = self.effective_weights(ramp, now);
+        self.all_down = all_down;
+        let backends = self.backends.iter().zip(weights);
+        let backends =
+            backends.map(|(run, weight)| TableWeight { real: run.real, address: run.backend.address, weight });
+        self.table.build(&self.vip, &backends.collect::<Vec<_>>())
+    }
+
+    /// The weight of each backend in the table. If all backends fail their checks, all are kept: then the second value
+    /// is true.
+    fn effective_weights(&self, ramp: Duration, now: Instant) -> (Vec<f64>, bool) {
+        let is_eligible = |run: &RunningBackend| !run.is_draining && run.share.weight > 0.0 && run.is_reachable;
+        let weight = |run: &RunningBackend| match is_eligible(run) && !run.health.is_down() {
+            true => run.share.weight * run.health.ramp_factor(ramp, now),
             false => 0.0,
         };
         let weights: Vec<f64> = self.backends.iter().map(weight).collect();
         if weights.iter().any(|weight| *weight > 0.0) {
             return (weights, false);
         }
-        let fails = |run: &BackendRun| is_there(run) && run.health.is_down();
-        let all_down = self.backends.iter().any(fails);
-        let kept = |run: &BackendRun| if is_there(run) { run.share.weight } else { 0.0 };
+        let all_down = self.backends.iter().any(|run| is_eligible(run) && run.health.is_down());
+        let kept = |run: &RunningBackend| if is_eligible(run) { run.share.weight } else { 0.0 };
         (self.backends.iter().map(kept).collect(), all_down)
     }
 
-    /// Makes the table anew if weights have changed. True if the kernel has to be told.
-    pub(super) fn build(&mut self, ramp: Duration, now: Instant) -> bool {
-        let (weights, all_down) = self.weights(ramp, now);
-        self.all_down = all_down;
-        let reals = self.backends.iter().map(|run| run.real);
-        let made_of: Vec<(u32, f64)> = reals.zip(weights.iter().copied()).filter(|(_, weight)| *weight > 0.0).collect();
-        let is_new = self.table.len() != self.vip.table_size as usize && !made_of.is_empty();
-        if !is_new && self.is_made_of(&made_of) {
-            return false;
-        }
-        let members: Vec<Member> = self
-            .backends
-            .iter()
-            .zip(&weights)
-            .map(|(run, weight)| Member { id: identity(run.backend.address), weight: *weight, real: run.real })
-            .collect();
-        let table = match made_of.is_empty() {
-            true => Vec::new(),
-            false => maglev::table(self.vip.table_size, &members),
-        };
-        self.made_of = made_of;
-        if table == self.table {
-            return false;
-        }
-        let is_first = self.table.is_empty() && self.changing.or(self.disruption).is_none();
-        self.change = match table.len() == self.table.len() {
-            true => Some(maglev::disruption(&self.table, &table)),
-            false => (!is_first).then_some(1.0),
-        };
-        self.changing = Some(self.changing.unwrap_or(0.0) + self.change.unwrap_or(0.0));
-        self.shares = parts(&table);
-        self.table = table;
-        true
+    /// The numbers of the backends that the kernel should consider down. Not those of a VIP whose backends are all
+    /// down: they are kept.
+    pub(super) fn down(&self) -> impl Iterator<Item = u32> {
+        let down = self.backends.iter().filter(|run| !self.all_down && run.health.is_down());
+        down.map(|run| run.real)
     }
 
-    /// True if the table is of these weights: what somebody set, or by a policy that measures nearly so, as
-    /// no table is as exact as that and each costs a millisecond.
-    fn is_made_of(&self, weights: &[(u32, f64)]) -> bool {
-        if self.vip.policy != PolicyName::Latency || weights.len() != self.made_of.len() {
-            return weights == self.made_of;
-        }
-        let total = |weights: &[(u32, f64)]| weights.iter().map(|(_, weight)| weight).sum::<f64>();
-        let (now, then) = (total(weights), total(&self.made_of));
-        let is_near = |((real, weight), (old_real, old)): (&(u32, f64), &(u32, f64))| {
-            let (part, old) = (weight / now, old / then);
-            real == old_real && (part - old).abs() <= NEAR * old
-        };
-        weights.iter().zip(&self.made_of).all(is_near)
+    fn heavy_settings(&self) -> Option<(HeavyConfig, Option<f64>)> {
+        let zero = self.vip.zero_rtt.as_ref()?;
+        Some((zero.heavy, zero.heavy_share))
     }
 
-    /// Ends an interval of changes: those of the last one are told until the next ends.
-    pub(super) fn end_changes(&mut self) {
-        self.disruption = Some(self.changing.take().unwrap_or(0.0).min(1.0));
+    /// What decides how many connections are heavy, with the slot's settings; none if that is fixed.
+    pub(super) fn heavy_share_mut(&mut self) -> Option<(&mut HeavyShare, HeavyConfig)> {
+        let config = self.vip.zero_rtt.as_ref()?.heavy;
+        self.heavy.as_mut().map(|share| (share, config))
     }
 
-    /// The part of the table that each backend has, in their order.
-    pub(super) fn shares(&self) -> impl Iterator<Item = f64> {
-        let share = |run: &BackendRun| self.shares.get(&run.real).copied().unwrap_or(0.0);
-        self.backends.iter().map(share)
+    /// Which connections count as heavy now, under a configuration.
+    pub(super) fn current_heavy(&self, configured: HeavyConfig) -> HeavyConfig {
+        let top = self.heavy.as_ref().map(HeavyShare::top);
+        HeavyConfig { top: top.unwrap_or(configured.top), ..configured }
+    }
+
+    pub(super) fn heavy_status(&self) -> Option<HeavyStatus> {
+        self.heavy.as_ref().map(|share| HeavyStatus {
+            connections: share.top(),
+            wanted: share.wanted(),
+            captured: share.captured(),
+        })
     }
 }
 
-/// The part of a table that each number has.
-fn parts(table: &[u32]) -> HashMap<u32, f64> {
-    if table.is_empty() {
-        return HashMap::new();
-    }
-    // Numbers of a VIP lie side by side, mostly: counting in a row is much faster than in a map.
-    let (least, most) = table.iter().fold((u32::MAX, 0), |(least, most), real| (least.min(*real), most.max(*real)));
-    let mut counts = vec![0u32; (most - least) as usize + 1];
-    for real in table {
-        counts[(real - least) as usize] += 1;
-    }
-    let all = table.len() as f64;
-    let counted = (least..).zip(counts).filter(|(_, count)| *count > 0);
-    counted.map(|(real, count)| (real, f64::from(count) / all)).collect()
-}
-
-impl BackendRun {
-    /// Healthy, and not draining.
+impl RunningBackend {
+    /// Whether the backend may get new connections: it is up, reachable and not draining.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_draining && !self.health.is_down() && self.is_reachable
     }
 }
 
-/// The share of a backend that stays, whose configured weight may be another.
-fn carried(was: &BackendRun, configured: f64) -> Share {
-    if was.backend.weight == configured {
-        return was.share;
-    }
-    let weight = scaled(was.share.weight, was.backend.weight, configured);
-    Share { weight, ..was.share }
+/// The share of a backend that stays, scaled to its configured weight.
+fn carried_share(was: &RunningBackend, configured: f64) -> Share {
+    Share { weight: scaled(was.share.weight, was.backend.weight, configured), ..was.share }
 }
 
-/// A weight that was steered to from one that was configured, beside another.
+/// Scales a weight that a policy has set by the change of the configured weight.
 pub(super) fn scaled(weight: f64, was: f64, configured: f64) -> f64 {
     if was == configured {
         weight
@@ -360,24 +314,12 @@ pub(super) fn scaled(weight: f64, was: f64, configured: f64) -> f64 {
     }
 }
 
-/// Where entries of a table are depends on this: on the address alone, so that all balancers agree,
-/// whatever they call a backend (FNV-1a).
-fn identity(address: IpAddr) -> u64 {
-    let v6 = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    v6.octets()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_told_of_one_interval_and_a_first_table_changes_nothing() {
+    fn disruption_is_that_of_one_interval_and_a_first_table_disrupts_nothing() {
         let text = r#"
             interface = "eth0"
             [[vip]]
@@ -392,26 +334,26 @@ mod tests {
             address = "10.0.0.2"
         "#;
         let config = crate::config::Config::parse(text, std::path::Path::new("lb.toml"));
-        let vip = config.expect("it is right").vips.remove(0);
+        let vip = config.expect("the configuration is valid").vips.remove(0);
         let reals = [(1, false), (2, false)];
-        let mut run = VipRun::become_of(None, 1, vip, &reals, &Earlier::default()).expect("it is");
+        let mut run = RunningVip::configure(None, 1, vip, &reals, &PriorState::default());
         let (ramp, now) = (Duration::ZERO, Instant::now());
         run.backends.iter_mut().for_each(|run| run.is_reachable = true);
-        assert!(run.build(ramp, now));
-        assert_eq!(run.change, None);
-        run.end_changes();
-        assert_eq!(run.disruption, Some(0.0));
+        assert!(run.build_table(ramp, now));
+        assert_eq!(run.table.last_change(), None);
+        run.table.end_interval();
+        assert_eq!(run.table.disruption(), Some(0.0));
         for is_draining in [true, false] {
             run.backends[1].is_draining = is_draining;
-            assert!(run.build(ramp, now));
-            let change = run.change.expect("there was one before");
+            assert!(run.build_table(ramp, now));
+            let change = run.table.last_change().expect("there was a table before");
             assert!((0.45..0.6).contains(&change), "{change}");
         }
-        let twice = run.change.map(|change| 2.0 * change);
-        run.end_changes();
-        assert_eq!(run.disruption, twice.map(|twice| twice.min(1.0)));
-        assert!(!run.build(ramp, now));
-        run.end_changes();
-        assert_eq!(run.disruption, Some(0.0));
+        let twice = run.table.last_change().map(|change| 2.0 * change);
+        run.table.end_interval();
+        assert_eq!(run.table.disruption(), twice.map(|twice| twice.min(1.0)));
+        assert!(!run.build_table(ramp, now));
+        run.table.end_interval();
+        assert_eq!(run.table.disruption(), Some(0.0));
     }
 }

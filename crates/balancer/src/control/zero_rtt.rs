@@ -1,114 +1,132 @@
-//! VIPs that go by connection ID: what the kernel is told of them, and what servers say.
+//! VIPs that route by connection ID: their state in the kernel, and the load that their servers report.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-use dwell_engine::{balance::ServerId, quic_lb::Stamp};
+use dwell_engine::{
+    balance::{ServerId, VipKey},
+    quic_lb::Stamp,
+};
 use dwell_probes::balancer::{ServerLoad, ZeroServer, ZeroVip};
 
-use super::{Balancer, ControlError, vip::VipRun};
-use crate::{
-    config::VipKey,
-    plan::{Phase, State},
-};
+use super::{Balancer, ControlError, status::load, vip::RunningVip};
+use crate::plan::{Phase, State};
 
-/// VIPs that go by connection ID.
+/// The state of the VIPs that route by connection ID.
 #[derive(Default)]
-pub(super) struct ZeroRun {
-    /// What this process has told the kernel last.
-    told: BTreeMap<VipKey, ZeroVip>,
-    /// What servers last said, by number.
+pub(super) struct ZeroRttState {
+    /// What this process has written to the kernel last.
+    written: BTreeMap<VipKey, ZeroVip>,
+    /// The loads that servers have reported last, by the number of the backend.
     loads: BTreeMap<u32, ServerLoad>,
-    /// Packets to each that leaves, and when there was the last.
+    /// For each backend that is leaving: its packet count, and when that last changed.
     routed: BTreeMap<u32, (u64, Instant)>,
-    idle: Duration,
+    idle_timeout: Duration,
 }
 
-/// What a plan has told of VIPs and slots, and what this process had told of them before, if it had.
-pub(super) type Given = Vec<(VipKey, u16, Option<ZeroVip>)>;
+/// A write of a slot that a failed plan may have to undo.
+pub(super) struct ZeroWrite {
+    key: VipKey,
+    slot: u16,
+    /// What this process had written before, if anything.
+    before: Option<ZeroVip>,
+}
 
-impl ZeroRun {
-    /// Whether packets still go to a backend by their connection IDs: the connection table does not
-    /// tell.
+/// The load that a server reported.
+pub(super) struct ReportedLoad {
+    /// How long requests wait; none if the server does not know.
+    pub wait: Option<Duration>,
+    /// How long ago the report arrived.
+    pub age: Duration,
+}
+
+impl ZeroRttState {
+    /// Whether packets are still routed to a leaving backend by connection ID. The connection table does not show them.
     pub(super) fn is_routed(&self, real: u32) -> bool {
         let last = self.routed.get(&real);
-        last.is_some_and(|(_, at)| at.elapsed() < self.idle)
+        last.is_some_and(|(_, at)| at.elapsed() < self.idle_timeout)
     }
 
-    /// What a server last said: how long requests wait there, and how long ago that came.
-    pub(super) fn said(&self, real: u32) -> Option<(Option<Duration>, Duration)> {
+    /// The load that a server reported last, if it has reported one.
+    pub(super) fn reported_load(&self, real: u32) -> Option<ReportedLoad> {
         let load = self.loads.get(&real).filter(|load| load.stamp != 0)?;
         let now_s = jiff::Timestamp::now().as_second();
         let age_s = now_s.saturating_sub(load.seen_s.into()).max(0);
         let wait = Stamp::from_word(load.stamp).load.wait();
-        Some((wait, Duration::from_secs(age_s.unsigned_abs())))
+        Some(ReportedLoad { wait, age: Duration::from_secs(age_s.unsigned_abs()) })
     }
 }
 
 impl Balancer {
-    /// Tells the kernel how a VIP goes by connection ID, if it does. What it was told before goes to `given`.
-    pub(super) fn give_zero(&mut self, run: &VipRun, next: &State, given: &mut Given) -> Result<(), ControlError> {
+    /// Writes the slot of a VIP that routes by connection ID, if it has changed. What was there before is added to
+    /// `writes`.
+    pub(super) fn write_zero_vip(
+        &mut self,
+        run: &RunningVip,
+        next: &State,
+        writes: &mut Vec<ZeroWrite>,
+    ) -> Result<(), ControlError> {
         let key = run.vip.key;
         let (Some(wanted), Some(slot)) = (zero_vip(run, next), next.zero_slot(&key)) else {
             return Ok(());
         };
-        if self.zero.told.get(&key) == Some(&wanted) {
+        if self.zero.written.get(&key) == Some(&wanted) {
             return Ok(());
         }
-        // Also of what fails halfway it must be known that it was begun.
-        let before = self.zero.told.insert(key, wanted.clone());
-        given.push((key, slot, before));
+        // A write that fails halfway has to be undone too, so it is noted first.
+        let before = self.zero.written.insert(key, wanted.clone());
+        writes.push(ZeroWrite { key, slot, before });
         Ok(self.plane.set_zero(&key, slot, &wanted)?)
     }
 
-    /// As it was before a plan that failed: of what that has touched. Not so of the first plan after a
-    /// take-over: what the process before has told the kernel is not known, and what was told since stays.
-    pub(super) fn undo_zero(&mut self, given: Given) {
-        for (key, slot, before) in given {
-            // The kernel has just refused something: what it refuses now cannot be helped.
+    /// Undoes the writes of a plan that failed. The first plan after taking over a data plane cannot be undone: what
+    /// the earlier process had written is not known, so the new contents stay.
+    pub(super) fn undo_zero(&mut self, writes: Vec<ZeroWrite>) {
+        for ZeroWrite { key, slot, before } in writes {
+            // The kernel has just refused an update, so errors are ignored here: there is no further remedy.
             if let Some(before) = before {
                 let _ = self.plane.set_zero(&key, slot, &before);
-                self.zero.told.insert(key, before);
+                self.zero.written.insert(key, before);
                 continue;
             }
-            self.zero.told.remove(&key);
-            // Packets of one that was taken over go on, as it has been told now.
+            self.zero.written.remove(&key);
+            // A slot that was taken over keeps its new contents, so that its packets are still routed.
             if self.state.zero_slot(&key).is_none() {
                 let _ = self.plane.remove_zero(slot);
             }
         }
     }
 
-    /// Tells the kernel who gets new connections, where that has changed.
-    pub(super) fn refresh_zero(&mut self) -> Result<(), ControlError> {
+    /// Writes the slots that have changed, as after a backend went down.
+    pub(super) fn update_zero_vips(&mut self) -> Result<(), ControlError> {
         for run in &self.vips {
             let key = run.vip.key;
             let (Some(wanted), Some(slot)) = (zero_vip(run, &self.state), self.state.zero_slot(&key)) else {
                 continue;
             };
-            if self.zero.told.get(&key).is_some_and(|told| *told != wanted) {
+            if self.zero.written.get(&key).is_some_and(|written| *written != wanted) {
                 self.plane.set_zero(&key, slot, &wanted)?;
-                self.zero.told.insert(key, wanted);
+                self.zero.written.insert(key, wanted);
             }
         }
         Ok(())
     }
 
-    /// After a plan: slots of VIPs that went by connection ID before it, and do no more, are free.
-    pub(super) fn forget_zero(&mut self, before: &State) {
+    /// Removes the slots of `before` that are no longer used.
+    pub(super) fn remove_old_slots(&mut self, before: &State) {
         for (slot, key) in &before.zero_slots {
             if self.state.zero_slots.get(slot) != Some(key) {
-                self.zero.told.remove(key);
-                // No packet comes to it any more: what stays there does no harm.
+                self.zero.written.remove(key);
+                // No packet is routed by the slot any more, so leftovers do no harm.
                 let _ = self.plane.remove_zero(*slot as u16);
             }
         }
     }
 
-    /// Takes what servers have said, and tells the kernel the time.
-    pub(super) fn end_zero_interval(&mut self) -> Result<(), ControlError> {
+    /// Reads the loads that servers have reported, and updates the kernel's clock.
+    pub(super) fn read_server_loads(&mut self) -> Result<(), ControlError> {
         if self.state.zero_slots.is_empty() {
             return Ok(());
         }
@@ -118,16 +136,16 @@ impl Balancer {
             let loads = self.plane.server_loads(*slot as u16)?;
             self.zero.loads.extend(loads);
         }
-        self.zero.idle = self.config.idle_timeout;
+        self.zero.idle_timeout = self.config.idle_timeout;
         let now = Instant::now();
         let reals = &self.state.reals;
-        let leaves = |number: &u32| {
+        let is_leaving = |number: &u32| {
             let real = reals.get(number);
             real.is_some_and(|real| real.phase == Phase::Leaving && real.server_id.is_some())
         };
-        self.zero.routed.retain(|number, _| leaves(number));
-        for number in reals.keys().filter(|number| leaves(number)) {
-            let packets = super::tell::load(&self.figures.reals, *number).packets;
+        self.zero.routed.retain(|number, _| is_leaving(number));
+        for number in reals.keys().filter(|number| is_leaving(number)) {
+            let packets = load(&self.figures.reals, *number).packets;
             let last = self.zero.routed.entry(*number).or_insert((packets, now));
             if last.0 != packets {
                 *last = (packets, now);
@@ -135,10 +153,21 @@ impl Balancer {
         }
         Ok(())
     }
+
+    /// Adjusts how many connections of a server count as heavy. The kernel gets new numbers with its next update.
+    pub(super) fn update_heavy_shares(&mut self) -> Result<(), ControlError> {
+        for run in &mut self.vips {
+            let slot = self.state.zero_slot(&run.vip.key);
+            if let (Some((share, config)), Some(slot)) = (run.heavy_share_mut(), slot) {
+                share.step(self.plane.heavy_windows(slot, config)?);
+            }
+        }
+        Ok(())
+    }
 }
 
-/// How a VIP is to go by connection ID: with those of its backends that leave.
-fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
+/// The slot of a VIP that routes by connection ID, including the backends that are leaving.
+fn zero_vip(run: &RunningVip, state: &State) -> Option<ZeroVip> {
     let zero = run.vip.zero_rtt.as_ref()?;
     let serving = run.backends.iter().filter_map(|run| {
         Some(ZeroServer {
@@ -152,16 +181,17 @@ fn zero_vip(run: &VipRun, state: &State) -> Option<ZeroVip> {
         let Some(id) = real.server_id.map(|id| ServerId(id.into())) else {
             continue;
         };
-        let is_of_it = real.vip == Some(run.vip.key) && real.phase == Phase::Leaving;
-        // who is reached otherwise than before has its place
-        if is_of_it && !servers.iter().any(|server| server.id == id) {
+        let is_leaving = real.vip == Some(run.vip.key) && real.phase == Phase::Leaving;
+        // A backend whose forwarding has changed leaves under its old number, and serves under its new one with the
+        // same ID.
+        if is_leaving && !servers.iter().any(|server| server.id == id) {
             servers.push(ZeroServer { real: *number, id, is_out: true });
         }
     }
     Some(ZeroVip {
         layouts: zero.layouts.clone(),
         servers,
-        heavy: run.heavy_now(zero.heavy),
+        heavy: run.current_heavy(zero.heavy),
         overload: zero.overload,
         window: zero.window,
         attempt: zero.attempt,

@@ -1,12 +1,11 @@
-//! Whether backends answer: each is asked by itself, at its own address, and counts of good and bad
-//! answers in a row decide.
+//! Health checks: each backend is checked at its own address, and the number of successes or failures in a row decides
+//! whether it is up.
 //!
-//! A few threads take whichever check is due, wait for its answer, and put it back for later. There are
-//! no more threads than were allowed, so that ten thousand backends that are all silent delay checks,
-//! and nothing else; what is late is counted.
+//! A limited number of threads take the check that is due next, wait for its answer, and schedule the next one. If
+//! thousands of backends are silent, checks are delayed, and nothing else; late checks are counted.
 
-mod ask;
 mod ping;
+mod probe;
 mod tls;
 
 use std::{
@@ -18,96 +17,97 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::config::{Check, Kind};
+use crate::config::{Check, CheckKind};
 
 pub use self::{
-    ask::{Failed, ask},
-    tls::{Client, TlsError},
+    probe::{CheckFailure, probe},
+    tls::{TlsClient, TlsError},
 };
 
-/// A backend, and how it is checked.
+/// A backend and its check.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// By which it is told.
+    /// The backend's number.
     pub real: u32,
-    /// Where it is asked.
+    /// The address to check.
     pub address: IpAddr,
-    /// What it is asked.
+    /// The check.
     pub check: Arc<Check>,
-    /// For HTTPS: how to speak TLS.
-    pub client: Option<Client>,
-    /// What is known of it from before this process: whether it was up.
+    /// The TLS settings of an HTTPS check.
+    pub client: Option<TlsClient>,
+    /// Whether it was up according to an earlier process; none if that is not known.
     pub was_up: Option<bool>,
 }
 
 impl Target {
-    /// Prepares what the check needs.
+    /// Prepares a check.
     ///
     /// # Errors
     ///
-    /// If certificates of authorities cannot be used.
+    /// If the certificates of authorities cannot be used.
     pub fn new(real: u32, address: IpAddr, check: Arc<Check>) -> Result<Target, TlsError> {
         let client = match &check.kind {
-            Kind::Http { tls: Some(tls), .. } => Some(Client::new(tls)?),
+            CheckKind::Http { tls: Some(tls), .. } => Some(TlsClient::new(tls)?),
             _ => None,
         };
         Ok(Target { real, address, check, client, was_up: None })
     }
 
-    fn is_same(&self, other: &Target) -> bool {
+    fn has_same_check(&self, other: &Target) -> bool {
         self.address == other.address && self.check == other.check
     }
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone)]
-pub struct Told {
-    /// Which backend.
+pub struct CheckResult {
+    /// The backend's number.
     pub real: u32,
-    /// Whether it answered as wanted in this check, and if not, why.
-    pub answer: Result<Duration, String>,
-    /// Whether it is up now.
+    /// The duration of the check if it succeeded, or why it failed.
+    pub outcome: Result<Duration, String>,
+    /// Whether the backend is up now.
     pub is_up: bool,
-    /// Whether that is news. The first answer is, unless it speaks against what was known.
+    /// Whether that is a change, or the first report. A result that contradicts the known state is not reported until
+    /// enough of them follow each other.
     pub is_news: bool,
 }
 
-/// Good and bad answers in a row.
+/// Decides whether a backend is up: `fall` failures in a row take it down, `rise` successes bring it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
+pub struct RiseFall {
     rise: u32,
     fall: u32,
-    /// None before the first answer, if nothing is known from before.
+    /// None before the first result, unless the state is known from an earlier process.
     is_up: Option<bool>,
-    /// Whether that was told.
-    is_told: bool,
-    /// Answers in a row that speak against it.
+    /// Whether the state has been reported.
+    is_reported: bool,
+    /// The number of results in a row that contradict the state.
     against: u32,
 }
 
-impl Count {
-    /// Nothing is known yet.
-    pub fn new(rise: u32, fall: u32) -> Count {
-        Count { rise, fall, is_up: None, is_told: false, against: 0 }
+impl RiseFall {
+    /// Starts without a known state.
+    pub fn new(rise: u32, fall: u32) -> RiseFall {
+        RiseFall { rise, fall, is_up: None, is_reported: false, against: 0 }
     }
 
-    /// It was up, or down, before anybody counted: answers that say otherwise count as ever.
-    pub fn known(rise: u32, fall: u32, was_up: bool) -> Count {
-        Count { is_up: Some(was_up), ..Count::new(rise, fall) }
+    /// Starts from the state that an earlier process knew.
+    pub fn resume(rise: u32, fall: u32, was_up: bool) -> RiseFall {
+        RiseFall { is_up: Some(was_up), ..RiseFall::new(rise, fall) }
     }
 
-    /// The same with other counts, to begin with.
-    fn with(self, rise: u32, fall: u32) -> Count {
-        Count { rise, fall, against: 0, ..self }
+    /// Changes the thresholds, and starts counting again from the known state.
+    fn restart(self, rise: u32, fall: u32) -> RiseFall {
+        RiseFall { rise, fall, against: 0, ..self }
     }
 
-    /// Takes an answer; tells whether the backend is up, if that is news. Where nothing is known the
-    /// first answer decides at once, whatever the counts.
-    pub fn add(&mut self, is_good: bool) -> Option<bool> {
-        let is_up = *self.is_up.get_or_insert(is_good);
-        if is_good == is_up {
+    /// Adds a result. Returns whether the backend is up if that has to be reported. Without a known state the first
+    /// result decides at once, whatever the thresholds.
+    pub fn add(&mut self, is_success: bool) -> Option<bool> {
+        let is_up = *self.is_up.get_or_insert(is_success);
+        if is_success == is_up {
             self.against = 0;
-            let is_news = !std::mem::replace(&mut self.is_told, true);
+            let is_news = !std::mem::replace(&mut self.is_reported, true);
             return self.is_up.filter(|_| is_news);
         }
         self.against += 1;
@@ -115,18 +115,18 @@ impl Count {
         if self.against < needed {
             return None;
         }
-        (self.against, self.is_told) = (0, true);
-        self.is_up = Some(is_good);
+        (self.against, self.is_reported) = (0, true);
+        self.is_up = Some(is_success);
         self.is_up
     }
 
-    /// Before the first answer it counts as up.
+    /// Whether the backend is up. Before the first result it counts as up.
     pub fn is_up(&self) -> bool {
         self.is_up.unwrap_or(true)
     }
 }
 
-/// Checks while it lives.
+/// Checks backends until it is dropped.
 #[derive(Debug)]
 pub struct Health {
     shared: Arc<Shared>,
@@ -136,37 +136,38 @@ pub struct Health {
 struct Shared {
     queue: Mutex<Queue>,
     due: Condvar,
-    most_threads: usize,
+    max_threads: usize,
 }
 
 #[derive(Debug)]
 struct Queue {
     targets: HashMap<u32, Entry>,
-    /// The next first. What is no longer a target is passed over.
+    /// The scheduled checks, the earliest first: time, backend and generation. Entries of an older generation are
+    /// skipped.
     due: BinaryHeap<Reverse<(Instant, u32, u64)>>,
     generation: u64,
     threads: usize,
     waiting: usize,
     late: u64,
-    told: Sender<Told>,
+    results: Sender<CheckResult>,
     stopping: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     target: Target,
-    count: Count,
+    count: RiseFall,
     generation: u64,
 }
 
-/// Checks that begin so much later than they were due are late.
-const LATE: Duration = Duration::from_millis(500);
-/// Enough for TLS, and little enough for thousands.
+/// A check that starts this much after it was due counts as late.
+const LATE_AFTER: Duration = Duration::from_millis(500);
+/// The stack of a thread: enough for TLS, and small enough for thousands of threads.
 const STACK_BYTES: usize = 256 * 1024;
 
 impl Health {
-    /// Checks nobody yet. Answers go to `told`.
-    pub fn start(most_threads: usize, told: Sender<Told>) -> Health {
+    /// Starts without targets. Results are sent to `results`.
+    pub fn start(max_threads: usize, results: Sender<CheckResult>) -> Health {
         let queue = Queue {
             targets: HashMap::new(),
             due: BinaryHeap::new(),
@@ -174,14 +175,14 @@ impl Health {
             threads: 0,
             waiting: 0,
             late: 0,
-            told,
+            results,
             stopping: false,
         };
-        Health { shared: Arc::new(Shared { queue: Mutex::new(queue), due: Condvar::new(), most_threads }) }
+        Health { shared: Arc::new(Shared { queue: Mutex::new(queue), due: Condvar::new(), max_threads }) }
     }
 
-    /// Checks these from now on, and no others. What is known of those that stay where they are stays,
-    /// also if they are asked otherwise: then they count anew, from there.
+    /// Replaces the targets. A backend whose address stays the same keeps its state; if its check changes, counting
+    /// starts again from that state.
     pub fn set(&self, targets: Vec<Target>) {
         let mut queue = self.shared.queue();
         let mut before = std::mem::take(&mut queue.targets);
@@ -189,22 +190,22 @@ impl Health {
         for target in targets {
             let (rise, fall) = (target.check.rise, target.check.fall);
             let mut count = match target.was_up {
-                Some(was_up) => Count::known(rise, fall, was_up),
-                None => Count::new(rise, fall),
+                Some(was_up) => RiseFall::resume(rise, fall, was_up),
+                None => RiseFall::new(rise, fall),
             };
             match before.remove(&target.real) {
-                Some(entry) if entry.target.is_same(&target) => {
+                Some(entry) if entry.target.has_same_check(&target) => {
                     queue.targets.insert(target.real, entry);
                     continue;
                 }
                 Some(entry) if entry.target.address == target.address => {
-                    count = entry.count.with(rise, fall);
+                    count = entry.count.restart(rise, fall);
                 }
                 _ => {}
             }
             queue.generation += 1;
             let generation = queue.generation;
-            // Not all at once.
+            // Spread the first checks.
             let spread = target.check.interval.mul_f64(f64::from(target.real % 64) / 64.0);
             let first = now + spread.min(Duration::from_secs(1));
             queue.due.push(Reverse((first, target.real, generation)));
@@ -218,7 +219,7 @@ impl Health {
         self.shared.due.notify_all();
     }
 
-    /// Checks that were late so far: raise `health.threads`, or ask less often.
+    /// Returns the number of checks so far that were late. To reduce it, raise `health.threads` or check less often.
     pub fn late(&self) -> u64 {
         self.shared.queue().late
     }
@@ -236,10 +237,10 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more thread, if there may be.
+    /// Starts another thread, up to the limit.
     fn grow(shared: &Arc<Shared>) {
         let mut queue = shared.queue();
-        if queue.threads >= shared.most_threads {
+        if queue.threads >= shared.max_threads {
             return;
         }
         let for_thread = Arc::clone(shared);
@@ -247,7 +248,7 @@ impl Shared {
             .name("health".into())
             .stack_size(STACK_BYTES)
             .spawn(move || Shared::work(&for_thread));
-        // Without another, those that there are go on.
+        // If it cannot be started, the existing threads go on.
         queue.threads += usize::from(started.is_ok());
     }
 
@@ -272,38 +273,38 @@ impl Shared {
                 continue;
             };
             let target = entry.target.clone();
-            queue.late += u64::from(now.duration_since(due) > LATE);
-            // Whoever waits takes the next one; if nobody does, it may have to wait for this one.
+            queue.late += u64::from(now.duration_since(due) > LATE_AFTER);
+            // A waiting thread takes the next check; if none is waiting, that check might have to wait for this one.
             let is_next_alone = queue.waiting == 0;
             drop(queue);
             if is_next_alone {
                 Shared::grow(shared);
             }
-            let begun = Instant::now();
-            let answer = ask(&target).map(|()| begun.elapsed());
+            let started = Instant::now();
+            let outcome = probe(&target).map(|()| started.elapsed());
             queue = shared.queue();
-            queue.answered(&target, generation, answer, due);
+            queue.finish(&target, generation, outcome, due);
             shared.due.notify_one();
         }
     }
 }
 
 impl Queue {
-    fn answered(&mut self, target: &Target, generation: u64, answer: Result<Duration, Failed>, due: Instant) {
+    fn finish(&mut self, target: &Target, generation: u64, outcome: Result<Duration, CheckFailure>, due: Instant) {
         let real = target.real;
         let Some(entry) = self.targets.get_mut(&real).filter(|entry| entry.generation == generation) else {
             return;
         };
-        let news = entry.count.add(answer.is_ok());
-        let told = Told {
+        let news = entry.count.add(outcome.is_ok());
+        let result = CheckResult {
             real,
-            answer: answer.map_err(|failed| failed.to_string()),
+            outcome: outcome.map_err(|failure| failure.to_string()),
             is_up: entry.count.is_up(),
             is_news: news.is_some(),
         };
         let next = (due + target.check.interval).max(Instant::now());
         self.due.push(Reverse((next, real, generation)));
-        // Nobody hears it any more once the run is over.
-        let _ = self.told.send(told);
+        // Nothing receives results once the balancer has ended.
+        let _ = self.results.send(result);
     }
 }

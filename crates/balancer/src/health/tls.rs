@@ -1,7 +1,8 @@
-//! TLS for checks by HTTPS.
+//! TLS for HTTPS checks.
 
 use std::{io, net::IpAddr, sync::Arc};
 
+use dwell_socket::deadline::DeadlineStream;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -9,23 +10,22 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-use super::ask::Timed;
-use crate::config::Tls;
+use crate::config::CheckTls;
 
-/// Certificates that cannot be used.
+/// The certificates of authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use the certificates of vip.health.ca: {0}; name a file of authorities' certificates in PEM")]
+#[error("cannot use the certificates of vip.health.ca: {0}; name a file of PEM certificates of authorities")]
 pub struct TlsError(Error);
 
-/// Who asks by HTTPS.
+/// The TLS settings of an HTTPS check.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct TlsClient {
     config: Arc<ClientConfig>,
     name: Option<ServerName<'static>>,
 }
 
-impl Client {
-    pub(super) fn new(tls: &Tls) -> Result<Client, TlsError> {
+impl TlsClient {
+    pub(super) fn new(tls: &CheckTls) -> Result<TlsClient, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -38,27 +38,32 @@ impl Client {
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
-            None => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth()
-            }
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+                .with_no_client_auth(),
         };
         let name = tls.name.clone().and_then(|name| ServerName::try_from(name).ok());
-        Ok(Client { config: Arc::new(config), name })
+        Ok(TlsClient { config: Arc::new(config), name })
     }
 
-    /// A connection to this address becomes one by TLS.
-    pub(super) fn wrap(&self, address: IpAddr, stream: Timed) -> io::Result<StreamOwned<ClientConnection, Timed>> {
+    /// Starts TLS on a connection to an address.
+    pub(super) fn wrap(
+        &self,
+        address: IpAddr,
+        stream: DeadlineStream,
+    ) -> io::Result<StreamOwned<ClientConnection, DeadlineStream>> {
         let name = self.name.clone().unwrap_or_else(|| address.into());
         let connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
         Ok(StreamOwned::new(connection, stream))
     }
 }
 
-/// Takes any certificate: the operator said so. The handshake must still be signed with it.
+/// Accepts any certificate, as the operator configured. The handshake must still be signed with it.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! The API: who may ask, and what is no request.
+//! The API: its permissions, and malformed requests.
 
 use std::{
     fs,
@@ -12,11 +12,11 @@ use crate::{
     support::{eventually, run, skipped},
 };
 
-/// A user who owns nothing.
+/// The user ID of nobody.
 const NOBODY: u32 = 65534;
 
 #[test]
-fn root_only_root_may_ask() {
+fn root_only_root_may_connect() {
     if skipped() {
         return;
     }
@@ -26,32 +26,32 @@ fn root_only_root_may_ask() {
     let socket = scene.path("lb.sock");
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // All that is in the way is the socket's mode.
+    // Only the mode of the socket keeps others out.
     let binary = scene.for_anybody();
     for verb in [&["status"][..], &["drain", "s0"], &["top"]] {
         let mut command = Command::new(&binary);
         command.args(["lb"]).args(verb).args(["--socket", &socket]);
         let refused = run(command.uid(NOBODY).gid(NOBODY), b"");
         assert_eq!((refused.status, refused.stdout.as_str()), (Some(3), ""), "{refused}");
-        let said = "Permission denied (os error 13); only its owner may: be root";
-        assert!(refused.stderr.contains(said), "{refused}");
+        let message = "Permission denied (os error 13); only its owner may connect: run as root";
+        assert!(refused.stderr.contains(message), "{refused}");
     }
     assert_eq!(scene.backend(0)["phase"], "serving");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
 }
 
-/// Says this on a connection of its own, and nothing more; the lines of the answer.
-fn answers(socket: &str, said: &[u8]) -> Vec<String> {
+/// Sends bytes on a connection of its own. Returns the lines of the answer.
+fn exchange(socket: &str, bytes: &[u8]) -> Vec<String> {
     let mut stream = UnixStream::connect(socket).unwrap();
     let reader = BufReader::new(stream.try_clone().unwrap());
-    // Who is told that a request is too long may be closed to.
-    let _ = stream.write_all(said);
+    // The balancer closes the connection after a request that is too long.
+    let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     reader.lines().map_while(Result::ok).collect()
 }
 
 #[test]
-fn root_garbage_is_answered_and_disturbs_nobody() {
+fn root_garbage_is_answered_and_affects_nothing_else() {
     if skipped() {
         return;
     }
@@ -61,10 +61,10 @@ fn root_garbage_is_answered_and_disturbs_nobody() {
     let socket = scene.path("lb.sock");
     let load = scene.load(4);
     load.go_on();
-    let no_request = "{\"error\":\"this is no request";
-    let lines = answers(&socket, b"GET / HTTP/1.1\r\n{\"do\":\"where\",\"frames\":[\"00\"]}\n{\"do\":\"status\"}\n");
+    let not_a_request = "{\"error\":\"this is not a request";
+    let lines = exchange(&socket, b"GET / HTTP/1.1\r\n{\"do\":\"where\",\"frames\":[\"00\"]}\n{\"do\":\"status\"}\n");
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(lines[0].starts_with(no_request), "{}", lines[0]);
+    assert!(lines[0].starts_with(not_a_request), "{}", lines[0]);
     assert!(lines[1].starts_with("{\"error\":\""), "{}", lines[1]);
     assert!(lines[2].starts_with("{\"ok\":{"), "{}", lines[2]);
     for garbage in [
@@ -76,19 +76,19 @@ fn root_garbage_is_answered_and_disturbs_nobody() {
         b"{\"do\":\"status\",\"more\":1}",
         b"\n",
     ] {
-        let lines = answers(&socket, garbage);
-        assert!(lines.len() == 1 && lines[0].starts_with(no_request), "{lines:?}");
+        let lines = exchange(&socket, garbage);
+        assert!(lines.len() == 1 && lines[0].starts_with(not_a_request), "{lines:?}");
     }
-    let lines = answers(&socket, &b"x".repeat(300_000));
+    let lines = exchange(&socket, &b"x".repeat(300_000));
     assert_eq!(lines, ["{\"error\":\"a request has at most 262144 bytes\"}"]);
-    // Those who say nothing take up places, and give them back.
+    // Silent connections count against the limit until they close.
     let silent: Vec<_> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     let mut line = String::new();
     BufReader::new(&silent[39]).read_line(&mut line).unwrap();
-    assert!(line.contains("come again"), "{line}");
+    assert!(line.contains("try again later"), "{line}");
     load.go_on();
     drop(silent);
-    eventually("there are places again", || scene.lb(&["status"]).status == Some(0));
+    eventually("a connection is accepted again", || scene.lb(&["status"]).status == Some(0));
     assert_eq!(scene.backend(0)["phase"], "serving");
     assert_eq!(scene.backend(0)["weight"], 1.0);
     load.go_on();

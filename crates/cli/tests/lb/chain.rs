@@ -1,4 +1,4 @@
-//! A balancer that another XDP program calls.
+//! A balancer that is called by another XDP program.
 
 use std::{net::UdpSocket, path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     xdp,
 };
 
-/// A program array that is pinned while it lives.
+/// A program array that is pinned until it is dropped.
 struct Slots {
     map: MapHandle,
     path: PathBuf,
@@ -31,14 +31,14 @@ impl Drop for Slots {
     }
 }
 
-/// Packets that a program has seen.
-fn seen(counter: &MapHandle) -> u64 {
+/// Returns the number of packets that a program has counted.
+fn packets(counter: &MapHandle) -> u64 {
     let found = counter.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
     u64::from_ne_bytes(found.try_into().unwrap())
 }
 
-/// So many datagrams to the balancer's own address come to its socket.
-fn reaches_the_host(scene: &Scene, datagrams: u8) {
+/// Checks that datagrams to the balancer's own address reach its socket.
+fn check_host_is_reached(scene: &Scene, datagrams: u8) {
     let to = (address(2), 9000);
     let socket = scene.balancer.enter(|| UdpSocket::bind(to)).unwrap().unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -53,7 +53,7 @@ fn reaches_the_host(scene: &Scene, datagrams: u8) {
 }
 
 #[test]
-fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
+fn root_a_balancer_in_a_chain_takes_its_own_packets_and_passes_on_the_rest() {
     const DROP: u64 = 1;
     const PASS: u64 = 2;
     if skipped() {
@@ -61,11 +61,11 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     }
     let scene = Scene::new("chain", 2);
     let slots = Slots::new();
-    let (came, left) = (xdp::map(MapType::Array, 8), xdp::map(MapType::Array, 8));
-    // what comes goes to slot 1, which is to be the balancer's; it hands on to slot 2
-    let first = [&xdp::count(&came)[..], &xdp::call(&slots.map, 1), &[xdp::verdict(DROP), xdp::EXIT]];
+    let (received, passed) = (xdp::map(MapType::Array, 8), xdp::map(MapType::Array, 8));
+    // The first program calls slot 1, which the balancer enters; the balancer calls slot 2.
+    let first = [&xdp::count(&received)[..], &xdp::call(&slots.map, 1), &[xdp::verdict(DROP), xdp::EXIT]];
     let first = xdp::load(&first.concat());
-    let last = [&xdp::count(&left)[..], &[xdp::verdict(PASS), xdp::EXIT]];
+    let last = [&xdp::count(&passed)[..], &[xdp::verdict(PASS), xdp::EXIT]];
     xdp::put(&slots.map, 2, &xdp::load(&last.concat()));
     let _link = scene.balancer.enter(|| xdp::attach(&first, "eth0")).unwrap();
 
@@ -75,17 +75,17 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     assert_eq!(scene.spread(40).len(), 2);
     let load = scene.load(8);
     load.go_on();
-    let before = (seen(&came), seen(&left), load.asked());
+    let before = (packets(&received), packets(&passed), load.requests());
     load.go_on();
-    let (asked, came_since) = (load.asked() - before.2, seen(&came) - before.0);
-    // but for the eight that were on their way
-    assert!(came_since + 8 >= asked, "{came_since} packets, {asked} requests");
-    // neighbours ask for addresses now and then
-    let left_since = seen(&left) - before.1;
-    assert!(left_since < came_since / 4, "{left_since} of {came_since}");
-    let before = seen(&left);
-    reaches_the_host(&scene, 50);
-    assert!(seen(&left) >= before + 50);
+    let (requests, received_since) = (load.requests() - before.2, packets(&received) - before.0);
+    // Eight packets may have been in flight.
+    assert!(received_since + 8 >= requests, "{received_since} packets, {requests} requests");
+    // Neighbour discovery adds some packets.
+    let passed_since = packets(&passed) - before.1;
+    assert!(passed_since < received_since / 4, "{passed_since} of {received_since}");
+    let before = packets(&passed);
+    check_host_is_reached(&scene, 50);
+    assert!(packets(&passed) >= before + 50);
 
     scene.kill();
     load.go_on();
@@ -99,5 +99,5 @@ fn root_a_balancer_in_a_chain_takes_what_is_its_and_hands_on_the_rest() {
     let done = scene.lb_alone(&["detach", "--pin", &scene.pin()]);
     assert_eq!(done.status, Some(0), "{done}");
     assert!(xdp::is_empty(&slots.map, 1));
-    eventually("the caller drops what nobody takes", || scene.connect().is_err());
+    eventually("the caller drops what no program takes", || scene.connect().is_err());
 }

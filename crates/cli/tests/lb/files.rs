@@ -1,4 +1,4 @@
-//! What ships beside the binary fits it.
+//! The files that ship with the binary match it.
 
 use std::{
     collections::BTreeSet,
@@ -20,11 +20,11 @@ pub fn read(path: &str) -> String {
 }
 
 #[test]
-fn the_example_says_what_the_defaults_are() {
+fn the_example_shows_the_defaults() {
     let text = read("examples/lb.toml");
     let path = Path::new("lb.toml");
     let config = Config::parse(&text, path).unwrap();
-    // As if all that is commented out were not; there is no default slot, nor share.
+    // Uncomments all keys, except those without a default.
     let is_key = |line: &str| {
         line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
             && !["chain", "heavy_share"].iter().any(|key| line.starts_with(key))
@@ -43,7 +43,7 @@ fn the_example_says_what_the_defaults_are() {
 }
 
 #[test]
-fn every_expression_of_the_dashboard_names_a_metric_that_there_is() {
+fn every_expression_of_the_dashboard_names_an_existing_metric() {
     let dashboard: Value = serde_json::from_str(&read("dist/dwell-lb.grafana.json")).unwrap();
     let mut expressions = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -69,7 +69,7 @@ fn every_expression_of_the_dashboard_names_a_metric_that_there_is() {
         }
     }
     let unused: Vec<_> = known.difference(&used).collect();
-    // Totals of which another panel shows the parts.
+    // Totals whose parts another panel shows.
     let parts = [
         "dwell_lb_backend_bytes_total",
         "dwell_lb_backend_packets_total",
@@ -80,7 +80,7 @@ fn every_expression_of_the_dashboard_names_a_metric_that_there_is() {
 }
 
 #[test]
-fn units_call_verbs_that_there_are() {
+fn units_call_existing_verbs() {
     for unit in ["dist/dwell-lb.service", "dist/dwell-agent.service"] {
         let text = read(unit);
         let calls: Vec<_> = text
@@ -106,7 +106,7 @@ fn units_call_verbs_that_there_are() {
 }
 
 #[test]
-fn the_guide_has_each_metric_and_its_configuration_holds() {
+fn the_guide_lists_each_metric_and_its_configuration_is_valid() {
     let guide = read("docs/guide/lb.md");
     for metric in BalancerMetric::ALL {
         let row = format!("| `{}` | {} | {} |", metric.name, metric.labels.join(", "), metric.help);

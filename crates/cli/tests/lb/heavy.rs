@@ -1,4 +1,4 @@
-//! How many connections are heavy, by the part of a server's packets that they are to have.
+//! How many connections are heavy, given the part of a server's packets that they should carry.
 
 use std::net::UdpSocket;
 
@@ -8,7 +8,7 @@ use crate::{
     zero_rtt::{configure, short},
 };
 
-/// Configures it with more keys of `[vip.zero_rtt]`.
+/// Configures the scene with more keys of `[vip.zero_rtt]`.
 fn configure_with(scene: &Scene, keys: &str) {
     configure(scene, &[0], &[0, 1]);
     let path = scene.path("lb.toml");
@@ -19,7 +19,7 @@ fn configure_with(scene: &Scene, keys: &str) {
 }
 
 #[test]
-fn root_as_few_connections_are_heavy_as_have_the_wanted_part_of_packets() {
+fn root_as_few_connections_are_heavy_as_carry_the_wanted_part_of_packets() {
     if skipped() {
         return;
     }
@@ -30,7 +30,7 @@ fn root_as_few_connections_are_heavy_as_have_the_wanted_part_of_packets() {
     let heavy = || scene.status()["vips"][0]["heavy"].clone();
     assert_eq!(heavy()["connections"], 8);
     assert!(heavy()["captured"].is_null(), "{}", heavy());
-    // of ten packets one connection sends four, another three, and three others one each
+    // Of ten packets, one connection sends four, another three, and three others one each.
     let sockets: Vec<UdpSocket> =
         scene.client.enter(|| (0..5).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect()).unwrap();
     let parts = [4, 3, 1, 1, 1];
@@ -48,9 +48,9 @@ fn root_as_few_connections_are_heavy_as_have_the_wanted_part_of_packets() {
     });
     let captured = heavy()["captured"].as_f64().unwrap();
     assert!((0.6..0.8).contains(&captured), "{captured}");
-    let said = scene.ok(&["status"]);
-    assert!(said.contains("heavy: 2 connections of a server, with "), "{said}");
-    // the next process finds the same
+    let status = scene.ok(&["status"]);
+    assert!(status.contains("heavy: 2 connections per server, with "), "{status}");
+    // The next process arrives at the same number.
     scene.kill();
     scene.run();
     eventually("two are enough again", || heavy()["connections"] == 2);

@@ -1,13 +1,14 @@
-//! `dwell lb` from outside: the real binary, over real traffic between network namespaces. Tests whose
-//! names begin with `root_` need root, and say so and pass without it.
-#![allow(clippy::unwrap_used, reason = "what does not hold fails the test")]
-#![allow(unsafe_code, reason = "BPF programs by their instructions")]
+//! End-to-end tests of `dwell lb`: the real binary, with real traffic between network namespaces. Tests whose names begin
+//! with `root_` need root, and are skipped without it.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+#![allow(unsafe_code, reason = "BPF programs are written as instructions")]
 
 mod api;
 mod chain;
 mod files;
 mod heavy;
 mod offline;
+mod paths;
 mod scene;
 mod steering;
 #[path = "../cli/support.rs"]
@@ -16,7 +17,6 @@ mod support;
 mod takeover;
 mod traffic;
 mod units;
-mod ways;
 #[path = "../../../probes/tests/support/xdp.rs"]
 mod xdp;
 mod zero_rtt;

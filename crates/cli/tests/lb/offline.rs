@@ -1,9 +1,9 @@
-//! What needs no balancer.
+//! Verbs that need no running balancer.
 
 use crate::support::dwell;
 
 #[test]
-fn a_wrong_configuration_is_told_all_at_once() {
+fn all_faults_of_a_configuration_are_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.toml");
     std::fs::write(&path, "interfac = 1\n[[vip]]\nname = \"a\"\n").unwrap();
@@ -11,13 +11,13 @@ fn a_wrong_configuration_is_told_all_at_once() {
     for verb in ["check", "run"] {
         let run = dwell(&["lb", verb, &path]);
         assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{run}");
-        let said = run.stderr.replace(&path, "lb.toml");
-        insta::assert_snapshot!("faults", said);
+        let faults = run.stderr.replace(&path, "lb.toml");
+        insta::assert_snapshot!("faults", faults);
     }
 }
 
 #[test]
-fn nobody_to_ask_is_told_with_a_remedy() {
+fn a_missing_balancer_is_reported_with_a_remedy() {
     for verb in [&["status"][..], &["reload"], &["drain", "a"], &["top"], &["weight", "a", "1"]] {
         let run = dwell(&[&["lb"], verb, &["--socket", "/nowhere/lb.sock"]].concat());
         assert_eq!((run.status, run.stdout.as_str()), (Some(3), ""), "{run}");
@@ -42,7 +42,7 @@ fn help_of_each_verb() {
 }
 
 #[test]
-fn a_check_tells_what_a_configuration_would_do() {
+fn a_check_shows_what_a_configuration_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.toml");
     let text = "interface = \"lo\"\nlimits.connections = 10_000\n[[vip]]\nname = \"web\"\naddress = \"192.0.2.1\"\n\
@@ -52,7 +52,7 @@ fn a_check_tells_what_a_configuration_would_do() {
     std::fs::write(&path, text).unwrap();
     let run = dwell(&["lb", "check", &path.display().to_string()]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    // Whether there is a route is of the host.
+    // Whether there is a route depends on the host.
     let lines = run.stdout.lines().filter(|line| !line.contains("240.0.0.") || !line.starts_with("warning"));
     let lines: Vec<_> = lines.collect();
     insta::assert_snapshot!(lines.join("\n"));

@@ -1,5 +1,5 @@
-//! A client, a balancer and servers on one segment. Servers have the VIP on their loopback device and
-//! answer the client straight back.
+//! A scene for tests: a client, a balancer and servers on one segment. Servers have the VIP on their loopback device and
+//! answer the client directly.
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,14 +25,18 @@ use crate::support::{DWELL, Process, Run, eventually, ip, links, spawn, tool};
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 pub const PORT: u16 = 80;
+/// Entries of the VIP's Maglev table, unless a test sets [`Scene::table_size`].
+pub const TABLE_SIZE: u32 = 1009;
 
 pub struct Scene {
     pub client: Namespace,
     pub balancer: Namespace,
     pub servers: Vec<Server>,
-    /// What is configured and asked: [`VIP`], or [`VIP6`] after [`Scene::speak_ipv6`].
+    /// The VIP of the next configuration and of new connections: [`VIP`], or [`VIP6`] after [`Scene::speak_ipv6`].
     pub vip: Cell<IpAddr>,
-    /// By which of their addresses backends are configured.
+    /// Entries of the VIP's Maglev table in the next configuration.
+    pub table_size: Cell<u32>,
+    /// The address of a host in the next configuration.
     pub address_of: Cell<fn(usize) -> IpAddr>,
     _switches: Vec<Namespace>,
     _watch: Process,
@@ -46,7 +50,7 @@ pub struct Server {
     pub namespace: Namespace,
     listening: RefCell<Option<Listening>>,
     number: u8,
-    /// Milliseconds that an answer takes.
+    /// The delay of each answer, in milliseconds.
     pub delay_ms: Arc<AtomicU64>,
 }
 
@@ -56,12 +60,12 @@ struct Listening {
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-/// Address of a host: 1 the client, 2 the balancer, servers from 3 on.
+/// The IPv4 address of a host: 1 is the client, 2 the balancer, and servers start at 3.
 pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, 0, host as u8)
 }
 
-/// The same of IPv6.
+/// The IPv6 address of a host.
 pub fn address6(host: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, host as u16)
 }
@@ -89,21 +93,21 @@ impl Segment {
         );
         let address = Ipv4Addr::new(10, self.subnet, 0, host as u8);
         ip(space, &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"));
-        // XDP knows nothing of checksums that are left to the device.
+        // XDP forwards packets whose checksums were left to the device unfinished.
         tool(space, "ethtool", &["-K", device, "tx", "off"]);
-        // What XDP sends through a veth arrives only at a peer that polls.
+        // A veth peer receives XDP packets only if it polls, as it does with GRO.
         tool(&self.switch, "ethtool", &["-K", &format!("port{host}"), "gro", "on"]);
     }
 }
 
 impl Scene {
-    /// With servers that listen.
+    /// Builds a scene whose servers listen.
     pub fn new(name: &str, servers: usize) -> Scene {
         Scene::build(name, servers, false)
     }
 
-    /// The same with servers on a segment of their own, behind another interface of the balancer, whose
-    /// kernel takes their answers to the client.
+    /// Builds a scene whose servers are on a segment of their own, behind another interface of the balancer. The
+    /// balancer's kernel routes their answers to the client.
     pub fn apart(name: &str, servers: usize) -> Scene {
         let scene = Scene::build(name, servers, true);
         scene.address_of.set(|host| Ipv4Addr::new(10, 80, 0, host as u8).into());
@@ -152,6 +156,7 @@ impl Scene {
                 })
                 .collect(),
             vip: Cell::new(VIP.into()),
+            table_size: Cell::new(TABLE_SIZE),
             address_of: Cell::new(|host| address(host).into()),
             _switches: segments.into_iter().map(|segment| segment.switch).collect(),
             _watch: watch,
@@ -163,7 +168,7 @@ impl Scene {
         scene
     }
 
-    /// Gives all of one segment addresses of IPv6 too, and servers [`VIP6`].
+    /// Gives all hosts of one segment IPv6 addresses too, and the servers [`VIP6`].
     pub fn speak_ipv6(&self) {
         let servers = self.servers.iter().map(|server| &server.namespace);
         let hosts = [&self.client, &self.balancer].into_iter().chain(servers);
@@ -182,17 +187,17 @@ impl Scene {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Each server unpacks what comes by a tunnel, with `dwell lb decap`.
+    /// Runs `dwell lb decap` on each server.
     pub fn decapsulate(&self) -> Vec<Process> {
-        let begin = |server: &Server| {
+        let start = |server: &Server| {
             let process = spawn(&server.namespace, DWELL, &["lb", "decap", "eth0"]);
-            eventually("packets are unpacked", || links(process.id()) > 0);
+            eventually("packets are decapsulated", || links(process.id()) > 0);
             process
         };
-        self.servers.iter().map(begin).collect()
+        self.servers.iter().map(start).collect()
     }
 
-    /// The binary where any user may run it, in a folder that any may enter.
+    /// Makes the folder accessible to all users, and puts the binary there. Returns its path.
     pub fn for_anybody(&self) -> String {
         let folder = self.folder.path();
         std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
@@ -202,8 +207,8 @@ impl Scene {
         path.display().to_string()
     }
 
-    /// Writes the configuration: what stands before the VIPs, what stands in the one VIP, and its
-    /// backends by the numbers of servers.
+    /// Writes the configuration: the keys before the VIP, the keys of the VIP, and its backends by the numbers of
+    /// servers.
     pub fn configure(&self, top: &str, vip: &str, servers: &[usize]) {
         let backends: String = servers
             .iter()
@@ -214,10 +219,11 @@ impl Scene {
         let forward = if vip.contains("forward") { "" } else { "forward = \"l2\"\n" };
         let text = format!(
             "interface = \"eth0\"\npin = \"{}\"\nlimits.connections = 4096\napi.socket = \"{}\"\n{top}\n\
-             [[vip]]\nname = \"web\"\naddress = \"{}\"\nport = {PORT}\n{forward}table_size = 1009\n{vip}\n{backends}",
+             [[vip]]\nname = \"web\"\naddress = \"{}\"\nport = {PORT}\n{forward}table_size = {}\n{vip}\n{backends}",
             self.pin.display(),
             self.path("lb.sock"),
             self.vip.get(),
+            self.table_size.get(),
         );
         std::fs::write(self.path("lb.toml"), text).unwrap();
     }
@@ -227,7 +233,7 @@ impl Scene {
         self.run_by(&["env"]);
     }
 
-    /// The same by a program that becomes what it is given.
+    /// Starts `dwell lb run` through a program that executes its arguments, and waits until it answers.
     pub fn run_by(&self, by: &[&str]) {
         let path = self.path("lb.toml");
         let all = [&by[1..], &[DWELL, "lb", "run", &path]].concat();
@@ -241,21 +247,21 @@ impl Scene {
     }
 
     /// The running process.
-    pub fn with_run<T>(&self, what: impl FnOnce(&Process) -> T) -> T {
-        what(self.run.borrow().as_ref().unwrap())
+    pub fn with_run<T>(&self, action: impl FnOnce(&Process) -> T) -> T {
+        action(self.run.borrow().as_ref().unwrap())
     }
 
-    /// Its end, and what it said.
+    /// Interrupts the running process, and waits for its end.
     pub fn end(&self) -> Run {
         self.run.take().unwrap().interrupt()
     }
 
-    /// The same of one that ends by itself.
+    /// Waits for the end of the running process.
     pub fn wait(&self) -> Run {
         self.run.take().unwrap().end()
     }
 
-    /// What Prometheus reads.
+    /// Scrapes the metrics.
     pub fn get_metrics(&self) -> String {
         self.balancer
             .enter(|| {
@@ -268,21 +274,21 @@ impl Scene {
             .unwrap()
     }
 
-    /// The running process, killed without a word.
+    /// Kills the running process.
     pub fn kill(&self) {
         let process = self.run.take().unwrap();
         process.signal(nix::sys::signal::Signal::SIGKILL);
         process.end();
     }
 
-    /// A verb of `dwell lb` with the scene's socket.
+    /// Runs a verb of `dwell lb` with the scene's socket.
     pub fn lb(&self, arguments: &[&str]) -> Run {
         let socket = self.path("lb.sock");
         let with = [&["lb"], arguments, &["--socket", &socket]].concat();
         spawn(&self.balancer, DWELL, &with).end()
     }
 
-    /// A verb of `dwell lb` that asks nobody.
+    /// Runs a verb of `dwell lb` that uses no socket.
     pub fn lb_alone(&self, arguments: &[&str]) -> Run {
         spawn(&self.balancer, DWELL, &[&["lb"], arguments].concat()).end()
     }
@@ -291,7 +297,7 @@ impl Scene {
         self.pin.display().to_string()
     }
 
-    /// The same, which must succeed.
+    /// Runs a verb of `dwell lb` with the scene's socket, which must succeed. Returns its output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let run = self.lb(arguments);
         assert_eq!(run.status, Some(0), "{arguments:?}: {run}");
@@ -302,7 +308,7 @@ impl Scene {
         serde_json::from_str(&self.ok(&["status", "--json"])).unwrap()
     }
 
-    /// A backend of the one VIP.
+    /// Returns the status of a backend.
     pub fn backend(&self, server: usize) -> Value {
         let status = self.status();
         let backends = status["vips"][0]["backends"].as_array().unwrap().clone();
@@ -310,13 +316,13 @@ impl Scene {
         backends.iter().find(is_it).unwrap_or_else(|| panic!("no s{server}: {status}")).clone()
     }
 
-    /// A connection of the client's.
+    /// Opens a connection from the client to the VIP.
     pub fn connect(&self) -> std::io::Result<TcpStream> {
         let vip = self.vip.get();
         self.client.enter(|| connect(vip)).unwrap()
     }
 
-    /// Which servers so many new connections come to.
+    /// Opens connections. Returns how many each server got.
     pub fn spread(&self, connections: usize) -> BTreeMap<u8, usize> {
         let mut spread = BTreeMap::new();
         for _ in 0..connections {
@@ -326,14 +332,14 @@ impl Scene {
         spread
     }
 
-    /// So many connections that ask all the time, until the load is ended.
+    /// Opens connections that send requests until the load is ended.
     pub fn load(&self, connections: usize) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::new(AtomicU64::new(0));
+        let requests = Arc::new(AtomicU64::new(0));
         let vip = self.vip.get();
         let threads = (0..connections)
             .map(|_| {
-                let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
+                let (stop, requests) = (Arc::clone(&stop), Arc::clone(&requests));
                 self.client.spawn_thread(move || -> Result<(), String> {
                     let mut stream = connect(vip).map_err(|error| format!("connecting: {error}"))?;
                     let mut first = None;
@@ -342,14 +348,14 @@ impl Scene {
                         if *first.get_or_insert(number) != number {
                             return Err(format!("{first:?} became {number}"));
                         }
-                        asked.fetch_add(1, Ordering::Relaxed);
+                        requests.fetch_add(1, Ordering::Relaxed);
                         thread::sleep(Duration::from_millis(2));
                     }
                     Ok(())
                 })
             })
             .collect();
-        Load { stop, asked, threads }
+        Load { stop, requests, threads }
     }
 }
 
@@ -362,7 +368,7 @@ impl Drop for Scene {
     }
 }
 
-/// What is below a folder, deepest first, and the folder.
+/// Returns everything below a folder, deepest first, and the folder itself.
 fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<PathBuf> = entries.flat_map(|entry| walk(&entry.path())).collect();
@@ -370,26 +376,26 @@ fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
     all
 }
 
-/// Connections that ask all the time.
+/// Connections that send requests all the time.
 pub struct Load {
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
     threads: Vec<JoinHandle<dwell_testbed::Result<Result<(), String>>>>,
 }
 
 impl Load {
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
-    /// Waits until each has asked some more.
+    /// Waits until each connection has sent some more requests.
     pub fn go_on(&self) {
-        let before = self.asked();
+        let before = self.requests();
         let more = self.threads.len() as u64 * 5;
-        eventually("the load goes on", || self.asked() >= before + more);
+        eventually("the load goes on", || self.requests() >= before + more);
     }
 
-    /// Ends it; what went wrong with connections.
+    /// Ends the load. Returns the failures of connections.
     pub fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         let ends = self.threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
@@ -405,7 +411,7 @@ fn connect(vip: IpAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// One request; the number of the server that answered.
+/// Sends a request. Returns the number of the server that answered.
 pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
     let mut byte = [7];
     stream.write_all(&byte)?;
@@ -414,7 +420,7 @@ pub fn ask(stream: &mut TcpStream) -> std::io::Result<u8> {
 }
 
 impl Server {
-    /// On all its addresses.
+    /// Listens on all addresses of the server.
     pub fn listen(&self) {
         let stop = Arc::new(AtomicBool::new(false));
         let streams = Arc::new(Mutex::new(Vec::new()));
@@ -422,7 +428,7 @@ impl Server {
         let (number, for_thread, kept) = (self.number, Arc::clone(&stop), Arc::clone(&streams));
         let delay = Arc::clone(&self.delay_ms);
         let thread = self.namespace.spawn_thread(move || {
-            // Where there is no IPv6, of IPv4 alone.
+            // IPv4 alone if there is no IPv6.
             let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
             let any = any.map(|address| SocketAddr::new(address, PORT));
             let listener = TcpListener::bind(&any[..]).unwrap();
@@ -447,7 +453,7 @@ impl Server {
         *self.listening.borrow_mut() = Some(Listening { stop, thread, streams });
     }
 
-    /// As if it were killed: nobody listens, connections are reset.
+    /// Behaves as if the server were killed: nothing listens, and connections are reset.
     pub fn die(&self) {
         let listening = self.listening.take().unwrap();
         listening.stop.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Weights that follow from measured latency.
+//! Weights that follow measured latency.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ fn root_a_slow_backend_loses_weight_and_the_others_gain_it() {
     scene.run();
     let load = scene.load(45);
     load.go_on();
-    eventually("the slow one has half of its part at most", || scene.backend(2)["share"].as_f64() < Some(0.167));
+    eventually("the slow one has at most half of its part", || scene.backend(2)["share"].as_f64() < Some(0.167));
     let status = scene.status();
     let backends = status["vips"][0]["backends"].as_array().unwrap();
     let total: f64 = backends.iter().map(|backend| backend["weight"].as_f64().unwrap()).sum();
@@ -55,6 +55,6 @@ fn root_maglev_measures_nothing_and_moves_nothing() {
     assert_eq!((&backend["weight"], &backend["why"]), (&1.0.into(), &"configured".into()));
     assert!(backend["latency_s"].is_null(), "{backend}");
     assert_eq!(load.end(), [""; 0]);
-    // The table is the first.
+    // The first table is still in use.
     assert_eq!(events(&scene.end().stdout, "lb_weights").len(), 0);
 }

@@ -29,7 +29,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     for _ in 0..3 {
         scene.kill();
         load.go_on();
-        assert_eq!(scene.spread(10).get(&2), None, "tables stay");
+        assert_eq!(scene.spread(10).get(&2), None, "the tables stay");
         scene.run();
         load.go_on();
     }
@@ -38,7 +38,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     assert_eq!(numbers(&after), numbers(&before));
     assert_eq!(scene.backend(2)["phase"], "draining");
     assert_eq!(scene.backend(1)["weight"], 3.0);
-    // Not for ever: what the file says holds from a reload on, and once it says something else.
+    // Not forever: the file takes precedence after a reload, and after an edit.
     scene.ok(&["reload"]);
     assert_eq!(scene.backend(1)["weight"], 1.0);
     scene.ok(&["weight", "s1", "3"]);
@@ -56,7 +56,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
 }
 
 #[test]
-fn root_who_was_down_stays_down_over_a_restart_and_one_failure_takes_nobody_out() {
+fn root_a_backend_that_was_down_stays_down_over_a_restart_and_one_failure_takes_none_out() {
     if skipped() {
         return;
     }
@@ -68,7 +68,7 @@ fn root_who_was_down_stays_down_over_a_restart_and_one_failure_takes_nobody_out(
     scene.servers[1].die();
     eventually("it is out", || scene.backend(1)["health"] == "down");
     scene.kill();
-    // From here on nobody answers; who was up may fail for ever.
+    // From here on no server answers; the one that was up may keep failing.
     scene.servers[0].die();
     scene.configure("", &check(1_000), &[0, 1]);
     scene.run();
@@ -102,7 +102,7 @@ fn root_a_lost_state_costs_numbers_and_no_connection() {
 }
 
 #[test]
-fn root_packets_go_on_after_the_end_until_it_is_detached() {
+fn root_packets_are_forwarded_after_the_end_until_it_is_detached() {
     if skipped() {
         return;
     }
@@ -112,16 +112,16 @@ fn root_packets_go_on_after_the_end_until_it_is_detached() {
     let pin = scene.pin();
     let running = scene.lb_alone(&["detach", "--pin", &pin]);
     assert_eq!(running.status, Some(2), "{running}");
-    assert!(running.stderr.contains("another `dwell lb run` has"), "{running}");
+    assert!(running.stderr.contains("another `dwell lb run` uses"), "{running}");
     let run = scene.end();
-    assert!(run.stderr.contains("packets go on as they are"), "{run}");
+    assert!(run.stderr.contains("packets are still forwarded as before"), "{run}");
     let mut stream = scene.connect().unwrap();
     assert_eq!(ask(&mut stream).unwrap(), 0);
     let done = scene.lb_alone(&["detach", "--pin", &pin]);
     assert_eq!(done.status, Some(0), "{done}");
     let again = scene.lb_alone(&["detach", "--pin", &pin]);
     assert_eq!(again.status, Some(1), "{again}");
-    // The VIP is nobody's on this host.
+    // No host has the VIP any more.
     eventually("it is gone", || scene.connect().is_err());
     scene.run();
     assert_eq!(scene.status()["plane"]["taken"], "new");

@@ -1,4 +1,4 @@
-//! Connections through a balancer, while it is told to do otherwise.
+//! Connections through a balancer while its configuration changes.
 
 use std::net::TcpListener;
 
@@ -6,14 +6,14 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
-    scene::{Scene, address, ask},
+    scene::{Scene, TABLE_SIZE, address, ask},
     support::{DWELL, eventually, ip, skipped, spawn},
 };
 
-/// Health of a short breath.
+/// Health checks in quick succession.
 pub const CHECKED: &str = "health = { kind = \"tcp\", interval = \"100ms\", timeout = \"100ms\", rise = 2, fall = 2 }";
 
-/// Events of a type.
+/// The events of a type.
 pub fn events(stdout: &str, kind: &str) -> Vec<Value> {
     let lines = stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|event| event["type"] == kind).collect()
@@ -42,8 +42,8 @@ fn root_connections_go_to_all_backends_and_stay_where_they_are() {
     let of = |server: usize, key: &str| status["vips"][0]["backends"][server][key].as_u64().unwrap();
     assert_eq!(of(0, "connections") + of(1, "connections"), 41);
     assert_eq!(of(usize::from(number), "active"), 1, "{status}");
-    let shown = scene.ok(&["status"]);
-    assert!(shown.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"), "{shown}");
+    let table = scene.ok(&["status"]);
+    assert!(table.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"), "{table}");
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
     let started = &events(&run.stdout, "lb_started")[0];
@@ -64,13 +64,17 @@ fn root_a_hundred_reloads_under_load_break_no_connection() {
         let (vip, servers): (_, &[usize]) = match round % 4 {
             0 => ("", &[0, 1]),
             1 => ("policy = \"latency\"", &[0, 1, 2]),
-            2 => ("table_size = 503", &[2, 1]),
+            2 => ("", &[2, 1]),
             _ => ("hash = \"source\"", &[0, 2]),
         };
-        let vip = vip.strip_prefix("table_size").map_or(vip.to_owned(), |_| String::new());
-        scene.configure("", &vip, servers);
-        let said = scene.ok(&["reload"]);
-        assert!(said.contains("backend"), "{said}");
+        let table_size = if round % 4 == 2 { 503 } else { TABLE_SIZE };
+        scene.table_size.set(table_size);
+        scene.configure("", vip, servers);
+        let changes = scene.ok(&["reload"]);
+        assert!(changes.contains("backend"), "{changes}");
+        if round < 4 {
+            assert_eq!(scene.status()["vips"][0]["table_size"], table_size, "round {round}");
+        }
     }
     load.go_on();
     assert_eq!(load.end(), [""; 0]);
@@ -85,7 +89,7 @@ fn root_a_hundred_reloads_under_load_break_no_connection() {
 }
 
 #[test]
-fn root_a_reload_is_taken_whole_or_not_at_all() {
+fn root_a_reload_is_applied_completely_or_not_at_all() {
     if skipped() {
         return;
     }
@@ -95,7 +99,7 @@ fn root_a_reload_is_taken_whole_or_not_at_all() {
     scene.configure("", "policy = \"fast\"", &[0, 1]);
     let run = scene.lb(&["reload"]);
     assert_eq!(run.status, Some(2), "{run}");
-    assert!(run.stderr.contains("vip.policy: there is no \"fast\""), "{run}");
+    assert!(run.stderr.contains("vip.policy: unknown value \"fast\""), "{run}");
     assert!(run.stderr.contains("nothing was changed"), "{run}");
     scene.configure("interval = \"2s\"", "", &[0, 1]);
     let run = scene.lb(&["reload"]);
@@ -103,7 +107,7 @@ fn root_a_reload_is_taken_whole_or_not_at_all() {
     assert_eq!(scene.status()["vips"][0]["backends"].as_array().unwrap().len(), 1);
     scene.configure("", "", &[1, 0]);
     scene.with_run(|run| run.signal(Signal::SIGHUP));
-    eventually("the signal is heard", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 2);
+    eventually("the signal is handled", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 2);
     let run = scene.end();
     assert_eq!(events(&run.stdout, "lb_refused").len(), 2, "{run}");
     let changes = &events(&run.stdout, "lb_changed")[0]["changes"];
@@ -120,8 +124,8 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
     scene.run();
     let load = scene.load(12);
     load.go_on();
-    let said = scene.ok(&["drain", "web/s1"]);
-    assert_eq!(said, "VIP 'web': backend 's1' drains: no new connection; those there stay\n");
+    let changes = scene.ok(&["drain", "web/s1"]);
+    assert_eq!(changes, "VIP 'web': backend 's1' drains: no new connections; open ones stay\n");
     assert_eq!(scene.ok(&["drain", "s1"]), "nothing to change\n");
     let spread = scene.spread(20);
     assert_eq!(spread.get(&0), Some(&20), "{spread:?}");
@@ -129,7 +133,7 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
     eventually("connections there are still active", || scene.backend(1)["active"].as_u64() > Some(0));
     assert_eq!(scene.backend(1)["phase"], "draining");
     assert_eq!(scene.backend(1)["share"], 0.0);
-    // A reload does not end it.
+    // A reload does not end the drain.
     scene.configure("", "policy = \"latency\"", &[0, 1]);
     scene.ok(&["reload"]);
     assert_eq!(scene.spread(10).get(&0), Some(&10));
@@ -139,7 +143,7 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
 }
 
 #[test]
-fn root_a_dead_server_is_out_and_comes_back_gently() {
+fn root_a_dead_server_is_taken_out_and_comes_back_gradually() {
     if skipped() {
         return;
     }
@@ -155,30 +159,30 @@ fn root_a_dead_server_is_out_and_comes_back_gently() {
     assert_eq!(scene.spread(20).get(&0), Some(&20));
     scene.servers[1].listen();
     eventually("it rises", || scene.backend(1)["health"] == "rising");
-    // A tenth of its weight beside the whole of the other's.
+    // A tenth of its weight, compared with the whole weight of the other.
     let share = || scene.backend(1)["share"].as_f64().unwrap();
     assert!((0.08..0.1).contains(&share()), "{}", share());
-    // What is refused does not end it: who leaves takes the room.
-    let at_once = "limits.reals = 2\nhealth.ramp = \"0s\"";
-    scene.configure(at_once, CHECKED, &[0, 2]);
+    // A reload that is refused does not end the ramp: the leaving backend still takes room.
+    let no_ramp = "limits.reals = 2\nhealth.ramp = \"0s\"";
+    scene.configure(no_ramp, CHECKED, &[0, 2]);
     let refused = scene.lb(&["reload"]);
     assert!(refused.stderr.contains("no room for 3 backends"), "{refused}");
     assert_eq!(scene.backend(1)["health"], "rising");
-    scene.configure(at_once, CHECKED, &[0, 1]);
+    scene.configure(no_ramp, CHECKED, &[0, 1]);
     assert_eq!(scene.ok(&["reload"]), "health.ramp is 0ns, not 3600s\n");
     assert!((0.4..0.6).contains(&share()), "{}", share());
     let run = scene.end();
     let health = events(&run.stdout, "lb_health");
-    let news: Vec<_> = health.iter().filter(|event| event["backend"] == "s1").map(|event| &event["is_up"]).collect();
-    assert_eq!(news, [true, false, true], "{run}");
+    let states: Vec<_> = health.iter().filter(|event| event["backend"] == "s1").map(|event| &event["is_up"]).collect();
+    assert_eq!(states, [true, false, true], "{run}");
 }
 
 #[test]
-fn root_a_backend_whose_route_or_neighbour_goes_gets_no_more_and_comes_back() {
+fn root_a_backend_whose_route_or_neighbour_disappears_gets_no_connections_until_it_returns() {
     if skipped() {
         return;
     }
-    let scene = Scene::new("way", 2);
+    let scene = Scene::new("route", 2);
     scene.configure("", "", &[0, 1]);
     scene.run();
     let gets = |what: &str, some: bool| {
@@ -191,7 +195,7 @@ fn root_a_backend_whose_route_or_neighbour_goes_gets_no_more_and_comes_back() {
     assert_eq!(scene.spread(20).get(&0), Some(&20));
     ip(&scene.balancer, &format!("route del unreachable {there}/32\n"));
     gets("the route is back", true);
-    // Silent, with a neighbour that the kernel has to ask for again.
+    // The server is silent, and the kernel has to resolve it again.
     ip(&scene.servers[1].namespace, "link set eth0 down\n");
     ip(&scene.balancer, &format!("neigh del {there} dev eth0\n"));
     gets("the neighbour is silent", false);
@@ -202,12 +206,12 @@ fn root_a_backend_whose_route_or_neighbour_goes_gets_no_more_and_comes_back() {
 }
 
 #[test]
-fn root_when_all_fail_all_are_kept_and_that_is_said() {
+fn root_when_all_fail_all_are_kept_and_that_is_reported() {
     if skipped() {
         return;
     }
     let scene = Scene::new("all-down", 2);
-    // Nobody listens at the port that is checked, but all do at the VIP's.
+    // Nothing listens on the port that is checked, but all servers listen on the VIP's.
     let check = "health = { kind = \"tcp\", port = 9, interval = \"100ms\", timeout = \"100ms\" }";
     scene.configure("", check, &[0, 1]);
     scene.run();
@@ -223,15 +227,15 @@ fn root_when_all_fail_all_are_kept_and_that_is_said() {
 }
 
 #[test]
-fn root_a_reload_that_leaves_only_who_fails_keeps_those_and_says_so() {
+fn root_a_reload_that_leaves_only_failing_backends_keeps_them_and_reports_it() {
     if skipped() {
         return;
     }
     let scene = Scene::new("only-down", 2);
     let check = "health = { kind = \"tcp\", port = 81, interval = \"100ms\", timeout = \"100ms\" }";
-    let well = scene.servers[0].namespace.enter(|| TcpListener::bind("0.0.0.0:81"));
-    let well = well.unwrap().unwrap();
-    std::thread::spawn(move || for _ in well.incoming() {});
+    let healthy = scene.servers[0].namespace.enter(|| TcpListener::bind("0.0.0.0:81"));
+    let healthy = healthy.unwrap().unwrap();
+    std::thread::spawn(move || for _ in healthy.incoming() {});
     scene.configure("", check, &[0, 1]);
     scene.run();
     eventually("one is up", || scene.backend(0)["health"] == "up");
@@ -243,12 +247,12 @@ fn root_a_reload_that_leaves_only_who_fails_keeps_those_and_says_so() {
     assert_eq!(scene.spread(20).get(&1), Some(&20));
     let run = scene.end();
     let turned = events(&run.stdout, "lb_all_down");
-    let told: Vec<_> = turned.iter().map(|event| &event["all_down"]).collect();
-    assert_eq!(told, [true], "{run}");
+    let states: Vec<_> = turned.iter().map(|event| &event["all_down"]).collect();
+    assert_eq!(states, [true], "{run}");
 }
 
 #[test]
-fn root_backends_are_added_removed_and_weighed_until_the_next_reload() {
+fn root_backends_are_added_removed_and_reweighted_until_the_next_reload() {
     if skipped() {
         return;
     }
@@ -256,10 +260,10 @@ fn root_backends_are_added_removed_and_weighed_until_the_next_reload() {
     scene.configure("", "policy = \"weights\"", &[0, 1]);
     scene.run();
     let there = address(5).to_string();
-    let said = scene.ok(&["add", "web", &there, "--name", "s2"]);
-    assert_eq!(said, "VIP 'web': backend 's2' (10.79.0.5) joins with weight 1\n");
+    let changes = scene.ok(&["add", "web", &there, "--name", "s2"]);
+    assert_eq!(changes, "VIP 'web': backend 's2' (10.79.0.5) joins with weight 1\n");
     eventually("it is reached", || scene.backend(2)["problem"].is_null());
-    eventually("it is asked", || scene.spread(10).contains_key(&2));
+    eventually("it gets connections", || scene.spread(10).contains_key(&2));
     scene.ok(&["weight", "s0", "0"]);
     scene.ok(&["weight", "s1", "0.25"]);
     let share = scene.backend(1)["share"].as_f64().unwrap();
@@ -268,27 +272,27 @@ fn root_backends_are_added_removed_and_weighed_until_the_next_reload() {
     assert!(!scene.spread(20).contains_key(&0));
     scene.ok(&["remove", "web/s1"]);
     assert_eq!(scene.spread(10).get(&2), Some(&10));
-    for (arguments, said) in [
+    for (arguments, message) in [
         (&["remove", "s9"][..], "there is no backend 's9'"),
         (&["drain", "x/s0"], "there is no backend 's0' of a VIP 'x'"),
-        (&["add", "x", "10.79.0.9"], "there is no VIP 'x'; there are: web"),
-        (&["add", "web", &there], "has the backend 's2' (10.79.0.5) already"),
+        (&["add", "x", "10.79.0.9"], "there is no VIP 'x'; the VIPs are: web"),
+        (&["add", "web", &there], "already has the backend 's2' (10.79.0.5)"),
         (&["add", "web", "198.51.100.1"], "is the VIP 'web'"),
         (&["weight", "s0", "-1"], "out of range"),
     ] {
         let run = scene.lb(arguments);
         assert_eq!(run.status, Some(2), "{run}");
-        assert!(run.stderr.contains(said), "{said}: {run}");
+        assert!(run.stderr.contains(message), "{message}: {run}");
     }
     scene.configure("", "policy = \"maglev\"", &[0, 1]);
-    let said = scene.ok(&["reload"]);
-    assert!(said.contains("backend 's2' (10.79.0.5) leaves"), "{said}");
+    let changes = scene.ok(&["reload"]);
+    assert!(changes.contains("backend 's2' (10.79.0.5) leaves"), "{changes}");
     let spread = scene.spread(40);
     assert_eq!(spread.keys().copied().collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]
-fn root_tunnels_end_at_backends_that_unpack_them() {
+fn root_tunnels_end_at_backends_that_decapsulate_them() {
     if skipped() {
         return;
     }
@@ -300,11 +304,11 @@ fn root_tunnels_end_at_backends_that_unpack_them() {
     let load = scene.load(6);
     load.go_on();
     let warnings = scene.status()["warnings"].to_string();
-    assert!(warnings.contains("an MTU of 1520 there spares them"), "{warnings}");
-    // Open connections stay in the tunnel that they began in.
+    assert!(warnings.contains("an MTU of 1520 on the path avoids that"), "{warnings}");
+    // Open connections stay in the tunnel that they started in.
     scene.configure("", "forward = \"gue\"", &[0, 1]);
-    let said = scene.ok(&["reload"]);
-    assert!(said.contains("packets go by gue:6080, no longer by ipip"), "{said}");
+    let changes = scene.ok(&["reload"]);
+    assert!(changes.contains("new connections are forwarded by gue:6080, no longer by ipip"), "{changes}");
     eventually("both are reached", || (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4)));
     assert_eq!(scene.spread(30).len(), 2);
     load.go_on();
@@ -312,12 +316,12 @@ fn root_tunnels_end_at_backends_that_unpack_them() {
     for decap in decaps {
         let run = decap.interrupt();
         assert_eq!(run.status, Some(0), "{run}");
-        assert!(run.stderr.contains("packets unpacked from IPIP"), "{run}");
+        assert!(run.stderr.contains("packets decapsulated from IPIP"), "{run}");
     }
 }
 
 #[test]
-fn root_where_a_packet_would_go_is_where_it_goes() {
+fn root_a_dry_run_shows_where_packets_go() {
     if skipped() {
         return;
     }
@@ -327,16 +331,16 @@ fn root_where_a_packet_would_go_is_where_it_goes() {
     let mut stream = scene.connect().unwrap();
     let number = ask(&mut stream).unwrap();
     let packet = format!("tcp:{}>198.51.100.1:80", stream.local_addr().unwrap());
-    let said = scene.ok(&["where", &packet]);
-    assert!(said.starts_with("VIP 'web': send to backend 's"), "{said}");
-    let said = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--json"]);
-    let went: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&went["verdict"], &went["why"]), (&"pass".into(), &"not-vip".into()), "{said}");
-    let said = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--json"]);
-    let went: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&went["verdict"], &went["why"]), (&"send".into(), &"new".into()), "{said}");
-    assert!(went["frame"].as_str().unwrap().len() >= 2 * 54, "{said}");
-    // Asking has opened nothing.
+    let output = scene.ok(&["where", &packet]);
+    assert!(output.starts_with("VIP 'web': send to backend 's"), "{output}");
+    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:81", "--json"]);
+    let route: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&route["verdict"], &route["why"]), (&"pass".into(), &"not-vip".into()), "{output}");
+    let output = scene.ok(&["where", "tcp:10.79.0.1:1000>198.51.100.1:80", "--json"]);
+    let route: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&route["verdict"], &route["why"]), (&"send".into(), &"new".into()), "{output}");
+    assert!(route["frame"].as_str().unwrap().len() >= 2 * 54, "{output}");
+    // The dry runs have opened no connection.
     assert_eq!(scene.spread(1).len(), 1);
     eventually("two connections are counted", || scene.status()["vips"][0]["connections"] == 2);
     let run = scene.lb(&["where", "--frame", "zz"]);
@@ -345,7 +349,7 @@ fn root_where_a_packet_would_go_is_where_it_goes() {
 }
 
 #[test]
-fn root_a_backend_without_a_neighbour_is_told_and_gets_nothing() {
+fn root_a_backend_without_a_neighbour_is_reported_and_gets_nothing() {
     if skipped() {
         return;
     }
@@ -360,7 +364,7 @@ fn root_a_backend_without_a_neighbour_is_told_and_gets_nothing() {
 }
 
 #[test]
-fn root_one_balancer_an_interface() {
+fn root_there_is_one_balancer_per_interface() {
     if skipped() {
         return;
     }
@@ -369,18 +373,18 @@ fn root_one_balancer_an_interface() {
     scene.run();
     let second = spawn(&scene.balancer, DWELL, &["lb", "run", &scene.path("lb.toml")]).end();
     assert_eq!(second.status, Some(2), "{second}");
-    assert!(second.stderr.contains("a balancer answers at"), "{second}");
+    assert!(second.stderr.contains("a balancer already answers at"), "{second}");
     let text = std::fs::read_to_string(scene.path("lb.toml")).unwrap();
     let other = scene.path("other.toml");
     std::fs::write(&other, text.replace("lb.sock", "other.sock")).unwrap();
     let second = spawn(&scene.balancer, DWELL, &["lb", "run", &other]).end();
     assert_eq!(second.status, Some(2), "{second}");
-    assert!(second.stderr.contains("one balancer an interface"), "{second}");
+    assert!(second.stderr.contains("one balancer per interface"), "{second}");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
 }
 
 #[test]
-fn root_an_interface_that_vanishes_ends_it_with_words() {
+fn root_an_interface_that_disappears_ends_it_with_a_message() {
     if skipped() {
         return;
     }
@@ -394,7 +398,7 @@ fn root_an_interface_that_vanishes_ends_it_with_words() {
 }
 
 #[test]
-fn root_metrics_say_what_the_status_says() {
+fn root_metrics_agree_with_the_status() {
     if skipped() {
         return;
     }
@@ -402,7 +406,9 @@ fn root_metrics_say_what_the_status_says() {
     scene.configure("metrics.listen = \"127.0.0.1:9469\"", CHECKED, &[0, 1]);
     scene.run();
     scene.spread(30);
-    eventually("metrics follow", || scene.get_metrics().contains("dwell_lb_vip_connections_total{vip=\"web\"} 30\n"));
+    eventually("metrics are updated", || {
+        scene.get_metrics().contains("dwell_lb_vip_connections_total{vip=\"web\"} 30\n")
+    });
     let page = scene.get_metrics();
     for server in 0..2 {
         let backend = scene.backend(server);
@@ -413,7 +419,7 @@ fn root_metrics_say_what_the_status_says() {
         let share = format!("dwell_lb_backend_share_ratio{labels} {}", backend["share"]);
         assert!(page.contains(&share), "{share} {page}");
     }
-    // Each metric that there is, but for those of which nothing is known.
+    // All metrics are there, except those without a known value.
     let unknown =
         ["dwell_lb_backend_latency_seconds", "dwell_lb_backend_load_seconds", "dwell_lb_backend_load_age_seconds"];
     for metric in dwell_metrics::BalancerMetric::ALL {

@@ -1,4 +1,4 @@
-//! The systemd units: what systemd says of them, and that what they let through is enough.
+//! The systemd units: systemd accepts them, and the capabilities that they grant are sufficient.
 
 use std::{path::Path, process::Command};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const UNITS: [&str; 2] = ["dwell-lb.service", "dwell-agent.service"];
 
-/// The words of a key, none where the unit has none.
+/// The words of all values of a key.
 fn words(unit: &str, key: &str) -> Vec<String> {
     let text = read(&format!("dist/{unit}"));
     let values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -20,7 +20,7 @@ fn words(unit: &str, key: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// A list of capabilities as setpriv has it: these, and no others.
+/// A capability list for setpriv: these, and no others.
 fn only(capabilities: &[String]) -> String {
     let names = capabilities.iter().map(|name| {
         let name = name.strip_prefix("CAP_").unwrap();
@@ -30,7 +30,7 @@ fn only(capabilities: &[String]) -> String {
 }
 
 #[test]
-fn systemd_takes_the_units_and_finds_little_exposed() {
+fn systemd_accepts_the_units_and_rates_their_exposure_low() {
     let analyze = |arguments: &[&str]| run(Command::new("systemd-analyze").args(arguments), b"");
     if lacks_program("systemd-analyze") {
         return;
@@ -47,7 +47,7 @@ fn systemd_takes_the_units_and_finds_little_exposed() {
         let path = path.display().to_string();
         let verified = analyze(&["verify", "--man=no", &path]);
         assert_eq!(verified.status, Some(0), "{verified}");
-        // A key that it does not know is a warning. It may have words for units of this host too.
+        // An unknown key is a warning. There may be warnings about other units of this host.
         assert!(!verified.stderr.contains(unit), "{verified}");
         let secure = ["security", "--offline=true", "--no-pager", "--threshold=30"];
         let exposed = analyze(&[&secure[..], &[&path]].concat());
@@ -56,7 +56,7 @@ fn systemd_takes_the_units_and_finds_little_exposed() {
 }
 
 #[test]
-fn root_a_balancer_does_all_with_the_capabilities_of_its_unit() {
+fn root_the_capabilities_of_its_unit_are_enough_for_a_balancer() {
     if skipped() {
         return;
     }
@@ -82,7 +82,7 @@ fn root_a_balancer_does_all_with_the_capabilities_of_its_unit() {
 }
 
 #[test]
-fn root_an_agent_stamps_with_the_user_and_the_capabilities_of_its_unit() {
+fn root_user_and_capabilities_of_its_unit_are_enough_for_an_agent() {
     const NOBODY: u32 = 65534;
     if skipped() {
         return;
@@ -102,7 +102,7 @@ fn root_an_agent_stamps_with_the_user_and_the_capabilities_of_its_unit() {
         ["--ambient-caps", &ambient],
         ["--bounding-set", &bounds],
     ];
-    // Nobody listens there: what is measured waits.
+    // Nothing listens there, so measurements are queued.
     let agent = ["--collector", "127.0.0.1:4790", "--key-file", &key];
     let all = [&["--clear-groups", "--no-new-privs"][..], by.as_flattened(), &[&binary, "agent"], &agent];
     let mut process = spawn(&scene.client, "setpriv", &all.concat());

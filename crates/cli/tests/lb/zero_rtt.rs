@@ -1,4 +1,4 @@
-//! QUIC by connection ID, from the configuration to the servers that answer.
+//! QUIC that is routed by connection ID, from the configuration to the servers that answer.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -35,7 +35,7 @@ pub fn configure(scene: &Scene, rotations: &[usize], servers: &[usize]) {
     std::fs::write(&path, text).unwrap();
 }
 
-/// Has another VIP, with a layout that is not our own.
+/// Adds another VIP, with a layout that is not dwell's own.
 fn configure_second(scene: &Scene, servers: &[usize]) {
     let path = scene.path("lb.toml");
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -51,16 +51,16 @@ fn configure_second(scene: &Scene, servers: &[usize]) {
     std::fs::write(&path, text).unwrap();
 }
 
-/// What `bpftool map` says of a pinned map.
+/// Runs `bpftool map` on a pinned map.
 fn pinned(scene: &Scene, map: &str, verb: &str, more: &[&str]) -> serde_json::Value {
     let path = format!("{}/{map}", scene.pin());
     let arguments = [&["-j", "map", verb, "pinned", &path], more].concat();
-    let said = tool(&scene.balancer, "bpftool", &arguments);
-    serde_json::from_str(&said).unwrap_or_default()
+    let output = tool(&scene.balancer, "bpftool", &arguments);
+    serde_json::from_str(&output).unwrap_or_default()
 }
 
-/// A start that must fail.
-fn refused(scene: &Scene) -> String {
+/// Starts a balancer, which must fail. Returns its message.
+fn start_refused(scene: &Scene) -> String {
     let run = scene.lb_alone(&["run", &scene.path("lb.toml")]);
     assert_eq!(run.status, Some(2), "{run}");
     run.stderr
@@ -70,21 +70,21 @@ fn id(server: usize) -> u16 {
     server as u16 * 1000 + 7
 }
 
-/// Servers that answer each datagram with their number, until this is dropped.
-struct Answering {
+/// Servers that answer each datagram with their number until this is dropped.
+struct EchoServers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<dwell_testbed::Result<()>>>,
 }
 
-impl Answering {
-    fn new(scene: &Scene) -> Answering {
+impl EchoServers {
+    fn new(scene: &Scene) -> EchoServers {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..).zip(&scene.servers).map(|(number, server)| {
             let stop = Arc::clone(&stop);
             server.namespace.spawn_thread(move || {
                 let socket = UdpSocket::bind((VIP, PORT)).unwrap();
-                let patience = Some(Duration::from_millis(50));
-                socket.set_read_timeout(patience).unwrap();
+                let timeout = Some(Duration::from_millis(50));
+                socket.set_read_timeout(timeout).unwrap();
                 let mut buffer = [0; 2048];
                 while !stop.load(Ordering::Relaxed) {
                     if let Ok((_, client)) = socket.recv_from(&mut buffer) {
@@ -94,11 +94,11 @@ impl Answering {
             })
         });
         let threads = threads.collect();
-        Answering { stop, threads }
+        EchoServers { stop, threads }
     }
 }
 
-impl Drop for Answering {
+impl Drop for EchoServers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -107,12 +107,12 @@ impl Drop for Answering {
     }
 }
 
-/// Who answers a datagram, asked from a port of its own; none within the patience.
+/// Sends a datagram from a new port. Returns the number of the server that answers; none after a timeout.
 fn answer(scene: &Scene, payload: &[u8]) -> Option<usize> {
     let ask = || {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        let patience = Some(Duration::from_millis(300));
-        socket.set_read_timeout(patience).unwrap();
+        let timeout = Some(Duration::from_millis(300));
+        socket.set_read_timeout(timeout).unwrap();
         socket.send_to(payload, (VIP, PORT)).unwrap();
         let mut number = [0];
         socket.recv(&mut number).ok().map(|_| usize::from(number[0]))
@@ -120,8 +120,8 @@ fn answer(scene: &Scene, payload: &[u8]) -> Option<usize> {
     scene.client.enter(ask).unwrap()
 }
 
-/// Until somebody does.
-fn answered(scene: &Scene, payload: &[u8]) -> usize {
+/// Sends datagrams until a server answers.
+fn answering_server(scene: &Scene, payload: &[u8]) -> usize {
     let mut by = None;
     eventually("somebody answers", || {
         by = answer(scene, payload);
@@ -146,30 +146,30 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
         return;
     }
     let scene = Scene::new("zero", 3);
-    let _answering = Answering::new(&scene);
+    let _answering = EchoServers::new(&scene);
     configure(&scene, &[0], &[0, 1, 2]);
     scene.run();
     let old: Vec<Vec<u8>> = (0..3).map(|server| short(0, server, 1)).collect();
     let stays = |what: &str, packets: &[Vec<u8>]| {
         for (server, packet) in packets.iter().enumerate() {
-            assert_eq!(answered(&scene, packet), server, "{what}");
+            assert_eq!(answering_server(&scene, packet), server, "{what}");
         }
     };
     stays("at first", &old);
-    // a new connection, and one that nobody had
+    // A new connection.
     let initial = [&[0xc0, 0, 0, 0, 1, 8][..], &[3; 8], &[0; 100]].concat();
-    let own = answered(&scene, &initial);
-    assert_eq!(answered(&scene, &initial), own, "a client has a server");
-    let told = || scene.backend(1)["load"]["wait_s"].as_f64();
-    eventually("the load is told", || told().is_some_and(|wait| (0.0249..0.0251).contains(&wait)));
+    let own = answering_server(&scene, &initial);
+    assert_eq!(answering_server(&scene, &initial), own, "a client has a server");
+    let wait = || scene.backend(1)["load"]["wait_s"].as_f64();
+    eventually("the load is reported", || wait().is_some_and(|wait| (0.0249..0.0251).contains(&wait)));
     assert_eq!(scene.backend(1)["server_id"], 1007);
     scene.kill();
-    stays("while nobody runs", &old);
+    stays("while no process runs", &old);
     scene.run();
     stays("taken over", &old);
     assert_eq!(scene.status()["plane"]["taken"], "over");
-    eventually("what was known is known", || told().is_some());
-    // keys roll over
+    eventually("the load is still known", || wait().is_some());
+    // The key is rotated.
     let new: Vec<Vec<u8>> = (0..3).map(|server| short(1, server, 2)).collect();
     assert_eq!(answer(&scene, &new[0]), None, "its key is not known yet");
     configure(&scene, &[0, 1], &[0, 1, 2]);
@@ -180,40 +180,40 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     scene.ok(&["reload"]);
     stays("the new key alone", &new);
     assert_eq!(answer(&scene, &old[0]), None, "its key is gone");
-    // drained, and then not wanted any more
+    // Drained, and then removed.
     scene.ok(&["drain", "s1"]);
     stays("drained", &new);
     let left: Vec<usize> = (0..3).filter(|server| *server != own).collect();
     configure(&scene, &[1], &left);
     scene.ok(&["reload"]);
     stays("leaving", &new);
-    assert!(left.contains(&answered(&scene, &initial)), "no new connection there");
-    assert!(scene.ok(&["status"]).contains("says that one waits 25."));
+    assert!(left.contains(&answering_server(&scene, &initial)), "no new connection there");
+    assert!(scene.ok(&["status"]).contains("reported a 25."));
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
 }
 
 #[test]
-fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
+fn root_a_server_id_is_not_reused_before_its_backend_has_left() {
     if skipped() {
         return;
     }
     let scene = Scene::new("taken", 3);
-    let _answering = Answering::new(&scene);
+    let _answering = EchoServers::new(&scene);
     configure(&scene, &[0], &[0, 1]);
     scene.run();
     let known = short(0, 1, 1);
-    let stays = |what: &str| assert_eq!(answered(&scene, &known), 1, "{what}");
+    let stays = |what: &str| assert_eq!(answering_server(&scene, &known), 1, "{what}");
     stays("at first");
     scene.ok(&["remove", "s1"]);
     let (third, taken) = (address(5).to_string(), id(1).to_string());
     let add = || scene.lb(&["add", "web", &third, "--server-id", &taken]);
-    let told = add();
-    assert_eq!(told.status, Some(2), "{told}");
-    let why = format!("1007 of backend '{third}' is still that of 's1'");
-    assert!(told.stderr.contains(&why), "{told}");
-    assert!(!told.stderr.contains("lb.toml"), "{told}");
-    // by the file, running and at the start, even if what was saved is lost
+    let refused = add();
+    assert_eq!(refused.status, Some(2), "{refused}");
+    let why = format!("1007 of backend '{third}' still belongs to 's1'");
+    assert!(refused.stderr.contains(&why), "{refused}");
+    assert!(!refused.stderr.contains("lb.toml"), "{refused}");
+    // Through the file, while running and at the start, even if the saved state is lost.
     let file = || {
         configure(&scene, &[0], &[0, 2]);
         let text = std::fs::read_to_string(scene.path("lb.toml")).unwrap();
@@ -221,26 +221,26 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
         std::fs::write(scene.path("lb.toml"), text).unwrap();
     };
     file();
-    let wanted = |told: &str, former: &str| {
-        let whole = format!("lb.toml: vip.backend.server_id: 1007 of backend 's2' is still that of '{former}'");
-        assert!(told.contains(&whole), "{told}");
+    let check_refused = |message: &str, former: &str| {
+        let whole = format!("lb.toml: vip.backend.server_id: 1007 of backend 's2' still belongs to '{former}'");
+        assert!(message.contains(&whole), "{message}");
         stays("refused");
     };
-    let told = scene.lb(&["reload"]);
-    wanted(&told.stderr, "s1");
-    assert!(told.stderr.contains("nothing was changed"), "{told}");
+    let reload = scene.lb(&["reload"]);
+    check_refused(&reload.stderr, "s1");
+    assert!(reload.stderr.contains("nothing was changed"), "{reload}");
     scene.kill();
-    wanted(&refused(&scene), "s1");
-    // and with other sizes, which the data plane has from there on
+    check_refused(&start_refused(&scene), "s1");
+    // With other sizes too, which the data plane has from then on.
     let path = scene.path("lb.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let larger = text.replace("connections = 4096", "connections = 8192");
     std::fs::write(&path, larger).unwrap();
-    wanted(&refused(&scene), "s1");
+    check_refused(&start_refused(&scene), "s1");
     file();
     std::fs::remove_file(scene.path("lb.sock.state")).unwrap();
-    wanted(&refused(&scene), &address(4).to_string());
-    // once it has left
+    check_refused(&start_refused(&scene), &address(4).to_string());
+    // Once it has left.
     configure(&scene, &[0], &[0]);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("idle_timeout = \"1s\"\n{text}")).unwrap();
@@ -253,18 +253,18 @@ fn root_a_server_id_is_not_another_s_before_its_backend_has_left() {
         loads.filter(|load| is_stamped(load.clone())).count()
     };
     assert_eq!(stamps(), 1);
-    // asked without a pause, so that its number is given out as soon as it is free
+    // Requested without a pause, so that its number is reused as soon as it is free.
     let mut socket = UnixStream::connect(scene.path("lb.sock")).unwrap();
     let mut answers = BufReader::new(socket.try_clone().unwrap()).lines();
-    let asked = format!("{{\"do\":\"add\",\"vip\":\"web\",\"address\":\"{third}\",\"server_id\":{taken}}}\n");
+    let request = format!("{{\"do\":\"add\",\"vip\":\"web\",\"address\":\"{third}\",\"server_id\":{taken}}}\n");
     eventually("it has left", || {
         (0..1000).any(|_| {
-            socket.write_all(asked.as_bytes()).unwrap();
+            socket.write_all(request.as_bytes()).unwrap();
             answers.next().unwrap().unwrap().contains("ok")
         })
     });
-    assert_eq!(stamps(), 0, "what it said is not the other's");
-    assert_eq!(answered(&scene, &known), 2);
+    assert_eq!(stamps(), 0, "its load is not the other's");
+    assert_eq!(answering_server(&scene, &known), 2);
 }
 
 #[test]
@@ -284,11 +284,11 @@ fn root_slots_that_end_while_no_process_runs_are_cleared() {
     let names = || pinned(&scene, "zero_names", "dump", &[]).as_array().unwrap().len();
     assert_eq!((slot("1"), slot("2"), names()), (true, true, 1));
     scene.kill();
-    // one is gone, one has another policy
+    // One VIP is gone, the other has another policy.
     scene.configure("", "protocol = \"udp\"", &[0, 1]);
     scene.run();
     assert_eq!((slot("1"), slot("2"), names()), (false, false, 0));
-    // and while one runs
+    // The same while a process runs.
     configure(&scene, &[0], &[0, 1]);
     scene.ok(&["reload"]);
     assert_eq!((slot("1"), slot("2")), (true, false));
@@ -298,30 +298,30 @@ fn root_slots_that_end_while_no_process_runs_are_cleared() {
 }
 
 #[test]
-fn root_a_plan_that_the_kernel_refuses_leaves_connections_of_others_alone() {
+fn root_a_plan_that_the_kernel_refuses_does_not_affect_existing_connections() {
     if skipped() {
         return;
     }
     let scene = Scene::new("undone", 3);
-    let _answering = Answering::new(&scene);
+    let _answering = EchoServers::new(&scene);
     configure(&scene, &[0], &[0, 1]);
     scene.run();
     let known: Vec<_> = (0..3).map(|server| short(0, server, 1)).collect();
-    let goes_on = |what: &str| {
-        assert_eq!(answered(&scene, &known[0]), 0, "{what}");
-        assert_eq!(answered(&scene, &known[1]), 1, "{what}");
+    let check_routed = |what: &str| {
+        assert_eq!(answering_server(&scene, &known[0]), 0, "{what}");
+        assert_eq!(answering_server(&scene, &known[1]), 1, "{what}");
     };
-    goes_on("at first");
-    // the names of the second cannot be written
+    check_routed("at first");
+    // The server IDs of the second VIP cannot be written.
     pinned(&scene, "zero_names", "freeze", &[]);
     configure(&scene, &[0], &[0, 1, 2]);
     configure_second(&scene, &[0]);
-    let told = scene.lb(&["reload"]);
-    assert!(told.stderr.contains("zero_names"), "{told}");
-    goes_on("refused");
+    let reload = scene.lb(&["reload"]);
+    assert!(reload.stderr.contains("zero_names"), "{reload}");
+    check_routed("refused");
     assert_eq!(answer(&scene, &known[2]), None, "as it was before");
     scene.kill();
     let run = scene.lb_alone(&["run", &scene.path("lb.toml")]);
     assert!(run.stderr.contains("zero_names"), "{run}");
-    goes_on("refused at the start");
+    check_routed("refused at the start");
 }

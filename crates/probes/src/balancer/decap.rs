@@ -1,4 +1,4 @@
-//! A backend's end of the tunnel, for kernels that have none.
+//! The backend's end of the tunnel, for backends whose kernel has none.
 
 use std::net::IpAddr;
 
@@ -16,40 +16,38 @@ use crate::{
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.bpf.o"));
 
-/// Takes inner packets out of IP in IP and GUE, whoever sent them, and hands them
-/// to this host. Dropping it detaches it.
+/// Decapsulates IPIP and GUE from any sender, and passes the inner packets to this host. Dropping it detaches it.
 pub struct Decap {
     attachment: Option<Attachment>,
     object: Object,
 }
 
-/// What it did.
+/// The packets that were processed, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DecapCounters {
-    /// Not for us: passed on as it was.
+    /// Not for this endpoint: passed on unchanged.
     pub other: u64,
-    /// Taken out of IP.
+    /// Decapsulated from IPIP.
     pub ipip: u64,
-    /// Taken out of UDP.
+    /// Decapsulated from GUE.
     pub gue: u64,
-    /// Taken out of either, and congestion on the way marked in it.
+    /// Decapsulated from either, with a congestion mark copied to the inner packet.
     pub marked: u64,
-    /// Dropped, as congestion was marked and the inner packet cannot be (RFC 6040).
+    /// Dropped because of a congestion mark that the inner packet cannot carry (RFC 6040).
     pub congested: u64,
-    /// Dropped: what is inside does not fit, or is no IP.
+    /// Dropped because the inner packet is not IP, or does not match its length.
     pub malformed: u64,
 }
 
 impl Decap {
-    /// Loads it for tunnels that end at these addresses. GUE comes to a UDP port;
-    /// 0: none does.
+    /// Loads the program for tunnels that end at these addresses, and for GUE on a UDP port; 0 disables GUE.
     ///
     /// # Errors
     ///
     /// If this host cannot load it.
     pub fn load(addresses: &[IpAddr], gue_port: u16) -> Result<Decap, Error> {
         let program = abi::dwell_decap_program { gue_port, reserved: [0; 6] };
-        let mut object = load::open("the end of the tunnel", OBJECT)?;
+        let mut object = load::open("the tunnel endpoint", OBJECT)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name == "own" {
@@ -59,7 +57,7 @@ impl Decap {
                 map.set_initial_value(program.as_bytes()).map_err(failed("write", "configuration"))?;
             }
         }
-        let mut object = load::load("the end of the tunnel", object)?;
+        let mut object = load::load("the tunnel endpoint", object)?;
         let own = load::map(&mut object, "own");
         for address in addresses {
             let key = balance::to_core(*address);
@@ -68,18 +66,18 @@ impl Decap {
         Ok(Decap { attachment: None, object })
     }
 
-    /// Attaches it to an interface, until it is dropped.
+    /// Attaches the program to an interface until it is dropped.
     ///
     /// # Errors
     ///
-    /// If another XDP program is there, or the driver takes none.
+    /// If another XDP program is attached, or the driver does not support XDP.
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
         let program = load::program(&self.object, "decapsulate");
         self.attachment = Some(attach(&program, interface, Hook::Xdp, TcHookKind::Auto)?);
         Ok(())
     }
 
-    /// What it did so far, over all CPUs.
+    /// Returns the counters, summed over all CPUs.
     ///
     /// # Errors
     ///
@@ -98,12 +96,13 @@ impl Decap {
         })
     }
 
-    /// What becomes of a frame: whether it is handed on, and as what. It counts.
+    /// Runs the program over a frame, which is counted. Returns the frame as passed to this host, or none if it is
+    /// dropped.
     ///
     /// # Errors
     ///
     /// If the kernel does not run the program.
-    pub fn ask(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    pub fn process_frame(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let program = load::program(&self.object, "decapsulate");
         let (verdict, frame) = maps::run_xdp(&program, frame)?;
         Ok((verdict == maps::XDP_PASS).then_some(frame))

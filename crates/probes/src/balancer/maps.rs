@@ -1,4 +1,4 @@
-//! Maps of a balancer, as user space reads and writes them.
+//! Access to the maps of a balancer.
 
 use std::{
     io::ErrorKind,
@@ -15,7 +15,7 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
-/// What a map has under a key.
+/// Reads the value of a key.
 pub(super) fn read<V: FromBytes + KnownLayout + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
@@ -25,7 +25,7 @@ pub(super) fn read<V: FromBytes + KnownLayout + Immutable>(
     Ok(found.and_then(|bytes| V::read_from_bytes(&bytes).ok()))
 }
 
-/// Writes it there.
+/// Writes the value of a key.
 pub(super) fn write<V: IntoBytes + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
@@ -35,8 +35,8 @@ pub(super) fn write<V: IntoBytes + Immutable>(
     map.update(key, value.as_bytes(), MapFlags::ANY).map_err(failed("write", name))
 }
 
-/// Has nothing under a key, if there was something.
-pub(super) fn forget(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Result<(), Error> {
+/// Deletes a key. A missing key is not an error.
+pub(super) fn delete(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Result<(), Error> {
     let gone = map.delete(key).map_err(failed("write", name));
     match gone {
         Err(Error::Map { io, .. }) if io.kind() == ErrorKind::NotFound => Ok(()),
@@ -44,14 +44,14 @@ pub(super) fn forget(map: &dyn MapCore, name: &'static str, key: &[u8]) -> Resul
     }
 }
 
-/// Has all CPUs count from 0 again under an index.
-pub(super) fn zero_cpus(map: &dyn MapCore, name: &'static str, index: u32) -> Result<(), Error> {
+/// Resets the counts under an index on all CPUs.
+pub(super) fn reset_counts(map: &dyn MapCore, name: &'static str, index: u32) -> Result<(), Error> {
     let mut cpus = read_percpu(map, name, index)?;
     cpus.iter_mut().for_each(|cpu| cpu.fill(0));
     map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
 }
 
-/// What all CPUs have under an index.
+/// Reads the values of all CPUs under an index.
 pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
     map: &dyn MapCore,
     name: &'static str,
@@ -61,7 +61,7 @@ pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
     Ok(cpus.iter().filter_map(|bytes| V::read_from_prefix(bytes).ok()).map(|(value, _)| value).collect())
 }
 
-/// Keys and values of the map of VIPs, those for ICMP too.
+/// Reads the keys and values of the map of VIPs, including the entries for ICMP.
 pub(super) fn vips(map: &dyn MapCore) -> Result<Vec<(abi::dwell_vip_key, abi::dwell_vip)>, Error> {
     let mut found = Vec::new();
     for key in map.keys() {
@@ -75,7 +75,7 @@ pub(super) fn vips(map: &dyn MapCore) -> Result<Vec<(abi::dwell_vip_key, abi::dw
     Ok(found)
 }
 
-/// A Maglev table that is not in use yet. Numbers of backends, in chunks.
+/// Creates the map of a Maglev table from the numbers of backends. It is not used before it is swapped in.
 pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     let chunks = entries.len().div_ceil(abi::DWELL_CHUNK as usize).max(1) as u32;
     let options = libbpf_sys::bpf_map_create_opts {
@@ -85,7 +85,7 @@ pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     };
     let map =
         MapHandle::create(MapType::Array, Some("maglev"), 4, size_of::<abi::dwell_chunk>() as u32, chunks, &options)
-            .map_err(failed("make", "maglev"))?;
+            .map_err(failed("create", "maglev"))?;
     let keys: Vec<u8> = (0..chunks).flat_map(u32::to_ne_bytes).collect();
     let mut values: Vec<u32> = entries.to_vec();
     values.resize((chunks * abi::DWELL_CHUNK) as usize, 0);
@@ -94,36 +94,36 @@ pub(super) fn maglev(entries: &[u32]) -> Result<MapHandle, Error> {
     Ok(map)
 }
 
-/// Each has a file descriptor until it is in use.
-pub(super) const SWAPPED_AT_ONCE: usize = 256;
+/// The number of tables that are swapped in at once. Each needs a file descriptor until then.
+pub(super) const SWAP_BATCH: usize = 256;
 
-/// Swaps tables in, by the numbers of their VIPs. An update on its own waits until
-/// no CPU uses what was there; a batch does so once.
-pub(super) fn swap(tables: &dyn MapCore, made: &[(u32, MapHandle)]) -> Result<(), Error> {
-    if made.is_empty() {
+/// Swaps tables in, by the numbers of their VIPs. A single update waits until no CPU uses the old table; a batch waits
+/// only once.
+pub(super) fn swap(tables: &dyn MapCore, new: &[(u32, MapHandle)]) -> Result<(), Error> {
+    if new.is_empty() {
         return Ok(());
     }
     let fd = |table: &MapHandle| table.as_fd().as_raw_fd().to_ne_bytes();
-    let keys: Vec<u8> = made.iter().flat_map(|(vip, _)| vip.to_ne_bytes()).collect();
-    let fds: Vec<u8> = made.iter().flat_map(|(_, table)| fd(table)).collect();
-    let count = made.len() as u32;
+    let keys: Vec<u8> = new.iter().flat_map(|(vip, _)| vip.to_ne_bytes()).collect();
+    let fds: Vec<u8> = new.iter().flat_map(|(_, table)| fd(table)).collect();
+    let count = new.len() as u32;
     let batch = tables.update_batch(&keys, &fds, count, MapFlags::ANY, MapFlags::ANY);
     if batch.is_ok() {
         return Ok(());
     }
-    // kernels before 5.19 know no batch of tables
-    made.iter().try_for_each(|(vip, table)| {
+    // Kernels before 5.19 do not support batches of tables.
+    new.iter().try_for_each(|(vip, table)| {
         tables.update(&vip.to_ne_bytes(), &fd(table), MapFlags::ANY).map_err(failed("write", "tables"))
     })
 }
 
-/// XDP's verdict of a packet that goes on (linux/bpf.h).
+/// The XDP verdict of a packet that is passed on (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
 
-/// Bytes that outer headers may add to a frame, and some more.
+/// The bytes that encapsulation may add to a frame, with some to spare.
 const GROWTH: usize = 256;
 
-/// Runs an XDP program over a frame; its verdict, and the frame after it.
+/// Runs an XDP program over a frame. Returns its verdict and the frame after it.
 pub(super) fn run_xdp(program: &ProgramMut<'_>, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
     let mut out = vec![0; frame.len() + GROWTH];
     let ran = program

@@ -1,10 +1,9 @@
-//! The data plane of a balancer: an XDP program that sends clients' packets to
-//! backends, which answer the clients themselves (direct server return), and
-//! that estimates the response latency of each as it does.
+//! The data plane of a balancer: an XDP program that sends clients' packets to backends, which answer the clients
+//! directly (direct server return), and estimates the response latency of each backend on the way.
 
-mod carry;
 mod decap;
 mod maps;
+mod migrate;
 mod options;
 mod pins;
 mod plane;
@@ -16,6 +15,6 @@ pub use dwell_engine::balance::{
     ZeroServer, ZeroVip,
 };
 pub use options::PlaneOptions;
-pub use pins::Taken;
-pub use plane::{Actives, Answer, Plane};
+pub use pins::StartKind;
+pub use plane::{ActiveConnections, DryRun, Plane};
 pub use zero_rtt::ServerLoad;

@@ -1,4 +1,4 @@
-//! What a data plane is loaded with, and how large that makes it.
+//! The options of a data plane, and the sizes of its maps that follow.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -13,37 +13,36 @@ use dwell_engine::{
 
 use crate::{Chain, vantage::jiffy_ns};
 
-/// What to load.
+/// The options of a data plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlaneOptions {
-    /// Connections that the table has places for; rounded up to a power of two.
-    /// Each takes less than 384 bytes. It is full a little earlier; connections
-    /// that find no place go where the Maglev table says.
+    /// The number of connections in the connection table, rounded up to a power of two. Each takes less than 384 bytes.
+    /// The table is full slightly earlier; connections that find no slot go where the Maglev table says.
     pub max_connections: u32,
-    /// Numbers of VIPs: 1 to this.
+    /// The greatest number of a VIP; the least is 1.
     pub max_vips: u32,
-    /// Numbers of backends: 1 to this, below 2^24.
+    /// The greatest number of a backend, below 2^24; the least is 1.
     pub max_reals: u32,
-    /// VIPs whose packets go by connection ID: slots 1 to this.
+    /// The number of VIPs that route by connection ID: their slots are 1 to this.
     pub max_zero_vips: u16,
-    /// Their servers, all together; each takes 1.2 kB.
+    /// The number of all servers of those VIPs; each takes 1.2 kB.
     pub max_zero_servers: u32,
-    /// A connection without a packet for so long makes room for others.
+    /// A connection without a packet for this time makes room for others.
     pub idle_timeout: Duration,
-    /// A connection without a packet for so long is not active.
+    /// A connection without a packet for this time is not active.
     pub active_timeout: Duration,
-    /// How response latency is estimated.
+    /// The settings of the latency estimation.
     pub response: Config,
-    /// Seeds the choice of a backend: the same on all balancers of a VIP.
+    /// The seed of backend selection: the same on all balancers of a VIP.
     pub hash_seed: u64,
-    /// Seeds the connection table, so that nobody can aim at a place of it; 0 has one
-    /// drawn. What is taken over keeps its own.
+    /// The seed of the connection table, so that nobody can target one of its slots; 0 draws one. A data plane that is
+    /// taken over keeps its own.
     pub table_seed: u64,
-    /// Source of outer IPv4 headers: the upper 16 bits; the others vary by flow.
+    /// The source of encapsulating IPv4 headers: the upper 16 bits count, the others vary by flow.
     pub outer_v4: Ipv4Addr,
-    /// Source of outer IPv6 headers: the upper 64 bits.
+    /// The source of encapsulating IPv6 headers: the upper 64 bits count.
     pub outer_v6: Ipv6Addr,
-    /// Be called by another's XDP program, instead of attaching one.
+    /// The slot of another XDP program that calls this one, instead of attaching to the interface.
     pub chain: Option<Chain>,
 }
 
@@ -68,18 +67,18 @@ impl Default for PlaneOptions {
 }
 
 impl PlaneOptions {
-    /// Buckets of the connection table: a power of two.
+    /// Returns the number of buckets in the connection table: a power of two.
     pub(super) fn buckets(&self) -> u32 {
         let places = self.max_connections.clamp(64, 1 << 24).next_power_of_two();
         places / abi::DWELL_WAYS
     }
 
-    /// Places for connections, wherever they are known from.
+    /// Returns the number of slots in the connection table.
     fn places(&self) -> u32 {
         self.buckets() * abi::DWELL_WAYS
     }
 
-    /// With a seed of the connection table, drawn if there is none.
+    /// Returns the options with a seed of the connection table, drawn if there is none.
     pub(super) fn seeded(&self) -> PlaneOptions {
         let drawn = RandomState::new().hash_one(std::process::id()) | 1;
         let table_seed = match self.table_seed {
@@ -114,7 +113,7 @@ impl PlaneOptions {
         }
     }
 
-    /// Connection IDs that each CPU has open: 512 kB.
+    /// Returns the number of decrypted connection IDs that each CPU caches: 512 kB.
     fn cached_cids(&self) -> u32 {
         match self.max_zero_vips {
             0 => 1,
@@ -122,14 +121,14 @@ impl PlaneOptions {
         }
     }
 
-    /// Epochs of all connections may end at once: the sweep stops for them to be
-    /// read. Connections and this of a million take less than 400 MB.
+    /// Returns the size of the ring buffer. The epochs of all connections may end at once; the sweep then pauses for
+    /// them to be read. For a million connections, the ring buffer and the connection table take less than 400 MB.
     pub(super) fn ring_bytes(&self) -> u32 {
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
         (self.max_connections / 4).saturating_mul(event_bytes).clamp(1 << 22, 1 << 24).next_power_of_two()
     }
 
-    /// What pinned maps must be like to be gone on with, but for the seed.
+    /// Returns the layout that pinned maps must have to be taken over, except for the seed.
     pub(super) fn layout(&self) -> abi::dwell_balance_layout {
         abi::dwell_balance_layout {
             layout: abi::DWELL_BALANCE_LAYOUT,
@@ -140,20 +139,20 @@ impl PlaneOptions {
         }
     }
 
-    /// Entries of each map that has a size.
+    /// Returns the number of entries of a map that is sized by the options.
     pub(super) fn entries(&self, map: &str) -> Option<u32> {
         Some(match map {
             "buckets" => self.buckets(),
             "seats" => self.places(),
             "events" => self.ring_bytes(),
-            // a number may have several keys, and each address has one for ICMP
+            // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
             "tables" | "vip_counts" => self.max_vips + 1,
             "reals" | "real_counts" | "actives" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
             "zero_places" => self.max_reals + 1,
             "heavies" => self.max_zero_servers + 1,
-            // an ID in each layout
+            // A server may have an ID in each layout.
             "zero_names" => self.max_zero_servers.saturating_mul(7).max(1),
             "cids" => self.cached_cids() + 1,
             _ => return None,

@@ -1,5 +1,5 @@
-//! A data plane that outlives the process which runs it: its maps and its link are
-//! pinned in a folder of bpffs, where the next process finds them.
+//! A data plane that outlives its process: its maps and its link are pinned in a folder of bpffs, where the next
+//! process finds them.
 
 use std::{
     fs::{self, File},
@@ -16,14 +16,14 @@ use nix::{
 };
 
 use super::{
-    carry::Carry,
     maps,
+    migrate::Migration,
     options::PlaneOptions,
     plane::{CHAINED, PROGRAM, Plane, busy, load_object, open_object, opened},
 };
 use crate::{Chain, Error, Interface, error::io_error, load, vantage::failed};
 
-/// Maps that hold what must not be lost. Others are of the process.
+/// The maps whose contents must not be lost. The others belong to the process.
 const PINNED: [&str; 20] = [
     "buckets",
     "seats",
@@ -46,83 +46,81 @@ const PINNED: [&str; 20] = [
     "heavies",
     "layout",
 ];
-/// Without it, maps that are pinned may not be of one data plane.
-const LAST: &str = "maybe";
-const LINK: &str = "link";
-/// Of a program that another calls: the program itself, and the other's array.
+/// The map that is pinned last. Without it, the pinned maps may belong to different data planes.
+const LAST_PIN: &str = "maybe";
+const LINK_PIN: &str = "link";
+/// The pins of a program that another program calls: the program itself, and the other's array.
 const CHAINED_PIN: &str = "program";
 const CHAIN_PIN: &str = "chain";
 
-/// What was found where a data plane is pinned.
+/// How a data plane was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
-    /// Nothing: it begins now.
+pub enum StartKind {
+    /// Nothing was pinned: the data plane is new.
     New,
-    /// One that runs: connections and tables are kept, and no packet was lost.
-    /// Records of latency that nobody has read are forgotten.
-    Over,
-    /// One that cannot be gone on with. It was replaced, and its connections are
-    /// forgotten: their packets go where the tables say. If it was loaded with
-    /// other sizes or for another estimator, VIPs, backends, tables, connection IDs
-    /// and counts are kept, and it balanced until it was replaced, at once; otherwise there are
-    /// none ([`Plane::vips`] tells).
-    Anew {
-        /// In words, as in "it has room for another number of connections".
+    /// A running data plane was taken over: connections and tables are kept, and no packet was lost. Latency records
+    /// that nobody has read are discarded.
+    TakenOver,
+    /// A data plane that cannot be taken over was replaced, and its connections are forgotten: their packets go where
+    /// the tables say. If only its sizes or its estimator differ, VIPs, backends, tables, connection IDs and counts are
+    /// kept, and it balanced until the moment of its replacement. Otherwise there are none ([`Plane::vips`] shows
+    /// which).
+    Replaced {
+        /// The reason, as in "it has room for a different number of connections".
         why: String,
     },
 }
 
-/// The folder, while this process runs what is pinned there.
+/// A folder of pins, locked by this process.
 pub(super) struct Folder {
     path: PathBuf,
     _lock: Flock<File>,
 }
 
 impl Plane {
-    /// Pins maps and link in a folder of bpffs, made if need be, or goes on with
-    /// those that are pinned there.
+    /// Starts the data plane that is pinned in a folder of bpffs: takes it over, replaces it, or creates it along with
+    /// the folder.
     ///
     /// # Errors
     ///
-    /// If the folder is not in bpffs, another process runs what is there, or the
-    /// interface has another XDP program.
-    pub fn run_at(options: &PlaneOptions, interface: &Interface, folder: &Path) -> Result<(Plane, Taken), Error> {
-        let folder = Folder::take(folder)?;
-        let found = folder.find(options, interface)?;
+    /// If the folder is not in bpffs, if another process runs the data plane, or if the interface has another XDP
+    /// program.
+    pub fn run_at(options: &PlaneOptions, interface: &Interface, folder: &Path) -> Result<(Plane, StartKind), Error> {
+        let folder = Folder::lock(folder)?;
+        let found = folder.inspect(options, interface)?;
         let mut options = options.seeded();
-        let mut plane = if let Found::Usable { table_seed } = found {
+        let mut plane = if let PinnedState::Usable { table_seed } = found {
             options.table_seed = table_seed;
             let object = load_object(&options, |name, map| folder.share(name, map))?;
-            let mut plane = Plane::of(object, &options)?;
+            let mut plane = Plane::from_object(object, &options)?;
             folder.update(&plane, &options)?;
-            plane.forget_records()?;
+            plane.discard_records()?;
             plane
         } else {
             let object = load_object(&options, |_, _| Ok(()))?;
-            if let Found::Changed { .. } = found {
-                folder.carry(&object, &options)?;
+            if let PinnedState::Changed { .. } = found {
+                folder.migrate(&object, &options)?;
             }
-            let mut plane = Plane::of(object, &options)?;
+            let mut plane = Plane::from_object(object, &options)?;
             plane.write_layout()?;
-            if let Found::Changed { .. } = found {
+            if let PinnedState::Changed { .. } = found {
                 folder.replace(&mut plane, &options)?;
             } else {
-                folder.begin(&mut plane, &options, interface)?;
+                folder.start(&mut plane, &options, interface)?;
             }
             plane
         };
-        plane.come_in_at(interface);
+        plane.set_ingress(interface);
         plane.folder = Some(folder);
-        let taken = match found {
-            Found::Nothing => Taken::New,
-            Found::Usable { .. } => Taken::Over,
-            Found::Changed { why } | Found::Useless { why } => Taken::Anew { why },
+        let start = match found {
+            PinnedState::Nothing => StartKind::New,
+            PinnedState::Usable { .. } => StartKind::TakenOver,
+            PinnedState::Changed { why } | PinnedState::Unusable { why } => StartKind::Replaced { why },
         };
-        Ok((plane, taken))
+        Ok((plane, start))
     }
 
-    /// Detaches what is pinned in a folder, and removes it. False if there is
-    /// nothing.
+    /// Detaches the data plane that is pinned in a folder, and removes it. False if there is none.
     ///
     /// # Errors
     ///
@@ -131,38 +129,38 @@ impl Plane {
         if !folder.exists() {
             return Ok(false);
         }
-        let taken = Folder::take(folder)?;
-        let found = taken.remove()?;
+        let locked = Folder::lock(folder)?;
+        let found = locked.remove()?;
         fs::remove_dir(folder).map_err(|io| pin_error("remove", folder, io))?;
         Ok(found)
     }
 }
 
-enum Found {
+enum PinnedState {
     Nothing,
     Usable {
         table_seed: u64,
     },
-    /// All but its connections can be carried over.
+    /// Everything except its connections can be migrated.
     Changed {
         why: String,
     },
-    Useless {
+    Unusable {
         why: String,
     },
 }
 
 impl Folder {
-    /// Makes it, and keeps other processes out.
-    fn take(path: &Path) -> Result<Folder, Error> {
-        fs::create_dir_all(path).map_err(|io| pin_error("make", path, io))?;
-        let file_system = statfs(path).map_err(|errno| pin_error("look at", path, errno.into()))?;
+    /// Creates the folder, and locks it against other processes.
+    fn lock(path: &Path) -> Result<Folder, Error> {
+        fs::create_dir_all(path).map_err(|io| pin_error("create", path, io))?;
+        let file_system = statfs(path).map_err(|errno| pin_error("inspect", path, errno.into()))?;
         if file_system.filesystem_type() != BPF_FS_MAGIC {
             return Err(Error::Pin {
                 operation: "pin in",
                 path: path.into(),
                 io: io::Error::other("it is not in bpffs"),
-                remedy: "name a folder below /sys/fs/bpf, and mount that if need be: mount -t bpf bpf /sys/fs/bpf",
+                remedy: "name a folder below /sys/fs/bpf, and mount it if necessary: mount -t bpf bpf /sys/fs/bpf",
             });
         }
         let file = File::open(path).map_err(|io| pin_error("open", path, io))?;
@@ -170,7 +168,7 @@ impl Folder {
             operation: "take over",
             path: path.into(),
             io: errno.into(),
-            remedy: "another process runs the balancer that is pinned there: end it first",
+            remedy: "another process runs the balancer that is pinned there: stop it first",
         })?;
         Ok(Folder { path: path.into(), _lock: lock })
     }
@@ -179,8 +177,8 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// What is to take the place of a pin. Names with dots are the kernel's own.
-    fn next(&self, name: &str) -> PathBuf {
+    /// Returns the path of the pin that is to replace another one. bpffs reserves names with dots.
+    fn next_pin(&self, name: &str) -> PathBuf {
         self.path.join(format!("next-{name}"))
     }
 
@@ -189,50 +187,50 @@ impl Folder {
             .map_err(|error| pin_error("open", &self.pin(name), io_error(&error)))
     }
 
-    /// Whether what is there can be gone on with.
-    fn find(&self, options: &PlaneOptions, interface: &Interface) -> Result<Found, Error> {
-        let names = PINNED.iter().chain(&[LINK, CHAINED_PIN]);
+    /// Decides whether the pinned data plane can be taken over.
+    fn inspect(&self, options: &PlaneOptions, interface: &Interface) -> Result<PinnedState, Error> {
+        let names = PINNED.iter().chain(&[LINK_PIN, CHAINED_PIN]);
         if !names.into_iter().any(|name| self.pin(name).exists()) {
-            return Ok(Found::Nothing);
+            return Ok(PinnedState::Nothing);
         }
-        let useless = |why: &str| Ok(Found::Useless { why: why.into() });
+        let unusable = |why: &str| Ok(PinnedState::Unusable { why: why.into() });
         if PINNED.iter().any(|name| !self.pin(name).exists()) {
-            return useless("it is not whole: a process was ended while it made or removed it");
+            return unusable("it is incomplete: a process ended while it created or removed it");
         }
-        if !self.is_of_this_build()? {
-            return useless("it is of another version");
+        if !self.matches_this_build()? {
+            return unusable("it belongs to another version");
         }
         let layout = self.layout()?;
         let wanted = options.layout();
         if (layout.layout, layout.slot_bytes) != (wanted.layout, wanted.slot_bytes) {
-            return useless("it is of another version");
+            return unusable("it belongs to another version");
         }
-        if layout.chain_slot != wanted.chain_slot || !self.is_chained_there(options)? {
-            return useless("it was chained in another way");
+        if layout.chain_slot != wanted.chain_slot || !self.is_in_chain(options)? {
+            return unusable("it is chained differently");
         }
         if options.chain.is_none() {
-            let link = Link::open(self.pin(LINK)).and_then(|link| link.info());
+            let link = Link::open(self.pin(LINK_PIN)).and_then(|link| link.info());
             match link.map(|link| link.info) {
                 Ok(LinkTypeInfo::Xdp(xdp)) if xdp.ifindex == interface.index => {}
                 Ok(LinkTypeInfo::Xdp(xdp)) if xdp.ifindex == 0 => {
-                    return useless("its interface has gone");
+                    return unusable("its interface is gone");
                 }
-                Ok(LinkTypeInfo::Xdp(_)) => return useless("it is at another interface"),
-                _ => return useless("it is attached nowhere"),
+                Ok(LinkTypeInfo::Xdp(_)) => return unusable("it is attached to another interface"),
+                _ => return unusable("it is not attached"),
             }
         }
-        let changed = |why: String| Ok(Found::Changed { why });
+        let changed = |why: String| Ok(PinnedState::Changed { why });
         if layout.estimator != wanted.estimator {
-            return changed("its latencies are estimated in another way".into());
+            return changed("its latency estimator has other settings".into());
         }
         for name in PINNED {
             let wanted = options.entries(name);
             if wanted.is_some() && wanted != Some(self.map(name)?.max_entries()) {
-                let what = what_it_holds(name);
-                return changed(format!("it has room for another number of {what}"));
+                let what = contents_of(name);
+                return changed(format!("it has room for a different number of {what}"));
             }
         }
-        Ok(Found::Usable { table_seed: layout.table_seed })
+        Ok(PinnedState::Usable { table_seed: layout.table_seed })
     }
 
     fn layout(&self) -> Result<abi::dwell_balance_layout, Error> {
@@ -240,8 +238,8 @@ impl Folder {
         Ok(layout.unwrap_or_default())
     }
 
-    /// Whether the pinned maps have the shape of ours.
-    fn is_of_this_build(&self) -> Result<bool, Error> {
+    /// Whether the pinned maps have the types and sizes of this build.
+    fn matches_this_build(&self) -> Result<bool, Error> {
         let object = open_object()?;
         for ours in object.maps() {
             let Some(name) = PINNED.into_iter().find(|name| ours.name() == *name) else {
@@ -257,8 +255,8 @@ impl Folder {
         Ok(true)
     }
 
-    /// Whether the chain's array is the one that the pinned program is in.
-    fn is_chained_there(&self, options: &PlaneOptions) -> Result<bool, Error> {
+    /// Whether the configured chain is the one that the pinned program is in.
+    fn is_in_chain(&self, options: &PlaneOptions) -> Result<bool, Error> {
         let Some(chain) = &options.chain else {
             return Ok(true);
         };
@@ -269,7 +267,7 @@ impl Folder {
         Ok(id(&chain.open()?)? == id(&self.map(CHAIN_PIN)?)?)
     }
 
-    /// Has a map of ours be the one that is pinned.
+    /// Makes a map of an object that is being loaded share the pinned one.
     fn share(&self, name: &str, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
         if !PINNED.contains(&name) {
             return Ok(());
@@ -277,19 +275,19 @@ impl Folder {
         map.reuse_fd(self.map(name)?.as_fd()).map_err(|error| pin_error("share", &self.pin(name), io_error(&error)))
     }
 
-    /// Puts our program in the place of the one that runs.
+    /// Replaces the running program with that of this process.
     fn update(&self, plane: &Plane, options: &PlaneOptions) -> Result<(), Error> {
         let Some(chain) = &options.chain else {
             let program = opened(plane.object.progs(), PROGRAM);
-            return Link::open(self.pin(LINK))
+            return Link::open(self.pin(LINK_PIN))
                 .and_then(|mut link| link.update_prog(&program))
-                .map_err(|error| pin_error("update", &self.pin(LINK), io_error(&error)));
+                .map_err(|error| pin_error("update", &self.pin(LINK_PIN), io_error(&error)));
         };
         let program = load::program(&plane.object, CHAINED);
         let is_ours = self.slot_is_ours()?;
-        // Whenever this process is ended, one of the pins is of what runs.
+        // Whenever this process may end, one of the two pins belongs to the running program.
         self.finish_chained()?;
-        pin_program(plane, &self.next(CHAINED_PIN))?;
+        pin_program(plane, &self.next_pin(CHAINED_PIN))?;
         if is_ours {
             chain.replace(&program)?;
         } else {
@@ -298,57 +296,55 @@ impl Folder {
         self.rename(CHAINED_PIN)
     }
 
-    /// After a process that was ended as it updated: of two pins, the one of what
-    /// runs is left.
+    /// Cleans up after a process that ended during an update: of the two pins, the one of the running program is kept.
     fn finish_chained(&self) -> Result<(), Error> {
-        let next = self.next(CHAINED_PIN);
-        let running = self.in_slot()?;
+        let next = self.next_pin(CHAINED_PIN);
+        let running = self.program_in_slot()?;
         if running.is_some() && program_id(&next)? == running {
             return self.rename(CHAINED_PIN);
         }
         unpin(&next).map(drop)
     }
 
-    /// Has what is pinned as the next be what is pinned.
+    /// Replaces a pin with its successor.
     fn rename(&self, name: &str) -> Result<(), Error> {
-        fs::rename(self.next(name), self.pin(name)).map_err(|io| pin_error("replace", &self.pin(name), io))
+        fs::rename(self.next_pin(name), self.pin(name)).map_err(|io| pin_error("replace", &self.pin(name), io))
     }
 
-    /// Fills the maps of an object with what the pinned ones hold.
-    fn carry(&self, object: &Object, options: &PlaneOptions) -> Result<(), Error> {
+    /// Copies the contents of the pinned maps to those of an object.
+    fn migrate(&self, object: &Object, options: &PlaneOptions) -> Result<(), Error> {
         let ours = |name: &str| {
             let map = object.maps().find(|map| map.name() == name);
             let map = map.unwrap_or_else(|| panic!("the object has the map {name}"));
             MapHandle::try_from(&map).map_err(failed("read", "maps"))
         };
-        Carry { from: |name: &str| self.map(name), to: ours }.all(options)
+        Migration { from: |name: &str| self.map(name), to: ours }.all(options)
     }
 
-    /// Has a program run that knows all already, and pins its maps in the place of
-    /// those that were. A process that is ended on the way leaves the old maps, or
-    /// a folder that is not whole.
+    /// Runs a program whose maps are already filled, and replaces the pins. A process that ends meanwhile leaves either
+    /// the old maps or an incomplete folder.
     fn replace(&self, plane: &mut Plane, options: &PlaneOptions) -> Result<(), Error> {
         for name in PINNED {
-            unpin(&self.next(name))?;
-            pin_map(plane, name, &self.next(name))?;
+            unpin(&self.next_pin(name))?;
+            pin_map(plane, name, &self.next_pin(name))?;
         }
         self.update(plane, options)?;
-        unpin(&self.pin(LAST))?;
-        let others = PINNED.into_iter().filter(|name| *name != LAST);
-        others.chain([LAST]).try_for_each(|name| self.rename(name))
+        unpin(&self.pin(LAST_PIN))?;
+        let others = PINNED.into_iter().filter(|name| *name != LAST_PIN);
+        others.chain([LAST_PIN]).try_for_each(|name| self.rename(name))
     }
 
-    /// Removes what there may be, attaches the program and pins it.
-    fn begin(&self, plane: &mut Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
+    /// Removes what is pinned, attaches the program and pins it.
+    fn start(&self, plane: &mut Plane, options: &PlaneOptions, interface: &Interface) -> Result<(), Error> {
         self.remove()?;
         if let Some(chain) = &options.chain {
-            // pinned first, so that the slot is known to be ours whatever happens
+            // The program is pinned first, so that the slot is recognized as ours in any case.
             let entered = self
-                .pin_before_it_is_called(plane, chain)
+                .pin_before_entering(plane, chain)
                 .and_then(|()| chain.enter(&load::program(&plane.object, CHAINED)));
             return match entered {
                 Ok(slot) => {
-                    // it stays when this process ends
+                    // The program stays in the slot when this process ends.
                     std::mem::forget(slot);
                     Ok(())
                 }
@@ -359,7 +355,7 @@ impl Folder {
         let program = load::program(&plane.object, PROGRAM);
         let attached = program.attach_xdp(interface.index as i32);
         let pinned = attached.map_err(|error| busy(interface, io_error(&error))).and_then(|mut link| {
-            link.pin(self.pin(LINK)).map_err(|error| pin_error("pin", &self.pin(LINK), io_error(&error)))
+            link.pin(self.pin(LINK_PIN)).map_err(|error| pin_error("pin", &self.pin(LINK_PIN), io_error(&error)))
         });
         if pinned.is_err() {
             self.remove()?;
@@ -367,7 +363,7 @@ impl Folder {
         pinned
     }
 
-    fn pin_before_it_is_called(&self, plane: &mut Plane, chain: &Chain) -> Result<(), Error> {
+    fn pin_before_entering(&self, plane: &mut Plane, chain: &Chain) -> Result<(), Error> {
         self.pin_maps(plane)?;
         chain
             .open()?
@@ -380,8 +376,8 @@ impl Folder {
         PINNED.into_iter().try_for_each(|name| pin_map(plane, name, &self.pin(name)))
     }
 
-    /// The number of the program in our slot of the chain.
-    fn in_slot(&self) -> Result<Option<u32>, Error> {
+    /// Returns the ID of the program in the slot of the chain.
+    fn program_in_slot(&self) -> Result<Option<u32>, Error> {
         if !self.pin(CHAIN_PIN).exists() || !self.pin("layout").exists() {
             return Ok(None);
         }
@@ -395,8 +391,8 @@ impl Folder {
 
     /// Whether the slot of the chain holds a program that is pinned here.
     fn slot_is_ours(&self) -> Result<bool, Error> {
-        let running = self.in_slot()?;
-        let pins = [self.pin(CHAINED_PIN), self.next(CHAINED_PIN)];
+        let running = self.program_in_slot()?;
+        let pins = [self.pin(CHAINED_PIN), self.next_pin(CHAINED_PIN)];
         for pin in pins {
             if running.is_some() && program_id(&pin)? == running {
                 return Ok(true);
@@ -405,27 +401,27 @@ impl Folder {
         Ok(false)
     }
 
-    /// Detaches and unpins all. False if there was nothing.
+    /// Detaches and unpins everything. False if there was nothing.
     fn remove(&self) -> Result<bool, Error> {
         let mut found = false;
-        if self.pin(LINK).exists() {
-            let detached = Link::open(self.pin(LINK)).and_then(|link| link.detach());
-            detached.map_err(|error| pin_error("detach", &self.pin(LINK), io_error(&error)))?;
+        if self.pin(LINK_PIN).exists() {
+            let detached = Link::open(self.pin(LINK_PIN)).and_then(|link| link.detach());
+            detached.map_err(|error| pin_error("detach", &self.pin(LINK_PIN), io_error(&error)))?;
         }
         if self.slot_is_ours()? {
             let slot = self.layout()?.chain_slot - 1;
             let _ = self.map(CHAIN_PIN)?.delete(&slot.to_ne_bytes());
         }
-        let names = [LINK, CHAINED_PIN, CHAIN_PIN].into_iter().chain(PINNED);
+        let names = [LINK_PIN, CHAINED_PIN, CHAIN_PIN].into_iter().chain(PINNED);
         for name in names {
-            found |= unpin(&self.pin(name))? | unpin(&self.next(name))?;
+            found |= unpin(&self.pin(name))? | unpin(&self.next_pin(name))?;
         }
         Ok(found)
     }
 }
 
-/// In words, what a map has room for.
-fn what_it_holds(map: &str) -> &'static str {
+/// Describes the contents of a map, in the plural.
+fn contents_of(map: &str) -> &'static str {
     match map {
         "buckets" | "seats" => "connections",
         "events" => "records of latency",
@@ -446,7 +442,7 @@ fn pin_program(plane: &Plane, path: &Path) -> Result<(), Error> {
     pinned.map_err(|error| pin_error("pin", path, io_error(&error)))
 }
 
-/// None where no program is pinned.
+/// Returns the ID of a pinned program; none if no program is pinned.
 fn program_id(path: &Path) -> Result<Option<u32>, Error> {
     if !path.exists() {
         return Ok(None);
@@ -454,7 +450,7 @@ fn program_id(path: &Path) -> Result<Option<u32>, Error> {
     Program::fd_from_pinned_path(path)
         .and_then(|fd| Program::id_from_fd(fd.as_fd()))
         .map(Some)
-        .map_err(|error| pin_error("look at", path, io_error(&error)))
+        .map_err(|error| pin_error("inspect", path, io_error(&error)))
 }
 
 fn unpin(path: &Path) -> Result<bool, Error> {
@@ -466,5 +462,10 @@ fn unpin(path: &Path) -> Result<bool, Error> {
 }
 
 fn pin_error(operation: &'static str, path: &Path, io: io::Error) -> Error {
-    Error::Pin { operation, path: path.into(), io, remedy: "it needs root, and a bpffs: mount -t bpf bpf /sys/fs/bpf" }
+    Error::Pin {
+        operation,
+        path: path.into(),
+        io,
+        remedy: "this needs root and a mounted bpffs: mount -t bpf bpf /sys/fs/bpf",
+    }
 }

@@ -1,4 +1,4 @@
-//! The program and its maps: loaded, attached, told of VIPs and backends, read.
+//! The XDP program and its maps.
 
 use std::{collections::BTreeMap, net::IpAddr, os::fd::AsFd};
 
@@ -26,23 +26,23 @@ pub(super) const WHAT: &str = "the balancer";
 pub(super) const PROGRAM: &str = "balance_xdp";
 pub(super) const CHAINED: &str = "balance_xdp_chained";
 
-/// Connections by backend. Active are those that a packet came of within the active
-/// timeout, and whose client has not said that it is over.
+/// The number of connections by backend. A connection is active if it had a packet within the active timeout and its
+/// client has not closed it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Actives(Vec<u64>);
+pub struct ActiveConnections(Vec<u64>);
 
-impl Actives {
-    /// Active ones of a backend, by its number.
+impl ActiveConnections {
+    /// Returns the number of active connections of a backend.
     pub fn of(&self, real: u32) -> u64 {
         self.word(real) & u64::from(u32::MAX)
     }
 
-    /// All that have a place in the table: packets of them still go to the backend.
-    pub fn kept_by(&self, real: u32) -> u64 {
+    /// Returns the number of a backend's connections in the connection table: their packets still go to the backend.
+    pub fn tracked(&self, real: u32) -> u64 {
         self.word(real) >> 32
     }
 
-    /// Active ones of all backends.
+    /// Returns the number of active connections of all backends.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|word| word & u64::from(u32::MAX)).sum()
     }
@@ -52,57 +52,57 @@ impl Actives {
     }
 }
 
-/// What would become of a packet.
+/// What the program would do with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Where it would go, and why.
+pub struct DryRun {
+    /// The decision, with its reason.
     pub decision: Decision,
-    /// The frame as it would go out or on.
+    /// The frame as it would be sent or passed on.
     pub frame: Vec<u8>,
 }
 
-/// What the kernel has of a VIP's key.
-struct Told {
+/// The entry of a VIP in the kernel's map.
+struct VipEntry {
     vip: Vip,
-    /// Never beyond its table.
+    /// The size of the table in the entry: never greater than the table itself.
     size: u32,
 }
 
-/// The loaded program. Dropping it detaches and unloads what is not pinned.
+/// The loaded program. Dropping it detaches and unloads everything that is not pinned.
 pub struct Plane {
     pub(super) attachment: Option<Attachment>,
     pub(super) slot: Option<Slot>,
     pub(super) object: Object,
     events: Events<Record>,
     options: PlaneOptions,
-    vips: BTreeMap<VipKey, Told>,
-    /// Of the tables, by their VIP's number.
+    vips: BTreeMap<VipKey, VipEntry>,
+    /// The sizes of the tables, by the number of their VIP.
     sizes: BTreeMap<u32, u32>,
     reals: BTreeMap<u32, Real>,
-    /// The interface's number: where packets come in.
+    /// The number of the interface that receives packets.
     ingress: u32,
-    /// Where it is pinned, if it is.
+    /// The folder where it is pinned, if it is.
     pub(super) folder: Option<Folder>,
 }
 
 impl Plane {
-    /// Loads the program. Nothing is attached, nothing is pinned.
+    /// Loads the program. It is neither attached nor pinned.
     ///
     /// # Errors
     ///
-    /// If this host cannot load it, or a chain's slot cannot be taken.
+    /// If this host cannot load it, or the slot of a chain cannot be entered.
     pub fn load(options: &PlaneOptions) -> Result<Plane, Error> {
         let options = &options.seeded();
         let object = load_object(options, |_, _| Ok(()))?;
-        let mut plane = Plane::of(object, options)?;
+        let mut plane = Plane::from_object(object, options)?;
         if let Some(chain) = &options.chain {
             plane.slot = Some(chain.enter(&load::program(&plane.object, CHAINED))?);
         }
         Ok(plane)
     }
 
-    /// Of an object whose maps may hold what another process has put there.
-    pub(super) fn of(mut object: Object, options: &PlaneOptions) -> Result<Plane, Error> {
+    /// Reads the contents that another process may have left in the maps of a loaded object.
+    pub(super) fn from_object(mut object: Object, options: &PlaneOptions) -> Result<Plane, Error> {
         let events = Events::of(&load::map(&mut object, "events"), Record::from_kernel)?;
         let mut plane = Plane {
             attachment: None,
@@ -118,11 +118,11 @@ impl Plane {
         };
         for (key, vip) in maps::vips(&plane.map("vips"))? {
             if let Some(key) = VipKey::from_core(&key) {
-                // where a process was ended between two keys, the smaller fits
+                // If a process ended between two keys, the smaller size fits.
                 let size = plane.sizes.entry(vip.number).or_insert(vip.size);
                 *size = vip.size.min(*size);
-                let told = Told { vip: Vip::from_core(&vip), size: vip.size };
-                plane.vips.insert(key, told);
+                let entry = VipEntry { vip: Vip::from_core(&vip), size: vip.size };
+                plane.vips.insert(key, entry);
             }
         }
         for number in 1..=options.max_reals {
@@ -134,11 +134,11 @@ impl Plane {
         Ok(plane)
     }
 
-    /// Attaches it to an interface, until it is dropped.
+    /// Attaches the program to an interface until it is dropped.
     ///
     /// # Errors
     ///
-    /// If another XDP program is there, or the driver takes none.
+    /// If another XDP program is attached, or the driver does not support XDP.
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
         self.ingress = interface.index;
         if self.slot.is_none() {
@@ -152,12 +152,12 @@ impl Plane {
         Ok(())
     }
 
-    /// Latencies from before this process would be taken for those of now.
-    pub(super) fn forget_records(&mut self) -> Result<(), Error> {
+    /// Discards latency records from before this process, which would be taken for current ones.
+    pub(super) fn discard_records(&mut self) -> Result<(), Error> {
         self.events.discard()
     }
 
-    pub(super) fn come_in_at(&mut self, interface: &Interface) {
+    pub(super) fn set_ingress(&mut self, interface: &Interface) {
         self.ingress = interface.index;
     }
 
@@ -166,15 +166,15 @@ impl Plane {
         maps::write(&self.map("layout"), "layout", &[0; 4], &layout)
     }
 
-    /// Sets a backend. Its connections follow at once.
+    /// Writes a backend. Its connections follow at once.
     ///
     /// # Errors
     ///
-    /// If the number is 0, or beyond what was loaded for.
+    /// If the number is 0 or exceeds the options.
     pub fn set_real(&mut self, number: u32, real: &Real) -> Result<(), Error> {
         self.check("backend", number, self.options.max_reals)?;
         if !self.reals.contains_key(&number) {
-            maps::zero_cpus(&self.map("real_counts"), "real_counts", number)?;
+            maps::reset_counts(&self.map("real_counts"), "real_counts", number)?;
         }
         let map = self.map("reals");
         maps::write(&map, "reals", &number.to_ne_bytes(), &real.to_core())?;
@@ -182,8 +182,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Forgets a backend, and what was counted of its number: its connections go
-    /// elsewhere.
+    /// Removes a backend and its counts. Its connections go elsewhere.
     ///
     /// # Errors
     ///
@@ -193,25 +192,25 @@ impl Plane {
         let nobody = abi::dwell_real::default();
         maps::write(&self.map("reals"), "reals", &number.to_ne_bytes(), &nobody)?;
         self.reals.remove(&number);
-        maps::zero_cpus(&self.map("real_counts"), "real_counts", number)
+        maps::reset_counts(&self.map("real_counts"), "real_counts", number)
     }
 
-    /// Sets a VIP. Until its number has a table, its packets are dropped. The count
-    /// of a number begins with its first key.
+    /// Writes a VIP. Its packets are dropped until its number has a table. The counts of a number start with its first
+    /// key.
     ///
     /// # Errors
     ///
-    /// If the number is 0, or beyond what was loaded for, or there is no room.
+    /// If the number is 0 or exceeds the options, or the map is full.
     pub fn set_vip(&mut self, key: &VipKey, vip: &Vip) -> Result<(), Error> {
         self.check("VIP", vip.number, self.options.max_vips)?;
         if !self.numbers().any(|number| number == vip.number) {
-            // connections may have been counted after their VIP had gone
-            maps::zero_cpus(&self.map("vip_counts"), "vip_counts", vip.number)?;
+            // Connections may have been counted after their VIP was removed.
+            maps::reset_counts(&self.map("vip_counts"), "vip_counts", vip.number)?;
         }
         let size = self.sizes.get(&vip.number).copied().unwrap_or(0);
         let map = self.map("vips");
         maps::write(&map, "vips", key.to_core().as_bytes(), &vip.to_core(size))?;
-        // A bit is never taken back: connections go on without their VIP.
+        // A bit is never cleared: connections outlive their VIP.
         let map = self.map("maybe");
         let bits: Option<abi::dwell_vip_filter> = maps::read(&map, "maybe", &[0; 4])?;
         let bit = balance::maybe_bit(key.address);
@@ -221,23 +220,23 @@ impl Plane {
         let map = self.map("vips");
         let icmp = key.to_core_icmp();
         maps::write(&map, "vips", icmp.as_bytes(), &abi::dwell_vip::default())?;
-        match self.vips.insert(*key, Told { vip: *vip, size }) {
-            Some(before) => self.free(before.vip.number),
+        match self.vips.insert(*key, VipEntry { vip: *vip, size }) {
+            Some(before) => self.free_number(before.vip.number),
             None => Ok(()),
         }
     }
 
-    /// Forgets a VIP: new connections to it are no business of ours. Known ones go
-    /// on until they are over. Table and counts of its number go with its last key.
+    /// Removes a VIP: new connections to it are no longer balanced, and known ones continue until they end. The table
+    /// and the counts of its number are removed with its last key.
     ///
     /// # Errors
     ///
     /// If the map cannot be written.
     pub fn remove_vip(&mut self, key: &VipKey) -> Result<(), Error> {
-        let Some(told) = self.vips.get(key) else {
+        let Some(entry) = self.vips.get(key) else {
             return Ok(());
         };
-        let number = told.vip.number;
+        let number = entry.vip.number;
         let is_last = !self.vips.keys().any(|other| other != key && other.address == key.address);
         let map = self.map("vips");
         let mut keys = vec![key.to_core()];
@@ -245,40 +244,40 @@ impl Plane {
             keys.push(key.to_core_icmp());
         }
         for key in keys {
-            maps::forget(&map, "vips", key.as_bytes())?;
+            maps::delete(&map, "vips", key.as_bytes())?;
         }
         self.vips.remove(key);
-        self.free(number)
+        self.free_number(number)
     }
 
-    /// Forgets what belongs to a VIP's number that no key has.
-    fn free(&mut self, number: u32) -> Result<(), Error> {
+    /// Removes the table and the counts of a number that no key uses.
+    fn free_number(&mut self, number: u32) -> Result<(), Error> {
         if self.numbers().any(|used| used == number) {
             return Ok(());
         }
         if self.sizes.remove(&number).is_some() {
-            maps::forget(&self.map("tables"), "tables", &number.to_ne_bytes())?;
+            maps::delete(&self.map("tables"), "tables", &number.to_ne_bytes())?;
         }
-        maps::zero_cpus(&self.map("vip_counts"), "vip_counts", number)
+        maps::reset_counts(&self.map("vip_counts"), "vip_counts", number)
     }
 
-    /// Gives a VIP another Maglev table: `entries[i]` is the number of a backend.
-    /// It is filled before it is swapped in, at once.
+    /// Replaces the Maglev table of a VIP: `entries[i]` is the number of a backend. The new table is filled before it
+    /// is swapped in atomically.
     ///
     /// # Errors
     ///
-    /// If a number is beyond what was loaded for.
+    /// If a number exceeds the options.
     pub fn set_table(&mut self, vip: u32, entries: &[u32]) -> Result<(), Error> {
         self.set_tables(&[(vip, entries)])
     }
 
-    /// The same for many VIPs, each named once: the kernel waits for its CPUs once
-    /// for hundreds of tables, and not once for each. If it fails, some may have
-    /// their new tables and some part of the old: set them again.
+    /// Replaces the Maglev tables of several VIPs, each named once. The kernel waits for its CPUs once for hundreds of
+    /// tables, not for each. After an error, some VIPs may have their new tables, and others a part of the old ones:
+    /// set them again.
     ///
     /// # Errors
     ///
-    /// As for [`Plane::set_table`], and if there is no memory for a table.
+    /// If a number exceeds the options, or there is no memory for a table.
     pub fn set_tables(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
         for (vip, entries) in tables {
             self.check("VIP", *vip, self.options.max_vips)?;
@@ -286,7 +285,7 @@ impl Plane {
                 self.check("backend", real, self.options.max_reals)?;
             }
         }
-        tables.chunks(maps::SWAPPED_AT_ONCE).try_for_each(|some| self.swap(some))
+        tables.chunks(maps::SWAP_BATCH).try_for_each(|some| self.swap(some))
     }
 
     fn swap(&mut self, tables: &[(u32, &[u32])]) -> Result<(), Error> {
@@ -295,12 +294,12 @@ impl Plane {
             with_entries.map(|(vip, entries)| Ok((*vip, maps::maglev(entries)?))).collect::<Result<Vec<_>, Error>>()?;
         let sizes = tables.iter().map(|(vip, entries)| (*vip, entries.len() as u32));
         let sizes: BTreeMap<u32, u32> = sizes.collect();
-        // Whatever is looked at in between, no size goes beyond its table.
+        // At any moment, no size exceeds its table.
         let shrunk = self.resize(&sizes, |old, new| new < old);
         let swapped = shrunk.and_then(|()| maps::swap(&self.map("tables"), &made));
         for (vip, size) in &sizes {
             let known = self.sizes.entry(*vip).or_default();
-            // the smaller fits whichever table there is
+            // The smaller size fits both tables.
             *known = match swapped {
                 Ok(()) => *size,
                 Err(_) => *size.min(known),
@@ -309,7 +308,7 @@ impl Plane {
         swapped.and_then(|()| self.resize(&sizes, |old, new| new != old))
     }
 
-    /// Leaves a VIP without a backend: packets of new connections are dropped.
+    /// Empties the table of a VIP: packets of new connections are dropped.
     ///
     /// # Errors
     ///
@@ -318,34 +317,39 @@ impl Plane {
         self.set_table(vip, &[])
     }
 
-    /// Tells the keys of these numbers the sizes of their tables, where that `is_due`.
+    /// Writes the sizes of tables to the keys of their VIPs, where `is_due` for the old and the new size.
     fn resize(&mut self, sizes: &BTreeMap<u32, u32>, is_due: impl Fn(u32, u32) -> bool) -> Result<(), Error> {
         let map = load::map(&mut self.object, "vips");
-        for (key, told) in &mut self.vips {
-            let Some(size) = sizes.get(&told.vip.number).copied() else {
+        for (key, entry) in &mut self.vips {
+            let Some(size) = sizes.get(&entry.vip.number).copied() else {
                 continue;
             };
-            if is_due(told.size, size) {
-                let vip = told.vip.to_core(size);
+            if is_due(entry.size, size) {
+                let vip = entry.vip.to_core(size);
                 maps::write(&map, "vips", key.to_core().as_bytes(), &vip)?;
-                told.size = size;
+                entry.size = size;
             }
         }
         Ok(())
     }
 
-    /// The VIPs that there are.
+    /// Returns all VIPs.
     pub fn vips(&self) -> impl Iterator<Item = (&VipKey, &Vip)> {
-        self.vips.iter().map(|(key, told)| (key, &told.vip))
+        self.vips.iter().map(|(key, entry)| (key, &entry.vip))
     }
 
-    /// The backends that there are, by number.
+    /// Returns all backends, by number.
     pub fn reals(&self) -> impl Iterator<Item = (u32, &Real)> {
         self.reals.iter().map(|(number, real)| (*number, real))
     }
 
-    /// Hands on the epochs that have ended. The kernel wakes nobody: call it
-    /// often enough that the ring buffer does not fill.
+    /// Returns a backend by its number.
+    pub fn real(&self, number: u32) -> Option<&Real> {
+        self.reals.get(&number)
+    }
+
+    /// Reads the epochs that have ended. The kernel wakes nobody: call it often enough that the ring buffer does not
+    /// fill.
     ///
     /// # Errors
     ///
@@ -354,25 +358,24 @@ impl Plane {
         self.events.drain(emit)
     }
 
-    /// Ends the epochs that are over though no packet said so, forgets connections
-    /// that are idle, and counts the others by backend. What has ended is
-    /// handed on as it goes, as by [`Plane::drain`], so that there is room for more.
+    /// Ends the epochs that are over but had no packet to end them, forgets idle connections, and counts the others by
+    /// backend. Epochs are emitted meanwhile, as by [`Plane::drain`], to make room for more.
     ///
     /// # Errors
     ///
-    /// If the kernel does not run the program that does it.
-    pub fn sweep(&mut self, mut emit: impl FnMut(Record)) -> Result<Actives, Error> {
+    /// If the kernel does not run the program.
+    pub fn sweep(&mut self, mut emit: impl FnMut(Record)) -> Result<ActiveConnections, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
         let map = self.map("actives");
         for number in 1..=numbers {
             maps::write(&map, "actives", &number.to_ne_bytes(), &0u64)?;
         }
         let event_bytes = size_of::<abi::dwell_response_event>() as u32;
-        let at_once = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
+        let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
         let buckets = self.options.buckets();
-        for first in (0..buckets).step_by(at_once as usize) {
+        for first in (0..buckets).step_by(batch as usize) {
             self.events.drain(&mut emit)?;
-            let part = at_once.min(buckets - first);
+            let part = batch.min(buckets - first);
             let program = load::program(&self.object, "sweep");
             events::sweep(&program, first, part, abi::DWELL_CLOSE_IDLE)?;
         }
@@ -383,10 +386,10 @@ impl Plane {
             let found = maps::read(&map, "actives", &number.to_ne_bytes())?;
             actives.push(found.unwrap_or(0));
         }
-        Ok(Actives(actives))
+        Ok(ActiveConnections(actives))
     }
 
-    /// What was counted so far, over all CPUs.
+    /// Returns the counters, summed over all CPUs.
     ///
     /// # Errors
     ///
@@ -396,28 +399,28 @@ impl Plane {
         Ok(Counters::sum(&cpus))
     }
 
-    /// What each VIP was sent, by its number; 0 has nothing.
+    /// Returns the traffic of each VIP, by its number; index 0 is empty.
     ///
     /// # Errors
     ///
     /// If the map cannot be read.
-    pub fn load_of_vips(&mut self) -> Result<Vec<Load>, Error> {
+    pub fn vip_loads(&mut self) -> Result<Vec<Load>, Error> {
         let numbers = self.numbers().max().unwrap_or(0);
         self.loads("vip_counts", numbers)
     }
 
-    /// What each backend was sent, by its number; 0 has nothing.
+    /// Returns the traffic of each backend, by its number; index 0 is empty.
     ///
     /// # Errors
     ///
     /// If the map cannot be read.
-    pub fn load_of_reals(&mut self) -> Result<Vec<Load>, Error> {
+    pub fn real_loads(&mut self) -> Result<Vec<Load>, Error> {
         let numbers = self.reals.keys().next_back().copied().unwrap_or(0);
         self.loads("real_counts", numbers)
     }
 
     fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.vips.values().map(|told| told.vip.number)
+        self.vips.values().map(|entry| entry.vip.number)
     }
 
     fn loads(&mut self, name: &'static str, numbers: u32) -> Result<Vec<Load>, Error> {
@@ -425,26 +428,25 @@ impl Plane {
         (0..=numbers).map(|number| Ok(Load::sum(maps::read_cpus(&map, name, number)?))).collect()
     }
 
-    /// What would become of a frame that comes in now: the same code tells, run by
-    /// BPF_PROG_TEST_RUN. No connection is opened, nothing is counted.
+    /// Returns what would happen to a frame that arrives now, by running the same code with BPF_PROG_TEST_RUN. No
+    /// connection is opened, and nothing is counted.
     ///
     /// # Errors
     ///
-    /// If the kernel does not run it: frames have 14 bytes to about 3,500.
-    pub fn ask(&mut self, frame: &[u8]) -> Result<Answer, Error> {
-        let question = abi::dwell_decision { interface: self.ingress, ..Default::default() };
-        maps::write(&self.map("answer"), "answer", &[0; 4], &question)?;
+    /// If the kernel does not run the program: a frame has 14 to about 3,500 bytes.
+    pub fn dry_run(&mut self, frame: &[u8]) -> Result<DryRun, Error> {
+        let input = abi::dwell_decision { interface: self.ingress, ..Default::default() };
+        maps::write(&self.map("answer"), "answer", &[0; 4], &input)?;
         let (_, frame) = maps::run_xdp(&load::program(&self.object, "ask"), frame)?;
         let decision: Option<abi::dwell_decision> = maps::read(&self.map("answer"), "answer", &[0; 4])?;
         let decision = decision.unwrap_or_default();
         let decision =
             Decision::from_core(&decision).unwrap_or_else(|| unreachable!("program and user space are of one build"));
-        Ok(Answer { decision, frame })
+        Ok(DryRun { decision, frame })
     }
 
-    /// Runs the program over a frame as if it had come in (BPF_PROG_TEST_RUN):
-    /// connections are opened, packets counted. The verdict is that of linux/bpf.h;
-    /// the frame as it would go out or on.
+    /// Runs the program over a frame as if it had arrived (BPF_PROG_TEST_RUN): connections are opened, packets are
+    /// counted. Returns the verdict of linux/bpf.h, and the frame as it would be sent or passed on.
     ///
     /// # Errors
     ///
@@ -453,12 +455,12 @@ impl Plane {
         maps::run_xdp(&load::program(&self.object, PROGRAM), frame)
     }
 
-    /// The way to an address: what the routing and neighbour tables say.
+    /// Returns the next hop to an address from the routing and neighbour tables.
     ///
     /// # Errors
     ///
-    /// If there is no route, or the next hop's MAC address is not known: that
-    /// becomes known as this host sends something there.
+    /// If there is no route, or the MAC address of the next hop is not known. It becomes known when this host sends a
+    /// packet there.
     pub fn next_hop(to: IpAddr) -> Result<NextHop, Error> {
         next_hop::next_hop(to).map_err(|io| Error::NextHop { to, io })
     }
@@ -479,33 +481,32 @@ impl Plane {
     }
 }
 
-/// What an interface says that takes no program of ours.
+/// Explains why an interface refused the program.
 pub(super) fn busy(interface: &Interface, io: std::io::Error) -> Error {
     let remedy = match io.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            "it needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
+            "this needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
         std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::AlreadyExists => {
-            "another XDP program holds it, another balancer's perhaps (`dwell doctor` shows it): \
-             detach that, or have it call this one by tail call"
+            "another XDP program is attached, perhaps another balancer's (`dwell doctor` shows it): \
+             detach it, or let it call this one by tail call"
         }
-        _ => "its driver takes no XDP program, or none with an MTU this large",
+        _ => "its driver does not support XDP, or not with an MTU this large",
     };
     Error::Attach { hook: Hook::Xdp.name(), interface: interface.name.clone(), io, remedy }
 }
 
-/// One of the programs. The name is one of our own.
+/// Returns a program of the object by its name, which is a constant of this crate.
 pub(super) fn opened<'a>(mut programs: impl Iterator<Item = Program<'a>>, name: &str) -> Program<'a> {
     programs.find(|program| program.name() == name).unwrap_or_else(|| panic!("the object has the program {name}"))
 }
 
-/// As it was built.
+/// Opens the object as it was built.
 pub(super) fn open_object() -> Result<OpenObject, Error> {
     load::open(WHAT, OBJECT)
 }
 
-/// Opens, sizes, configures and loads the object. `share` may give a map another's
-/// memory.
+/// Opens, sizes, configures and loads the object. `share` may replace a map by another one.
 pub(super) fn load_object(
     options: &PlaneOptions,
     share: impl Fn(&str, &mut libbpf_rs::OpenMapMut<'_>) -> Result<(), Error>,

@@ -1,4 +1,4 @@
-//! VIPs whose packets go by connection ID: what the kernel is told of them, and tells.
+//! VIPs that route by connection ID: their state in the kernel, and what servers report.
 
 use dwell_engine::{
     abi,
@@ -16,24 +16,24 @@ use zeroize::Zeroize;
 use super::{maps, plane::Plane};
 use crate::Error;
 
-/// What a server of such a VIP last said of its load.
+/// The load that a server reported last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerLoad {
-    /// Its stamp, as a word; 0 if it has said nothing yet.
+    /// The load stamp as a word; 0 if the server has not reported yet.
     pub stamp: u64,
-    /// When that came, in Unix time, in seconds.
+    /// The Unix time of the report, in seconds.
     pub seen_s: u32,
-    /// It gets no new connections.
+    /// Whether the server gets no new connections.
     pub is_out: bool,
 }
 
 impl Plane {
-    /// Sets how packets go by connection ID. The VIP that has this slot is set after it
-    /// ([`Plane::set_vip`]). Servers that stay keep what is known of them.
+    /// Writes how the packets of a VIP are routed by connection ID. Servers that stay keep their state. Set the VIP
+    /// that has this slot afterwards ([`Plane::set_vip`]).
     ///
     /// # Errors
     ///
-    /// If the slot, or the number of servers, is beyond what was loaded for.
+    /// If the slot or the number of servers exceeds the options.
     pub fn set_zero(&mut self, key: &VipKey, slot: u16, wanted: &ZeroVip) -> Result<(), Error> {
         let most = u32::from(self.options().max_zero_vips);
         self.check("slot", slot.into(), most)?;
@@ -78,11 +78,11 @@ impl Plane {
         self.write_state(&state)
     }
 
-    /// Forgets a slot: the VIP that had it has it no more.
+    /// Removes a slot, which its VIP must not use any more.
     ///
     /// # Errors
     ///
-    /// If the map cannot be written.
+    /// If a map cannot be written.
     pub fn remove_zero(&mut self, slot: u16) -> Result<(), Error> {
         let at = u32::from(slot).to_ne_bytes();
         let none = Box::<abi::dwell_zero_vip>::default();
@@ -95,12 +95,12 @@ impl Plane {
         self.write_state(&state)
     }
 
-    /// Forgets all slots but these: a process may have been ended before it could.
+    /// Removes all slots except these: a process may have ended before it could remove them.
     ///
     /// # Errors
     ///
     /// If the maps cannot be read or written.
-    pub fn remove_zero_but(&mut self, kept: &[u16]) -> Result<(), Error> {
+    pub fn remove_zero_except(&mut self, kept: &[u16]) -> Result<(), Error> {
         for slot in (1..=self.options().max_zero_vips).filter(|slot| !kept.contains(slot)) {
             let at = u32::from(slot).to_ne_bytes();
             let found: Option<abi::dwell_zero_vip> = maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
@@ -111,8 +111,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Tells the kernel what time it is, if that is not as it was told before. To be called
-    /// each interval: a clock may be set.
+    /// Updates the kernel's Unix time if it has changed. Call it each interval, since clocks may be set.
     ///
     /// # Errors
     ///
@@ -125,7 +124,7 @@ impl Plane {
         }
     }
 
-    /// Who sits where in a slot: reals by place.
+    /// Returns the server positions of a slot.
     ///
     /// # Errors
     ///
@@ -136,7 +135,7 @@ impl Plane {
         Ok(found.map_or_else(Seating::default, |vip| Seating::from_core(&vip)))
     }
 
-    /// By which IDs connection IDs name the servers of a slot, by real.
+    /// Returns the server IDs of a slot, with the number of each backend.
     ///
     /// # Errors
     ///
@@ -164,7 +163,7 @@ impl Plane {
         Ok(ids)
     }
 
-    /// What servers last said, by real.
+    /// Returns the loads that the servers of a slot reported last, with the number of each backend.
     ///
     /// # Errors
     ///
@@ -186,7 +185,7 @@ impl Plane {
             .collect())
     }
 
-    /// The heavy connections of a server, the heaviest first; none if it has no place there.
+    /// Returns the heavy connections of a server, the heaviest first; none if the server is not in the slot.
     ///
     /// # Errors
     ///
@@ -201,7 +200,7 @@ impl Plane {
         Ok(found.as_ref().map(heavy_of).unwrap_or_default())
     }
 
-    /// What the windows of heavy connections show of all servers.
+    /// Returns the windows of heavy connections of all servers in a slot.
     ///
     /// # Errors
     ///
@@ -235,7 +234,7 @@ impl Plane {
         Ok(Box::new(found.unwrap_or_default()))
     }
 
-    /// A stamp that comes in while this writes may be lost: the next one is as good.
+    /// Writes the load table of a slot. A report that arrives meanwhile may be lost; the next one is as good.
     fn write_loads(&mut self, slot: u16, wanted: &ZeroVip, seating: &Seating, new: &[usize]) -> Result<(), Error> {
         let mut loads = self.read_loads(slot)?;
         for place in new {
@@ -251,18 +250,18 @@ impl Plane {
     }
 
     fn write_names(&mut self, slot: u16, names: &[(abi::dwell_zero_name, u32)]) -> Result<(), Error> {
-        // Who goes makes room for who comes.
+        // Old names are deleted first, to make room.
         for (name, _) in self.names(slot)? {
             let is = |(wanted, _): &(abi::dwell_zero_name, u32)| wanted.as_bytes() == name.as_bytes();
             if !names.iter().any(is) {
-                maps::forget(&self.map("zero_names"), "zero_names", name.as_bytes())?;
+                maps::delete(&self.map("zero_names"), "zero_names", name.as_bytes())?;
             }
         }
         let map = self.map("zero_names");
         names.iter().try_for_each(|(name, place)| maps::write(&map, "zero_names", name.as_bytes(), place))
     }
 
-    /// Server IDs of other layouts than our own, and the places of whom they name.
+    /// Reads the server IDs of layouts other than dwell's own, with the position of each server.
     fn names(&mut self, slot: u16) -> Result<Vec<(abi::dwell_zero_name, u32)>, Error> {
         let map = self.map("zero_names");
         let mut names = Vec::new();
@@ -287,8 +286,8 @@ impl Plane {
     }
 }
 
-/// Unix time less CLOCK_MONOTONIC, to the nearest second: whole seconds of both would differ by one more or less,
-/// by when they are read.
+/// Returns Unix time minus CLOCK_MONOTONIC, rounded to the second. The difference of their whole seconds would vary by
+/// one with the moment of reading.
 fn unix_offset_s() -> u32 {
     let offset_ns = realtime_ns().cast_signed() - monotonic_ns().cast_signed();
     let offset_s = (offset_ns + 500_000_000).div_euclid(1_000_000_000);

@@ -23,7 +23,7 @@ fn root_connections_stay_until_they_are_over() {
     assert_eq!(pass(&mut plane, &client.syn()), (Some(1), Why::Connection));
     assert_eq!(pass(&mut plane, &client.fin()), (Some(1), Why::Connection));
     let told = plane.sweep(drop).unwrap();
-    assert_eq!((told.of(1), told.kept_by(1)), (0, 1));
+    assert_eq!((told.of(1), told.tracked(1)), (0, 1));
     // its last ACK still goes there, and its ends may be used again
     assert_eq!(pass(&mut plane, &client.data(0)), (Some(1), Why::Connection));
     assert_eq!(pass(&mut plane, &client.syn()), (Some(2), Why::Moved));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_probes::balancer::{Answer, Decap, Forward, Plane, Protocol, Real, Verdict, Vip, VipKey, Why};
+use dwell_probes::balancer::{Decap, DryRun, Forward, Plane, Protocol, Real, Verdict, Vip, VipKey, Why};
 use dwell_testbed::skip::lacks_root;
 use etherparse::{Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder};
 
@@ -39,8 +39,8 @@ pub fn l2() -> Real {
     real(address("10.0.0.5"), Forward::L2, OUT)
 }
 
-pub fn ask(plane: &mut Plane, frame: &[u8]) -> Answer {
-    plane.ask(frame).unwrap()
+pub fn ask(plane: &mut Plane, frame: &[u8]) -> DryRun {
+    plane.dry_run(frame).unwrap()
 }
 
 pub fn why(plane: &mut Plane, frame: &[u8]) -> Why {
@@ -131,7 +131,7 @@ fn carries(plane: &mut Plane, decap: &mut Decap, to: IpAddr, forward: Forward, f
     assert_eq!(carried, expected, "{case}");
     checked(&carried);
 
-    let taken_out = decap.ask(&told.frame).unwrap().unwrap();
+    let taken_out = decap.process_frame(&told.frame).unwrap().unwrap();
     assert_eq!(taken_out[..12], told.frame[..12]);
     assert_eq!(taken_out[12..14], frame[12..14]);
     assert_eq!(taken_out[14..], expected);
@@ -427,7 +427,7 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
             ip.ecn = outer.try_into().unwrap();
             ip.header_checksum = ip.calc_header_checksum();
             frame[14..34].copy_from_slice(&ip.to_bytes());
-            let taken_out = decap.ask(&frame).unwrap();
+            let taken_out = decap.process_frame(&frame).unwrap();
             let found = taken_out.map(|frame| {
                 let inner = checked(&frame[14..]);
                 let v4 = inner.v4.map(|ip| ip.dscp.value() << 2 | ip.ecn.value());
@@ -445,10 +445,10 @@ fn root_a_tunnel_hands_its_congestion_marks_on() {
     let mut other = frame.clone();
     other[34] = 0x65;
     for frame in [longer, other] {
-        assert_eq!(decap.ask(&frame).unwrap(), None);
+        assert_eq!(decap.process_frame(&frame).unwrap(), None);
     }
     let mut elsewhere = frame.clone();
     elsewhere[33] ^= 1;
-    assert_eq!(decap.ask(&elsewhere).unwrap(), Some(elsewhere));
+    assert_eq!(decap.process_frame(&elsewhere).unwrap(), Some(elsewhere));
     assert_eq!(decap.counters().unwrap().malformed, 2);
 }

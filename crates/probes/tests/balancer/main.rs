@@ -117,10 +117,10 @@ fn in_the_balancer(star: &Star) {
     assert_eq!(counters.get(Why::New), 2, "{counters:?}");
     assert!(counters.get(Why::Connection) >= 40, "{counters:?}");
     assert_eq!(plane.sweep(drop).unwrap().of(1), 1);
-    let loads = plane.load_of_reals().unwrap();
+    let loads = plane.real_loads().unwrap();
     assert_eq!([loads[1].opened, loads[2].opened], [1, 1]);
     assert!(loads[1].packets > 20 && loads[1].bytes > 20 * 41);
-    assert_eq!(plane.load_of_vips().unwrap()[1].opened, 2);
+    assert_eq!(plane.vip_loads().unwrap()[1].opened, 2);
 
     // epochs end a second after they began, or with the sweep
     let mut packets = [0; 3];

@@ -12,7 +12,7 @@ use std::{
 use dwell_engine::quic_lb::{Config, Load, Stamp};
 use dwell_probes::{
     Chain, Error, Interface,
-    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, ServerId, Taken, Vip, VipKey, Why, ZeroVip},
+    balancer::{Forward, Plane, PlaneOptions, Protocol, Real, ServerId, StartKind, Vip, VipKey, Why, ZeroVip},
 };
 use dwell_testbed::skip::skip;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
@@ -96,7 +96,7 @@ fn goes_on(star: &Star, path: &Path) {
     let run = |options: &PlaneOptions| Plane::run_at(options, &interface, path).unwrap();
 
     let (mut plane, taken) = run(&options());
-    assert_eq!(taken, Taken::New);
+    assert_eq!(taken, StartKind::New);
     tell(&mut plane, star, Forward::L2);
     let vip = Vip { number: 2, ..Vip::default() };
     plane.set_vip(&DATAGRAMS, &vip).unwrap();
@@ -120,7 +120,7 @@ fn goes_on(star: &Star, path: &Path) {
     drop(plane);
     assert_eq!(ask(&mut stream).unwrap(), 0);
     let (plane, taken) = run(&options());
-    assert_eq!(taken, Taken::Over);
+    assert_eq!(taken, StartKind::TakenOver);
     assert_eq!(told(&plane), known);
     drop(plane);
 
@@ -142,7 +142,7 @@ fn goes_on(star: &Star, path: &Path) {
         let end = End(&done);
         for _ in 0..5 {
             let (mut plane, taken) = run(&options());
-            assert_eq!(taken, Taken::Over);
+            assert_eq!(taken, StartKind::TakenOver);
             // established connections do not ask for the new table
             plane.set_table(1, &[2; 251]).unwrap();
             assert_eq!(ask(&mut stream).unwrap(), 0);
@@ -158,14 +158,14 @@ fn goes_on(star: &Star, path: &Path) {
         drop(plane);
         for (round, options) in (1..).zip([&larger, &options(), &larger]) {
             let (mut plane, taken) = run(options);
-            let Taken::Anew { why } = taken else { panic!("{taken:?}") };
+            let StartKind::Replaced { why } = taken else { panic!("{taken:?}") };
             assert!(why.contains("connections"), "{why}");
             assert_eq!(told(&plane), known);
             assert_eq!(ask(&mut stream).unwrap(), 0);
             let counters = plane.counters().unwrap();
             assert_eq!(counters.get(Why::Fallback), round);
-            assert!(plane.load_of_vips().unwrap()[1].opened > round);
-            assert!(plane.load_of_reals().unwrap()[1].opened > round);
+            assert!(plane.vip_loads().unwrap()[1].opened > round);
+            assert!(plane.real_loads().unwrap()[1].opened > round);
             let before = rounds.load(Ordering::Relaxed);
             while rounds.load(Ordering::Relaxed) < before + 100 && !sender.is_finished() {
                 thread::yield_now();
@@ -179,7 +179,7 @@ fn goes_on(star: &Star, path: &Path) {
     // a process that was killed as it unpinned
     fs::remove_file(path.join("vips")).unwrap();
     let (plane, taken) = run(&larger);
-    assert!(matches!(&taken, Taken::Anew { why } if why.contains("whole")), "{taken:?}");
+    assert!(matches!(&taken, StartKind::Replaced { why } if why.contains("incomplete")), "{taken:?}");
     drop(plane);
     // a map of another build
     fs::remove_file(path.join("reals")).unwrap();
@@ -187,7 +187,7 @@ fn goes_on(star: &Star, path: &Path) {
     let mut other = MapHandle::create(MapType::Array, Some("reals"), 4, 8, 17, &sizes).unwrap();
     other.pin(path.join("reals")).unwrap();
     let (plane, taken) = run(&larger);
-    assert!(matches!(&taken, Taken::Anew { why } if why.contains("version")), "{taken:?}");
+    assert!(matches!(&taken, StartKind::Replaced { why } if why.contains("version")), "{taken:?}");
     assert_eq!(plane.vips().count(), 0);
     drop(plane);
 
@@ -245,7 +245,7 @@ fn ids_are_carried(path: &Path) {
     let frames = [short(&own), short(&other)];
     let goes = |plane: &mut Plane| {
         frames.each_ref().map(|frame| {
-            let decision = plane.ask(frame).unwrap().decision;
+            let decision = plane.dry_run(frame).unwrap().decision;
             (decision.real, decision.why)
         })
     };
@@ -262,7 +262,7 @@ fn ids_are_carried(path: &Path) {
     // larger, and with fewer servers: the numbers of theirs are not below that
     for sizes in [sized(8, 9), sized(2, 3)] {
         let (mut plane, taken) = run(&sizes);
-        let Taken::Anew { why } = taken else { panic!("{taken:?}") };
+        let StartKind::Replaced { why } = taken else { panic!("{taken:?}") };
         assert!(why.contains("zero-rtt"), "{why}");
         assert_eq!(goes(&mut plane), known);
         assert_eq!(told(&mut plane), before);
@@ -322,7 +322,7 @@ fn stays_behind(star: &Star, path: &Path) {
     leave(&mut plane, 1);
     drop(plane);
     let (mut plane, taken) = Plane::run_at(&options(), &interface, path).unwrap();
-    assert_eq!(taken, Taken::Over);
+    assert_eq!(taken, StartKind::TakenOver);
     let mut records = 0;
     plane.drain(|_| records += 1).unwrap();
     assert_eq!(records, 0);
@@ -349,13 +349,13 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     let path = folder.0.join("plane");
     let interface = Interface::find("lo").unwrap();
     let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
-    assert_eq!(taken, Taken::New);
+    assert_eq!(taken, StartKind::New);
     let first = in_slot();
     assert!(first.is_some());
     drop(plane);
     assert_eq!(in_slot(), first);
     let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
-    assert_eq!(taken, Taken::Over);
+    assert_eq!(taken, StartKind::TakenOver);
     assert!(in_slot().is_some() && in_slot() != first);
     drop(plane);
     // not in the slot of somebody else's program
@@ -365,7 +365,7 @@ fn root_a_chained_data_plane_is_taken_over_in_its_slot() {
     let unfinished = || fs::rename(path.join("program"), path.join("next-program")).unwrap();
     unfinished();
     let (plane, taken) = Plane::run_at(&chained, &interface, &path).unwrap();
-    assert_eq!(taken, Taken::Over);
+    assert_eq!(taken, StartKind::TakenOver);
     drop(plane);
     unfinished();
     assert!(Plane::detach_at(&path).unwrap());

@@ -48,7 +48,7 @@ fn backends(plane: &mut Plane, port: u16) -> Vec<u32> {
             let client = Client { port: client_port, ..v4() };
             let mut syn = client.syn();
             syn[14 + 20 + 2..][..2].copy_from_slice(&port.to_be_bytes());
-            plane.ask(&syn).unwrap().decision.real
+            plane.dry_run(&syn).unwrap().decision.real
         })
         .collect();
     found.sort_unstable();
@@ -105,13 +105,13 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
     plane.remove_vip(&key(81)).unwrap();
     // one of its keys is left
     assert_eq!(backends(&mut plane, 80), [2]);
-    assert_eq!(plane.load_of_vips().unwrap()[1].packets, 2);
+    assert_eq!(plane.vip_loads().unwrap()[1].packets, 2);
     plane.remove_vip(&key(80)).unwrap();
     // a known connection goes on, and is counted where it was
     plane.replay_packet(&v4().data(5)).unwrap();
     plane.set_vip(&key(80), &numbered(1)).unwrap();
     assert!(backends(&mut plane, 80).is_empty());
-    assert_eq!(plane.load_of_vips().unwrap()[1], Load::default());
+    assert_eq!(plane.vip_loads().unwrap()[1], Load::default());
 
     // so it is with one whose last key takes another number
     plane.set_table(1, &[3; 7]).unwrap();
@@ -119,9 +119,9 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
     plane.set_vip(&key(81), &numbered(1)).unwrap();
     assert!(backends(&mut plane, 81).is_empty());
 
-    assert_eq!(plane.load_of_reals().unwrap()[2].packets, 3);
+    assert_eq!(plane.real_loads().unwrap()[2].packets, 3);
     plane.remove_real(2).unwrap();
-    assert_eq!(plane.load_of_reals().unwrap()[2], Load::default());
+    assert_eq!(plane.real_loads().unwrap()[2], Load::default());
     plane.set_real(2, &real(4)).unwrap();
-    assert_eq!(plane.load_of_reals().unwrap()[2], Load::default());
+    assert_eq!(plane.real_loads().unwrap()[2], Load::default());
 }

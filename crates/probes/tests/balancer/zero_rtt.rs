@@ -83,7 +83,7 @@ impl Both {
     /// Where a frame goes, and why: the same in both, asked and done.
     fn pass(&mut self, frame: &[u8]) -> (Option<u32>, Why) {
         let time_ns = now_s() * 1_000_000_000;
-        let told = self.plane.ask(frame).unwrap();
+        let told = self.plane.dry_run(frame).unwrap();
         let (decision, out) = self.native.packet(frame, 0, time_ns, true, drop);
         assert_eq!(told.decision, decision, "{frame:x?}");
         assert_eq!(told.frame, out);
@@ -211,7 +211,7 @@ fn root_what_is_no_server_s_is_dropped_or_begins_anew() {
     let mut elsewhere = short(&client, &[1; 17]);
     elsewhere[36..38].copy_from_slice(&444u16.to_be_bytes());
     elsewhere[40..42].fill(0);
-    assert_eq!(both.plane.ask(&elsewhere).unwrap().decision.why, Why::NotVip);
+    assert_eq!(both.plane.dry_run(&elsewhere).unwrap().decision.why, Why::NotVip);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn root_connections_of_one_socket_are_one_where_short_headers_follow_their_conne
     assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(OWN), Why::New));
     both.plane.set_table(1, &[OTHER; 31]).unwrap();
     for packet in [long(&v4(), &[2; 8]), short(&v4(), &[3; 8])] {
-        let told = both.plane.ask(&packet).unwrap().decision;
+        let told = both.plane.dry_run(&packet).unwrap().decision;
         assert_eq!((told.real, told.why), (Some(OWN), Why::Connection));
     }
 }
@@ -459,7 +459,7 @@ fn root_short_headers_of_nobody_follow_their_connection_where_that_is_asked_for(
     };
     assert_eq!(both.pass(&short(&v4(), &[1; 8])), (Some(OWN), Why::New));
     both.plane.set_table(1, &[OTHER; 31]).unwrap();
-    assert_eq!(both.plane.ask(&short(&v4(), &[1; 8])).unwrap().decision.real, Some(OWN));
+    assert_eq!(both.plane.dry_run(&short(&v4(), &[1; 8])).unwrap().decision.real, Some(OWN));
 }
 
 /// A flood of new connections, from one socket and from many, while others go on.
@@ -482,8 +482,8 @@ fn root_a_flood_of_initials_takes_nothing_from_those_who_know_their_server() {
             both.plane.replay_packet(&flood).unwrap();
         }
         if round % 100 == 0 {
-            assert_eq!(both.plane.ask(&flood).unwrap().decision.real, Some(OWN));
-            let told = both.plane.ask(&short(&v4(), &cid)).unwrap();
+            assert_eq!(both.plane.dry_run(&flood).unwrap().decision.real, Some(OWN));
+            let told = both.plane.dry_run(&short(&v4(), &cid)).unwrap();
             assert_eq!((told.decision.real, told.decision.why), (Some(OTHER), Why::Cid));
         }
     }

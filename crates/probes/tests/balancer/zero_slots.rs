@@ -45,9 +45,9 @@ fn root_all_servers_may_change_at_once_and_those_of_no_vip_make_room() {
     plane.set_zero(&key(), 1, &servers(7)).unwrap();
     assert_eq!(plane.server_ids(1).unwrap()[0], (7, ServerId(7 * 257)));
     plane.set_zero(&key(), 2, &servers(1)).unwrap_err();
-    plane.remove_zero_but(&[1]).unwrap();
+    plane.remove_zero_except(&[1]).unwrap();
     assert_eq!(plane.server_ids(1).unwrap().len(), SERVERS as usize);
-    plane.remove_zero_but(&[2]).unwrap();
+    plane.remove_zero_except(&[2]).unwrap();
     assert_eq!(plane.server_ids(1).unwrap(), []);
     plane.set_zero(&key(), 2, &servers(1)).unwrap();
 }

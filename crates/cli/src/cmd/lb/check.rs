@@ -8,10 +8,10 @@ use dwell_probes::{Interface, balancer::Plane};
 use super::print;
 use crate::exit::{Exit, Failure};
 
-/// Tell what a configuration would do, or all that is wrong with it
+/// Check a configuration, and show what it would do
 ///
-/// Changes nothing. What this host lacks for it, as a route to a backend, is told as a warning: it may
-/// be meant for another host.
+/// Changes nothing. Reports all faults at once. If this host lacks something that the configuration needs, as a route
+/// to a backend, that is only a warning: the configuration may be meant for another host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,16 +21,16 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// What a connection takes in the kernel's table, at most.
+/// The greatest size of a connection in the kernel's table.
 const CONNECTION_BYTES: u64 = 384;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
     let mut text = String::new();
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
-        writeln!(text, "{line}").expect("a String takes all");
+        writeln!(text, "{line}").expect("writing to a String cannot fail");
     };
-    let places = u64::from(config.limits.connections).next_power_of_two();
+    let slots = u64::from(config.limits.connections).next_power_of_two();
     put(
         &mut text,
         format_args!(
@@ -40,13 +40,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             config.vips.len(),
             config.backends(),
             config.limits.connections,
-            (places * CONNECTION_BYTES).div_ceil(1_000_000)
+            (slots * CONNECTION_BYTES).div_ceil(1_000_000)
         ),
     );
     for vip in &config.vips {
         let check = vip.check.as_ref().map_or("not checked".to_owned(), |check| {
-            let port = if check.port == 0 { String::new() } else { format!(" at port {}", check.port) };
-            format!("checked by {}{port} each {:?}", check.kind, check.interval)
+            let port = if check.port == 0 { String::new() } else { format!(" on port {}", check.port) };
+            format!("checked by {}{port} every {:?}", check.kind, check.interval)
         });
         put(
             &mut text,
@@ -79,11 +79,12 @@ fn warnings(config: &Config) -> Vec<String> {
     for vip in &config.vips {
         let has_weight = vip.backends.iter().any(|backend| backend.weight > 0.0);
         if !has_weight {
-            warnings.push(format!("VIP '{}' has no backend with a weight: its connections are dropped", vip.name));
+            warnings
+                .push(format!("VIP '{}' has no backend with a positive weight: its connections are dropped", vip.name));
         }
         if (vip.table_size as usize) < 100 * vip.backends.len() {
             warnings.push(format!(
-                "VIP '{}': with {} backends a table of {} is uneven by more than 1 %; take a larger prime",
+                "VIP '{}': with {} backends, a table of {} entries is uneven by more than 1 %; choose a larger prime",
                 vip.name,
                 vip.backends.len(),
                 vip.table_size

@@ -13,21 +13,21 @@ use crate::{
     tell::tell,
 };
 
-/// Unpack a balancer's packets on a backend whose kernel has no tunnel
+/// Decapsulate a balancer's packets on a backend whose kernel has no tunnel
 ///
-/// Runs on a backend: takes packets in IPIP and GUE to an address of the interface, and hands what is in
-/// them to this host, until Ctrl-C. The VIP must be an address of the host too, on a device that does not
-/// answer for it: `ip address add VIP/32 dev lo`.
+/// Runs on a backend until Ctrl-C: decapsulates IPIP and GUE packets to an address of the interface, and passes the
+/// inner packets to this host. The VIP must be an address of the host too, on a device that does not answer ARP for
+/// it: `ip address add VIP/32 dev lo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   dwell lb decap eth0
   dwell lb decap eth0 --address 10.0.0.2 --gue-port 6080")]
 pub struct Args {
-    /// Where the balancer's packets come in
+    /// The interface that receives the balancer's packets
     interface: String,
 
-    /// Outer destination to unpack; may be given several times [default: the interface's addresses]
+    /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
 
@@ -40,18 +40,18 @@ pub struct Args {
     duration: Option<Duration>,
 }
 
-/// Between two looks whether to end.
+/// The time between two checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interface = Interface::find(&args.interface)?;
     let addresses = match args.address.as_slice() {
         [] => addresses_of(&args.interface)?,
-        given => given.to_vec(),
+        addresses => addresses.to_vec(),
     };
     if addresses.is_empty() {
         return Err(Failure::usage(anyhow!(
-            "'{}' has no address: name one that the balancer sends to with --address",
+            "'{}' has no address: give one that the balancer sends to with --address",
             args.interface
         )));
     }
@@ -59,17 +59,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut decap = Decap::load(&addresses, args.gue_port)?;
     decap.attach(&interface)?;
     let list: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
-    tell(format_args!("unpacking what comes to {} on {}", list.join(", "), args.interface));
+    tell(format_args!("decapsulating packets to {} on {}", list.join(", "), args.interface));
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
             return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
         }
     }
-    let done = decap.counters()?;
+    let counters = decap.counters()?;
     tell(format_args!(
-        "{} packets unpacked from IPIP, {} from GUE; {} were malformed",
-        done.ipip, done.gue, done.malformed
+        "{} packets decapsulated from IPIP, {} from GUE; {} were malformed",
+        counters.ipip, counters.gue, counters.malformed
     ));
     Ok(Exit::Done)
 }

@@ -1,9 +1,9 @@
 //! `dwell lb`: a layer-4 load balancer that steers by measured response latency.
 
-mod ask;
+mod change;
 mod check;
 mod decap;
-mod lines;
+mod events;
 mod packet;
 mod run;
 mod status;
@@ -31,21 +31,20 @@ use crate::{
 
 /// Balance connections over servers by their measured response latency
 ///
-/// Sends clients' packets on to backends, in the kernel (XDP); the backends answer the clients
-/// themselves (direct server return). From the clients' packets alone it measures how long each
-/// backend takes to respond, and gives new connections to those that respond soon. Clients, backends
-/// and network stay as they are.
+/// Forwards clients' packets to backends in the kernel (XDP); the backends answer the clients directly (direct server
+/// return). From the clients' packets alone it measures how long each backend takes to respond, and gives new
+/// connections to those that respond quickly. Clients, backends and the network need no change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell lb check lb.toml                 what it would do, or all that is wrong with it
-  dwell lb run lb.toml                   run until Ctrl-C; packets go on without it
-  dwell lb status                        VIPs and backends, their weights, and why
-  dwell lb drain web/b2                  no new connection to a backend; those there stay
+  dwell lb check lb.toml                 check a configuration, and show what it would do
+  dwell lb run lb.toml                   run until Ctrl-C; packets are forwarded even after that
+  dwell lb status                        show VIPs and backends, their weights, and the reasons
+  dwell lb drain web/b2                  no new connections to a backend; open ones stay
   dwell lb where 'tcp:198.51.100.7:40000>192.0.2.10:443'
-  dwell lb detach eth0                   the end: packets are no longer balanced
+  dwell lb detach eth0                   remove it: packets are no longer balanced
 
-More: docs/guide/lb.md of the source.")]
+More: docs/guide/lb.md in the source.")]
 #[group(skip)]
 pub struct Args {
     #[command(subcommand)]
@@ -56,26 +55,26 @@ pub struct Args {
 enum Verb {
     Run(run::Args),
     Check(check::Args),
-    /// Read the configuration again: all of it holds from then on, or nothing
+    /// Reload the configuration, completely or not at all
     ///
-    /// Prints what changes. Open connections stay where they are. What add, remove and weight did is
-    /// over; drains stay. SIGHUP to `dwell lb run` does the same.
+    /// Prints what changes. Open connections stay where they are. The changes of add, remove and weight are undone;
+    /// drains stay. SIGHUP to `dwell lb run` does the same.
     Reload {
         #[command(flatten)]
-        to: To,
+        socket: SocketArgs,
     },
     Status(status::Args),
-    /// Give a backend no new connection; those that it has stay
+    /// Stop sending new connections to a backend; open ones stay
     #[command(after_help = "\
 Examples:
   dwell lb drain web/b2
   dwell lb drain 10.0.0.3 --undo")]
     Drain {
         #[command(flatten)]
-        to: To,
-        /// VIP/BACKEND, or BACKEND if one VIP only has it: its name or its address
+        socket: SocketArgs,
+        /// VIP/BACKEND, or BACKEND if only one VIP has it; BACKEND is a name or an address
         backend: String,
-        /// Give it new connections again
+        /// Send it new connections again
         #[arg(long)]
         undo: bool,
     },
@@ -86,71 +85,71 @@ Examples:
   dwell lb add web 10.0.0.4 --name b4 --weight 0.5")]
     Add {
         #[command(flatten)]
-        to: To,
-        /// The VIP's name
+        socket: SocketArgs,
+        /// Name of the VIP
         vip: String,
         /// The backend's own address
         address: IpAddr,
-        /// Its name; by default its address
+        /// Name of the backend [default: its address]
         #[arg(long)]
         name: Option<String>,
-        /// Its part of new connections, beside those of others
+        /// Weight relative to the VIP's other backends
         #[arg(long, default_value_t = 1.0)]
         weight: f64,
-        /// By which connection IDs name it, where the policy is zero-rtt
+        /// Server ID that connection IDs carry, if the policy is zero-rtt
         #[arg(long)]
         server_id: Option<u64>,
     },
-    /// Remove a backend, until the next reload; its connections stay until they end
+    /// Remove a backend, until the next reload; open connections stay
     Remove {
         #[command(flatten)]
-        to: To,
-        /// VIP/BACKEND, or BACKEND if one VIP only has it: its name or its address
+        socket: SocketArgs,
+        /// VIP/BACKEND, or BACKEND if only one VIP has it; BACKEND is a name or an address
         backend: String,
     },
-    /// Give a backend another weight, until the next reload
+    /// Change the weight of a backend, until the next reload
     #[command(after_help = "\
 Examples:
   dwell lb weight web/b2 0.5")]
     Weight {
         #[command(flatten)]
-        to: To,
-        /// VIP/BACKEND, or BACKEND if one VIP only has it: its name or its address
+        socket: SocketArgs,
+        /// VIP/BACKEND, or BACKEND if only one VIP has it; BACKEND is a name or an address
         backend: String,
-        /// From 0
+        /// New weight, from 0
         #[arg(allow_negative_numbers = true)]
         weight: f64,
     },
     Where(packet::Args),
     Top(top::Args),
-    /// Remove what `dwell lb run` has left in the kernel: packets are no longer balanced
+    /// Remove the data plane that `dwell lb run` left in the kernel: packets are no longer balanced
     #[command(after_help = "\
 Examples:
   dwell lb detach eth0
   dwell lb detach --pin /sys/fs/bpf/dwell/edge")]
     Detach {
-        /// The interface of the configuration
+        /// Interface of the configuration
         #[arg(required_unless_present = "pin")]
         interface: Option<String>,
-        /// Where its maps are pinned, if the configuration says so
+        /// Folder where its maps are pinned, if the configuration sets pin
         #[arg(long, value_name = "FOLDER")]
         pin: Option<PathBuf>,
     },
     Decap(decap::Args),
 }
 
-/// Which balancer is asked.
+/// The balancer to send requests to.
 #[derive(Debug, clap::Args)]
-struct To {
-    /// Where it takes requests: api.socket of its configuration
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
-    socket: PathBuf,
+struct SocketArgs {
+    /// Socket of the balancer: api.socket of its configuration
+    #[arg(long = "socket", value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    path: PathBuf,
 }
 
-/// Between two looks.
+/// How often a display is updated.
 #[derive(Debug, clap::Args)]
-struct Every {
-    /// Time between two looks
+struct RefreshArgs {
+    /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 }
@@ -160,22 +159,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Run(args) => run::run(args),
         Verb::Check(args) => check::run(args),
-        Verb::Reload { to } => ask::reload(&to.socket),
+        Verb::Reload { socket } => change::reload(&socket.path),
         Verb::Status(args) => status::run(args),
-        Verb::Drain { to, backend, undo } => ask::drain(&to.socket, backend, *undo),
-        Verb::Add { to, vip, address, name, weight, server_id } => {
-            ask::add(&to.socket, vip, *address, name.as_deref(), *weight, *server_id)
+        Verb::Drain { socket, backend, undo } => change::drain(&socket.path, backend, *undo),
+        Verb::Add { socket, vip, address, name, weight, server_id } => {
+            change::add(&socket.path, vip, *address, name.as_deref(), *weight, *server_id)
         }
-        Verb::Remove { to, backend } => ask::remove(&to.socket, backend),
-        Verb::Weight { to, backend, weight } => ask::weight(&to.socket, backend, *weight),
+        Verb::Remove { socket, backend } => change::remove(&socket.path, backend),
+        Verb::Weight { socket, backend, weight } => change::weight(&socket.path, backend, *weight),
         Verb::Where(args) => packet::run(args),
         Verb::Top(args) => top::run(args),
-        Verb::Detach { interface, pin } => end(interface.as_deref(), pin.as_deref()),
+        Verb::Detach { interface, pin } => remove(interface.as_deref(), pin.as_deref()),
         Verb::Decap(args) => decap::run(args),
     }
 }
 
-fn end(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> {
+fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> {
     let folder = pin.map_or_else(|| default_pin(interface.unwrap_or_default()), Path::to_owned);
     match detach(&folder)? {
         true => Ok(Exit::Done),
@@ -186,7 +185,7 @@ fn end(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> {
     }
 }
 
-/// Prints; a reader that has seen enough is no failure.
+/// Prints to standard output. A closed pipe ends the process successfully.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -213,7 +212,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         let exit = match error {
             ClientError::Io { .. } => Exit::Host,
-            ClientError::Refused(_) | ClientError::Strange { .. } => Exit::Usage,
+            ClientError::Refused(_) | ClientError::Malformed { .. } => Exit::Usage,
         };
         Failure::new(exit, error)
     }

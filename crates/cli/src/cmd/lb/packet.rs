@@ -8,16 +8,17 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_balancer::api::{Client, MOST_REQUEST_BYTES, Request, Went, from_hex, to_hex};
+use dwell_balancer::api::{Client, MAX_REQUEST_BYTES, PacketRoute, Request, from_hex, to_hex};
 use dwell_capture::Reader;
+use etherparse::PacketBuilder;
 
-use super::{To, print};
+use super::{SocketArgs, print};
 use crate::exit::{Exit, Failure};
 
-/// Tell where a packet would go, and why
+/// Show where a packet would be sent, and why
 ///
-/// The program in the kernel tells, run over the packet as if it came in now; nothing is sent, and
-/// no connection is opened. A packet of a connection that is known goes where that is.
+/// Runs the program in the kernel over the packet as if it had just arrived, but sends nothing and opens no
+/// connection. A packet of a known connection goes where the connection is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,43 +28,45 @@ Examples:
   dwell lb where --frame 0200000000010200000000020800450000...  an Ethernet frame")]
 pub struct Args {
     #[command(flatten)]
-    to: To,
+    socket: SocketArgs,
 
-    /// tcp: or udp:, and SOURCE:PORT>DESTINATION:PORT
+    /// First packet of a connection: tcp:SOURCE:PORT>DESTINATION:PORT, or udp:
     #[arg(required_unless_present_any = ["read", "frame"], conflicts_with_all = ["read", "frame"])]
     packet: Option<Packet>,
 
-    /// The packets of a capture of Ethernet: pcap or pcapng, also gzipped
+    /// Packets of an Ethernet capture: pcap or pcapng, optionally gzipped
     #[arg(short, long, value_name = "FILE", conflicts_with = "frame")]
     read: Option<PathBuf>,
 
-    /// A frame in hex, from its Ethernet header on
+    /// Ethernet frame in hexadecimal digits
     #[arg(long, value_name = "HEX")]
     frame: Option<String>,
 
-    /// As JSON, with the frame as it would go out
+    /// Print JSON, with the frame as it would be sent
     #[arg(long)]
     json: bool,
 }
 
-/// Frames that are asked about at once.
-const AT_ONCE: usize = 64;
-/// What is left of a request for frames, beside its other words.
-const MOST_DIGITS: u64 = MOST_REQUEST_BYTES - 256;
-/// The kernel runs a program over no more.
-const MOST_BYTES: usize = 3_500;
+/// The greatest number of frames in a request.
+const MAX_FRAMES: usize = 64;
+/// The bytes of a request that are left for frames.
+const MAX_FRAMES_BYTES: u64 = MAX_REQUEST_BYTES - 256;
+/// The time to live of the packet.
+const HOP_LIMIT: u8 = 64;
+/// The longest frame over which the kernel runs a program.
+const MAX_FRAME_BYTES: usize = 3_500;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let frames = frames(args)?;
-    let mut client = Client::connect(&args.to.socket)?;
-    for some in requests(&frames) {
-        let frames = some.iter().map(|frame| to_hex(frame)).collect();
-        let went: Vec<Went> = client.ask(&Request::Where { frames })?;
+    let mut client = Client::connect(&args.socket.path)?;
+    for batch in batches(&frames) {
+        let frames = batch.iter().map(|frame| to_hex(frame)).collect();
+        let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();
-        for went in &went {
+        for route in &routes {
             let line = match args.json {
-                true => serde_json::to_string(went).map_err(Failure::usage)?,
-                false => words(went),
+                true => serde_json::to_string(route).map_err(Failure::usage)?,
+                false => describe(route),
             };
             let _ = writeln!(text, "{line}");
         }
@@ -72,32 +75,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Frames in their order, as many together as one request may carry.
-fn requests(frames: &[Vec<u8>]) -> Vec<&[Vec<u8>]> {
-    // Two digits a byte, in quotes, with a comma.
-    let written = |frame: &Vec<u8>| 2 * frame.len() as u64 + 3;
-    let (mut requests, mut begin, mut bytes) = (Vec::new(), 0, 0);
+/// Splits frames into batches that fit into one request each.
+fn batches(frames: &[Vec<u8>]) -> Vec<&[Vec<u8>]> {
+    // Two digits per byte, quotes and a comma.
+    let json_bytes = |frame: &Vec<u8>| 2 * frame.len() as u64 + 3;
+    let (mut batches, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, frame) in frames.iter().enumerate() {
-        let is_full = at - begin == AT_ONCE || bytes + written(frame) > MOST_DIGITS;
-        if is_full && at > begin {
-            requests.push(&frames[begin..at]);
-            (begin, bytes) = (at, 0);
+        let is_full = at - start == MAX_FRAMES || bytes + json_bytes(frame) > MAX_FRAMES_BYTES;
+        if is_full && at > start {
+            batches.push(&frames[start..at]);
+            (start, bytes) = (at, 0);
         }
-        bytes += written(frame);
+        bytes += json_bytes(frame);
     }
-    if begin < frames.len() {
-        requests.push(&frames[begin..]);
+    if start < frames.len() {
+        batches.push(&frames[start..]);
     }
-    requests
+    batches
 }
 
-fn words(went: &Went) -> String {
-    let vip = went.vip.as_ref().map(|vip| format!("VIP '{vip}': ")).unwrap_or_default();
-    let to = match (&went.backend, went.address) {
+fn describe(route: &PacketRoute) -> String {
+    let vip = route.vip.as_ref().map(|vip| format!("VIP '{vip}': ")).unwrap_or_default();
+    let to = match (&route.backend, route.address) {
         (Some(backend), Some(address)) => format!(" to backend '{backend}' ({address})"),
         _ => String::new(),
     };
-    format!("{vip}{}{to}: {}", went.verdict, went.why)
+    format!("{vip}{}{to}: {}", route.verdict, route.why)
 }
 
 fn frames(args: &Args) -> Result<Vec<Vec<u8>>, Failure> {
@@ -108,7 +111,7 @@ fn frames(args: &Args) -> Result<Vec<Vec<u8>>, Failure> {
         (Some(path), _) => captured(path),
         (None, Some(frame)) => from_hex(frame)
             .map(|frame| vec![frame])
-            .ok_or_else(|| Failure::usage(anyhow!("--frame takes hex digits, two a byte"))),
+            .ok_or_else(|| Failure::usage(anyhow!("--frame takes hexadecimal digits, two per byte"))),
         (None, None) => Ok(Vec::new()),
     }
 }
@@ -120,19 +123,19 @@ fn captured(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     while let Some(packet) = reader.next_packet()? {
         if packet.link.0 != ETHERNET {
             return Err(Failure::usage(anyhow!(
-                "'{}' has packets that are not of Ethernet: only those can be asked about",
+                "'{}' is not an Ethernet capture: only Ethernet frames can be routed",
                 path.display()
             )));
         }
         let mut frame = packet.data.to_vec();
-        // What was cut off is zeros.
-        frame.resize((packet.wire_len as usize).clamp(14, MOST_BYTES), 0);
+        // Bytes that the capture cut off are zero.
+        frame.resize((packet.wire_len as usize).clamp(14, MAX_FRAME_BYTES), 0);
         frames.push(frame);
     }
     Ok(frames)
 }
 
-/// A packet in words.
+/// The first packet of a connection, as given on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Packet {
     is_tcp: bool,
@@ -159,82 +162,35 @@ impl FromStr for Packet {
         };
         match packet.from.is_ipv4() == packet.to.is_ipv4() {
             true => Ok(packet),
-            false => Err("both ends have addresses of one kind".into()),
+            false => Err("source and destination must both be IPv4, or both IPv6".into()),
         }
     }
 }
 
 impl Packet {
-    /// Its first packet: a SYN, or an empty datagram.
+    /// Builds the packet: a SYN, or an empty datagram.
     fn frame(&self) -> Vec<u8> {
-        let transport = self.transport();
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        let protocol = if self.is_tcp { 6 } else { 17 };
-        match (self.from.ip(), self.to.ip()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let length = (20 + transport.len()) as u16;
-                let mut header = vec![0x45, 0];
-                header.extend(length.to_be_bytes());
-                header.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
-                header.extend(from.octets());
-                header.extend(to.octets());
-                let sum = checksum(&header);
-                header[10..12].copy_from_slice(&sum.to_be_bytes());
-                frame.extend([8, 0]);
-                frame.extend(header);
-            }
-            (from, to) => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-                frame.extend((transport.len() as u16).to_be_bytes());
-                frame.extend([protocol, 64]);
-                frame.extend(octets(from));
-                frame.extend(octets(to));
-            }
-        }
-        frame.extend(transport);
+        let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
+        let ip = match (self.from.ip(), self.to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => ethernet.ipv4(from.octets(), to.octets(), HOP_LIMIT),
+            (from, to) => ethernet.ipv6(v6_octets(from), v6_octets(to), HOP_LIMIT),
+        };
+        let (from, to) = (self.from.port(), self.to.port());
+        let mut frame = Vec::new();
+        let written = match self.is_tcp {
+            true => ip.tcp(from, to, 1, 0xffff).syn().write(&mut frame, &[]),
+            false => ip.udp(from, to).write(&mut frame, &[]),
+        };
+        written.expect("a packet without payload fits its length fields");
         frame
     }
-
-    fn transport(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(self.from.port().to_be_bytes());
-        bytes.extend(self.to.port().to_be_bytes());
-        match self.is_tcp {
-            // Sequence, acknowledgement, header of 20 bytes, SYN, window.
-            true => bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]),
-            false => bytes.extend([0, 8, 0, 0]),
-        }
-        let mut pseudo = octets(self.from.ip());
-        pseudo.extend(octets(self.to.ip()));
-        pseudo.extend([0, if self.is_tcp { 6 } else { 17 }]);
-        pseudo.extend((bytes.len() as u16).to_be_bytes());
-        pseudo.extend(&bytes);
-        let at = if self.is_tcp { 16 } else { 6 };
-        let sum = match checksum(&pseudo) {
-            // 0 means none in UDP.
-            0 if !self.is_tcp => 0xffff,
-            sum => sum,
-        };
-        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-        bytes
-    }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+fn v6_octets(address: IpAddr) -> [u8; 16] {
     match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
     }
-}
-
-/// The Internet checksum (RFC 1071) of an even number of bytes.
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -244,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_in_words_is_a_whole_packet() {
+    fn a_packet_in_words_becomes_a_complete_packet() {
         for (text, bytes) in [
             ("tcp:198.51.100.7:40000>192.0.2.10:443", 54),
             ("udp:[2001:db8::7]:5000>[2001:db8::10]:53", 62),
@@ -282,37 +238,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_fits_a_request_and_nothing_is_left_out() {
+    fn batches_fit_a_request_and_leave_nothing_out() {
         for (frames, bytes, wanted) in [
             (0, 60, vec![]),
             (64, 60, vec![64]),
             (65, 60, vec![64, 1]),
-            (64, MOST_BYTES, vec![37, 27]),
+            (64, MAX_FRAME_BYTES, vec![37, 27]),
             (2, 200_000, vec![1, 1]),
         ] {
             let frames: Vec<Vec<u8>> = (0..frames).map(|at| vec![at; bytes]).collect();
-            let requests = requests(&frames);
-            let counts: Vec<_> = requests.iter().map(|some| some.len()).collect();
+            let batches = batches(&frames);
+            let counts: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
             assert_eq!(counts, wanted, "{bytes} bytes");
-            assert_eq!(requests.concat(), frames);
-            if bytes > MOST_BYTES {
+            assert_eq!(batches.concat(), frames);
+            if bytes > MAX_FRAME_BYTES {
                 continue;
             }
-            for some in requests {
-                let frames = some.iter().map(|frame| to_hex(frame)).collect();
+            for batch in batches {
+                let frames = batch.iter().map(|frame| to_hex(frame)).collect();
                 let line = serde_json::to_string(&Request::Where { frames }).unwrap();
-                assert!((line.len() as u64) < MOST_REQUEST_BYTES, "{}", line.len());
+                assert!((line.len() as u64) < MAX_REQUEST_BYTES, "{}", line.len());
             }
         }
     }
 
     #[test]
-    fn what_is_no_packet_is_refused_with_what_to_write() {
+    fn an_invalid_packet_is_refused_with_the_syntax() {
         for text in ["", "tcp:1.2.3.4:5", "icmp:1.2.3.4:5>1.2.3.4:6", "tcp:1.2.3.4>1.2.3.4:6"] {
             let error = text.parse::<Packet>().expect_err(text);
             assert!(error.starts_with("write tcp:SOURCE:PORT>"), "{error}");
         }
         let mixed = "tcp:1.2.3.4:5>[2001:db8::1]:6".parse::<Packet>();
-        assert_eq!(mixed, Err("both ends have addresses of one kind".into()));
+        assert_eq!(mixed, Err("source and destination must both be IPv4, or both IPv6".into()));
     }
 }

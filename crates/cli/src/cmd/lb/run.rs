@@ -14,7 +14,7 @@ use std::{
 use dwell_balancer::{api::Listener, config::Config, control::Balancer};
 use signal_hook::{consts::SIGHUP, flag};
 
-use super::lines::Lines;
+use super::events::EventWriter;
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -25,9 +25,9 @@ use crate::{
 
 /// Run a balancer
 ///
-/// Loads the data plane, or takes over the one that runs on the interface, and follows the
-/// configuration. What happens is told as jsonl, an object a line. When it ends, or dies, packets
-/// go on as they last were: `dwell lb detach` removes the data plane.
+/// Loads the data plane, or takes over the one that runs on the interface, and follows the configuration. Events are
+/// written as jsonl, one object per line. When the process ends or dies, packets are still forwarded as before:
+/// `dwell lb detach` removes the data plane.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +44,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
-    // Before there are other threads.
+    // The socket must be created before other threads start.
     let listener = Listener::bind(&config.socket).map_err(Failure::usage)?;
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
@@ -52,12 +52,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let served = config.metrics.map(Served::plain).transpose()?;
     let metrics = served.as_ref().map(|served| Arc::clone(&served.metrics));
     let (sender, requests) = channel();
-    // It ends after the balancer, which it writes for.
-    let (_lines, emit) = Lines::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
+    // Dropped after the balancer, whose events it writes.
+    let (_writer, emit) = EventWriter::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
     let mut balancer = Balancer::start(config, metrics, emit)?;
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
-    let is_reload_asked = || reload.swap(false, Ordering::SeqCst);
-    balancer.run(&requests, is_reload_asked, || stop.is_asked())?;
-    tell("packets go on as they are: `dwell lb detach` ends that");
+    let is_reload_requested = || reload.swap(false, Ordering::SeqCst);
+    balancer.run(&requests, is_reload_requested, || stop.is_asked())?;
+    tell("packets are still forwarded as before: `dwell lb detach` ends that");
     Ok(Exit::Done)
 }

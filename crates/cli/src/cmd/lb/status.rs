@@ -3,17 +3,17 @@
 use std::fmt::Write;
 
 use dwell_balancer::{
-    api::{BackendStatus, Client, HealthWord, Request, Status, VipStatus},
+    api::{BackendStatus, Client, HealthState, Request, Status, VipStatus},
     plan::Phase,
 };
 
-use super::{To, print};
+use super::{SocketArgs, print};
 use crate::exit::{Exit, Failure};
 
-/// Tell what runs: VIPs, backends, their weights, and why
+/// Show VIPs and backends, their weights, and the reasons
 ///
-/// Latencies are means of the last interval; fresh is requests in it over connections active at its
-/// end. Unknown is -.
+/// Latencies are means of the last interval. `fresh` is the number of requests in it divided by the number of
+/// connections that were active at its end. Unknown values are shown as -.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,15 +21,15 @@ Examples:
   dwell lb status --json | jq '.vips[].backends[] | {name, share, latency_s}'")]
 pub struct Args {
     #[command(flatten)]
-    to: To,
+    socket: SocketArgs,
 
-    /// As JSON, with more in it
+    /// Print JSON, with more details
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let status: Status = Client::connect(&args.to.socket)?.ask(&Request::Status {})?;
+    let status: Status = Client::connect(&args.socket.path)?.request(&Request::Status {})?;
     match args.json {
         true => {
             let text = serde_json::to_string_pretty(&status).map_err(Failure::usage)?;
@@ -40,37 +40,37 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// As a table. With the status before, rates stand in the place of totals.
+/// Formats a status as a table. With an earlier status, it shows rates instead of totals.
 pub fn text(status: &Status, before: Option<&Status>) -> String {
     let mut text = String::new();
     let plane = &status.plane;
     let work = status.interval_work_s.map_or("-".into(), seconds);
     let _ = writeln!(
         text,
-        "{} on {}: {} of {} connections; an interval of {} takes {work} of work",
+        "{} on {}: {} of {} connections; the work of an interval of {} takes {work}",
         status.config,
         status.interface,
         plane.connections,
-        plane.places,
+        plane.capacity,
         seconds(status.interval_s)
     );
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
-        of_vip(&mut text, vip, was, status.interval_s);
+        write_vip(&mut text, vip, was, status.interval_s);
     }
     if !status.leaving.is_empty() {
-        let _ = writeln!(text, "\nleaving, with their last connections:");
+        let _ = writeln!(text, "\nleaving, waiting for their last connections:");
         for backend in &status.leaving {
             let _ = writeln!(text, "  {} {}: {} active", backend.name, backend.address, backend.active);
         }
     }
-    let fates = plane.packets.iter().filter(|(_, packets)| **packets > 0);
-    let fates: Vec<_> = fates.map(|(fate, packets)| format!("{fate} {packets}")).collect();
-    let _ = writeln!(text, "\npackets: {}", if fates.is_empty() { "none".into() } else { fates.join(", ") });
-    let seen = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
-    let seen: Vec<_> = seen.map(|(seen, count)| format!("{seen} {count}")).collect();
-    if !seen.is_empty() {
-        let _ = writeln!(text, "connection IDs: {}", seen.join(", "));
+    let reasons = plane.packets.iter().filter(|(_, packets)| **packets > 0);
+    let reasons: Vec<_> = reasons.map(|(reason, packets)| format!("{reason} {packets}")).collect();
+    let _ = writeln!(text, "\npackets: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
+    let events = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
+    let events: Vec<_> = events.map(|(event, count)| format!("{event} {count}")).collect();
+    if !events.is_empty() {
+        let _ = writeln!(text, "connection IDs: {}", events.join(", "));
     }
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {warning}");
@@ -78,7 +78,7 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     text
 }
 
-fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_s: f64) {
+fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_s: f64) {
     let port = vip.port.map_or("any".into(), |port| port.to_string());
     let _ = writeln!(
         text,
@@ -88,14 +88,14 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
         vip.address,
         vip.policy,
         vip.forward,
-        if vip.all_down { "  ALL FAIL: all are kept" } else { "" }
+        if vip.all_down { "  ALL DOWN: all are kept" } else { "" }
     );
     if let Some(heavy) = &vip.heavy {
         let percent = |part: f64| format!("{:.1} %", 100.0 * part);
         let captured = heavy.captured.map_or("-".into(), percent);
         let _ = writeln!(
             text,
-            "  heavy: {} connections of a server, with {captured} of its packets ({} wanted)",
+            "  heavy: {} connections per server, with {captured} of its packets ({} wanted)",
             heavy.connections,
             percent(heavy.wanted)
         );
@@ -132,15 +132,11 @@ fn of_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_
             backend.active,
             count(backend.connections, was.map(|was| was.connections)),
             count(backend.packets, was.map(|was| was.packets)),
-            why(backend)
+            reason(backend)
         );
         if let Some(load) = &backend.load {
-            let _ = writeln!(
-                text,
-                "    says that one waits {} there, {} ago",
-                load.wait_s.map_or("it does not know how long".into(), seconds),
-                seconds(load.age_s)
-            );
+            let wait = load.wait_s.map_or("an unknown wait".into(), |wait| format!("a {} wait", seconds(wait)));
+            let _ = writeln!(text, "    reported {wait} {} ago", seconds(load.age_s));
         }
     }
 }
@@ -149,21 +145,21 @@ fn state(backend: &BackendStatus) -> &'static str {
     match (backend.phase, backend.health) {
         (Phase::Leaving, _) => "leaving",
         (Phase::Draining, _) => "draining",
-        _ if backend.problem.is_some() => "no way",
-        (_, HealthWord::Down) => "down",
-        (_, HealthWord::Rising) => "rising",
-        (_, HealthWord::Up) => "up",
-        (_, HealthWord::Unchecked) => "serving",
+        _ if backend.problem.is_some() => "no route",
+        (_, HealthState::Down) => "down",
+        (_, HealthState::Rising) => "rising",
+        (_, HealthState::Up) => "up",
+        (_, HealthState::Unchecked) => "serving",
     }
 }
 
-fn why(backend: &BackendStatus) -> &str {
+fn reason(backend: &BackendStatus) -> &str {
     let problem = backend.problem.as_deref();
     let health = backend.health_why.as_deref();
     problem.or(health).unwrap_or(&backend.why_words)
 }
 
-/// Three digits and a unit.
+/// Formats a time with three digits and a unit.
 fn seconds(seconds: f64) -> String {
     match seconds {
         s if s >= 1.0 => format!("{s:.2} s"),

@@ -8,16 +8,16 @@ use std::{
 
 use dwell_balancer::api::{Client, Request, Status};
 
-use super::{Every, To, print, status::text};
+use super::{RefreshArgs, SocketArgs, print, status::text};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
     stop::Stop,
 };
 
-/// Show what runs as it changes, with rates, until Ctrl-C
+/// Show the status with rates, updated until Ctrl-C
 ///
-/// Where the output is no terminal, one table follows the other.
+/// If the output is not a terminal, the tables are printed one after the other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,35 +25,35 @@ Examples:
   dwell lb top --interval 5s --duration 1m > steering.txt")]
 pub struct Args {
     #[command(flatten)]
-    to: To,
+    socket: SocketArgs,
 
     #[command(flatten)]
-    every: Every,
+    refresh: RefreshArgs,
 
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 }
 
-/// Between two looks whether to end.
+/// The time between two checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Stop::listen(args.duration)?;
     let is_terminal = stdout().is_terminal();
-    let mut client = Client::connect(&args.to.socket)?;
+    let mut client = Client::connect(&args.socket.path)?;
     let mut before: Option<(Status, Instant)> = None;
     while !stop.is_asked() {
-        let mut status: Status = client.ask(&Request::Status {})?;
+        let mut status: Status = client.request(&Request::Status {})?;
         let now = Instant::now();
         if let Some((_, then)) = &before {
-            // Rates are of the time that has passed between the two looks.
+            // Rates refer to the time between the two requests.
             status.interval_s = now.duration_since(*then).as_secs_f64().max(1e-3);
         }
         let page = text(&status, before.as_ref().map(|(status, _)| status));
-        print(&show(&page, is_terminal))?;
+        print(&frame(&page, is_terminal))?;
         before = Some((status, now));
-        let next = now + args.every.interval;
+        let next = now + args.refresh.interval;
         while Instant::now() < next && !stop.is_asked() {
             thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
         }
@@ -61,8 +61,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// On a terminal over the page before, without a moment of nothing.
-fn show(page: &str, is_terminal: bool) -> String {
+/// On a terminal, overwrites the previous page without clearing it first, which would flicker.
+fn frame(page: &str, is_terminal: bool) -> String {
     if !is_terminal {
         return format!("{page}\n");
     }

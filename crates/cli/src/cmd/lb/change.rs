@@ -1,8 +1,8 @@
-//! What is asked of a running balancer and changes it.
+//! The verbs that change a running balancer.
 
 use std::{net::IpAddr, path::Path};
 
-use dwell_balancer::api::{Changed, Client, Named, Request};
+use dwell_balancer::api::{BackendName, Changes, Client, Request};
 
 use super::print;
 use crate::exit::{Exit, Failure};
@@ -12,7 +12,7 @@ pub fn reload(socket: &Path) -> Result<Exit, Failure> {
 }
 
 pub fn drain(socket: &Path, backend: &str, undo: bool) -> Result<Exit, Failure> {
-    let backend = Named::parse(backend);
+    let backend = BackendName::parse(backend);
     change(socket, &Request::Drain { backend, undo })
 }
 
@@ -29,18 +29,18 @@ pub fn add(
 }
 
 pub fn remove(socket: &Path, backend: &str) -> Result<Exit, Failure> {
-    let backend = Named::parse(backend);
+    let backend = BackendName::parse(backend);
     change(socket, &Request::Remove { backend })
 }
 
 pub fn weight(socket: &Path, backend: &str, weight: f64) -> Result<Exit, Failure> {
-    let backend = Named::parse(backend);
+    let backend = BackendName::parse(backend);
     change(socket, &Request::Weight { backend, weight })
 }
 
 fn change(socket: &Path, request: &Request) -> Result<Exit, Failure> {
-    let changed: Changed = Client::connect(socket)?.ask(request)?;
-    match changed.changes.as_slice() {
+    let changes: Changes = Client::connect(socket)?.request(request)?;
+    match changes.changes.as_slice() {
         [] => print("nothing to change\n")?,
         changes => print(&format!("{}\n", changes.join("\n")))?,
     }

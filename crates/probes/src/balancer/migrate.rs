@@ -1,6 +1,5 @@
-//! From one data plane to another with other sizes: VIPs, backends, tables, what
-//! connection IDs name and what was counted. Not connections: their places are of
-//! the other's table.
+//! Migration from one data plane to another whose maps have other sizes: VIPs, backends, tables, connection IDs and
+//! counts are copied. Connections are not, since their slots belong to the old table.
 
 use dwell_engine::abi;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -12,13 +11,13 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
-/// Where it comes from and goes to, by the name of the map.
-pub(super) struct Carry<From, To> {
+/// The maps to copy from and to, by name.
+pub(super) struct Migration<From, To> {
     pub from: From,
     pub to: To,
 }
 
-impl<From, To> Carry<From, To>
+impl<From, To> Migration<From, To>
 where
     From: Fn(&str) -> Result<MapHandle, Error>,
     To: Fn(&str) -> Result<MapHandle, Error>,
@@ -27,25 +26,25 @@ where
         Ok(((self.from)(name)?, (self.to)(name)?))
     }
 
-    /// All that has a place there: numbers beyond its sizes stay behind.
+    /// Copies everything that fits. Numbers beyond the new sizes are left behind.
     pub fn all(&self, options: &PlaneOptions) -> Result<(), Error> {
         let numbers = self.vips(options.max_vips)?;
         self.tables(&numbers)?;
         self.reals(options.max_reals)?;
-        self.zero(options)?;
+        self.zero_vips(options)?;
         for number in numbers {
             self.counts("vip_counts", number)?;
         }
         self.counts("counters", 0)
     }
 
-    /// Returns the numbers of VIPs that have a table.
-    fn vips(&self, most: u32) -> Result<Vec<u32>, Error> {
+    /// Copies the VIPs. Returns the numbers of those that have a table.
+    fn vips(&self, max: u32) -> Result<Vec<u32>, Error> {
         let (from, to) = self.both("vips")?;
         let mut numbers = Vec::new();
         for (key, vip) in maps::vips(&from)? {
-            // entries for ICMP have none
-            if vip.number <= most {
+            // Entries for ICMP have number 0.
+            if vip.number <= max {
                 maps::write(&to, "vips", key.as_bytes(), &vip)?;
                 numbers.push(vip.number);
             }
@@ -59,10 +58,10 @@ where
         Ok(numbers)
     }
 
-    /// The same tables, not copies of them.
+    /// Hands over the tables themselves, without copying them.
     fn tables(&self, numbers: &[u32]) -> Result<(), Error> {
         let (from, to) = self.both("tables")?;
-        for numbers in numbers.chunks(maps::SWAPPED_AT_ONCE) {
+        for numbers in numbers.chunks(maps::SWAP_BATCH) {
             let mut tables = Vec::new();
             for number in numbers {
                 let id: Option<u32> = maps::read(&from, "tables", &number.to_ne_bytes())?;
@@ -76,9 +75,9 @@ where
         Ok(())
     }
 
-    fn reals(&self, most: u32) -> Result<(), Error> {
+    fn reals(&self, max: u32) -> Result<(), Error> {
         let (from, to) = self.both("reals")?;
-        for number in 1..=most.min(from.max_entries() - 1) {
+        for number in 1..=max.min(from.max_entries() - 1) {
             let key = number.to_ne_bytes();
             let real: Option<abi::dwell_real> = maps::read(&from, "reals", &key)?;
             let Some(real) = real.filter(|real| u32::from(real.forward) != abi::DWELL_FORWARD_NONE) else {
@@ -90,9 +89,9 @@ where
         Ok(())
     }
 
-    /// How packets go by connection ID. Tables of heavy hitters get other numbers, as
-    /// there may be fewer; a server without one is routed to all the same.
-    fn zero(&self, options: &PlaneOptions) -> Result<(), Error> {
+    /// Copies how packets are routed by connection ID. Tables of heavy hitters get new numbers, since there may be
+    /// fewer of them; a server without one is still routed to.
+    fn zero_vips(&self, options: &PlaneOptions) -> Result<(), Error> {
         self.copy("zero_state", 0, 0)?;
         let (from, to) = self.both("zero_vips")?;
         let mut heavy = 0;
@@ -132,15 +131,15 @@ where
         Ok(())
     }
 
-    /// What an array has under one index, under another of the other, if that has it.
-    fn copy(&self, name: &'static str, index: u32, becomes: u32) -> Result<(), Error> {
+    /// Copies an element of an array to a new index of the other array, if that is large enough.
+    fn copy(&self, name: &'static str, index: u32, new_index: u32) -> Result<(), Error> {
         let (from, to) = self.both(name)?;
-        if becomes >= to.max_entries() {
+        if new_index >= to.max_entries() {
             return Ok(());
         }
         let found = from.lookup(&index.to_ne_bytes(), MapFlags::ANY);
         match found.map_err(failed("read", name))? {
-            Some(value) => to.update(&becomes.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed("write", name)),
+            Some(value) => to.update(&new_index.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed("write", name)),
             None => Ok(()),
         }
     }

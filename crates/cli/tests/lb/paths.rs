@@ -1,4 +1,4 @@
-//! Ways to backends: IPv6, tunnels of either version, and another interface than that of the clients.
+//! Paths to backends: IPv6, tunnels over either IP version, and another interface than that of the clients.
 
 use std::io::{Read, Write};
 
@@ -9,31 +9,31 @@ use crate::{
     support::{eventually, skipped},
 };
 
-/// Both servers get connections, each of which carries more than packets of one segment do.
-fn both_are_served(scene: &Scene, way: &str) {
-    eventually(way, || (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4)));
-    assert_eq!(scene.spread(30).len(), 2, "{way}");
+/// Checks that both servers get connections, and that each carries more than fits into one segment.
+fn check_both_serve(scene: &Scene, path: &str) {
+    eventually(path, || (0..2).all(|server| scene.backend(server)["share"].as_f64() > Some(0.4)));
+    assert_eq!(scene.spread(30).len(), 2, "{path}");
     for _ in 0..4 {
         let mut stream = scene.connect().unwrap();
         let number = ask(&mut stream).unwrap();
         stream.write_all(&[7; 20_000]).unwrap();
         let mut answers = vec![0; 20_000];
         stream.read_exact(&mut answers).unwrap();
-        assert!(answers.iter().all(|answer| *answer == number), "{way}");
+        assert!(answers.iter().all(|answer| *answer == number), "{path}");
     }
 }
 
-/// What would become of a connection's first packet, by the kernel's own program.
-fn sent(scene: &Scene, packet: &str) -> (String, Vec<u8>) {
-    let said = scene.ok(&["where", packet, "--json"]);
-    let went: Value = serde_json::from_str(&said).unwrap();
-    let frame = went["frame"].as_str().unwrap();
+/// Asks where the first packet of a connection would be sent. Returns the verdict and the frame.
+fn route(scene: &Scene, packet: &str) -> (String, Vec<u8>) {
+    let output = scene.ok(&["where", packet, "--json"]);
+    let route: Value = serde_json::from_str(&output).unwrap();
+    let frame = route["frame"].as_str().unwrap();
     let octets = (0..frame.len()).step_by(2);
     let octets = octets.map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
-    (went["verdict"].as_str().unwrap().into(), octets.collect())
+    (route["verdict"].as_str().unwrap().into(), octets.collect())
 }
 
-/// Version of the outermost header, and the protocol that follows it.
+/// The version of the outermost IP header, and the protocol that follows it.
 fn outermost(frame: &[u8]) -> (u8, u8) {
     match frame[12..14] {
         [8, 0] => (4, frame[23]),
@@ -43,7 +43,7 @@ fn outermost(frame: &[u8]) -> (u8, u8) {
 }
 
 #[test]
-fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
+fn root_ipv6_is_forwarded_by_layer_2_and_through_tunnels_over_either_version() {
     if skipped() {
         return;
     }
@@ -54,7 +54,7 @@ fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
     let scene = Scene::new("six", 2);
     scene.speak_ipv6();
     let decaps = scene.decapsulate();
-    // versions of VIP and backends, and how packets are then
+    // The IP versions of VIP and backends, the forwarding, and the headers that follow.
     for (at, (vip, backends, forward, outer)) in [
         (6, 6, "l2", (6, TCP)),
         (6, 6, "ipip", (6, IPV6)),
@@ -68,7 +68,7 @@ fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
     .into_iter()
     .enumerate()
     {
-        let way = format!("IPv{vip} by {forward} to backends of IPv{backends}");
+        let path = format!("IPv{vip} by {forward} to backends of IPv{backends}");
         scene.vip.set(if vip == 6 { VIP6.into() } else { VIP.into() });
         scene.address_of.set(match backends {
             6 => |host| address6(host).into(),
@@ -79,15 +79,15 @@ fn root_ipv6_goes_by_layer_2_and_through_tunnels_of_either_version() {
             0 => scene.run(),
             _ => drop(scene.ok(&["reload"])),
         }
-        both_are_served(&scene, &way);
+        check_both_serve(&scene, &path);
         let packet = match vip {
             6 => format!("tcp:[{}]:1000>[{VIP6}]:80", address6(1)),
             _ => format!("tcp:{}:1000>{VIP}:80", address(1)),
         };
-        let (verdict, frame) = sent(&scene, &packet);
-        assert_eq!((verdict.as_str(), outermost(&frame)), ("send", outer), "{way}");
+        let (verdict, frame) = route(&scene, &packet);
+        assert_eq!((verdict.as_str(), outermost(&frame)), ("send", outer), "{path}");
     }
-    // those that filled the client's MTU did not fit into tunnels, which the client was told
+    // Packets of the client's full MTU did not fit into tunnels, and the client was told so by ICMP.
     let too_big = scene.status()["plane"]["packets"]["too-big"].as_u64();
     assert!(too_big > Some(0), "{}", scene.status());
     assert_eq!(scene.end().status, Some(0));
@@ -111,8 +111,8 @@ fn root_backends_behind_another_interface_are_reached() {
             0 => scene.run(),
             _ => drop(scene.ok(&["reload"])),
         }
-        both_are_served(&scene, forward);
-        let (verdict, _) = sent(&scene, "tcp:10.79.0.1:1000>198.51.100.1:80");
+        check_both_serve(&scene, forward);
+        let (verdict, _) = route(&scene, "tcp:10.79.0.1:1000>198.51.100.1:80");
         assert_eq!(verdict, "redirect", "{forward}");
         load.get_or_insert_with(|| scene.load(8)).go_on();
     }

@@ -1,5 +1,5 @@
-//! What a control process leaves for the next one: which number is whose. The kernel's maps know
-//! numbers and addresses; names, drains and weights are here, beside the socket.
+//! The state that a process saves for the next one. The kernel's maps know numbers and addresses; names, drains and
+//! weights are saved in a file next to the socket.
 
 use std::{
     collections::BTreeMap,
@@ -9,75 +9,77 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use dwell_engine::balance::VipKey;
 use dwell_probes::{Error, balancer::Plane};
 use serde::{Deserialize, Serialize};
 
 use super::vip::scaled;
 use crate::{
-    config::{Limits, PolicyName, Vip, VipKey},
-    plan::{Phase, Plan, Real, State},
+    config::{Limits, PolicyName, Vip},
+    plan::{NumberedBackend, Phase, Plan, State},
 };
 
-/// As it is kept.
+/// The contents of the file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Saved {
+pub(super) struct SavedState {
     pub state: State,
-    /// By the number of the backend.
-    #[serde(default)]
-    pub weighed: BTreeMap<u32, Weighed>,
+    /// The weights by the number of the backend.
+    #[serde(default, rename = "weighed")]
+    pub weights: BTreeMap<u32, SavedWeight>,
 }
 
-/// The weight of a backend, and what it was made of.
+/// The weight of a backend, and where it came from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Weighed {
+pub(super) struct SavedWeight {
     pub weight: f64,
-    /// What it was configured, by the file or an operator since.
+    /// The configured weight, from the file or from an operator's later request.
     pub configured: f64,
-    /// What the file said; none if it did not name the backend.
-    pub written: Option<f64>,
+    /// The weight in the configuration file; none if the file did not have the backend.
+    #[serde(rename = "written")]
+    pub in_file: Option<f64>,
     pub policy: PolicyName,
 }
 
-/// Beside the socket: each has its own, whatever its name.
+/// Returns the path of the state, next to the socket. Each socket has a file of its own.
 pub(super) fn path(socket: &Path) -> PathBuf {
-    with(socket, ".state")
+    with_suffix(socket, ".state")
 }
 
-fn with(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut whole = path.as_os_str().to_owned();
-    whole.push(end);
+    whole.push(suffix);
     whole.into()
 }
 
-/// What was saved. If that is lost, backends get new numbers, and the old ones leave.
-pub(super) fn read(socket: &Path) -> Saved {
+/// Reads the saved state. If it is lost, backends get new numbers, and the old ones leave.
+pub(super) fn read(socket: &Path) -> SavedState {
     let text = fs::read(path(socket)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Saves it, whole or not at all, for its owner's eyes.
-pub(super) fn write(socket: &Path, saved: &Saved) -> io::Result<()> {
+/// Saves the state atomically, readable by its owner alone.
+pub(super) fn write(socket: &Path, saved: &SavedState) -> io::Result<()> {
     let path = path(socket);
-    let beside = with(&path, ".new");
-    // One that was left there may be open to others.
-    let _ = fs::remove_file(&beside);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let new = with_suffix(&path, ".new");
+    // A file left there by another process may be open to others.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(&serde_json::to_vec(saved)?)?;
-    fs::rename(beside, path)
+    fs::rename(new, path)
 }
 
-impl Saved {
-    /// The weights to begin with, by number. What an operator configured stays `wanted` where the file
-    /// says what it said then; where it was edited, the edit holds.
-    pub(super) fn carry(&self, wanted: &mut [Vip], planned: &Plan) -> BTreeMap<u32, f64> {
+impl SavedState {
+    /// Returns the initial weights by number. A weight that an operator configured is restored into `wanted` if the
+    /// file still says what it said then; an edit of the file takes precedence.
+    pub(super) fn carry_weights(&self, wanted: &mut [Vip], planned: &Plan) -> BTreeMap<u32, f64> {
         let mut weights = BTreeMap::new();
         for (vip, (_, reals)) in wanted.iter_mut().zip(&planned.numbers) {
             for (backend, real) in vip.backends.iter_mut().zip(reals) {
-                let same = self.weighed.get(real);
-                let Some(was) = same.filter(|was| was.policy == vip.policy) else {
+                let saved = self.weights.get(real);
+                let Some(was) = saved.filter(|was| was.policy == vip.policy) else {
                     continue;
                 };
-                if was.written == Some(backend.weight) {
+                if was.in_file == Some(backend.weight) {
                     backend.weight = was.configured;
                 }
                 let weight = scaled(was.weight, was.configured, backend.weight);
@@ -87,9 +89,9 @@ impl Saved {
         weights
     }
 
-    /// As far as the kernel agrees. Whoever only the kernel knows leaves; who connection IDs name is known
-    /// by them.
-    pub(super) fn matching(mut self, plane: &mut Plane, limits: Limits) -> Result<Saved, Error> {
+    /// Keeps what agrees with the kernel's maps. Backends that only the kernel knows are leaving; the server IDs of
+    /// those that connection IDs refer to are read from the kernel.
+    pub(super) fn reconcile(mut self, plane: &mut Plane, limits: Limits) -> Result<SavedState, Error> {
         let slots: BTreeMap<u16, VipKey> = plane
             .vips()
             .filter_map(|(key, vip)| Some((vip.zero_slot?, *key)))
@@ -101,13 +103,13 @@ impl Saved {
                 named.insert(number, (*key, id));
             }
         }
-        let there: BTreeMap<u32, _> = plane.reals().collect();
-        self.state.reals.retain(|number, real| {
-            there.get(number).is_some_and(|there| there.address == real.address && there.forward == real.forward)
+        self.state.reals.retain(|number, backend| {
+            let real = plane.real(*number);
+            real.is_some_and(|real| (real.address, real.forward) == (backend.address, backend.forward))
         });
-        for (number, real) in there {
+        for (number, real) in plane.reals() {
             let named = named.get(&number);
-            self.state.reals.entry(number).or_insert_with(|| Real {
+            self.state.reals.entry(number).or_insert_with(|| NumberedBackend {
                 vip: named.map(|(key, _)| *key),
                 name: real.address.to_string(),
                 address: real.address,
@@ -129,15 +131,15 @@ mod tests {
 
     use super::*;
 
-    fn weighed(weight: f64) -> Weighed {
-        Weighed { weight, configured: 1.0, written: None, policy: PolicyName::Latency }
+    fn saved(weight: f64) -> SavedWeight {
+        SavedWeight { weight, configured: 1.0, in_file: None, policy: PolicyName::Latency }
     }
 
     #[test]
-    fn each_socket_has_its_own_for_its_owner_alone() {
+    fn each_socket_has_a_file_of_its_own_for_its_owner_alone() {
         let folder = tempfile::tempdir().expect("there is room");
         let sockets = ["lb.eth0", "lb.eth1", "lb"].map(|name| folder.path().join(name));
-        let of = |weight: f64| Saved { weighed: BTreeMap::from([(1, weighed(weight))]), ..Saved::default() };
+        let of = |weight: f64| SavedState { weights: BTreeMap::from([(1, saved(weight))]), ..SavedState::default() };
         let left = folder.path().join("lb.state.new");
         fs::write(left, "half").expect("there is room");
         for (weight, socket) in (1u8..).zip(&sockets) {

@@ -1,0 +1,207 @@
+//! The status of a balancer.
+
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use dwell_engine::{balance::Forward, rtt::Counters};
+use dwell_probes::balancer::{Load, Seen, Why};
+
+use super::{
+    Balancer,
+    vip::{RunningBackend, RunningVip},
+};
+use crate::{
+    api::{BackendStatus, HealthState, LoadStatus, PlaneStatus, Status, VipStatus},
+    plan::{NumberedBackend, Phase},
+};
+
+/// The MTU that clients are assumed to have.
+const CLIENT_MTU: u16 = 1500;
+
+impl Balancer {
+    /// Returns the status as of the end of the last interval.
+    pub(super) fn status(&self) -> Status {
+        let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
+        Status {
+            time: jiff::Timestamp::now().to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            interface: self.config.interface.clone(),
+            config: self.config.path.display().to_string(),
+            loaded: self.loaded.to_string(),
+            interval_s: self.config.interval.as_secs_f64(),
+            interval_work_s: self.figures.work.map(|work| work.as_secs_f64()),
+            plane: self.plane_status(),
+            vips: self.vips.iter().map(|run| self.vip_status(run)).collect(),
+            leaving: leaving.map(|(number, real)| self.leaving_status(*number, real)).collect(),
+            warnings: self.warnings(),
+        }
+    }
+
+    pub(super) fn plane_status(&self) -> PlaneStatus {
+        let counters = self.figures.counters.as_ref();
+        PlaneStatus {
+            start: self.start.into(),
+            connections: counters.map_or(0, |counters| Counters::places_taken(&counters.table)),
+            capacity: u64::from(self.config.limits.connections),
+            connection_ids: counters.map_or_else(Default::default, |counters| {
+                let all = Seen::ALL.iter();
+                all.map(|seen| (seen.name().to_owned(), counters.seen(*seen))).collect()
+            }),
+            packets: counters.map_or_else(Default::default, |counters| {
+                let all = Why::ALL.iter();
+                all.map(|why| (why.name().to_owned(), counters.get(*why))).collect()
+            }),
+        }
+    }
+
+    fn vip_status(&self, run: &RunningVip) -> VipStatus {
+        let load = load(&self.figures.vips, run.number);
+        let backends = run.backends.iter();
+        VipStatus {
+            name: run.vip.name.clone(),
+            address: run.vip.key.address,
+            protocol: run.vip.key.protocol,
+            port: run.vip.key.port,
+            policy: run.vip.policy,
+            forward: run.vip.forward,
+            table_size: run.vip.table_size,
+            disruption: run.table.disruption(),
+            packets: load.packets,
+            bytes: load.bytes,
+            connections: load.opened,
+            all_down: run.all_down,
+            heavy: run.heavy_status(),
+            backends: backends.map(|backend| self.backend_status(run, backend)).collect(),
+        }
+    }
+
+    pub(super) fn backend_status(&self, vip: &RunningVip, run: &RunningBackend) -> BackendStatus {
+        let load = load(&self.figures.reals, run.real);
+        let latency = run.seen.and_then(|seen| seen.latency);
+        let health = &run.health;
+        BackendStatus {
+            name: run.backend.name.clone(),
+            address: run.backend.address,
+            real: run.real,
+            phase: if run.is_draining { Phase::Draining } else { Phase::Serving },
+            health: health.state(self.config.health.ramp, Instant::now()),
+            health_why: health.failure.clone(),
+            check_s: health.duration.map(|duration| duration.as_secs_f64()),
+            configured: run.backend.weight,
+            weight: run.share.weight,
+            share: vip.table.share(run.real),
+            why: run.share.why.name().into(),
+            why_words: run.share.why.to_string(),
+            latency_s: latency.map(|latency| Duration::from_nanos(latency.mean_ns).as_secs_f64()),
+            latency_connections: latency.map(|latency| latency.connections),
+            freshness: run.seen.map(|seen| seen.freshness()),
+            active: self.figures.active.get(&run.real).copied().unwrap_or(0),
+            connections: load.opened,
+            packets: load.packets,
+            bytes: load.bytes,
+            problem: self.problem(run.backend.address),
+            server_id: run.backend.server_id,
+            load: self.load_status(run.real),
+        }
+    }
+
+    fn load_status(&self, real: u32) -> Option<LoadStatus> {
+        let load = self.zero.reported_load(real)?;
+        Some(LoadStatus { wait_s: load.wait.map(|wait| wait.as_secs_f64()), age_s: load.age.as_secs_f64() })
+    }
+
+    fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
+        let load = load(&self.figures.reals, number);
+        BackendStatus {
+            name: real.name.clone(),
+            address: real.address,
+            real: number,
+            phase: Phase::Leaving,
+            health: HealthState::Unchecked,
+            health_why: None,
+            check_s: None,
+            configured: 0.0,
+            weight: 0.0,
+            share: 0.0,
+            why: "leaving".into(),
+            why_words: "no longer wanted; waiting for its last connections".into(),
+            latency_s: None,
+            latency_connections: None,
+            freshness: None,
+            active: self.figures.active.get(&number).copied().unwrap_or(0),
+            connections: load.opened,
+            packets: load.packets,
+            bytes: load.bytes,
+            problem: self.problem(real.address),
+            server_id: real.server_id,
+            load: self.load_status(number),
+        }
+    }
+
+    fn problem(&self, address: IpAddr) -> Option<String> {
+        match self.hops.get(&address) {
+            Some(hop) => hop.as_ref().err().cloned(),
+            None if self.known_hops.contains_key(&address) => None,
+            None => Some("the next hop is not known yet".into()),
+        }
+    }
+
+    /// Conditions that an operator should know about.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for run in &self.vips {
+            let name = &run.vip.name;
+            if run.table.entries().is_empty() {
+                warnings.push(format!("VIP '{name}' has no usable backend: new connections are dropped"));
+            }
+            if run.all_down {
+                warnings.push(format!("VIP '{name}': all backends fail their checks, so all are kept"));
+            }
+            for backend in &run.backends {
+                let (backend, address) = (&backend.backend.name, backend.backend.address);
+                if let Some(problem) = self.problem(address) {
+                    warnings.push(format!("VIP '{name}': backend '{backend}': {problem}"));
+                }
+            }
+            warnings.extend(self.mtu_warning(run));
+        }
+        warnings
+    }
+
+    /// Warns that clients' full-sized packets do not fit on the path to the backends of a VIP.
+    fn mtu_warning(&self, run: &RunningVip) -> Option<String> {
+        let paths = run.backends.iter().filter_map(|backend| {
+            let hop = self.known_hops.get(&backend.backend.address)?;
+            let overhead = encapsulation_bytes(run.vip.forward, backend.backend.address.is_ipv4());
+            (hop.mtu < CLIENT_MTU + overhead).then_some((&backend.backend.name, hop.mtu, overhead))
+        });
+        let paths: Vec<_> = paths.collect();
+        let (name, mtu, overhead) = paths.first()?;
+        let others = match paths.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        Some(format!(
+            "VIP '{}': the path to '{name}'{others} carries packets of {mtu} bytes, of which encapsulation takes \
+             {overhead}: clients are asked to send smaller packets; an MTU of {} on the path avoids that",
+            run.vip.name,
+            CLIENT_MTU + overhead
+        ))
+    }
+}
+
+pub(super) fn load(loads: &[Load], number: u32) -> Load {
+    loads.get(number as usize).copied().unwrap_or_default()
+}
+
+/// The bytes that encapsulation adds to a packet.
+fn encapsulation_bytes(forward: Forward, is_v4: bool) -> u16 {
+    let ip = if is_v4 { 20 } else { 40 };
+    match forward {
+        Forward::L2 => 0,
+        Forward::Ipip => ip,
+        Forward::Gue(_) => ip + 8,
+    }
+}

@@ -1,0 +1,151 @@
+//! The Maglev table of a VIP: what it was built from, and how much of it has changed.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use dwell_engine::steer::maglev::{self, Member};
+
+use crate::config::{PolicyName, Vip};
+
+/// A table is not rebuilt for measured weights that all differ by less than this part from those that it was built
+/// from: no table is more exact than that, and building one costs a millisecond.
+const WEIGHT_TOLERANCE: f64 = 0.01;
+
+/// A backend's part in a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TableWeight {
+    /// The backend's number.
+    pub real: u32,
+    pub address: IpAddr,
+    /// 0 if the backend is left out.
+    pub weight: f64,
+}
+
+/// A Maglev table, and the weights that it was built from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Table {
+    /// The number of a backend in each entry.
+    entries: Vec<u32>,
+    /// The numbers and weights of the backends in the table.
+    weights: Vec<(u32, f64)>,
+    /// The part of the entries that each number has.
+    shares: HashMap<u32, f64>,
+    churn: Churn,
+}
+
+/// How much of a table changes, as parts of its entries.
+#[derive(Debug, Clone, Copy, Default)]
+struct Churn {
+    /// The last change; none before the first table of this process has changed.
+    last: Option<f64>,
+    /// The sum of the current interval's changes.
+    current: Option<f64>,
+    /// The sum of the previous interval's changes.
+    previous: Option<f64>,
+}
+
+impl Table {
+    /// The number of a backend in each entry.
+    pub(super) fn entries(&self) -> &[u32] {
+        &self.entries
+    }
+
+    /// The part of the entries that a backend has, from 0 to 1.
+    pub(super) fn share(&self, real: u32) -> f64 {
+        self.shares.get(&real).copied().unwrap_or(0.0)
+    }
+
+    /// The part of the entries that the last change changed. None for the first table of this process.
+    pub(super) fn last_change(&self) -> Option<f64> {
+        self.churn.last
+    }
+
+    /// The part of the entries that the previous interval changed, at most 1; none before the first interval has ended.
+    pub(super) fn disruption(&self) -> Option<f64> {
+        self.churn.previous
+    }
+
+    /// Ends the interval that changes are summed over.
+    pub(super) fn end_interval(&mut self) {
+        self.churn.previous = Some(self.churn.current.take().unwrap_or(0.0).min(1.0));
+    }
+
+    /// Rebuilds the table if the weights or the size of the VIP have changed. True if its entries have changed.
+    pub(super) fn build(&mut self, vip: &Vip, backends: &[TableWeight]) -> bool {
+        let used = backends.iter().filter(|backend| backend.weight > 0.0);
+        let weights: Vec<(u32, f64)> = used.map(|backend| (backend.real, backend.weight)).collect();
+        let is_resized = self.entries.len() != vip.table_size as usize && !weights.is_empty();
+        if !is_resized && self.fits(vip.policy, &weights) {
+            return false;
+        }
+        let members = backends.iter().map(|backend| Member {
+            id: member_id(backend.address),
+            weight: backend.weight,
+            real: backend.real,
+        });
+        let entries = match weights.is_empty() {
+            true => Vec::new(),
+            false => maglev::table(vip.table_size, &members.collect::<Vec<_>>()),
+        };
+        self.weights = weights;
+        if entries == self.entries {
+            return false;
+        }
+        self.churn.add(&self.entries, &entries);
+        self.shares = shares(&entries);
+        self.entries = entries;
+        true
+    }
+
+    /// Whether the table was built from these weights, or under a policy that measures, from similar ones.
+    fn fits(&self, policy: PolicyName, weights: &[(u32, f64)]) -> bool {
+        if policy != PolicyName::Latency || weights.len() != self.weights.len() {
+            return weights == self.weights;
+        }
+        let total = |weights: &[(u32, f64)]| weights.iter().map(|(_, weight)| weight).sum::<f64>();
+        let (total, old_total) = (total(weights), total(&self.weights));
+        let is_near = |((real, weight), (old_real, old_weight)): (&(u32, f64), &(u32, f64))| {
+            let (part, old_part) = (weight / total, old_weight / old_total);
+            real == old_real && (part - old_part).abs() <= WEIGHT_TOLERANCE * old_part
+        };
+        weights.iter().zip(&self.weights).all(is_near)
+    }
+}
+
+impl Churn {
+    fn add(&mut self, old: &[u32], new: &[u32]) {
+        let is_first = old.is_empty() && self.current.or(self.previous).is_none();
+        self.last = match new.len() == old.len() {
+            true => Some(maglev::disruption(old, new)),
+            false => (!is_first).then_some(1.0),
+        };
+        self.current = Some(self.current.unwrap_or(0.0) + self.last.unwrap_or(0.0));
+    }
+}
+
+/// The part of the entries that each number has.
+fn shares(entries: &[u32]) -> HashMap<u32, f64> {
+    if entries.is_empty() {
+        return HashMap::new();
+    }
+    // The numbers of a VIP are mostly adjacent: counting in a vector is much faster than in a map.
+    let (least, most) = entries.iter().fold((u32::MAX, 0), |(least, most), real| (least.min(*real), most.max(*real)));
+    let mut counts = vec![0u32; (most - least) as usize + 1];
+    for real in entries {
+        counts[(real - least) as usize] += 1;
+    }
+    let total = entries.len() as f64;
+    let counted = (least..).zip(counts).filter(|(_, count)| *count > 0);
+    counted.map(|(real, count)| (real, f64::from(count) / total)).collect()
+}
+
+/// The identity of a backend in Maglev's permutations (FNV-1a). It depends on the address alone, so that all balancers
+/// build the same table, whatever the names.
+fn member_id(address: IpAddr) -> u64 {
+    let v6 = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    v6.octets()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
