@@ -55,7 +55,7 @@ Examples:
   sudo dwell-lab down
 
 Exit status: 0 done; 1 a goal is missed; 2 wrong usage or input; 3 this host cannot do it; 4 it ran, but data is
-incomplete. `dwell lab ...` starts dwell-lab."
+incomplete. `dwell-lab ...` starts dwell-lab."
 )]
 struct Cli {
     #[command(subcommand)]

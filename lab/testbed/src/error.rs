@@ -46,7 +46,7 @@ pub enum Error {
         reason: String,
     },
     /// A lab of that name exists.
-    #[error("a lab named {0} exists; `dwell lab down {0}` removes it")]
+    #[error("a lab named {0} exists; `dwell-lab down {0}` removes it")]
     Exists(String),
     /// No lab of that name exists.
     #[error("no lab named {0}")]

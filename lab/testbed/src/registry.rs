@@ -61,7 +61,7 @@ impl State {
             }
         }
         let _ = write!(text, "\n  watch at the vantage point on: {}", topology.vantage_interfaces().join(", "));
-        let _ = write!(text, "\n  remove with: dwell lab down {}", self.name);
+        let _ = write!(text, "\n  remove with: dwell-lab down {}", self.name);
         text
     }
 

@@ -56,7 +56,7 @@ pub fn run(options: &super::Options, stop: &Stop) -> Result<()> {
         "\
 Relative error of the estimates of epochs (1 s) and connections, beside the mean that each estimator says
 it is of, in runs of {seconds}; epochs: share with an estimate. p10-p99: greatest difference of the
-distributions. All in percent. Each row: dwell lab response LOAD --estimator {ESTIMATORS}
+distributions. All in percent. Each row: dwell-lab response LOAD --estimator {ESTIMATORS}
 
 {:<36}{:<10}{:>6}{:>8}{:>8}{:>6}{:>6}{:>6}{:>9}  goal",
         "load", "estimator", "n", "epochs", "|p50|", "≤ 5", "≤ 10", "≤ 15", "p10-p99"
@@ -100,7 +100,7 @@ fn measure(row: &Row, seconds: &str, stop: &Stop) -> Result<Vec<String>> {
         .lines()
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
-        .context("read what dwell lab response printed")?;
+        .context("read what dwell-lab response printed")?;
     Ok(objects
         .iter()
         .filter(|object| object["type"] == "lab_response" && object["truth"] == "own")

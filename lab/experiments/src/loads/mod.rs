@@ -332,7 +332,7 @@ impl FromStr for PartConfig {
     }
 }
 
-/// The whole of the process `dwell lab load-part`. A client gives its report, as JSON; a server runs until it is
+/// The whole of the process `dwell-lab load-part`. A client gives its report, as JSON; a server runs until it is
 /// killed.
 pub fn run_part(config: &PartConfig) -> Result<String> {
     let told =

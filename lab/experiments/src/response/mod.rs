@@ -1,4 +1,4 @@
-//! `dwell lab response`: estimates beside the truth.
+//! `dwell-lab response`: estimates beside the truth.
 
 mod spin;
 
@@ -154,7 +154,7 @@ fn draw(report: &Report, connection: Option<u16>, file: &Path) -> Result<(), Fai
     let svg = report.svg(connection)?;
     let text = match file.extension() {
         Some(html) if html == "html" => format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>dwell lab response</title>\n{svg}</html>\n"
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>dwell-lab response</title>\n{svg}</html>\n"
         ),
         _ => svg,
     };

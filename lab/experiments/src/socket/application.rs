@@ -18,7 +18,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One end of a flow, as JSON on the command line of `dwell lab socket-end`.
+/// One end of a flow, as JSON on the command line of `dwell-lab socket-end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {

@@ -1,4 +1,4 @@
-//! `dwell lab`: networks that stay until they are taken down, and the demonstration.
+//! `dwell-lab`: networks that stay until they are taken down, and the demonstration.
 
 use std::{
     fs,
@@ -55,7 +55,7 @@ fn root_a_lab_is_up_until_it_is_taken_down() {
         "{up}"
     );
     assert!(up.stdout.contains(&format!("ip netns exec {own}client ...")), "{up}");
-    assert!(up.stdout.contains(&format!("remove with: dwell lab down {name}")), "{up}");
+    assert!(up.stdout.contains(&format!("remove with: dwell-lab down {name}")), "{up}");
     assert_eq!(namespaces(&own).len(), 5);
 
     let again = lab(&["up", &name]);

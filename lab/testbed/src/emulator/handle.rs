@@ -167,7 +167,7 @@ impl Process {
             }
             if let Some(status) = self.child.try_wait().map_err(Error::io("wait for the link emulator"))? {
                 return Err(Error::Command {
-                    command: "dwell lab emulate".to_owned(),
+                    command: "dwell-lab emulate".to_owned(),
                     status: status.to_string(),
                     stderr: fs::read_to_string(log_file(&self.folder)).unwrap_or_default().trim().to_owned(),
                 });

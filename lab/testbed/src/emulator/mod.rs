@@ -99,7 +99,7 @@ impl FromStr for EmulatorConfig {
     }
 }
 
-/// Emulates until SIGTERM or SIGINT, and tells how well: the whole of the process `dwell lab emulate`.
+/// Emulates until SIGTERM or SIGINT, and tells how well: the whole of the process `dwell-lab emulate`.
 pub fn emulate(config: &EmulatorConfig) -> Result<Report> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {

@@ -1,4 +1,4 @@
-//! `dwell lab lb`: tails with and without steering by latency.
+//! `dwell-lab lb`: tails with and without steering by latency.
 
 mod figures;
 
@@ -58,9 +58,9 @@ const SCHEMA: &str = "dwell.lab_lb/1";
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo dwell lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
-  sudo dwell lab lb slowed killed         a server that is slow for a while, and one that dies
-  sudo dwell lab lb think --loads 0.7     estimates that are of clients, not of servers";
+  sudo dwell-lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
+  sudo dwell-lab lb slowed killed         a server that is slow for a while, and one that dies
+  sudo dwell-lab lb think --loads 0.7     estimates that are of clients, not of servers";
 
 fn after_help() -> String {
     let line = |scenario: Scenario| format!("  {:<8}{}", scenario.name(), scenario.about());

@@ -22,7 +22,7 @@ impl Report {
         let [load, connections, requests] =
             [self.options.kind.name().to_owned(), self.options.connections.to_string(), self.load.requests.to_string()];
         let heading = format!(
-            "dwell lab response {load}: {requests} requests on {connections} connections, up to {} outstanding on each",
+            "dwell-lab response {load}: {requests} requests on {connections} connections, up to {} outstanding on each",
             self.options.depth
         );
         let charts =

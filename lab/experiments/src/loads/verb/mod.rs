@@ -1,4 +1,4 @@
-//! `dwell lab load`: traffic whose client knows the truth about each request.
+//! `dwell-lab load`: traffic whose client knows the truth about each request.
 
 mod third_party;
 

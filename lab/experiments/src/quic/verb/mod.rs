@@ -1,4 +1,4 @@
-//! `dwell lab quic`: what 0-RTT is worth, and which balancing keeps it.
+//! `dwell-lab quic`: what 0-RTT is worth, and which balancing keeps it.
 
 mod handshakes;
 mod others;
@@ -19,12 +19,12 @@ use crate::print::Format;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo dwell lab quic handshakes --keep out   what a full handshake, a resumed one and 0-RTT take
-  sudo dwell lab quic policies --keep out     who keeps 0-RTT: zero-rtt, 5-tuple, source address
-  sudo dwell lab quic moves                   1,000 changes of address in the middle of an answer
-  sudo dwell lab quic replay                  1,000 recorded first flights, sent again
-  sudo dwell lab quic changes                 keys rotated, servers added and removed under load
-  sudo dwell lab quic client -- PROGRAM       a client of others in a client's place")]
+  sudo dwell-lab quic handshakes --keep out   what a full handshake, a resumed one and 0-RTT take
+  sudo dwell-lab quic policies --keep out     who keeps 0-RTT: zero-rtt, 5-tuple, source address
+  sudo dwell-lab quic moves                   1,000 changes of address in the middle of an answer
+  sudo dwell-lab quic replay                  1,000 recorded first flights, sent again
+  sudo dwell-lab quic changes                 keys rotated, servers added and removed under load
+  sudo dwell-lab quic client -- PROGRAM       a client of others in a client's place")]
 pub struct Quic {
     #[command(subcommand)]
     verb: Verb,

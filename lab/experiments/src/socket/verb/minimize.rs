@@ -257,7 +257,7 @@ fn summary(all: &[(&str, Vec<Row>)]) -> String {
 }
 
 fn draw(bench: &Bench<'_>, scenario: &Scenario, drawn: &[(String, u64, Series)]) -> Result<(), Failure> {
-    let heading = format!("dwell lab socket: {}", scenario.about);
+    let heading = format!("dwell-lab socket: {}", scenario.about);
     let file = format!("{}.svg", scenario.name);
     bench.keep(&file, &over_time(&heading, drawn))
 }

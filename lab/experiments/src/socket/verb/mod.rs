@@ -1,4 +1,4 @@
-//! `dwell lab socket`: what `dwell run` says and does, beside the truth.
+//! `dwell-lab socket`: what `dwell run` says and does, beside the truth.
 
 mod accuracy;
 mod minimize;
@@ -76,10 +76,10 @@ const SCHEMA: &str = "dwell.lab_socket/1";
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo dwell lab socket 10m-50ms --minimize   throughput and delays, beside what else could be done
-  sudo dwell lab socket codel --accuracy      how near estimates come behind CoDel
-  sudo dwell lab socket video                 a video whose frames have deadlines
-  sudo dwell lab socket tools                 what ping and others say of the same path";
+  sudo dwell-lab socket 10m-50ms --minimize   throughput and delays, beside what else could be done
+  sudo dwell-lab socket codel --accuracy      how near estimates come behind CoDel
+  sudo dwell-lab socket video                 a video whose frames have deadlines
+  sudo dwell-lab socket tools                 what ping and others say of the same path";
 
 fn after_help() -> String {
     let lines = Scenario::names().map(|(name, about)| format!("  {name:<14}{about}"));

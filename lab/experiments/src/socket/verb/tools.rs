@@ -21,8 +21,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo dwell lab socket tools             20 s of each
-  sudo dwell lab socket tools --time 5s   a quick look")]
+  sudo dwell-lab socket tools             20 s of each
+  sudo dwell-lab socket tools --time 5s   a quick look")]
 pub struct Tools {
     /// For how long they are asked, after 6 s in which the flow fills what it can
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]

@@ -27,8 +27,8 @@ Bottlenecks:
   codel  the kernel's CoDel; needs the package user-mode-linux
 
 Examples:
-  sudo dwell lab socket video                    both, a minute of film by each of the servers
-  sudo dwell lab socket video codel --time 10s   a short one behind CoDel")]
+  sudo dwell-lab socket video                    both, a minute of film by each of the servers
+  sudo dwell-lab socket video codel --time 10s   a short one behind CoDel")]
 pub struct Video {
     /// Behind which, see below
     #[arg(value_name = "BOTTLENECK", hide_possible_values = true, value_parser = PossibleValuesParser::new(Queue::ALL.map(Queue::name)))]

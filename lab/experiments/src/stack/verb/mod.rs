@@ -1,4 +1,4 @@
-//! `dwell lab stack`: scenarios of known truth, and where their time went.
+//! `dwell-lab stack`: scenarios of known truth, and where their time went.
 
 mod sampling;
 
