@@ -8,13 +8,18 @@
 pub mod abi;
 pub mod balance;
 pub mod clock;
+mod counters;
+pub mod hash;
 pub mod histogram;
 pub mod layers;
 pub mod measure;
 pub mod observe;
 pub mod quic_lb;
+pub mod replay;
 pub mod response;
 pub mod rtt;
 pub mod socket;
+pub mod stats;
 pub mod steer;
 mod table;
+pub mod units;

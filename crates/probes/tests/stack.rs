@@ -8,13 +8,13 @@ use std::{
     thread,
 };
 
-use dwell_engine::layers::{Config, Counters, Layer, Segment};
-use dwell_probes::stack::{Family, Hook, Options, PROFILES, Probe, Profile, Taken, missing, own_namespace};
+use dwell_engine::layers::{Config, Counters, Layer, Segment, SegmentFigures};
+use dwell_probes::stack::{Family, Hook, Options, PROFILES, Probe, Profile, missing, own_namespace};
 use dwell_testbed::skip::lacks_root;
 use nix::sched::{CloneFlags, unshare};
 
 /// What comes of 100 messages with ten grid bytes each, in a namespace of their own.
-fn stamp_loopback(profile: &'static Profile) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
+fn stamp_loopback(profile: &'static Profile) -> (Vec<SegmentFigures>, Counters, Vec<&'static Hook>) {
     stamp(profile, 64, &["up"], |client, server| {
         for _ in 0..100 {
             client.write_all(&[1; 640]).unwrap();
@@ -29,7 +29,7 @@ fn stamp(
     sample_bytes: u32,
     loopback: &[&str],
     traffic: impl FnOnce(&mut TcpStream, &mut TcpStream) + Send,
-) -> (Vec<Taken>, Counters, Vec<&'static Hook>) {
+) -> (Vec<SegmentFigures>, Counters, Vec<&'static Hook>) {
     let body = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let set = Command::new("ip").args(["link", "set", "lo"]).args(loopback).status();
@@ -48,12 +48,12 @@ fn stamp(
     thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn count(taken: &[Taken], segment: Segment) -> u64 {
-    taken[segment as usize].histogram.count()
+fn count(taken: &[SegmentFigures], segment: Segment) -> u64 {
+    taken[segment as usize].first.count()
 }
 
-fn sum_ns(taken: &[Taken], segment: Segment) -> u128 {
-    taken[segment as usize].histogram.sum_ns()
+fn sum_ns(taken: &[SegmentFigures], segment: Segment) -> u128 {
+    taken[segment as usize].first.sum_ns()
 }
 
 /// As on kernels that have no hook where applications write.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dwell_engine::stats::mean;
 use serde::Serialize;
 
 use crate::Distribution;
@@ -90,13 +91,4 @@ impl Outcome {
     pub fn imbalance(&self) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| sample.imbalance))
     }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0u64);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
-    (count > 0).then(|| sum / count as f64)
 }

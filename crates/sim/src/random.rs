@@ -4,11 +4,11 @@
 //! This is not a generator of the crate `rand`, because the figures in README.md, docs/guide/sim.md and
 //! docs/method/simulation.md are those of this sequence: another generator would change all of them.
 
+use dwell_engine::hash::{GOLDEN_GAMMA, mix};
+
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
-
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
     #[cfg(test)]
@@ -22,7 +22,7 @@ impl Random {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
         mix(self.0)
     }
 
@@ -45,13 +45,6 @@ impl Random {
     pub(crate) fn exponential(&mut self, mean_ns: f64) -> u64 {
         (-mean_ns * (1.0 - self.unit()).ln()) as u64
     }
-}
-
-/// The output function of SplitMix64, which also serves as a hash.
-pub(crate) fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 /// The Zipf distribution of the numbers from 1 on: n has a probability proportional to n to the power of -skew.

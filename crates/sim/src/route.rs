@@ -6,6 +6,7 @@ use std::{
 };
 
 use dwell_engine::{
+    hash::mix,
     quic_lb::Stamp,
     steer::{
         HeavyShare, OutOfRange,
@@ -16,7 +17,7 @@ use dwell_engine::{
 
 use crate::{
     Policy, Scenario,
-    random::{Random, mix},
+    random::Random,
     server::{Server, unix},
     steering::Steering,
     tournament::Tournament,

@@ -1,6 +1,6 @@
 //! `[latency]` and `[vip.latency]`: the constants of the policy `latency`.
 
-use dwell_engine::steer::{IntervalsConfig, LatencyConfig};
+use dwell_engine::steer::{Constant, IntervalsConfig, LatencyConfig};
 
 use super::{
     table::{Problem, Table},
@@ -23,30 +23,9 @@ impl Latency {
         let Some(mut table) = parent.table("latency") else {
             return latency;
         };
-        let steering = &mut latency.steering;
-        for (key, to, range) in [
-            ("alpha_high", &mut steering.alpha_high, 1.0..=100.0),
-            ("alpha_low", &mut steering.alpha_low, 1.0..=100.0),
-            ("rate", &mut steering.rate, 0.0001..=1.0),
-            ("cap", &mut steering.cap, 0.0001..=10.0),
-            ("floor", &mut steering.floor, 0.0001..=1.0),
-            ("unchanged", &mut steering.unchanged, 0.0..=10.0),
-            ("regress", &mut steering.regress, 0.0..=1.0),
-            ("freshness", &mut steering.freshness, 0.0..=1.0),
-            ("doubt", &mut steering.doubt, 0.0..=10.0),
-        ] {
-            *to = table.get(key, number(range)).unwrap_or(*to);
-        }
-        let intervals = &mut latency.intervals;
-        for (key, to, range) in [
-            ("k", &mut steering.k, 1..=1000),
-            ("forget", &mut steering.forget, 0..=1_000_000),
-            ("min_connections", &mut intervals.min_connections, 2..=1000),
-            ("look_back", &mut intervals.look_back, 1..=1000),
-            ("most_responses", &mut intervals.most_responses, 1..=1_000_000),
-        ] {
-            *to = table.get(key, whole(range)).unwrap_or(*to);
-        }
+        let Latency { steering, intervals } = &mut latency;
+        read_constants(&mut table, &LatencyConfig::CONSTANTS, steering);
+        read_constants(&mut table, &IntervalsConfig::CONSTANTS, intervals);
         let (low, high) = (steering.alpha_low, steering.alpha_high);
         if low > high {
             let problem = Problem::new(
@@ -59,5 +38,19 @@ impl Latency {
         }
         table.finish();
         latency
+    }
+}
+
+/// Reads the constants that the table has.
+fn read_constants<C>(table: &mut Table<'_>, constants: &[Constant<C>], config: &mut C) {
+    for constant in constants {
+        let (least, most) = (constant.least, constant.most);
+        let value = match constant.is_whole {
+            true => table.get(constant.name, whole(least as u32..=most as u32)).map(f64::from),
+            false => table.get(constant.name, number(least..=most)),
+        };
+        if let Some(value) = value {
+            (constant.set)(config, value);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use dwell_engine::{
     balance::{Protocol, ServerId},
     quic_lb,
-    steer::zero_rtt::{HeavyConfig, OverloadConfig},
+    steer::zero_rtt::{HeavyConfig, MOST_HEAVY, OverloadConfig},
 };
 use toml::de::DeValue;
 
@@ -65,7 +65,7 @@ impl ZeroRtt {
         };
         let layouts = read_layouts(&mut table, path);
         let mut heavy = HeavyConfig::default();
-        heavy.most = table.get("heavy_most", whole(1..=32)).unwrap_or(heavy.most);
+        heavy.most = table.get("heavy_most", whole(1..=MOST_HEAVY)).unwrap_or(heavy.most);
         let interval = table.get("heavy_interval", whole(16..=1 << 30));
         heavy.interval = interval.unwrap_or(heavy.interval);
         let heavy_share = table.get("heavy_share", number(0.01..=1.0));
@@ -74,9 +74,9 @@ impl ZeroRtt {
         let rtt = rtt.unwrap_or(Duration::from_millis(20));
         let overload = OverloadConfig {
             percentile: table.get("percentile", number(0.0..=1.0)).unwrap_or(0.8),
-            margin: rtt.mul_f64(alpha).min(60 * MINUTE),
-            stale: Some(table.get("load_lifetime", time(SECOND..=DAY)).unwrap_or(LOAD_LIFETIME)),
-            slack: table.get("clock_slack", time(Duration::ZERO..=60 * MINUTE)).unwrap_or(5 * SECOND),
+            margin: rtt.mul_f64(alpha).min(*OverloadConfig::MARGIN.end()),
+            stale: Some(table.get("load_lifetime", time(OverloadConfig::STALE)).unwrap_or(LOAD_LIFETIME)),
+            slack: table.get("clock_slack", time(OverloadConfig::SLACK)).unwrap_or(5 * SECOND),
         };
         let zero = ZeroRtt {
             heavy,

@@ -3,8 +3,12 @@
 use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use dwell_engine::{histogram::Histogram, layers::Config, rtt::FilterRule};
-use dwell_probes::stack::{self, Hook, Monitor, Options, PROFILES, Profile, Taken};
+use dwell_engine::{
+    histogram::Histogram,
+    layers::{Config, SegmentFigures},
+    rtt::FilterRule,
+};
+use dwell_probes::stack::{self, Hook, Monitor, Options, PROFILES, Profile};
 use dwell_records::StackRow;
 
 use crate::{
@@ -78,8 +82,8 @@ pub fn host_name() -> String {
 /// The figures of segments with the names of their hooks, as records have them.
 pub fn stack_rows(
     hooks: &[&'static Hook],
-    segments: &[Taken],
-    histogram: impl Fn(&Taken) -> &Histogram,
+    segments: &[SegmentFigures],
+    histogram: impl Fn(&SegmentFigures) -> &Histogram,
 ) -> Vec<StackRow> {
     let missing = stack::missing(hooks);
     let rows = segments.iter().map(|figures| {

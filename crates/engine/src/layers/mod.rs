@@ -13,6 +13,7 @@ use zerocopy::FromBytes;
 
 use crate::{
     abi,
+    counters::{self, counters},
     histogram::Histogram,
     measure::{Endpoint, endpoint},
 };
@@ -224,6 +225,19 @@ impl Segment {
     }
 }
 
+/// The time that bytes spent in one segment during an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SegmentFigures {
+    /// The segment.
+    pub segment: Segment,
+    /// The distribution over bytes that were sent once and arrived once; over all bytes if retransmissions are not
+    /// counted separately.
+    pub first: Histogram,
+    /// The distribution over bytes that TCP retransmitted, or that arrived again. Empty if they are not counted
+    /// separately.
+    pub again: Histogram,
+}
+
 /// One direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ends {
@@ -244,8 +258,8 @@ impl Ends {
 pub struct FlowSide {
     /// Whose.
     pub ends: Ends,
-    /// All segments but what is unexplained.
-    pub segments: Vec<(Segment, Histogram)>,
+    /// All segments except the unexplained time. Retransmissions are not counted separately.
+    pub segments: Vec<SegmentFigures>,
 }
 
 impl FlowSide {
@@ -268,68 +282,62 @@ impl FlowSide {
             .into_iter()
             .filter(|segment| segment.direction() == direction && segment.name() != Segment::TxUnexplained.name());
         let segments = of_side.zip(&flow.segment).map(|(segment, counted)| {
-            let mut histogram = Histogram::default();
-            histogram.merge_coarse(counted);
-            (segment, histogram)
+            let mut first = Histogram::default();
+            first.merge_coarse(counted);
+            SegmentFigures { segment, first, again: Histogram::default() }
         });
         Some(FlowSide { ends: Ends::from_core(&ends), segments: segments.collect() })
     }
 }
 
-/// What was counted beside the segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Grid bytes that reached the driver, of which the first stamp was missing:
-    /// they were written before the run began, or their row went to another.
-    pub tx_unbegun: u64,
-    /// Grid bytes that were read, of which the first stamps were missing.
-    pub rx_unbegun: u64,
-    /// Grid bytes that reached the driver only after TCP had sent them again.
-    pub tx_again: u64,
-    /// Grid bytes that came in again before TCP took them: a firewall or a full
-    /// backlog dropped the first.
-    pub rx_again: u64,
-    /// Grid bytes that lost their row to another before they reached the driver: in
-    /// no segment.
-    pub tx_displaced: u64,
-    /// Grid bytes that lost their row to another before they were read: in no
-    /// segment.
-    pub rx_displaced: u64,
-    /// Times at which more grid bytes were read at once than are looked at.
-    pub rx_unwalked: u64,
-    /// Passages that did not fit into the ring buffer.
-    pub passages_lost: u64,
-    /// Grid bytes of flows that there was no room for: of the aggregate only.
-    pub flows_untold: u64,
-    /// Grid bytes of which a layer's stamp was missing, by layer.
-    pub missed: [u64; abi::DWELL_LAYERS as usize],
+counters! {
+    /// A reason why stamped bytes are in no segment, or in no flow.
+    Counter: abi::DWELL_MISSED;
+
+    /// Bytes that reached the driver without a first stamp: they were written before the run started, or another byte
+    /// took their row.
+    TxUnbegun = DWELL_TX_UNBEGUN, "tx_unbegun";
+    /// Bytes that were read without their first stamps.
+    RxUnbegun = DWELL_RX_UNBEGUN, "rx_unbegun";
+    /// Bytes that reached the driver only after TCP had retransmitted them.
+    TxAgain = DWELL_TX_AGAIN, "tx_again";
+    /// Bytes that arrived again before TCP took them: a firewall or a full backlog had dropped the first copy.
+    RxAgain = DWELL_RX_AGAIN, "rx_again";
+    /// Bytes that lost their row to another byte before they reached the driver: in no segment.
+    TxDisplaced = DWELL_TX_DISPLACED, "tx_displaced";
+    /// Bytes that lost their row to another byte before they were read: in no segment.
+    RxDisplaced = DWELL_RX_DISPLACED, "rx_displaced";
+    /// Reads that returned more sampled bytes at once than are examined.
+    RxUnwalked = DWELL_RX_UNWALKED, "rx_unwalked";
+    /// Byte traces that did not fit into the ring buffer.
+    PassagesLost = DWELL_TRACES_LOST, "passages_lost";
+    /// Bytes of flows that there was no room for: they are in the aggregate only.
+    FlowsUntold = DWELL_FLOWS_LOST, "flows_untold";
 }
 
+/// What was counted besides the segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters([u64; abi::DWELL_STACK_COUNTERS as usize]);
+
 impl Counters {
-    /// The sum over all CPUs.
+    /// Sums the counters of all CPUs.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_stack_counters>) -> Counters {
-        let mut sum = Counters::default();
-        for cpu in cpus {
-            let value = |counter: u32| cpu.value[counter as usize];
-            sum.tx_unbegun += value(abi::DWELL_TX_UNBEGUN);
-            sum.rx_unbegun += value(abi::DWELL_RX_UNBEGUN);
-            sum.tx_again += value(abi::DWELL_TX_AGAIN);
-            sum.rx_again += value(abi::DWELL_RX_AGAIN);
-            sum.tx_displaced += value(abi::DWELL_TX_DISPLACED);
-            sum.rx_displaced += value(abi::DWELL_RX_DISPLACED);
-            sum.rx_unwalked += value(abi::DWELL_RX_UNWALKED);
-            sum.passages_lost += value(abi::DWELL_TRACES_LOST);
-            sum.flows_untold += value(abi::DWELL_FLOWS_LOST);
-            for (layer, missed) in (abi::DWELL_MISSED..).zip(&mut sum.missed) {
-                *missed += value(layer);
-            }
-        }
-        sum
+        Counters(counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
     }
 
-    /// Grid bytes of which this layer's stamp was missing.
+    /// Returns one of the counters.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+
+    /// Returns the number of sampled bytes that have no stamp of this layer.
     pub fn missed(&self, layer: Layer) -> u64 {
-        self.missed[layer as usize]
+        self.0[abi::DWELL_MISSED as usize + layer as usize]
+    }
+
+    /// Returns all counters with their names, except those of missed layers.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Counter::ALL.into_iter().map(|counter| (counter.name(), self.get(counter)))
     }
 }
 

@@ -5,6 +5,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
+    counters::{self, counters},
     measure::Event,
     observe::Observation,
     rtt::Config,
@@ -120,13 +121,7 @@ pub struct Counters([u64; abi::DWELL_COUNTERS as usize]);
 impl Counters {
     /// The counters of several CPUs as one.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_counters>) -> Counters {
-        let mut total = [0u64; abi::DWELL_COUNTERS as usize];
-        for cpu in cpus {
-            for (sum, value) in total.iter_mut().zip(cpu.value) {
-                *sum += value;
-            }
-        }
-        Counters(total)
+        Counters(counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
     }
 
     /// Places of the flow table that are taken, by flows that are over too.
@@ -140,26 +135,10 @@ impl Counters {
     }
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident = $core:ident, $label:literal;)*) => {
-        /// A thing that is counted.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u32)]
-        pub enum Counter { $($(#[$doc])* $name = abi::$core,)* }
-
-        impl Counter {
-            /// All of them.
-            pub const ALL: [Counter; abi::DWELL_COUNTERS as usize] = [$(Counter::$name,)*];
-
-            /// Its name in output.
-            pub fn name(self) -> &'static str {
-                match self { $(Counter::$name => $label,)* }
-            }
-        }
-    };
-}
-
 counters! {
+    /// What is counted of packets and flows.
+    Counter: abi::DWELL_COUNTERS;
+
     /// Packets that passed the vantage point.
     Packets = DWELL_SEEN_PACKETS, "packets";
     /// Their bytes.

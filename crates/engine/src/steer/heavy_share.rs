@@ -2,6 +2,7 @@
 
 use super::{
     OutOfRange,
+    range::in_range,
     zero_rtt::{HeavyConfig, MOST_HEAVY, heavy_of},
 };
 use crate::abi;
@@ -43,20 +44,18 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 const TO_SPARE: f64 = 1.02;
 
 impl HeavyShare {
-    /// As few connections of a server as have this part of its packets (above 0, to 1), and at most so
+    /// The least part that can be wanted.
+    pub const LEAST: f64 = 0.0001;
+
+    /// As few connections of a server as have this part of its packets ([`HeavyShare::LEAST`] to 1), and at most so
     /// many.
     ///
     /// # Errors
     ///
     /// The first number that is out of its range.
     pub fn new(wanted: f64, most: u32) -> Result<HeavyShare, OutOfRange> {
-        let wrong = |name, value, range| Err(OutOfRange { name, value, range });
-        if !(wanted > 0.0 && wanted <= 1.0) {
-            return wrong("share", wanted, "above 0, to 1");
-        }
-        if !(1..=MOST_HEAVY).contains(&most) {
-            return wrong("most", most.into(), "1 to 32");
-        }
+        in_range("share", wanted, HeavyShare::LEAST, 1.0)?;
+        in_range("most", most.into(), 1.0, MOST_HEAVY.into())?;
         Ok(HeavyShare { wanted, most, top: most, captured: None })
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Latency, OutOfRange, Seen};
+use super::{
+    Constant, Latency, OutOfRange, Seen,
+    range::{check_all, constants},
+};
 use crate::{
     measure::{Endpoint, Protocol},
     response::{Estimate, Reason, Record, Truth},
@@ -28,17 +31,20 @@ impl Default for IntervalsConfig {
 }
 
 impl IntervalsConfig {
+    /// All constants.
+    pub const CONSTANTS: [Constant<IntervalsConfig>; 3] = constants! { IntervalsConfig:
+        min_connections in 2 ..= 1000 as u32;
+        look_back in 1 ..= 1000 as u32;
+        most_responses in 1 ..= 1_000_000 as u32;
+    };
+
+    /// Checks that all constants are in their ranges.
+    ///
     /// # Errors
     ///
-    /// The first number that is out of its range.
+    /// The first constant that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
-        let check = |name, value: u32, least: u32, most: u32, range| {
-            let value_is_right = (least..=most).contains(&value);
-            value_is_right.then_some(()).ok_or(OutOfRange { name, value: value.into(), range })
-        };
-        check("min_connections", self.min_connections, 2, 1000, "2 to 1000")?;
-        check("look_back", self.look_back, 1, 1000, "1 to 1000")?;
-        check("most_responses", self.most_responses, 1, 1_000_000, "1 to 1000000")
+        check_all(&Self::CONSTANTS, self)
     }
 }
 

@@ -4,7 +4,10 @@
 
 use std::collections::HashMap;
 
-use super::{Latency, OutOfRange, Policy, Seen, Share, Why};
+use super::{
+    Constant, Latency, OutOfRange, Policy, Seen, Share, Why,
+    range::{check_all, constants, in_range},
+};
 
 /// The constants of [`LatencySteering`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,28 +62,29 @@ impl Default for LatencyConfig {
 }
 
 impl LatencyConfig {
+    /// All constants. In addition, `alpha_low` must not be above `alpha_high`.
+    pub const CONSTANTS: [Constant<LatencyConfig>; 11] = constants! { LatencyConfig:
+        alpha_high in 1 ..= 100;
+        alpha_low in 1 ..= 100;
+        rate in 0.0001 ..= 1;
+        cap in 0.0001 ..= 10;
+        floor in 0.0001 ..= 1;
+        unchanged in 0 ..= 10;
+        regress in 0 ..= 1;
+        freshness in 0 ..= 1;
+        doubt in 0 ..= 10;
+        k in 1 ..= 1000 as u32;
+        forget in 0 ..= 1_000_000 as u32;
+    };
+
+    /// Checks that all constants are in their ranges.
+    ///
     /// # Errors
     ///
     /// The first constant that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
-        let c = self;
-        let ranges: [(&'static str, f64, bool, &'static str); 10] = [
-            ("alpha_high", c.alpha_high, (1.0..=100.0).contains(&c.alpha_high), "1 to 100"),
-            ("alpha_low", c.alpha_low, (1.0..=c.alpha_high).contains(&c.alpha_low), "1 to alpha_high"),
-            ("rate", c.rate, c.rate > 0.0 && c.rate <= 1.0, "above 0, at most 1"),
-            ("cap", c.cap, c.cap > 0.0 && c.cap <= 10.0, "above 0, at most 10"),
-            ("floor", c.floor, (0.0001..=1.0).contains(&c.floor), "0.0001 to 1"),
-            ("k", c.k.into(), (1..=1000).contains(&c.k), "1 to 1000"),
-            ("unchanged", c.unchanged, (0.0..=10.0).contains(&c.unchanged), "0 to 10"),
-            ("regress", c.regress, (0.0..=1.0).contains(&c.regress), "0 to 1"),
-            ("freshness", c.freshness, (0.0..=1.0).contains(&c.freshness), "0 to 1"),
-            ("doubt", c.doubt, (0.0..=10.0).contains(&c.doubt), "0 to 10"),
-        ];
-        let wrong = ranges.into_iter().find(|(_, _, is_right, _)| !is_right);
-        match wrong {
-            None => Ok(()),
-            Some((name, value, _, range)) => Err(OutOfRange { name, value, range }),
-        }
+        check_all(&Self::CONSTANTS, self)?;
+        in_range("alpha_low", self.alpha_low, 1.0, self.alpha_high)
     }
 }
 

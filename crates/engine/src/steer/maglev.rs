@@ -7,6 +7,8 @@
 
 use std::array;
 
+use crate::hash::split_mix;
+
 /// Entries of a table, unless configured otherwise: the smaller size of the
 /// Maglev paper. A prime.
 pub const DEFAULT_SIZE: u32 = 65_537;
@@ -109,8 +111,8 @@ impl Filling {
         let round = total.max(members.len() as f64 / 4.0);
         let walk = |member: &Member| {
             let part = member.weight / greatest / total;
-            let offset = (mix(member.id) % u64::from(size)) as u32;
-            let skip = mix(member.id ^ SKIP) % u64::from(size - 1) + 1;
+            let offset = (split_mix(member.id) % u64::from(size)) as u32;
+            let skip = split_mix(member.id ^ SKIP) % u64::from(size - 1) + 1;
             Walk {
                 offset,
                 skip: skip as u32,
@@ -244,11 +246,3 @@ fn inverse(value: u64, prime: u64) -> u64 {
 
 /// Tells the hash for the skip from the one for the offset.
 const SKIP: u64 = 0x6d61_676c_6576_5f32;
-
-/// The finaliser of splitmix64.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
-}

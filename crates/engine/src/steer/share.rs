@@ -200,15 +200,3 @@ fn kept(shares: &[Share], why: Why) -> Vec<Share> {
     let kept = |share: &Share| Share { why, ..*share };
     shares.iter().map(kept).collect()
 }
-
-/// A constant that is not in its range.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{name} is {value}, and must be {range}")]
-pub struct OutOfRange {
-    /// Its key in configuration.
-    pub name: &'static str,
-    /// What was given.
-    pub value: f64,
-    /// What may be given, in words.
-    pub range: &'static str,
-}

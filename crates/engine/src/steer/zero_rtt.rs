@@ -4,9 +4,12 @@
 //! steps are the C core's, as in the kernel.
 #![allow(unsafe_code)]
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use super::{HeavyWindow, OutOfRange};
+use super::{
+    Constant, HeavyWindow, OutOfRange,
+    range::{check_all, constants, in_range},
+};
 use crate::{
     abi,
     balance::to_core,
@@ -40,13 +43,18 @@ impl Default for HeavyConfig {
 }
 
 impl HeavyConfig {
+    /// All constants.
+    pub const CONSTANTS: [Constant<HeavyConfig>; 3] = constants! { HeavyConfig:
+        most in 1 ..= MOST_HEAVY as u32;
+        top in 1 ..= MOST_HEAVY as u32;
+        interval in 16 ..= 0x4000_0000 as u32;
+    };
+
     /// # Errors
     ///
     /// The first number that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
-        in_range("most", self.most, 1, MOST_HEAVY, "1 to 32")?;
-        in_range("top", self.top, 1, MOST_HEAVY, "1 to 32")?;
-        in_range("interval", self.interval, 16, 1 << 30, "16 to 2^30")
+        check_all(&Self::CONSTANTS, self)
     }
 
     /// For the kernel.
@@ -162,27 +170,26 @@ impl Default for OverloadConfig {
 }
 
 impl OverloadConfig {
+    /// The range of `margin`.
+    pub const MARGIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+    /// The range of `stale`.
+    pub const STALE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    /// The range of `slack`.
+    pub const SLACK: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+
     /// # Errors
     ///
     /// The first number that is out of its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
-        let hour = Duration::from_secs(3600);
-        let wrong = |name, value, range| Err(OutOfRange { name, value, range });
-        if !(0.0..=1.0).contains(&self.percentile) {
-            return wrong("percentile", self.percentile, "0 to 1");
+        in_range("percentile", self.percentile, 0.0, 1.0)?;
+        let seconds = |name, value: Duration, range: RangeInclusive<Duration>| {
+            in_range(name, value.as_secs_f64(), range.start().as_secs_f64(), range.end().as_secs_f64())
+        };
+        seconds("margin", self.margin, Self::MARGIN)?;
+        if let Some(stale) = self.stale {
+            seconds("stale", stale, Self::STALE)?;
         }
-        if self.margin > hour {
-            return wrong("margin", self.margin.as_secs_f64(), "0 to 3600 s");
-        }
-        if let Some(stale) = self.stale
-            && !(Duration::from_secs(1)..=24 * hour).contains(&stale)
-        {
-            return wrong("stale", stale.as_secs_f64(), "1 s to a day");
-        }
-        if self.slack > hour {
-            return wrong("slack", self.slack.as_secs_f64(), "0 to 3600 s");
-        }
-        Ok(())
+        seconds("slack", self.slack, Self::SLACK)
     }
 
     /// For the kernel.
@@ -228,7 +235,7 @@ impl Loads {
     pub fn new(servers: usize, config: OverloadConfig) -> Result<Loads, OutOfRange> {
         config.check()?;
         let count = u32::try_from(servers).unwrap_or(u32::MAX);
-        in_range("servers", count, 1, MOST_SERVERS as u32, "1 to 1024")?;
+        in_range("servers", count.into(), 1.0, MOST_SERVERS as f64)?;
         Ok(Loads { servers: vec![abi::dwell_server_load::default(); MOST_SERVERS], count, config: config.to_core() })
     }
 
@@ -297,9 +304,4 @@ impl Loads {
         };
         (diverts != 0).then_some(least as usize)
     }
-}
-
-fn in_range(name: &'static str, value: u32, least: u32, most: u32, range: &'static str) -> Result<(), OutOfRange> {
-    let is_right = (least..=most).contains(&value);
-    is_right.then_some(()).ok_or(OutOfRange { name, value: value.into(), range })
 }

@@ -1,6 +1,6 @@
 //! What is lost, sent again, or not stamped.
 
-use dwell_engine::layers::{Bytes, Config, Layer, Segment};
+use dwell_engine::layers::{Bytes, Config, Counter, Layer, Segment};
 
 use crate::support::{GRID, Host};
 
@@ -27,7 +27,7 @@ fn a_byte_that_was_dropped_before_the_driver_is_counted_apart() {
         host.pass_packet(GRID, 100, Layer::TxDriver, tcp_ns, tcp_ns + 1_000);
     }
     assert_eq!(host.count(Segment::TxTotal), 0);
-    assert_eq!(host.path.counters().tx_again, 1, "once a byte");
+    assert_eq!(host.path.counters().get(Counter::TxAgain), 1, "once a byte");
 }
 
 /// As behind a queueing discipline that paces: the time of the first copy is the one
@@ -40,7 +40,7 @@ fn a_second_copy_gives_a_paced_packet_no_time() {
     host.leave_ip(GRID, 100, 200_000_000, 200_001_000);
     host.pass_packet(GRID, 100, Layer::TxDriver, 200_000_000, 200_002_000);
     assert_eq!(host.count(Segment::TxTotal), 0);
-    assert_eq!(host.path.counters().tx_again, 1);
+    assert_eq!(host.path.counters().get(Counter::TxAgain), 1);
 }
 
 /// TCP lost patience while the byte was in a long queue.
@@ -56,7 +56,7 @@ fn a_byte_that_is_sent_again_while_it_is_queued_is_measured_by_its_first_copy() 
     host.pass_packet(GRID, 100, Layer::TxDriver, 50_000, 61_000);
     assert_eq!(host.count(Segment::TxTotal), 1);
     assert_eq!(host.sum_ns(Segment::Queueing), 56_000);
-    assert_eq!(host.path.counters().tx_again, 0);
+    assert_eq!(host.path.counters().get(Counter::TxAgain), 0);
 }
 
 /// A program that paces by EDT writes a time of its own into packets.
@@ -108,8 +108,8 @@ fn without_its_first_stamp_a_byte_is_of_no_segment() {
     for segment in Segment::ALL {
         assert_eq!(host.count(segment), 0, "{segment:?}");
     }
-    assert_eq!(host.path.counters().tx_unbegun, 1);
-    assert_eq!(host.path.counters().rx_unbegun, 1);
+    assert_eq!(host.path.counters().get(Counter::TxUnbegun), 1);
+    assert_eq!(host.path.counters().get(Counter::RxUnbegun), 1);
 }
 
 /// On a router: no socket of this host sent it.
@@ -120,7 +120,7 @@ fn what_is_forwarded_is_not_missed() {
     host.pass(GRID, 100, Layer::RxIp, 2_000);
     host.pass(GRID, 100, Layer::TxQueue, 3_000);
     host.pass(GRID, 100, Layer::TxDriver, 4_000);
-    assert_eq!(host.path.counters().tx_unbegun, 0);
+    assert_eq!(host.path.counters().get(Counter::TxUnbegun), 0);
     assert_eq!(host.count(Segment::TxTotal), 0);
 }
 
@@ -152,7 +152,7 @@ fn what_this_host_dropped_and_got_again_is_counted_apart() {
     host.reach(GRID + 100, Layer::RxReady, 200_004_000);
     host.reach(GRID + 100, Layer::RxSocket, 200_005_000);
     assert_eq!(host.count(Segment::RxTotal), 0);
-    assert_eq!(host.path.counters().rx_again, 1);
+    assert_eq!(host.path.counters().get(Counter::RxAgain), 1);
     let apart = host.path.segment_again(Segment::RxTotal);
     assert_eq!((apart.count(), apart.sum_ns()), (1, 200_004_000));
 }
@@ -169,7 +169,7 @@ fn a_packet_that_passes_two_devices_came_once() {
     // and once more when TCP has it: a copy that it throws away
     host.path.arrive(host.flow, grid_byte(), 2, 5_000);
     host.reach(GRID + 100, Layer::RxSocket, 6_000);
-    assert_eq!(host.path.counters().rx_again, 0);
+    assert_eq!(host.path.counters().get(Counter::RxAgain), 0);
     assert_eq!(host.sum_ns(Segment::RxTotal), 5_000);
 }
 
@@ -195,7 +195,7 @@ fn bytes_that_lose_their_place_are_counted() {
         host.pass(other << 24, 100, Layer::TxSocket, 3_000);
     }
     let counters = host.path.counters();
-    assert_eq!((counters.tx_displaced, counters.rx_displaced), (1, 1));
+    assert_eq!((counters.get(Counter::TxDisplaced), counters.get(Counter::RxDisplaced)), (1, 1));
 }
 
 /// Each copy of a byte that leaves is told; only the first one is of a segment.

@@ -1,6 +1,6 @@
 //! The way down.
 
-use dwell_engine::layers::{Config, Layer, Segment};
+use dwell_engine::layers::{Config, Counter, Layer, Segment};
 
 use crate::support::{GRID, Host};
 
@@ -143,7 +143,7 @@ fn a_row_that_went_to_another_flow_gives_no_figure() {
     assert!((1..=64).contains(&total.count()));
     let took = Some(1_000_000);
     assert_eq!((total.min_ns(), total.max_ns()), (took, took));
-    assert_eq!(host.path.counters().tx_unbegun, 1000 - total.count());
+    assert_eq!(host.path.counters().get(Counter::TxUnbegun), 1000 - total.count());
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn of_a_large_packet_all_grid_bytes_are_stamped_up_to_the_last_1024() {
     host.leave_ip(1023 * 64, 1, 2_500, 2_500);
     host.pass(1023 * 64, 1, Layer::TxDriver, 3_000);
     assert_eq!(host.count(Segment::TxTotal), 2);
-    assert_eq!(host.path.counters().tx_unbegun, 1);
+    assert_eq!(host.path.counters().get(Counter::TxUnbegun), 1);
 }
 
 /// On both sides, and on both hosts, the same ones are left.
@@ -201,7 +201,7 @@ fn with_a_pace_the_first_layer_chooses_and_the_others_follow() {
         host.send(byte * GRID, 100, now_ns);
     }
     assert_eq!(host.count(Segment::TxTotal), 2);
-    assert_eq!(host.path.counters().tx_unbegun, 0, "not chosen is not missed");
+    assert_eq!(host.path.counters().get(Counter::TxUnbegun), 0, "not chosen is not missed");
 }
 
 /// A sequence number comes round, and its row was taken by no other byte.

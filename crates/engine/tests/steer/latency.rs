@@ -1,6 +1,8 @@
 //! Steps of latency steering, computed by hand.
 
-use dwell_engine::steer::{Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Seen, Share, Why};
+use dwell_engine::steer::{
+    IntervalsConfig, Latency, LatencyConfig, LatencySteering, Maglev, Manual, Policy, Seen, Share, Why,
+};
 use proptest::prelude::*;
 
 /// The paper's rules alone.
@@ -254,6 +256,29 @@ fn constants_have_ranges() {
         assert!(error.to_string().starts_with(&format!("{name} is ")));
     }
     assert_eq!(LatencyConfig::default().check(), Ok(()));
+}
+
+/// Writes a number as the page does: 1,000,000.
+fn with_commas(number: f64) -> String {
+    let text = number.to_string();
+    match text.len() {
+        7 => format!("{},{},{}", &text[..1], &text[1..4], &text[4..]),
+        _ => text,
+    }
+}
+
+#[test]
+fn the_method_page_has_the_range_of_each_constant() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/method/steering.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let of_latency = LatencyConfig::CONSTANTS.map(|constant| (constant.name, constant.least, constant.most));
+    let of_intervals = IntervalsConfig::CONSTANTS.map(|constant| (constant.name, constant.least, constant.most));
+    for (name, least, most) in of_latency.into_iter().chain(of_intervals) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let range = row.and_then(|row| row.split('|').nth(3)).unwrap_or_else(|| panic!("the page lacks {name}"));
+        let most = if name == "alpha_low" { "`alpha_high`".into() } else { with_commas(most) };
+        assert!(range.trim().starts_with(&format!("{least} to {most}")), "{name}: {range}");
+    }
 }
 
 fn any_seen() -> impl Strategy<Value = (Seen, f64)> {

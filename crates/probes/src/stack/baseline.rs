@@ -10,14 +10,12 @@ use std::{
 };
 
 use dwell_engine::layers::{
-    Segment,
+    Segment, SegmentFigures,
     baseline::{Compared, Figures, Interval, LEAST_BASELINE, MOST_RECENT, compare},
 };
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use thiserror::Error;
-
-use super::Taken;
 
 /// Name and version of the file's schema.
 const SCHEMA: &str = "dwell.stack-baseline/1";
@@ -177,9 +175,9 @@ impl Baseline {
 
     /// Adds an interval of this run. Returns how the segments compare with the baseline, where there is one. An
     /// interval that was cut short is not counted.
-    pub fn add(&mut self, segments: &[Taken], length: Duration) -> Option<&[Compared]> {
-        let with_bytes = segments.iter().filter(|one| one.histogram.count() > 0);
-        let interval: Interval = with_bytes.map(|one| (one.segment, Figures::from(&one.histogram))).collect();
+    pub fn add(&mut self, segments: &[SegmentFigures], length: Duration) -> Option<&[Compared]> {
+        let with_bytes = segments.iter().filter(|one| one.first.count() > 0);
+        let interval: Interval = with_bytes.map(|one| (one.segment, Figures::from(&one.first))).collect();
         let is_whole = |settings: &Settings| length.as_nanos() * 10 >= u128::from(settings.interval_ns) * 9;
         match self {
             Baseline::Record(recording) => {

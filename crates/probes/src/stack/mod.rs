@@ -26,7 +26,7 @@ use std::{
 use dwell_engine::{
     abi,
     histogram::Histogram,
-    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, next_grid},
+    layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, SegmentFigures, next_grid},
 };
 use hooks::Place;
 use kernel::Kernel;
@@ -88,18 +88,6 @@ impl Options {
     pub fn new(config: Config, profile: &'static Profile) -> Options {
         Options { config, max_flows: None, processes: Vec::new(), cgroup: None, profile }
     }
-}
-
-/// What a segment took in an interval.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
-    /// Which segment.
-    pub segment: Segment,
-    /// What it took.
-    pub histogram: Histogram,
-    /// The same of bytes that TCP sent again, or that came in again, if they are
-    /// counted.
-    pub again: Histogram,
 }
 
 /// The loaded programs. Dropping it detaches and unloads everything.
@@ -230,15 +218,15 @@ impl Probe {
 
     /// Ends an interval: what each segment took in it. Programs that run
     /// meanwhile count into the other half of the histograms.
-    pub fn take(&mut self) -> Result<Vec<Taken>, Error> {
+    pub fn take(&mut self) -> Result<Vec<SegmentFigures>, Error> {
         let past = self.generation;
         self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
         let mut taken = Vec::new();
         for segment in Segment::ALL {
             let index = segment as u32 + past * 2 * abi::DWELL_SEGMENTS;
-            taken.push(Taken {
+            taken.push(SegmentFigures {
                 segment,
-                histogram: self.take_histogram(index)?,
+                first: self.take_histogram(index)?,
                 again: self.take_histogram(index + abi::DWELL_SEGMENTS)?,
             });
         }
@@ -267,27 +255,22 @@ impl Probe {
     /// What each flow's segments took in the interval that [`take`](Probe::take) ended,
     /// most bytes first: the two sides of a flow, where both are here, one after the
     /// other.
-    pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<Taken>)>, Error> {
+    pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<SegmentFigures>)>, Error> {
         let past = 1 - self.generation;
         let flows = load::map(&mut self.object, FLOWS);
         let is_past = |key: &Vec<u8>| FlowSide::generation_of(key) == Some(past);
         let keys: Vec<_> = flows.keys().filter(is_past).collect();
-        let mut sides = BTreeMap::<Ends, Vec<Taken>>::new();
+        let mut sides = BTreeMap::<Ends, Vec<SegmentFigures>>::new();
         for key in keys {
             let value = flows.lookup_and_delete(&key).map_err(failed("read", FLOWS))?;
             let Some(side) = value.and_then(|value| FlowSide::from_kernel(&key, &value)) else {
                 continue;
             };
-            let segments = side.segments.into_iter().map(|(segment, histogram)| Taken {
-                segment,
-                histogram,
-                again: Histogram::default(),
-            });
-            sides.entry(side.ends).or_default().extend(segments);
+            sides.entry(side.ends).or_default().extend(side.segments);
         }
-        let bytes = |segments: &[Taken]| -> u64 {
+        let bytes = |segments: &[SegmentFigures]| -> u64 {
             let totals = segments.iter().filter(|taken| taken.segment == taken.segment.total());
-            totals.map(|taken| taken.histogram.count()).sum()
+            totals.map(|taken| taken.first.count()).sum()
         };
         let mut taken: Vec<_> = sides.into_iter().collect();
         for (_, segments) in &mut taken {

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::layers::{Counters, Ends, Passage};
+use dwell_engine::layers::{Counters, Ends, Passage, SegmentFigures};
 use dwell_socket::clock::monotonic_ns;
 
-use super::{Hook, Options, Probe, Taken, budget::BudgetControl};
+use super::{Hook, Options, Probe, budget::BudgetControl};
 use crate::Error;
 
 /// The longest time between two checks whether to stop.
@@ -24,9 +24,9 @@ pub struct Interval {
     /// How many bytes of a connection there were to each stamped one at the end of the interval.
     pub sample_bytes: u32,
     /// The figures of all segments, in the order in which a byte passes them.
-    pub segments: Vec<Taken>,
+    pub segments: Vec<SegmentFigures>,
     /// The figures of each flow, if flows are kept apart.
-    pub flows: Vec<(Ends, Vec<Taken>)>,
+    pub flows: Vec<(Ends, Vec<SegmentFigures>)>,
     /// What was counted since the start of the run.
     pub counters: Counters,
 }

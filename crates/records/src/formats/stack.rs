@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, io::Write, net::IpAddr};
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Direction, Ends, Layer, Passage, Segment},
+    layers::{Counters, Direction, Ends, Layer, Passage, Segment},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Latency, counted, hops, text::Trimmed};
 use crate::{Distribution, Source, Stack, StackRow, Timestamps};
@@ -50,16 +50,18 @@ struct StatusObject<'a> {
     schema: &'a str,
     time: Option<&'a str>,
     host: &'a str,
-    tx_unbegun: u64,
-    rx_unbegun: u64,
-    tx_again: u64,
-    rx_again: u64,
-    tx_displaced: u64,
-    rx_displaced: u64,
-    rx_unwalked: u64,
-    passages_lost: u64,
-    flows_untold: u64,
+    #[serde(flatten)]
+    counters: Named<'a>,
     missed: BTreeMap<&'a str, u64>,
+}
+
+/// Counters as the keys of an object, in the order of the core.
+struct Named<'a>(&'a Counters);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.named())
+    }
 }
 
 /// `type` "stack-byte": one byte that went all the way through a side, and when it was at
@@ -141,15 +143,7 @@ pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, 
         schema: SCHEMA,
         time,
         host: stack.host,
-        tx_unbegun: counters.tx_unbegun,
-        rx_unbegun: counters.rx_unbegun,
-        tx_again: counters.tx_again,
-        rx_again: counters.rx_again,
-        tx_displaced: counters.tx_displaced,
-        rx_displaced: counters.rx_displaced,
-        rx_unwalked: counters.rx_unwalked,
-        passages_lost: counters.passages_lost,
-        flows_untold: counters.flows_untold,
+        counters: Named(counters),
         missed: Layer::ALL.iter().map(|layer| (layer.name(), counters.missed(*layer))).collect(),
     };
     serde_json::to_writer(&mut *out, &status).expect("plain data becomes JSON");
@@ -329,23 +323,20 @@ pub(super) fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::layers::Counters;
+    use std::sync::LazyLock;
+
+    use dwell_engine::abi::dwell_stack_counters;
 
     use super::*;
     use crate::{Format, Jsonl, Text, formats::samples};
 
-    static COUNTERS: Counters = Counters {
-        tx_unbegun: 1,
-        rx_unbegun: 2,
-        tx_again: 3,
-        rx_again: 7,
-        tx_displaced: 8,
-        rx_displaced: 9,
-        rx_unwalked: 10,
-        passages_lost: 11,
-        flows_untold: 4,
-        missed: [0, 5, 0, 0, 0, 0, 0, 0, 0, 6],
-    };
+    static COUNTERS: LazyLock<Counters> = LazyLock::new(|| {
+        let missed = [0, 5, 0, 0, 0, 0, 0, 0, 0, 6];
+        let mut core = dwell_stack_counters { value: [0; 19] };
+        core.value[..9].copy_from_slice(&[1, 2, 3, 7, 8, 9, 10, 11, 4]);
+        core.value[9..].copy_from_slice(&missed);
+        Counters::sum([&core])
+    });
 
     fn rows() -> Vec<StackRow> {
         let row = |segment: Segment, values: &[u64]| {

@@ -5,13 +5,13 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage};
+use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage, SegmentFigures};
 use dwell_fleet::{
     Backlog, Batcher, Uplink,
     wire::{FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Family;
-use dwell_probes::stack::{self, Hook, Interval, Observer, Taken};
+use dwell_probes::stack::{self, Hook, Interval, Observer};
 
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};
 
@@ -34,7 +34,7 @@ impl Reporter {
     }
 
     /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
-    fn round_trips(&mut self, flows: &[(Ends, Vec<Taken>)]) -> HashMap<Ends, stack::Trip> {
+    fn round_trips(&mut self, flows: &[(Ends, Vec<SegmentFigures>)]) -> HashMap<Ends, stack::Trip> {
         let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
         let mut round_trips = HashMap::new();
         if wanted.is_empty() {
@@ -63,7 +63,7 @@ impl Reporter {
             return;
         };
         for row in &interval.segments {
-            metrics.segment(row.segment, &row.histogram);
+            metrics.segment(row.segment, &row.first);
         }
         for (reason, bytes) in counters {
             metrics.set(&Family::LEFT_OUT, reason, *bytes);
@@ -94,7 +94,7 @@ impl Observer for Reporter {
             let (from, to) = stack::ends(hooks, figures.segment);
             SegmentReport {
                 segment: figures.segment,
-                histogram: figures.histogram.clone(),
+                histogram: figures.first.clone(),
                 again: figures.again.clone(),
                 hook_from: stack::names(hooks, from),
                 hook_to: stack::names(hooks, to),
@@ -121,18 +121,17 @@ impl Observer for Reporter {
 }
 
 /// Returns the segments of the directions in which a flow's bytes passed.
-fn segments_of(figures: &[Taken]) -> Vec<FlowSegment> {
-    let segments = figures.iter().filter(|figures| figures.histogram.count() > 0);
-    let segments =
-        segments.map(|figures| FlowSegment { segment: figures.segment, histogram: figures.histogram.clone() });
+fn segments_of(figures: &[SegmentFigures]) -> Vec<FlowSegment> {
+    let segments = figures.iter().filter(|figures| figures.first.count() > 0);
+    let segments = segments.map(|figures| FlowSegment { segment: figures.segment, histogram: figures.first.clone() });
     segments.collect()
 }
 
 /// Returns the round-trip times of a flow, for the directions in which its bytes passed.
-fn rtts_of(ends: Ends, figures: &[Taken], round_trips: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
+fn rtts_of(ends: Ends, figures: &[SegmentFigures], round_trips: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
     let rtts =
         [(Direction::Tx, ends), (Direction::Rx, reverse(ends))].into_iter().filter_map(|(direction, from_here)| {
-            let is_used = |row: &Taken| row.segment.direction() == direction && row.histogram.count() > 0;
+            let is_used = |row: &SegmentFigures| row.segment.direction() == direction && row.first.count() > 0;
             let trip = round_trips.get(&from_here).filter(|_| figures.iter().any(is_used))?;
             let is_received = direction == Direction::Rx;
             Some(FlowRtt { ends, is_received, min_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
@@ -145,18 +144,7 @@ fn reverse(ends: Ends) -> Ends {
 }
 
 fn counters(counters: &Counters) -> Vec<(String, u64)> {
-    let named = [
-        ("tx_unbegun", counters.tx_unbegun),
-        ("rx_unbegun", counters.rx_unbegun),
-        ("tx_again", counters.tx_again),
-        ("rx_again", counters.rx_again),
-        ("tx_displaced", counters.tx_displaced),
-        ("rx_displaced", counters.rx_displaced),
-        ("rx_unwalked", counters.rx_unwalked),
-        ("passages_lost", counters.passages_lost),
-        ("flows_untold", counters.flows_untold),
-    ];
     let missed = Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
-    let named = named.map(|(name, value)| (name.to_owned(), value));
-    named.into_iter().chain(missed).collect()
+    let named = counters.named().map(|(name, value)| (name.to_owned(), value));
+    named.chain(missed).collect()
 }

@@ -5,6 +5,7 @@ use std::{cell::RefCell, path::Path, rc::Rc};
 use dwell_engine::{
     measure::Event,
     observe::Observation,
+    replay::Intervals,
     rtt::{Config, Counters, Groups, Tracker},
 };
 use dwell_records::{SinkError, Source};
@@ -64,9 +65,9 @@ impl Replay {
     fn observe(&mut self, packet: &Observation<'_>) -> bool {
         let told = &mut *self.told.borrow_mut();
         if let Some(groups) = &mut self.groups
-            && let Some(end_ns) = self.intervals.end(packet.time_ns)
+            && let Some(end_ns) = self.intervals.advance(packet.time_ns)
         {
-            let length_ns = self.intervals.length_ns;
+            let length_ns = self.intervals.length_ns();
             told.tell(|report| report.interval(end_ns, length_ns, &groups.take()));
             let counters = self.tracker.counters();
             told.tell(|report| report.status(end_ns, counters));
@@ -95,7 +96,7 @@ impl Replay {
                 told.tell(|report| report.event(&event));
             });
         }
-        if let (Some(groups), Some(start), Some(last)) = (&mut self.groups, self.intervals.start_ns, self.last_ns)
+        if let (Some(groups), Some(start), Some(last)) = (&mut self.groups, self.intervals.start_ns(), self.last_ns)
             && told.failed.is_none()
         {
             let end_ns = last.max(start);
@@ -113,75 +114,5 @@ impl Replay {
             }
         }
         Ok(counters)
-    }
-}
-
-/// They follow each other from the first packet on, in the capture's own time; one without a
-/// packet is passed over. A packet from more than an interval before the present one means that
-/// the clock was set back, or that a packet before had a wrong time: intervals run from it on. One
-/// that is less late belongs to the present interval, as captures of several queues are not quite
-/// in order.
-struct Intervals {
-    length_ns: u64,
-    start_ns: Option<u64>,
-}
-
-impl Intervals {
-    fn new(length_ns: u64) -> Intervals {
-        Intervals { length_ns, start_ns: None }
-    }
-
-    /// The end of the present interval, if a packet of this time is past it or far before it. The
-    /// packet belongs to the next one.
-    fn end(&mut self, now_ns: u64) -> Option<u64> {
-        let start = *self.start_ns.get_or_insert(now_ns);
-        let past = now_ns.saturating_sub(start) / self.length_ns;
-        if past > 0 {
-            self.start_ns = Some(start + past * self.length_ns);
-        } else if start.saturating_sub(now_ns) > self.length_ns {
-            self.start_ns = Some(now_ns);
-        } else {
-            return None;
-        }
-        Some(start.saturating_add(self.length_ns))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Where packets of these times end an interval of 10.
-    fn ends(times: &[u64]) -> Vec<Option<u64>> {
-        let mut intervals = Intervals::new(10);
-        times.iter().map(|time| intervals.end(*time)).collect()
-    }
-
-    #[test]
-    fn intervals_run_from_the_first_packet_and_keep_their_grid() {
-        let told = ends(&[103, 112, 113, 149, 153]);
-        assert_eq!(told, [None, None, Some(113), Some(123), Some(153)]);
-    }
-
-    #[test]
-    fn a_packet_that_is_a_little_late_ends_nothing() {
-        assert_eq!(ends(&[100, 111, 109, 100]), [None, Some(110), None, None]);
-    }
-
-    #[test]
-    fn a_packet_from_far_ahead_holds_nothing_back() {
-        let told = ends(&[100, 5_000, 105, 114, 115]);
-        assert_eq!(told, [None, Some(110), Some(5_010), None, Some(115)]);
-    }
-
-    #[test]
-    fn a_packet_from_long_ago_holds_nothing_back() {
-        let told = ends(&[1_000, 0, 1_001, 1_009, 1_010]);
-        assert_eq!(told, [None, Some(1_010), Some(10), None, Some(1_010)]);
-    }
-
-    #[test]
-    fn the_end_of_time_is_no_overflow() {
-        assert_eq!(ends(&[5, u64::MAX, 6]), [None, Some(15), Some(u64::MAX)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::layers::{Counters, Layer, Passage, Place};
+use dwell_engine::layers::{Counter, Counters, Layer, Passage, Place};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
 use dwell_records::{Output, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
 
@@ -185,14 +185,14 @@ impl Observer for Printer {
         self.output.source_mut().clock = clock();
         let again = if self.again { stack_rows(hooks, &interval.segments, |one| &one.again) } else { Vec::new() };
         let flows = interval.flows.iter();
-        let flows: Vec<_> = flows.map(|(ends, one)| (*ends, stack_rows(hooks, one, |one| &one.histogram))).collect();
+        let flows: Vec<_> = flows.map(|(ends, one)| (*ends, stack_rows(hooks, one, |one| &one.first))).collect();
         let hops = self.take_hops()?;
         self.output.stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,
             host: &self.host,
             sample_bytes: interval.sample_bytes,
-            rows: &stack_rows(hooks, &interval.segments, |one| &one.histogram),
+            rows: &stack_rows(hooks, &interval.segments, |one| &one.first),
             again: &again,
             flows: &flows,
             hops: &hops,
@@ -210,34 +210,40 @@ impl Observer for Printer {
 /// What is in no segment, and why: a line for each reason that there is.
 fn describe(counters: &Counters) -> Vec<String> {
     let reasons = [
-        (counters.tx_unbegun, "sent of which the first stamp is missing, left out: written before the run began"),
         (
-            counters.rx_unbegun,
+            counters.get(Counter::TxUnbegun),
+            "sent of which the first stamp is missing, left out: written before the run began",
+        ),
+        (
+            counters.get(Counter::RxUnbegun),
             "read of which the first stamps are missing, left out: there before the run began; \
              where addresses are translated (NAT), all of them",
         ),
         (
-            counters.tx_again,
+            counters.get(Counter::TxAgain),
             "that TCP had sent again before they reached the driver, left out \
              (--include-retransmissions tells them apart)",
         ),
         (
-            counters.rx_again,
+            counters.get(Counter::RxAgain),
             "that came in again as this host had dropped them, left out \
              (--include-retransmissions tells them apart)",
         ),
         (
-            counters.tx_displaced,
+            counters.get(Counter::TxDisplaced),
             "that lost their place to others before they reached the driver, left out: take a \
              larger --sample-bytes",
         ),
         (
-            counters.rx_displaced,
+            counters.get(Counter::RxDisplaced),
             "that lost their place to others before they were read, left out: take a larger \
              --sample-bytes",
         ),
-        (counters.passages_lost, "not told one by one, as there were too many: take a larger --sample-bytes"),
-        (counters.flows_untold, "counted in no flow, as there are more flows than --max-flows"),
+        (
+            counters.get(Counter::PassagesLost),
+            "not told one by one, as there were too many: take a larger --sample-bytes",
+        ),
+        (counters.get(Counter::FlowsUntold), "counted in no flow, as there are more flows than --max-flows"),
     ];
     let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
     let missed = Layer::ALL.map(|layer| {
@@ -250,11 +256,11 @@ fn describe(counters: &Counters) -> Vec<String> {
         .filter(|(bytes, _)| *bytes > 0)
         .map(|(bytes, what)| format!("{} {what}", counted(bytes, "bytes")))
         .collect();
-    if counters.rx_unwalked > 0 {
+    if counters.get(Counter::RxUnwalked) > 0 {
         lines.push(format!(
             "{} more was read at once than is looked at, the rest left out: take a larger \
              --sample-bytes",
-            counted(counters.rx_unwalked, "times")
+            counted(counters.get(Counter::RxUnwalked), "times")
         ));
     }
     lines

@@ -135,7 +135,7 @@ fn side(
         let ran = run_ns(&probe) - before;
         let taken = probe.take()?;
         let whole = taken.iter().find(|taken| taken.segment == total);
-        Ok(Side { bytes: whole.map_or(0, |taken| taken.histogram.count()), run_ns: ran })
+        Ok(Side { bytes: whole.map_or(0, |taken| taken.first.count()), run_ns: ran })
     };
     namespace.enter(stamp)?
 }
