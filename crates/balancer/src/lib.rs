@@ -4,4 +4,5 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub mod health;
+pub mod metrics;
 pub mod plan;

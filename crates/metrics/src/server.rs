@@ -16,7 +16,7 @@ use std::{
 
 use dwell_socket::{acceptor, deadline::DeadlineStream};
 
-use super::Metrics;
+use crate::Registry;
 
 /// A request and its response have this long together, so that a peer who
 /// dawdles holds up scrapes no longer.
@@ -69,7 +69,7 @@ impl Shared {
 /// # Errors
 ///
 /// If the address cannot be listened on; the message says what to do.
-pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Server, ServeError> {
+pub fn serve(address: SocketAddr, metrics: Arc<Registry>) -> Result<Server, ServeError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         Ok((listener.local_addr()?, listener))
@@ -118,7 +118,7 @@ fn remedy(address: SocketAddr, io: &io::Error) -> String {
     }
 }
 
-fn accept(listener: &TcpListener, metrics: &Metrics, shared: &Shared) {
+fn accept(listener: &TcpListener, metrics: &Registry, shared: &Shared) {
     loop {
         let connection = listener.accept();
         if shared.stopping.load(Ordering::SeqCst) {
@@ -151,7 +151,7 @@ impl Exchange {
         Exchange { connection: DeadlineStream::new(connection, Instant::now() + PATIENCE) }
     }
 
-    fn answer(&mut self, metrics: &Metrics) -> io::Result<()> {
+    fn answer(&mut self, metrics: &Registry) -> io::Result<()> {
         let Some(head) = self.read_head()? else {
             self.respond("431 Request Header Fields Too Large", "", true)?;
             return self.read_rest();
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn server() -> Server {
-        let metrics = Arc::new(Metrics::new("0.1.0", 10));
+        let metrics = Arc::new(Registry::new("0.1.0"));
         serve("127.0.0.1:0".parse().unwrap(), metrics).unwrap()
     }
 
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_busy_port_is_named_with_a_remedy() {
         let server = server();
-        let metrics = Arc::new(Metrics::new("", 0));
+        let metrics = Arc::new(Registry::new(""));
         let error = serve(server.address(), metrics).unwrap_err().to_string();
         let address = server.address();
         assert_eq!(

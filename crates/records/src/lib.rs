@@ -1,13 +1,11 @@
-//! What dwell prints: each format a file behind the [`Format`] trait, and what
-//! stands around them.
+//! What dwell writes: records, and the formats that turn them into bytes.
 //!
-//! A [`Format`] turns records into bytes and does nothing else. A [`Sink`]
-//! takes the bytes to a file, pipe or terminal and says what a failure means. An
-//! [`Output`] is the two with a [`Source`], which knows how to read the times
-//! and interface numbers in records. [`Summary`] collects what is written at the end. Nothing here reads a clock: all output is in
-//! Unix time as the source's [`Clock`] gives it, whatever the local time zone.
+//! A [`Format`] appends a [`Record`] to a buffer and does nothing else. A [`Sink`] writes the buffer to a file, pipe or
+//! terminal and classifies failures. An [`Output`] joins the two with a [`Source`], which interprets the times and
+//! interface numbers in records. A [`Summary`] collects samples for the end of a run. Nothing here reads a clock: all
+//! output is in Unix time as the source's [`Clock`] gives it, whatever the local time zone.
 
-#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+#![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
 mod clock;
 mod formats;
@@ -19,11 +17,12 @@ mod source;
 mod summary;
 
 pub use clock::{Clock, Timestamps};
-pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, Rate, SCHEMA, Text, counted, entry};
+pub use formats::{Entry, FORMATS, Format, Jsonl, Latency, Ppviz, Rate, SCHEMA, Text, counted, entry, write_object};
 pub use output::Output;
+pub(crate) use record::Mode;
 pub use record::{
-    Distribution, Group, GroupKey, Interval, PathTable, Prefix, Response, Stack, StackHop, StackPlace, StackRow,
-    StackShift, Status,
+    Distribution, Group, GroupKey, Interval, Kind, PathTable, Prefix, Record, Response, Stack, StackHop, StackPlace,
+    StackRow, StackShift, Status,
 };
 pub use sink::{Flush, Sink, SinkError};
 pub use sockets::{Shares, Socket, SocketCounts, SocketEnd, SocketLine, SocketSummary, SocketTotal, Sockets};

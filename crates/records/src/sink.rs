@@ -1,4 +1,4 @@
-//! Where bytes go, and what it means when they cannot.
+//! The buffer in front of a file, pipe or terminal, and its errors.
 
 use std::{
     fs::File,
@@ -6,51 +6,38 @@ use std::{
     os::fd::AsFd,
 };
 
-/// When a sink hands on what it has.
+/// When a sink writes its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// After each record: somebody is watching.
+    /// After each record, for a person who is watching.
     Record,
-    /// When 64 KiB have gathered, and when told to.
+    /// When it holds 64 KiB, and on [`Sink::flush`].
     Full,
 }
 
-/// Why output ended.
+/// Why an output ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// Whoever read it has seen enough, such as `head`. Not a failure.
+    /// The reader closed its end, as `head` does. This is not a failure.
     #[error("{output} was closed by its reader")]
     Closed {
         /// The output's name.
         output: String,
     },
-    /// It could not be written.
+    /// A write failed.
     #[error("cannot write to {output}: {io}; what was measured from here on is missing there{remedy}")]
     Failed {
         /// The output's name.
         output: String,
-        /// What the system said.
+        /// The system's error.
         io: io::Error,
-        /// What to do, if that is known.
+        /// What to do about it, or nothing.
         remedy: &'static str,
     },
 }
 
-impl SinkError {
-    /// What the program should exit with: 0 for a closed pipe, 4 (it ran, but
-    /// data is incomplete) for everything else.
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            SinkError::Closed { .. } => 0,
-            SinkError::Failed { .. } => 4,
-        }
-    }
-}
-
-/// A buffer of whole records in front of a file, pipe or terminal. It ends at
-/// its first error: later records are dropped in silence, as the caller knows
-/// of it. What is left is written when it is dropped, without a word if
-/// that fails; so flush first.
+/// A buffer of whole records in front of a file, pipe or terminal. It ends at its first error, which the caller gets:
+/// later records are dropped silently. Dropping a sink writes the rest and ignores failures, so flush first.
 pub struct Sink {
     name: String,
     /// `None` after an error.
@@ -62,13 +49,13 @@ pub struct Sink {
 const FULL: usize = 64 * 1024;
 
 impl Sink {
-    /// Writes to anything. `name` stands for it in errors.
+    /// Creates a sink in front of any writer. `name` stands for it in errors.
     pub fn new(name: impl Into<String>, write: Box<dyn Write + Send>, flush: Flush) -> Sink {
         Sink { name: name.into(), write: Some(write), flush, buffer: Vec::with_capacity(2 * FULL) }
     }
 
-    /// Writes to standard output: each record at once if that is a terminal.
-    /// It goes around the standard library's line buffer.
+    /// Creates a sink for standard output, unbuffered if that is a terminal. It bypasses the standard library's line
+    /// buffer.
     ///
     /// # Errors
     ///
@@ -86,11 +73,11 @@ impl Sink {
         }
     }
 
-    /// Appends one record by way of `append`, which must end it with a newline.
+    /// Appends one record by calling `append`, which must end it with a line feed.
     ///
     /// # Errors
     ///
-    /// If it had to be written and that failed, once.
+    /// [`SinkError`], once, if the buffer had to be written and that failed.
     pub fn record(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), SinkError> {
         append(&mut self.buffer);
         if self.flush == Flush::Record || self.buffer.len() >= FULL {
@@ -99,11 +86,11 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes what has gathered.
+    /// Writes the buffer.
     ///
     /// # Errors
     ///
-    /// If that failed, once.
+    /// [`SinkError`], once, if that failed.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         let result = match &mut self.write {
             Some(write) if !self.buffer.is_empty() => write.write_all(&self.buffer).and_then(|()| write.flush()),
@@ -191,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_success_and_told_once() {
+    fn a_closed_pipe_is_reported_once() {
         let (mut reader, writer) = pipe().unwrap();
         let mut sink = Sink::new("standard output", Box::new(writer), Flush::Record);
         line(&mut sink).unwrap();
@@ -200,17 +187,16 @@ mod tests {
         drop(reader);
         let error = line(&mut sink).unwrap_err();
         assert!(matches!(&error, SinkError::Closed { output } if output == "standard output"));
-        assert_eq!(error.exit_status(), 0);
         line(&mut sink).unwrap();
     }
 
     #[test]
-    fn a_full_disk_is_status_4_and_names_the_output() {
+    fn a_full_disk_is_a_failure_that_names_the_output() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut sink = Sink::new("rtt.jsonl", Box::new(full), Flush::Full);
         line(&mut sink).unwrap();
         let error = sink.flush().unwrap_err();
-        assert_eq!(error.exit_status(), 4);
+        assert!(matches!(error, SinkError::Failed { .. }));
         assert_eq!(
             error.to_string(),
             "cannot write to rtt.jsonl: No space left on device (os error 28); what was \

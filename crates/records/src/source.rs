@@ -1,15 +1,15 @@
-//! What the times and interface numbers of records mean.
+//! How to interpret the times and interface numbers of records.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::Clock;
 
-/// Where records come from: how to read their times and interface numbers.
+/// The source of records: its clock and its interfaces.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
-    /// Its clock.
+    /// The clock of all times in records.
     pub clock: Clock,
-    /// Its interfaces.
+    /// The names of interfaces.
     pub interfaces: Interfaces,
 }
 
@@ -21,22 +21,21 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// For a source that does not say on which interface it saw a packet, such
-    /// as a classic pcap file: no number is ever shown.
+    /// Creates the interfaces of a source that does not record them, such as a classic pcap file: every label is
+    /// unknown.
     pub fn unknown() -> Interfaces {
         Interfaces { names: BTreeMap::new(), unknown: true }
     }
 
-    /// Gives a number its name; a later one replaces it. Costs no memory where
-    /// it has that name.
+    /// Names an interface; a later name replaces it. Nothing is allocated if it already has that name.
     pub fn insert(&mut self, number: u32, name: &str) {
         if self.names.get(&number).is_none_or(|known| known != name) {
             self.names.insert(number, name.to_owned());
         }
     }
 
-    /// The name of an interface, its number where it has no name, and `None`
-    /// where the source knows no interfaces.
+    /// Returns the name of an interface, or its number if it has no name; `None` where the source records no
+    /// interfaces.
     pub fn label(&self, number: u32) -> Option<Cow<'_, str>> {
         match self.names.get(&number) {
             Some(name) => Some(Cow::Borrowed(name)),
@@ -45,8 +44,7 @@ impl Interfaces {
         }
     }
 
-    /// True if more than one interface was named, so that a reader has to be
-    /// told which.
+    /// Returns true if more than one interface has a name, so that lines must say which one they are about.
     pub fn several(&self) -> bool {
         self.names.len() > 1
     }

@@ -1,8 +1,9 @@
-//! Where a collector keeps what agents measured: `docs/method/store.md`.
+//! The store of a collector, in SQLite or ClickHouse, and the report of it: `docs/method/store.md`.
 
-#![deny(clippy::print_stderr, reason = "the program says what there is to say")]
+#![deny(clippy::print_stderr, reason = "only the program writes to stderr")]
 
 mod clickhouse;
+mod columns;
 mod error;
 pub mod html;
 mod read;
@@ -20,66 +21,66 @@ pub use read::{ClockRead, Place, Read, Reader, Span};
 pub use spool::Waiting;
 pub use sqlite::{Store, Writing, Written};
 
-/// What a segment took in an interval, as one host saw it.
+/// The time of bytes in a segment of one host in an interval.
 #[derive(Debug, Clone, Copy)]
 pub struct IntervalRow<'a> {
-    /// When it ended, in Unix time.
+    /// The end of the interval in Unix time.
     pub time_ns: i64,
-    /// How long it was.
+    /// The length of the interval.
     pub length_ns: u64,
     /// The host's name.
     pub host: &'a str,
-    /// One direction of a connection; `None`: all.
+    /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
-    /// Which segment.
+    /// The segment.
     pub segment: Segment,
-    /// Of bytes that were sent or came again, which are told apart.
+    /// True for bytes that were sent or received again, which are kept apart.
     pub resent: bool,
-    /// What it took.
+    /// The distribution of the times.
     pub histogram: &'a Histogram,
-    /// The hook where it begins; `None` where the kernel has none.
+    /// The hook at the segment's start; `None` where the kernel has none.
     pub hook_from: Option<&'a str>,
-    /// The hook where it ends.
+    /// The hook at the segment's end.
     pub hook_to: Option<&'a str>,
-    /// The layer for want of which nothing is known of it.
+    /// The layer without a hook that makes this segment unmeasurable.
     pub missing: Option<&'a str>,
 }
 
-/// What a leg took of the bytes of an interval that were seen on both hosts.
+/// The time on a path segment, of the bytes of an interval that were seen on both hosts.
 #[derive(Debug, Clone, Copy)]
 pub struct PathRow<'a> {
-    /// When the interval ended, in Unix time.
+    /// The end of the interval in Unix time.
     pub time_ns: i64,
-    /// How long it was.
+    /// The length of the interval.
     pub length_ns: u64,
-    /// Who sent; `None` where there is no agent.
+    /// The host that sent; `None` where there is no agent.
     pub tx_host: Option<&'a str>,
-    /// Who received.
+    /// The host that received.
     pub rx_host: Option<&'a str>,
-    /// One direction of a connection; `None`: all.
+    /// One direction of a connection; `None` stands for all flows together.
     pub flow: Option<Ends>,
-    /// Which leg.
+    /// The path segment.
     pub leg: Leg,
-    /// Of bytes that TCP sent more than once, which are told apart.
+    /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
-    /// How it is known.
+    /// How the time is known.
     pub method: PathMethod,
-    /// What it took.
+    /// The distribution of the times.
     pub histogram: &'a Histogram,
-    /// By how much the clocks may be wrong, at most; of legs between the hosts.
+    /// Bound on the error of the clocks; known for path segments between the hosts.
     pub bound_ns: Option<u64>,
-    /// Values below 0 within the bound, taken as 0.
+    /// Values below 0 but within the bound, counted as 0.
     pub clamped: u64,
-    /// Bytes whose bound is greater than was asked for.
+    /// Bytes whose bound exceeds the one that was asked for.
     pub doubtful: u64,
 }
 
 /// How the time between two hosts is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathMethod {
-    /// From bytes that both hosts have seen.
+    /// Measured with bytes that both hosts have seen.
     Matched,
-    /// Half of the least round-trip time that one host's TCP has seen.
+    /// Half of the minimum round-trip time of one host's TCP.
     Estimated,
 }
 
@@ -93,40 +94,39 @@ impl PathMethod {
     }
 }
 
-/// How a host's clock stood to the collector's.
+/// The state of a host's clock relative to the collector's.
 #[derive(Debug, Clone, Copy)]
 pub struct ClockRow<'a> {
-    /// When, in Unix time.
+    /// The time in Unix time.
     pub time_ns: i64,
     /// The host's name.
     pub host: &'a str,
-    /// The host's CLOCK_MONOTONIC less the collector's.
+    /// The host's CLOCK_MONOTONIC minus the collector's.
     pub offset_ns: i64,
-    /// By how much that may be wrong, at most.
+    /// Bound on the error of the offset.
     pub bound_ns: u64,
-    /// By how many parts in 10^9 the host's is fast, if that is known.
+    /// How fast the host's clock runs, in parts per billion, if that is known.
     pub drift_ppb: Option<f64>,
-    /// By how much that may be wrong, at most.
+    /// Bound on the error of the drift.
     pub drift_bound_ppb: Option<f64>,
-    /// The least round trip of the exchanges.
+    /// The minimum round trip of the exchanges.
     pub round_trip_ns: Option<u64>,
-    /// How the exchanges were stamped.
+    /// How the exchanges were timestamped.
     pub method: &'a str,
-    /// The clock had jumped since the row before.
+    /// Whether the clock has jumped since the previous row.
     pub stepped: bool,
 }
 
-/// How far a collector has come in matching what it has put aside.
+/// How far a collector has come in matching pending bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The kernel's boot_id: CLOCK_MONOTONIC begins anew with each boot.
+    /// The kernel's boot_id: CLOCK_MONOTONIC restarts with each boot.
     pub boot: String,
-    /// The collector's time less CLOCK_MONOTONIC; its time is what passages are
-    /// put aside in.
+    /// The collector's time minus CLOCK_MONOTONIC. Pending bytes are stamped in the collector's time.
     pub offset_ns: i64,
-    /// Bytes that had settled by then ...
+    /// Bytes that had settled by this time and were read before `told_until_ns` are written.
     pub told_at_ns: u64,
-    /// ... and were read before this, the end of an interval, are told.
+    /// The end of the last interval that is written.
     pub told_until_ns: u64,
 }
 

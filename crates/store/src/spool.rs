@@ -1,23 +1,20 @@
-//! A store whose rows go on to a server, and wait in its file until they are there.
+//! The queue of rows for a server, in the file of a store.
 
 use rusqlite::{
-    ToSql, params,
-    types::{ToSqlOutput, Value, ValueRef},
+    Connection, params,
+    types::{Value, ValueRef},
 };
 
-use super::{
-    ClockRow, IntervalRow, PathRow, Store, StoreError,
-    sqlite::{Figures, Writing, Written, signed},
-};
+use crate::{Store, StoreError, Written, columns::Row};
 
-/// Beside the tables of a store.
+/// Tables of the queue, in addition to those of every store.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS spool (
         only INTEGER PRIMARY KEY CHECK (only = 1),
-        number INTEGER NOT NULL -- tells it from others that write to the server
+        number INTEGER NOT NULL -- distinguishes this store from others that write to the server
     ) STRICT;
     CREATE TABLE IF NOT EXISTS waiting (
-        row INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice
+        row INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice
         name TEXT NOT NULL, -- of the table on the server
         time_ns INTEGER NOT NULL,
         line BLOB NOT NULL  -- the columns, in the server's format TabSeparated
@@ -27,19 +24,19 @@ const SCHEMA: &str = "
 /// A row on its way to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its number, in the order in which they were written.
+    /// Its number; numbers rise in the order of writing.
     pub row: i64,
-    /// The table that it goes to.
+    /// The name of its table on the server.
     pub table: String,
     /// Its time.
     pub time_ns: i64,
-    /// Its columns.
+    /// Its columns in ClickHouse's format TabSeparated, without the end of the line.
     pub line: Vec<u8>,
 }
 
 impl Store {
-    /// From now on, what is written waits to be sent to a server. Gives the number that tells
-    /// this store's rows there from others'.
+    /// Makes this store a queue: rows that are written from now on wait to be sent to a server. Returns the number that
+    /// distinguishes this store's rows there from others'.
     ///
     /// # Errors
     ///
@@ -54,7 +51,7 @@ impl Store {
         Ok(number.cast_unsigned())
     }
 
-    /// The rows that have waited longest.
+    /// Returns the oldest rows, at most `most`.
     ///
     /// # Errors
     ///
@@ -71,21 +68,21 @@ impl Store {
         rows().map_err(|sqlite| self.failed("read", sqlite))
     }
 
-    /// How many rows wait.
+    /// Counts the rows that wait.
     ///
     /// # Errors
     ///
     /// [`StoreError::Sqlite`].
     pub fn count_waiting(&self) -> Result<u64, StoreError> {
-        // They are numbered without gaps, and leave in their order. One of both in a query, so
-        // that none reads the table.
+        // Rows are numbered without gaps and leave in order. SQLite answers min() and max() from the index only if each
+        // has a query of its own.
         let sql = "SELECT (SELECT max(row) FROM waiting) - (SELECT min(row) FROM waiting) + 1";
         let count = self.db().query_row(sql, [], |row| row.get(0));
         let count: Option<i64> = count.map_err(|sqlite| self.failed("read", sqlite))?;
         Ok(count.unwrap_or(0).cast_unsigned())
     }
 
-    /// Forgets rows up to this one: they are on the server.
+    /// Deletes the rows up to `last`, which are on the server.
     ///
     /// # Errors
     ///
@@ -97,119 +94,25 @@ impl Store {
     }
 }
 
-impl Writing<'_> {
-    pub(super) fn await_interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
-        let figures = Figures::of(row.histogram);
-        let (src, dst) =
-            (row.flow.map(|ends| ends.src.address.to_string()), row.flow.map(|ends| ends.dst.address.to_string()));
-        self.wait(
-            "intervals",
-            row.time_ns,
-            params![
-                row.time_ns,
-                signed(row.length_ns),
-                row.host,
-                src,
-                row.flow.map(|ends| ends.src.port),
-                dst,
-                row.flow.map(|ends| ends.dst.port),
-                row.segment.name(),
-                row.segment.direction().name(),
-                row.segment.part_of().map(|part| part.name()),
-                row.resent,
-                figures.count,
-                figures.sum,
-                figures.mean,
-                figures.min,
-                figures.max,
-                figures.p50,
-                figures.p90,
-                figures.p99,
-                row.histogram.to_bytes(),
-                row.hook_from,
-                row.hook_to,
-                row.missing,
-            ],
-        )
-    }
-
-    pub(super) fn await_path(&mut self, row: &PathRow<'_>) -> Written<()> {
-        let figures = Figures::of(row.histogram);
-        let (src, dst) =
-            (row.flow.map(|ends| ends.src.address.to_string()), row.flow.map(|ends| ends.dst.address.to_string()));
-        self.wait(
-            "paths",
-            row.time_ns,
-            params![
-                row.time_ns,
-                signed(row.length_ns),
-                row.tx_host,
-                row.rx_host,
-                src,
-                row.flow.map(|ends| ends.src.port),
-                dst,
-                row.flow.map(|ends| ends.dst.port),
-                row.leg.name(),
-                row.leg.direction().map(|direction| direction.name()),
-                row.leg.part_of().map(|part| part.name()),
-                row.resent,
-                row.method.name(),
-                figures.count,
-                figures.sum,
-                figures.mean,
-                figures.min,
-                figures.max,
-                figures.p50,
-                figures.p90,
-                figures.p99,
-                row.histogram.to_bytes(),
-                row.bound_ns.map(signed),
-                signed(row.clamped),
-                signed(row.doubtful),
-            ],
-        )
-    }
-
-    pub(super) fn await_clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
-        self.wait(
-            "clock",
-            row.time_ns,
-            params![
-                row.time_ns,
-                row.host,
-                row.offset_ns,
-                signed(row.bound_ns),
-                row.drift_ppb,
-                row.drift_bound_ppb,
-                row.round_trip_ns.map(signed),
-                row.method,
-                row.stepped,
-            ],
-        )
-    }
-
-    pub(super) fn wait(&mut self, table: &str, time_ns: i64, columns: &[&dyn ToSql]) -> Written<()> {
-        let sql = "INSERT INTO waiting (name, time_ns, line) VALUES (?1, ?2, ?3)";
-        let mut insert = self.db().prepare_cached(sql)?;
-        insert.execute(params![table, time_ns, line(columns)?])?;
-        Ok(())
-    }
+/// Queues a row for a server.
+pub(super) fn enqueue(db: &Connection, row: &impl Row) -> Written<()> {
+    let sql = "INSERT INTO waiting (name, time_ns, line) VALUES (?1, ?2, ?3)";
+    let mut values = Vec::new();
+    row.cells().into_iter().for_each(|cell| cell.expand(&mut values));
+    db.prepare_cached(sql)?.execute(params![row.table().name, row.time_ns(), line(&values)])?;
+    Ok(())
 }
 
-/// In ClickHouse's format TabSeparated, without the end of the line.
-fn line(columns: &[&dyn ToSql]) -> Written<Vec<u8>> {
+/// Formats values as a line of ClickHouse's format TabSeparated, without its end.
+fn line(values: &[Value]) -> Vec<u8> {
     let mut line = Vec::new();
-    for (at, column) in columns.iter().enumerate() {
-        if at > 0 {
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
             line.push(b'\t');
         }
-        match column.to_sql()? {
-            ToSqlOutput::Borrowed(value) => put(&mut line, value),
-            ToSqlOutput::Owned(value) => put(&mut line, ValueRef::from(&value)),
-            _ => put(&mut line, ValueRef::from(&Value::Null)),
-        }
+        put(&mut line, value.into());
     }
-    Ok(line)
+    line
 }
 
 fn put(line: &mut Vec<u8>, value: ValueRef<'_>) {

@@ -1,4 +1,4 @@
-//! A store in a file of SQLite, with a write-ahead log: others may read while it is written.
+//! A store in an SQLite file with a write-ahead log: others may read while it is written.
 
 use std::{
     collections::HashMap,
@@ -7,36 +7,40 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::{histogram::Histogram, layers::Ends};
-use rusqlite::{Connection, OptionalExtension, params};
+use dwell_engine::layers::Ends;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
 
-use super::{ClockRow, IntervalRow, PathRow, Progress, StoreError, error::remedy};
+use crate::{
+    ClockRow, IntervalRow, PathRow, Progress, StoreError,
+    columns::{Cell, CounterRow, Row, signed},
+    error::remedy,
+    spool::enqueue,
+};
 
-/// "dwel", so that a file of something else is told.
+/// "dwel": the application ID by which a store is recognized.
 const APPLICATION: i64 = 0x6477_656c;
-/// Of the tables in `schema.sql`.
+/// The version of the tables in `schema.sql`.
 const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long a write waits for readers that hold the file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Flows whose numbers are remembered; beyond them, they are looked up again.
+/// Flows whose numbers are cached. When there are more, the cache is emptied.
 const FLOWS_KNOWN: usize = 100_000;
 
-/// A store that is open for writing. Only one process has it so.
+/// A store that is open for writing, which only one process can have at a time.
 #[derive(Debug)]
 pub struct Store {
-    // Before the lock, which must outlast it: closing any descriptor of a file
-    // ends the locks of SQLite on it.
+    // Declared before the lock so that it is dropped first: closing any descriptor of a file ends SQLite's locks on it.
     db: Connection,
     _lock: File,
     path: PathBuf,
     known: Known,
-    /// Rows go on to a server.
+    /// Whether rows wait for a server instead.
     is_spool: bool,
 }
 
-/// Numbers of names.
+/// Cached row numbers of names and flows.
 #[derive(Debug, Default)]
 struct Known {
     hosts: HashMap<String, i64>,
@@ -45,12 +49,11 @@ struct Known {
 }
 
 impl Store {
-    /// Opens a store, or makes one.
+    /// Opens a store, or creates one.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if the file cannot be written, is none of ours, or has another
-    /// writer.
+    /// [`StoreError`] if the file cannot be written, is not a store, or has another writer.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let file = |io| StoreError::File { path: path.into(), io };
         let lock = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(file)?;
@@ -77,7 +80,7 @@ impl Store {
         self.db.busy_timeout(PATIENCE)?;
         self.db.set_prepared_statement_cache_capacity(64);
         self.db.pragma_update(None, "journal_mode", "WAL")?;
-        // A commit is on the disk when it is told, also after a power cut.
+        // A commit must survive a power cut once it is acknowledged.
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.db.pragma_update(None, "foreign_keys", true)?;
         if is_new {
@@ -90,11 +93,11 @@ impl Store {
         Ok(())
     }
 
-    /// Writes all that `write` does, or nothing. When it returns, all is on the disk.
+    /// Writes everything that `write` does, or nothing. When it returns, the data is on the disk.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Sqlite`], and then nothing of it is there.
+    /// [`StoreError::Sqlite`]; then nothing was written.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Writing<'_>) -> Written<T>) -> Result<T, StoreError> {
         let Store { db, known, is_spool, .. } = self;
         if known.flows.len() > FLOWS_KNOWN {
@@ -107,17 +110,17 @@ impl Store {
             Ok(result)
         });
         result.map_err(|sqlite| {
-            // Their numbers may be of rows that are not there.
+            // Cached numbers may be of rows that were rolled back.
             self.known = Known::default();
             self.failed("write", sqlite)
         })
     }
 
-    /// The last batch that is here of an agent's run.
+    /// Returns the last batch of an agent's run that is stored.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Sqlite`], if it cannot be read.
+    /// [`StoreError::Sqlite`] if it cannot be read.
     pub fn last_batch(&self, host: &str, run: &[u8]) -> Result<Option<u64>, StoreError> {
         let sql = "SELECT last_batch FROM run JOIN host USING (host_id) WHERE name = ?1 AND run = ?2";
         let last: rusqlite::Result<Option<i64>> =
@@ -125,7 +128,7 @@ impl Store {
         last.map(|last| last.map(i64::cast_unsigned)).map_err(|sqlite| self.failed("read", sqlite))
     }
 
-    /// What was put aside and not forgotten, the oldest first: host and bytes.
+    /// Reads pending bytes with their host, the oldest first.
     ///
     /// # Errors
     ///
@@ -144,7 +147,7 @@ impl Store {
         all().map_err(|sqlite| self.failed("read", sqlite))
     }
 
-    /// How far the collector had come; `None` at first.
+    /// Returns the collector's progress; `None` in a new store.
     ///
     /// # Errors
     ///
@@ -175,14 +178,13 @@ impl Store {
     }
 }
 
-/// That there is nothing in it: a file without a byte, or one whose tables were not made to the
-/// end.
+/// Returns true for an empty file, and for one that was cut off before its tables were committed.
 fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
     let tables = "SELECT count(*) FROM sqlite_schema";
     Ok(marks(db, path)? == (0, 0) && number(db, path, tables)? == 0)
 }
 
-/// That it is a store of ours.
+/// Checks that the file is a store of this version.
 pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     match marks(db, path)? {
         (APPLICATION, VERSION) => Ok(()),
@@ -191,7 +193,7 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Whose file it is, and of which version.
+/// Returns the application ID and the version of a file.
 fn marks(db: &Connection, path: &Path) -> Result<(i64, i64), StoreError> {
     Ok((number(db, path, "PRAGMA application_id")?, number(db, path, "PRAGMA user_version")?))
 }
@@ -208,10 +210,10 @@ pub(super) fn failed(doing: &'static str, path: &Path, sqlite: rusqlite::Error) 
     StoreError::Sqlite { doing, path: path.into(), remedy: remedy(&sqlite), sqlite }
 }
 
-/// What comes of a write in a transaction; an error undoes all of it.
+/// The result of a write in a transaction. An error rolls all of it back.
 pub type Written<T> = rusqlite::Result<T>;
 
-/// A transaction that is under way.
+/// An open transaction.
 #[derive(Debug)]
 pub struct Writing<'a> {
     db: &'a Connection,
@@ -220,12 +222,7 @@ pub struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    pub(super) fn db(&self) -> &Connection {
-        self.db
-    }
-
-    /// Notes a batch of an agent's run. False if it is here already: then its content must not be
-    /// written again.
+    /// Records a batch of an agent's run. False if it is stored already: then its content must not be written again.
     pub fn batch(&mut self, host: &str, run: &[u8], batch: u64, now_ns: i64) -> Written<bool> {
         let host = self.host(host)?;
         let sql = "INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (?1, ?2, ?3, ?4)
@@ -234,122 +231,49 @@ impl Writing<'_> {
         Ok(insert.execute(params![host, run, now_ns, batch.cast_signed()])? > 0)
     }
 
-    /// Writes what a segment took.
+    /// Writes an interval of a segment.
     pub fn interval(&mut self, row: &IntervalRow<'_>) -> Written<()> {
-        if self.is_spool {
-            return self.await_interval(row);
-        }
-        let sql = "INSERT INTO interval (time_ns, length_ns, host_id, flow_id, segment, direction,
-            part_of, resent, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns,
-            histogram, hook_from_id, hook_to_id, missing) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
-            ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
-        let host = self.host(row.host)?;
-        let flow = row.flow.map(|ends| self.flow(ends)).transpose()?;
-        let from = row.hook_from.map(|name| self.hook(name)).transpose()?;
-        let to = row.hook_to.map(|name| self.hook(name)).transpose()?;
-        let figures = Figures::of(row.histogram);
-        self.db.prepare_cached(sql)?.execute(params![
-            row.time_ns,
-            signed(row.length_ns),
-            host,
-            flow,
-            row.segment.name(),
-            row.segment.direction().name(),
-            row.segment.part_of().map(|part| part.name()),
-            row.resent,
-            figures.count,
-            figures.sum,
-            figures.mean,
-            figures.min,
-            figures.max,
-            figures.p50,
-            figures.p90,
-            figures.p99,
-            row.histogram.to_bytes(),
-            from,
-            to,
-            row.missing,
-        ])?;
-        Ok(())
+        self.insert(row)
     }
 
-    /// Writes what a leg took.
+    /// Writes an interval of a path segment.
     pub fn path(&mut self, row: &PathRow<'_>) -> Written<()> {
-        if self.is_spool {
-            return self.await_path(row);
-        }
-        let sql = "INSERT INTO path (time_ns, length_ns, tx_host_id, rx_host_id, flow_id, segment,
-            direction, part_of, resent, method, count, sum_ns, mean_ns, min_ns, max_ns, p50_ns,
-            p90_ns, p99_ns, histogram, bound_ns, clamped, doubtful) VALUES (?1, ?2, ?3, ?4, ?5,
-            ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
-        let tx_host = row.tx_host.map(|name| self.host(name)).transpose()?;
-        let rx_host = row.rx_host.map(|name| self.host(name)).transpose()?;
-        let flow = row.flow.map(|ends| self.flow(ends)).transpose()?;
-        let figures = Figures::of(row.histogram);
-        self.db.prepare_cached(sql)?.execute(params![
-            row.time_ns,
-            signed(row.length_ns),
-            tx_host,
-            rx_host,
-            flow,
-            row.leg.name(),
-            row.leg.direction().map(|direction| direction.name()),
-            row.leg.part_of().map(|part| part.name()),
-            row.resent,
-            row.method.name(),
-            figures.count,
-            figures.sum,
-            figures.mean,
-            figures.min,
-            figures.max,
-            figures.p50,
-            figures.p90,
-            figures.p99,
-            row.histogram.to_bytes(),
-            row.bound_ns.map(signed),
-            signed(row.clamped),
-            signed(row.doubtful),
-        ])?;
-        Ok(())
+        self.insert(row)
     }
 
-    /// Writes how a clock stood.
+    /// Writes the state of a clock.
     pub fn clock(&mut self, row: &ClockRow<'_>) -> Written<()> {
-        if self.is_spool {
-            return self.await_clock(row);
-        }
-        let sql = "INSERT INTO clock (time_ns, host_id, offset_ns, bound_ns, drift_ppb,
-            drift_bound_ppb, round_trip_ns, method, stepped)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-        let host = self.host(row.host)?;
-        self.db.prepare_cached(sql)?.execute(params![
-            row.time_ns,
-            host,
-            row.offset_ns,
-            signed(row.bound_ns),
-            row.drift_ppb,
-            row.drift_bound_ppb,
-            row.round_trip_ns.map(signed),
-            row.method,
-            row.stepped,
-        ])?;
-        Ok(())
+        self.insert(row)
     }
 
-    /// Writes what a host has counted since the start of its run; without a host, the collector.
+    /// Writes a counter since the start of a host's run; without a host, one of the collector.
     pub fn counter(&mut self, time_ns: i64, host: Option<&str>, name: &str, value: u64) -> Written<()> {
+        self.insert(&CounterRow { time_ns, host, name, value })
+    }
+
+    fn insert(&mut self, row: &impl Row) -> Written<()> {
         if self.is_spool {
-            let columns = params![time_ns, host, name, signed(value)];
-            return self.wait("counter", time_ns, columns);
+            return enqueue(self.db, row);
         }
-        let sql = "INSERT INTO counter (time_ns, host_id, name, value) VALUES (?1, ?2, ?3, ?4)";
-        let host = host.map(|name| self.host(name)).transpose()?;
-        let mut insert = self.db.prepare_cached(sql)?;
-        insert.execute(params![time_ns, host, name, signed(value)])?;
+        let mut stored = Vec::new();
+        for cell in row.cells() {
+            let id = match cell {
+                Cell::Plain(value) => {
+                    stored.push(value);
+                    continue;
+                }
+                Cell::Host(name) => name.map(|name| self.host(name)).transpose()?,
+                Cell::Hook(name) => name.map(|name| self.hook(name)).transpose()?,
+                Cell::Flow(ends) => ends.map(|ends| self.flow(ends)).transpose()?,
+            };
+            stored.push(id.map_or(Value::Null, Value::Integer));
+        }
+        let mut insert = self.db.prepare_cached(&row.table().insert)?;
+        insert.execute(params_from_iter(stored))?;
         Ok(())
     }
 
-    /// Puts bytes aside until they are forgotten.
+    /// Stores bytes that wait for their match, until [`Writing::forget`].
     pub fn put_aside(&mut self, host: &str, arrived_ns: u64, body: &[u8]) -> Written<()> {
         let sql = "INSERT INTO pending (host_id, arrived_ns, body) VALUES (?1, ?2, ?3)";
         let host = self.host(host)?;
@@ -358,14 +282,14 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Forgets what was put aside before a time.
+    /// Deletes pending bytes that arrived before a time.
     pub fn forget(&mut self, before_ns: u64) -> Written<()> {
         let mut delete = self.db.prepare_cached("DELETE FROM pending WHERE arrived_ns < ?1")?;
         delete.execute([signed(before_ns)])?;
         Ok(())
     }
 
-    /// Notes how far the collector has come.
+    /// Records the collector's progress.
     pub fn progress(&mut self, progress: &Progress) -> Written<()> {
         let sql = "INSERT INTO progress (only, boot, offset_ns, told_at_ns, told_until_ns)
             VALUES (1, ?1, ?2, ?3, ?4) ON CONFLICT (only) DO UPDATE
@@ -415,37 +339,4 @@ impl Writing<'_> {
         self.known.flows.insert(ends, id);
         Ok(id)
     }
-}
-
-/// A distribution, as columns.
-pub(super) struct Figures {
-    pub(super) count: i64,
-    pub(super) sum: i64,
-    pub(super) mean: Option<i64>,
-    pub(super) min: Option<i64>,
-    pub(super) max: Option<i64>,
-    pub(super) p50: Option<i64>,
-    pub(super) p90: Option<i64>,
-    pub(super) p99: Option<i64>,
-}
-
-impl Figures {
-    pub(super) fn of(histogram: &Histogram) -> Figures {
-        let quantile = |q| histogram.quantile_ns(q).map(signed);
-        Figures {
-            count: signed(histogram.count()),
-            sum: i64::try_from(histogram.sum_ns()).unwrap_or(i64::MAX),
-            mean: histogram.mean_ns().map(signed),
-            min: histogram.min_ns().map(signed),
-            max: histogram.max_ns().map(signed),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-        }
-    }
-}
-
-/// SQLite has no greater numbers; in nanoseconds these are 292 years.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

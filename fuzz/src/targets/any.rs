@@ -13,7 +13,7 @@ use dwell_engine::{
     observe::{LINK_TYPES, Observation},
     rtt::{Aggregate, Config, Counter, FilterRule, Groups},
 };
-use dwell_records::{FORMATS, Format, Interval, Source, Summary};
+use dwell_records::{FORMATS, Format, Interval, Record, Source, Summary};
 
 use crate::{
     bytes::Bytes,
@@ -161,8 +161,8 @@ impl Outputs {
                 self.summary.add(sample);
             }
             self.write(|format, source, _, out| match event {
-                Event::Sample(sample) => format.sample(sample, source, out),
-                Event::Flow(flow) => format.flow(flow, source, out),
+                Event::Sample(sample) => format.write(&Record::Sample(sample), source, out),
+                Event::Flow(flow) => format.write(&Record::Flow(flow), source, out),
             });
         }
     }
@@ -170,8 +170,8 @@ impl Outputs {
     fn end(&mut self, end_ns: u64) {
         let groups = self.groups.take();
         let interval = Interval { end_ns, length_ns: 1_000_000_000, groups: &groups };
-        self.write(|format, source, _, out| format.interval(&interval, source, out));
-        self.write(|format, source, summary, out| format.summary(summary, source, out));
+        self.write(|format, source, _, out| format.write(&Record::Interval(&interval), source, out));
+        self.write(|format, source, summary, out| format.write(&Record::Summary(summary), source, out));
     }
 
     fn write(&mut self, record: impl Fn(&mut dyn Format, &Source, &Summary, &mut Vec<u8>)) {

@@ -133,7 +133,7 @@ impl CheckedTracker {
         let formats: [Box<dyn Format>; 2] = [Box::<Text>::default(), Box::<Jsonl>::default()];
         for mut format in formats {
             self.out.clear();
-            format.response(&response, &source, &mut self.out);
+            format.write(&dwell_records::Record::Response(&response), &source, &mut self.out);
             assert!(self.out.ends_with(b"\n"), "whole lines only");
             std::str::from_utf8(&self.out).expect("text");
         }

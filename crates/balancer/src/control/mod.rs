@@ -19,15 +19,12 @@ use std::{
     io,
     net::IpAddr,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, channel},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::{Duration, Instant},
 };
 
 use dwell_engine::{balance::VipKey, response};
-use dwell_metrics::Metrics;
+use dwell_metrics::{Numbers, Registry, Shared};
 use dwell_probes::{
     Interface,
     balancer::{Counters, Load, NextHop, Plane, PlaneOptions, StartKind},
@@ -126,7 +123,7 @@ pub struct Balancer {
     zero: zero_rtt::ZeroRttState,
     /// Whether the last attempt to save the state failed.
     is_unsaved: bool,
-    metrics: Option<Arc<Metrics>>,
+    metrics: Option<Shared<Numbers>>,
     on_event: Box<dyn FnMut(&Event)>,
 }
 
@@ -151,7 +148,7 @@ impl Balancer {
     /// If the host cannot run the data plane, or another balancer runs it.
     pub fn start(
         config: Config,
-        metrics: Option<Arc<Metrics>>,
+        metrics: Option<&Registry>,
         on_event: impl FnMut(&Event) + 'static,
     ) -> Result<Balancer, ControlError> {
         let interface = Interface::find(&config.interface)?;
@@ -183,7 +180,7 @@ impl Balancer {
             file_weights: BTreeMap::new(),
             zero: zero_rtt::ZeroRttState::default(),
             is_unsaved: false,
-            metrics,
+            metrics: metrics.map(|registry| registry.register(Numbers::default())),
             on_event: Box::new(on_event),
             config: Config { vips: Vec::new(), ..config.clone() },
         };

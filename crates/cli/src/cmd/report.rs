@@ -143,11 +143,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         tell(format_args!(
             "{} of {known} flows are told apart, those with most bytes: choose some, or more with \
              --max-flows",
-            counted(told as u64, "flows")
+            counted(told as u64, "flow", "flows")
         ));
     }
     if report.damaged() > 0 {
-        tell(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "rows")));
+        tell(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "row", "rows")));
     }
     Ok(Exit::Done)
 }

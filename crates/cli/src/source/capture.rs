@@ -107,8 +107,11 @@ impl<'a> Capture<'a> {
 
 /// The run was ended after so many packets.
 pub fn interrupted(path: &Path, packets: u64) -> Failure {
-    let error =
-        anyhow!("interrupted: the results are of the first {} of {}", counted(packets, "packets"), name_of(path));
+    let error = anyhow!(
+        "interrupted: the results are of the first {} of {}",
+        counted(packets, "packet", "packets"),
+        name_of(path)
+    );
     Failure::new(Exit::Incomplete, error)
 }
 

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dwell_balancer::config::Config;
-use dwell_metrics::BalancerMetric;
+use dwell_balancer::{config::Config, metrics};
+use dwell_metrics::Kind;
 use serde_json::Value;
 
 use crate::support::dwell;
@@ -53,7 +53,7 @@ fn every_expression_of_the_dashboard_names_an_existing_metric() {
     }
     expressions.push(dashboard["templating"]["list"][1]["query"].as_str().unwrap().to_owned());
     assert!(expressions.len() > 15);
-    let known: BTreeSet<_> = BalancerMetric::ALL.iter().map(|metric| metric.name).collect();
+    let known: BTreeSet<_> = metrics::ALL.iter().map(|metric| metric.name).collect();
     let mut used = BTreeSet::new();
     for expression in &expressions {
         let names = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
@@ -61,10 +61,10 @@ fn every_expression_of_the_dashboard_names_an_existing_metric() {
         assert!(!names.is_empty(), "{expression}");
         for name in names {
             assert!(known.contains(name), "there is no {name}: {expression}");
-            let metric = BalancerMetric::ALL.iter().find(|metric| metric.name == name).unwrap();
+            let metric = metrics::ALL.iter().find(|metric| metric.name == name).unwrap();
             let is_counted = expression.contains("rate(") || expression.contains("increase(");
             let is_query = expression.starts_with("label_values");
-            assert_eq!(metric.kind == "counter", is_counted || is_query, "{expression}");
+            assert_eq!(metric.kind == Kind::Counter, is_counted || is_query, "{expression}");
             used.insert(name);
         }
     }
@@ -108,7 +108,7 @@ fn units_call_existing_verbs() {
 #[test]
 fn the_guide_lists_each_metric_and_its_configuration_is_valid() {
     let guide = read("docs/guide/lb.md");
-    for metric in BalancerMetric::ALL {
+    for metric in metrics::ALL {
         let row = format!("| `{}` | {} | {} |", metric.name, metric.labels.join(", "), metric.help);
         assert!(guide.contains(&row), "{row}");
     }

@@ -422,8 +422,8 @@ fn root_metrics_agree_with_the_status() {
     // All metrics are there, except those without a known value.
     let unknown =
         ["dwell_lb_backend_latency_seconds", "dwell_lb_backend_load_seconds", "dwell_lb_backend_load_age_seconds"];
-    for metric in dwell_metrics::BalancerMetric::ALL {
-        let is_there = page.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind));
+    for metric in dwell_balancer::metrics::ALL {
+        let is_there = page.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind.name()));
         assert_eq!(is_there, !unknown.contains(&metric.name), "{} {page}", metric.name);
     }
 }

@@ -1,88 +1,34 @@
-//! The formats that a user can ask for.
+//! The formats that a user can ask for. Each is one file or folder here, and one entry in [`FORMATS`].
 
-mod hops;
 mod jsonl;
-mod latency;
-mod path;
 mod ppviz;
-mod rate;
-mod response;
-mod shift;
-mod socket;
-mod socket_summary;
-mod stack;
-mod table;
+#[cfg(test)]
+pub(crate) mod samples;
 mod text;
 
-use dwell_engine::{
-    layers::Passage,
-    measure::{FlowEvent, Sample},
-};
+use crate::{Kind, Record, Source};
 
-use crate::{Interval, PathTable, Response, SocketEnd, Sockets, Source, Stack, StackShift, Status, Summary};
-
-pub use jsonl::{Jsonl, SCHEMA};
-pub use latency::Latency;
+pub use jsonl::{Jsonl, SCHEMA, write_object};
 pub use ppviz::Ppviz;
-pub use rate::Rate;
-pub use text::{Text, counted};
+pub use text::{Latency, Rate, Text, counted};
 
-/// A way to write records. Each method appends whole lines to `out`, or nothing
-/// where the format has no words for such a record; [`Entry`] says which.
+/// A way to write records.
 pub trait Format: Send {
-    /// One latency.
-    fn sample(&mut self, sample: &Sample, source: &Source, out: &mut Vec<u8>);
-
-    /// A change in the life of a flow.
-    fn flow(&mut self, _event: &FlowEvent, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// An epoch of a flow.
-    fn response(&mut self, _response: &Response<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// An interval of `dwell stack`.
-    fn stack(&mut self, _stack: &Stack<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// One byte that `dwell stack` stamped, of this host.
-    fn passage(&mut self, _host: &str, _passage: &Passage, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// What bytes took from one host to another.
-    fn path(&mut self, _path: &PathTable<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// Segments of `dwell stack` beside their baseline.
-    fn shift(&mut self, _shift: &StackShift<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// An interval of `dwell run`.
-    fn sockets(&mut self, _sockets: &Sockets<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// The end of `dwell run`.
-    fn socket_end(&mut self, _end: &SocketEnd<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// The groups of an interval.
-    fn interval(&mut self, _interval: &Interval<'_>, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// The distributions of a run.
-    fn summary(&mut self, _summary: &Summary, _source: &Source, _out: &mut Vec<u8>) {}
-
-    /// What a run has counted.
-    fn status(&mut self, _status: &Status, _source: &Source, _out: &mut Vec<u8>) {}
+    /// Appends `record` to `out` as whole lines; nothing if the format does not write such records ([`Entry::writes`]).
+    fn write(&mut self, record: &Record<'_>, source: &Source, out: &mut Vec<u8>);
 }
 
-/// A format by name, and what it can say. Asking one for what it cannot say is
-/// an error of usage, not an empty output.
+/// A format as a user chooses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Its name as an option's value.
+    /// Its name, the value of an option.
     pub name: &'static str,
-    /// What it is, for help.
+    /// A description, for help.
     pub about: &'static str,
-    /// It writes flow events.
-    pub flows: bool,
-    /// It writes intervals and summaries.
-    pub distributions: bool,
-    /// It writes counters among its records; else they belong on standard
-    /// error, where [`Text::counters`] has a line for them.
-    pub status: bool,
-    /// Makes one.
+    /// Whether the format writes records of a kind. Asking for records that it does not write is an error of usage, not
+    /// an empty output.
+    pub writes: fn(Kind) -> bool,
+    /// Creates the format.
     pub new: fn() -> Box<dyn Format>,
 }
 
@@ -90,219 +36,49 @@ pub struct Entry {
 pub const FORMATS: &[Entry] = &[
     Entry {
         name: "text",
-        about: "A line a sample, a table an interval",
-        flows: true,
-        distributions: true,
-        status: false,
+        about: "One line per sample, one table per interval",
+        // Counters are not for the same reader: they go to standard error, as Text::counters formats them.
+        writes: |kind| kind != Kind::Status,
         new: || Box::new(Text::default()),
     },
-    Entry {
-        name: "jsonl",
-        about: "An object a line",
-        flows: true,
-        distributions: true,
-        status: true,
-        new: || Box::new(Jsonl::default()),
-    },
+    Entry { name: "jsonl", about: "One object per line", writes: |_| true, new: || Box::new(Jsonl::default()) },
     Entry {
         name: "ppviz",
-        about: "A line a sample as pping -m and ePPing write it, for ppviz",
-        flows: false,
-        distributions: false,
-        status: false,
+        about: "One line per sample as pping -m and ePPing write it, for ppviz",
+        writes: |kind| kind == Kind::Sample,
         new: || Box::new(Ppviz),
     },
 ];
 
-/// The format of a name.
+/// Finds a format by name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     FORMATS.iter().find(|entry| entry.name == name)
 }
 
 #[cfg(test)]
-pub(crate) mod samples {
-    //! Records that the tests of all formats share.
+mod tests {
+    use dwell_engine::rtt::Counters;
 
-    use dwell_engine::{
-        layers::Ends,
-        measure::{CloseReason, Endpoint, FlowChange, FlowEvent, Method, Protocol, Sample},
-        socket::{Account, Delay, Estimator, Observed, Peaks, Reading, Sum, TcpInfo, Totals, Way, control::Setting},
-    };
+    use super::*;
+    use crate::{Interval, Status, Summary};
 
-    use crate::{Clock, Socket, SocketCounts, Source};
-
-    /// Seconds on the boot clock; Unix time is 2026-11-21T05:10:00Z at 0.
-    pub(crate) fn source() -> Source {
-        let mut source = Source { clock: Clock::with_offset(1_795_237_800_000_000_000), ..Source::default() };
-        source.interfaces.insert(2, "eth0");
-        source
-    }
-
-    pub(crate) fn endpoint(address: &str, port: u16) -> Endpoint {
-        Endpoint { address: address.parse().unwrap(), port }
-    }
-
-    /// 1.234567 ms over IPv4.
-    pub(crate) fn tcp4() -> Sample {
-        Sample {
-            time_ns: 123_456_789,
-            rtt_ns: 1_234_567,
-            min_rtt_ns: 1_100_000,
-            method: Method::TcpTimestamp,
-            handshake: false,
-            src: endpoint("192.0.2.1", 44_321),
-            dst: endpoint("198.51.100.7", 443),
-            protocol: Protocol(6),
-            interface: 2,
-            packets: 17,
-            bytes: 4_242,
+    #[test]
+    fn a_format_writes_the_kinds_of_records_that_it_says() {
+        let (sample, flow) = (samples::tcp4(), samples::flows()[0]);
+        let interval = Interval { end_ns: 0, length_ns: 1_000_000_000, groups: &[] };
+        let mut summary = Summary::new(1);
+        summary.add(&sample);
+        let status = Status { time_ns: None, last: true, counters: Counters::sum([]) };
+        for entry in FORMATS {
+            for record in
+                [Record::Sample(&sample), Record::Flow(&flow), Record::Summary(&summary), Record::Status(&status)]
+            {
+                let mut out = Vec::new();
+                (entry.new)().write(&record, &samples::source(), &mut out);
+                assert_eq!(!out.is_empty(), (entry.writes)(record.kind()), "{} {:?}", entry.name, record.kind());
+            }
+            let writes_intervals = (entry.writes)(Record::Interval(&interval).kind());
+            assert_eq!(writes_intervals, entry.name != "ppviz");
         }
-    }
-
-    /// An upload that waits.
-    pub(crate) fn socket() -> Socket {
-        let sum = |ns: f64, bytes| Sum { samples: 100, bytes, ns_bytes: ns * bytes as f64 };
-        let delay = |ns| Some(Delay { ns, least_ns: ns - 5_000_000, most_ns: ns + 5_000_000, bytes: 12_000 });
-        let info = TcpInfo {
-            state: 1,
-            rtt_us: 380_000,
-            min_rtt_us: Some(50_000),
-            cwnd: 320,
-            ssthresh: 0x7fff_ffff,
-            retransmissions: 3,
-            bytes_acked: Some(1_200_001),
-            bytes_received: Some(0),
-            notsent_bytes: Some(750_000),
-            out_of_order: Some(0),
-            ..TcpInfo::default()
-        };
-        Socket {
-            account: Account {
-                cookie: 4_711,
-                pid: Some(4_242),
-                fd: Some(5),
-                ends: Ends { src: endpoint("192.0.2.1", 44_321), dst: endpoint("198.51.100.7", 443) },
-                way: Way::Inside,
-                estimator: Estimator::Exact,
-                reading: Reading { time_ns: 1_000_000_000, info, unacknowledged: Some(800_000), readable: Some(0) },
-                observed: Observed { sender: delay(610_000_000), receiver: None },
-                peaks: Peaks { sender_ns: Some(655_000_000), receiver_ns: None },
-                waiting_ns: Some(640_000_000),
-                totals: Totals {
-                    sender: sum(600e6, 1_200_000),
-                    acked_bytes: 1_200_000,
-                    written_bytes: 1_950_000,
-                    ..Totals::default()
-                },
-                setting: Setting::default(),
-                ended: false,
-            },
-            before: SocketCounts::default(),
-        }
-    }
-
-    /// Of which nothing is known yet, on a kernel that counts no bytes.
-    pub(crate) fn socket_idle() -> Socket {
-        let mut socket = socket();
-        socket.account = Account {
-            cookie: 4_712,
-            pid: None,
-            fd: None,
-            ends: Ends { src: endpoint("2001:db8::1", 50_000), dst: endpoint("2001:db8:0:1::443", 443) },
-            way: Way::Outside,
-            estimator: Estimator::Paper,
-            reading: Reading::default(),
-            observed: Observed::default(),
-            peaks: Peaks::default(),
-            waiting_ns: None,
-            totals: Totals::default(),
-            ended: true,
-            ..socket.account
-        };
-        socket
-    }
-
-    /// One of each kind that a format may stumble over.
-    pub(crate) fn all() -> Vec<Sample> {
-        vec![
-            tcp4(),
-            Sample {
-                time_ns: 1_000_000_000,
-                rtt_ns: 456_000,
-                min_rtt_ns: 456_000,
-                method: Method::TcpSeq,
-                handshake: true,
-                src: endpoint("2001:db8::1", 50_000),
-                dst: endpoint("2001:db8:0:1::443", 443),
-                ..tcp4()
-            },
-            Sample {
-                time_ns: 2_000_000_001,
-                rtt_ns: 789,
-                min_rtt_ns: 0,
-                method: Method::Icmp,
-                src: endpoint("192.0.2.1", 17),
-                dst: endpoint("203.0.113.255", 17),
-                protocol: Protocol(1),
-                interface: 7,
-                ..tcp4()
-            },
-            Sample {
-                time_ns: 3_599_999_999_999,
-                rtt_ns: 12_345_678_901,
-                min_rtt_ns: 999_999,
-                method: Method::Icmpv6,
-                src: endpoint("fe80::1", 65_535),
-                dst: endpoint("fe80::2", 65_535),
-                protocol: Protocol(58),
-                ..tcp4()
-            },
-            Sample {
-                rtt_ns: u64::MAX,
-                min_rtt_ns: 20_000_000,
-                method: Method::QuicSpinLoop,
-                protocol: Protocol(17),
-                packets: u64::MAX,
-                ..tcp4()
-            },
-            Sample { method: Method::Dns, protocol: Protocol(132), ..tcp4() },
-        ]
-    }
-
-    pub(crate) fn flows() -> Vec<FlowEvent> {
-        let open = FlowEvent {
-            time_ns: 10_000_000,
-            change: FlowChange::Open,
-            first_ns: 10_000_000,
-            src: endpoint("192.0.2.1", 44_321),
-            dst: endpoint("198.51.100.7", 443),
-            protocol: Protocol(6),
-            interface: 2,
-            samples: 0,
-            packets: 1,
-            bytes: 74,
-        };
-        vec![
-            open,
-            FlowEvent {
-                time_ns: 35_000_000,
-                change: FlowChange::FirstRtt(Method::TcpTimestamp, 25_000_000),
-                samples: 1,
-                packets: 2,
-                bytes: 148,
-                ..open
-            },
-            FlowEvent {
-                time_ns: 61_500_000_000,
-                change: FlowChange::Close(CloseReason::Idle),
-                src: endpoint("fe80::1", 9),
-                dst: endpoint("fe80::2", 9),
-                protocol: Protocol(58),
-                samples: 3,
-                packets: 6,
-                bytes: 708,
-                ..open
-            },
-        ]
     }
 }

@@ -28,17 +28,20 @@
 
 use std::io::Write;
 
-use dwell_engine::measure::{Endpoint, Method, Sample};
+use dwell_engine::measure::{Endpoint, Method};
 
 use super::Format;
-use crate::Source;
+use crate::{Record, Source};
 
 /// See the module's head in the source: time, round trip, least so far, flow.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ppviz;
 
 impl Format for Ppviz {
-    fn sample(&mut self, sample: &Sample, source: &Source, out: &mut Vec<u8>) {
+    fn write(&mut self, record: &Record<'_>, source: &Source, out: &mut Vec<u8>) {
+        let Record::Sample(sample) = record else {
+            return;
+        };
         if sample.method == Method::QuicSpinLoop {
             return;
         }
@@ -70,6 +73,8 @@ fn end(end: &Endpoint, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use dwell_engine::measure::Sample;
+
     use super::{super::samples, *};
     use crate::Clock;
 
@@ -77,7 +82,7 @@ mod tests {
     fn lines_are_epping_s() {
         let mut out = Vec::new();
         for sample in samples::all() {
-            Ppviz.sample(&sample, &samples::source(), &mut out);
+            Ppviz.write(&Record::Sample(&sample), &samples::source(), &mut out);
         }
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @"
         1795237800.123456789 0.001234567 0.001100000 198.51.100.7:443+192.0.2.1:44321
@@ -92,7 +97,7 @@ mod tests {
     fn ppviz_takes_each_line_apart() {
         for sample in samples::all() {
             let mut out = Vec::new();
-            Ppviz.sample(&sample, &samples::source(), &mut out);
+            Ppviz.write(&Record::Sample(&sample), &samples::source(), &mut out);
             if sample.method == Method::QuicSpinLoop {
                 assert!(out.is_empty());
                 continue;
@@ -114,7 +119,7 @@ mod tests {
         let source = Source { clock: Clock::with_offset(-1_500_000_000), ..Source::default() };
         let mut out = Vec::new();
         let sample = Sample { time_ns: 0, ..samples::tcp4() };
-        Ppviz.sample(&sample, &source, &mut out);
+        Ppviz.write(&Record::Sample(&sample), &source, &mut out);
         assert!(out.starts_with(b"-1.500000000 0.001234567 "));
     }
 }

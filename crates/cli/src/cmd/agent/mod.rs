@@ -1,6 +1,7 @@
 //! `dwell agent`: what the layers of this host tell, for a collector.
 
 mod clock;
+mod metrics;
 mod send;
 
 use std::{net::SocketAddr, time::Duration};
@@ -96,7 +97,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         config.filter.extend(own.map_err(Failure::usage)?);
     }
     let stop = Stop::listen(args.duration)?;
-    let served = args.metrics.map(Served::plain).transpose()?;
+    let served = args.metrics.map(Served::start).transpose()?;
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     let collector = args.collector.clone();
     let mut answer = answer;

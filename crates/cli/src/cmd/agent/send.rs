@@ -10,21 +10,26 @@ use dwell_fleet::{
     Backlog, Batcher, Uplink,
     wire::{FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
-use dwell_metrics::Family;
+use dwell_metrics::Shared;
 use dwell_probes::stack::{self, Hook, Interval, Observer};
 
+use super::metrics::AgentMetrics;
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};
 
 /// Sends what it observes to a collector.
 pub struct Reporter {
     batcher: Batcher,
-    served: Option<Served>,
+    served: Option<(Served, Shared<AgentMetrics>)>,
     /// Whether the user knows that round-trip times are unavailable.
     has_warned: bool,
 }
 
 impl Reporter {
     pub fn new(uplink: Uplink, served: Option<Served>) -> Reporter {
+        let served = served.map(|served| {
+            let metrics = served.registry.register(AgentMetrics::new());
+            (served, metrics)
+        });
         Reporter { batcher: Batcher::new(uplink), served, has_warned: false }
     }
 
@@ -56,21 +61,6 @@ impl Reporter {
         }
         round_trips
     }
-
-    /// Updates the metrics.
-    fn serve(&self, interval: &Interval, counters: &[(String, u64)], backlog: Backlog) {
-        let Some(Served { metrics, .. }) = &self.served else {
-            return;
-        };
-        for row in &interval.segments {
-            metrics.segment(row.segment, &row.first);
-        }
-        for (reason, bytes) in counters {
-            metrics.set(&Family::LEFT_OUT, reason, *bytes);
-        }
-        metrics.set(&Family::BACKLOG, "", backlog.bytes);
-        metrics.set(&Family::DROPPED, "", backlog.dropped);
-    }
 }
 
 impl Observer for Reporter {
@@ -88,7 +78,10 @@ impl Observer for Reporter {
 
     fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
         let counters = counters(&interval.counters);
-        self.serve(interval, &counters, self.batcher.backlog());
+        if let Some((_, metrics)) = &self.served {
+            let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.first));
+            metrics.lock().interval(segments, &counters, self.batcher.backlog());
+        }
         let missing = stack::missing(hooks);
         let segments = interval.segments.iter().map(|figures| {
             let (from, to) = stack::ends(hooks, figures.segment);

@@ -84,7 +84,7 @@ impl Forward {
                 return Ok(());
             }
             if since.elapsed() > LAST {
-                let rows = counted(store.count_waiting()?, "rows");
+                let rows = counted(store.count_waiting()?, "row", "rows");
                 let error = anyhow::anyhow!(
                     "{rows} are not on {} yet: they wait in the spool; start the collector again \
                      with it",

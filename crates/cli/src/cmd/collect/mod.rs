@@ -4,6 +4,7 @@ mod clocks;
 mod desk;
 mod forward;
 mod ledger;
+mod metrics;
 mod time;
 
 use std::{
@@ -140,7 +141,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let identity = args.identity.identity()?;
     let stop = Stop::listen(args.duration)?;
-    let served = args.metrics.map(Served::plain).transpose()?;
+    let served = args.metrics.map(Served::start).transpose()?;
     let (store, forward) = open(place, args.spool.as_deref())?;
     let clocks = Clocks::new(args.sync_interval, boot_id()?);
     let mut ledger = Ledger::open(store, forward, &args.told(), clocks.clone(), args.output()?, served)?;

@@ -49,12 +49,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
-    let served = config.metrics.map(Served::plain).transpose()?;
-    let metrics = served.as_ref().map(|served| Arc::clone(&served.metrics));
+    let served = config.metrics.map(Served::start).transpose()?;
     let (sender, requests) = channel();
     // Dropped after the balancer, whose events it writes.
     let (_writer, emit) = EventWriter::start(io::stdout()).map_err(|error| Failure::new(Exit::Host, error))?;
-    let mut balancer = Balancer::start(config, metrics, emit)?;
+    let mut balancer = Balancer::start(config, served.as_ref().map(|served| &*served.registry), emit)?;
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_requested = || reload.swap(false, Ordering::SeqCst);
     balancer.run(&requests, is_reload_requested, || stop.is_asked())?;

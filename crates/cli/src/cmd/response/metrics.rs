@@ -1,46 +1,121 @@
-//! `--metrics`: estimates, for Prometheus.
+//! `--metrics`: estimates of response latency, for Prometheus.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use dwell_engine::{
     response::{Estimate, Record, RunningMeans},
     rtt::Prefix,
 };
+use dwell_metrics::{Collect, Exposition, Family, Histograms, LATENCY_BOUNDS_NS, OTHER, Shared, seconds};
 use dwell_probes::response::Probe;
 use dwell_records::Interfaces;
 use dwell_socket::clock::monotonic_ns;
 
 use super::Args;
-use crate::{exit::Failure, served::Served};
+use crate::{
+    exit::Failure,
+    served::Served,
+    source::{GROUP_LABELS, ProbeStatus},
+};
 
-/// In which half of a response's weight in the running mean goes.
+const LATENCY: Family = Family::histogram(
+    "dwell_response_seconds",
+    GROUP_LABELS,
+    LATENCY_BOUNDS_NS,
+    "Response latency by the prefix of the server: responses, each with the mean of its epoch and flow.",
+);
+const MEAN: Family = Family::gauge(
+    "dwell_response_mean_seconds",
+    &["prefix"],
+    "Running mean of response latency, of which a response's part halves each 10 s.",
+);
+const EPOCHS: Family = Family::counter(
+    "dwell_response_epochs_total",
+    &["outcome"],
+    "Epochs of flows, by whether they gave an estimate, or why not.",
+);
+
+/// Half-life of a response's weight in the running mean.
 const HALF_LIFE_NS: u64 = 10_000_000_000;
-/// A server that was silent for so long has no running mean any more.
+/// A server that is silent for this long loses its running mean.
 const FORGET_NS: u64 = 600_000_000_000;
+
+/// What epochs came to.
+#[derive(Debug, Clone)]
+struct Responses {
+    latency: Histograms,
+    /// Running means in nanoseconds, by prefix.
+    means: BTreeMap<String, u64>,
+    /// Epochs by outcome: "valid", or why there is no estimate.
+    epochs: BTreeMap<&'static str, u64>,
+}
+
+impl Responses {
+    fn new(max_groups: usize) -> Responses {
+        Responses { latency: Histograms::new(LATENCY, max_groups), means: BTreeMap::new(), epochs: BTreeMap::new() }
+    }
+
+    fn count_epoch(&mut self, outcome: &'static str) {
+        *self.epochs.entry(outcome).or_default() += 1;
+    }
+
+    /// Counts `responses` of one epoch, each with the mean of the epoch.
+    fn count_responses(&mut self, interface: &str, method: &str, prefix: &str, mean_ns: u64, responses: u64) {
+        let histogram = self.latency.get([interface, method, prefix], [OTHER, method, OTHER]);
+        histogram.record_many(mean_ns, responses);
+    }
+}
+
+impl Collect for Responses {
+    fn collect(&self, text: &mut Exposition) {
+        self.latency.collect(text);
+        if !self.means.is_empty() {
+            text.family(&MEAN);
+        }
+        for (prefix, mean_ns) in &self.means {
+            text.sample(&MEAN, &[prefix], seconds((*mean_ns).into()));
+        }
+        if !self.epochs.is_empty() {
+            text.family(&EPOCHS);
+        }
+        for (outcome, epochs) in &self.epochs {
+            text.sample(&EPOCHS, &[outcome], epochs);
+        }
+    }
+}
 
 /// Serves metrics while it lives.
 pub struct Exporter {
-    served: Served,
+    interfaces: Interfaces,
+    responses: Shared<Responses>,
+    status: Shared<ProbeStatus>,
     means: RunningMeans<Prefix>,
+    max_groups: usize,
     prefix4: u8,
     prefix6: u8,
+    _served: Served,
 }
 
 impl Exporter {
     /// Binds the address at once, so that a wrong one is known before anything is attached.
     pub fn start(address: SocketAddr, args: &Args, interfaces: Interfaces) -> Result<Exporter, Failure> {
+        let (served, max_groups) = (Served::start(address)?, args.max_groups as usize);
         Ok(Exporter {
-            served: Served::start(address, args.max_groups, interfaces)?,
+            interfaces,
+            responses: served.registry.register(Responses::new(max_groups)),
+            status: served.registry.register(ProbeStatus::default()),
             means: RunningMeans::new(HALF_LIFE_NS),
+            max_groups,
             prefix4: args.prefix4,
             prefix6: args.prefix6,
+            _served: served,
         })
     }
 
     /// Adds an epoch.
     pub fn record(&mut self, record: &Record, estimate: &Estimate) {
-        let reason = estimate.reason.map_or("valid", |reason| reason.name());
-        self.served.metrics.epoch(reason);
+        let mut responses = self.responses.lock();
+        responses.count_epoch(estimate.reason.map_or("valid", |reason| reason.name()));
         let (true, Some(response_ns)) = (estimate.is_valid(), estimate.response_ns) else {
             return;
         };
@@ -49,24 +124,54 @@ impl Exporter {
         let prefix = Prefix::of(address, bits);
         let end_ns = record.epoch.start_ns.wrapping_add(record.epoch.epoch_ns);
         self.means.add(prefix, end_ns, estimate);
-        self.served.metrics.responses(
-            &self.served.interface(record.interface),
-            estimate.method.name(),
-            &prefix.to_string(),
-            response_ns,
-            estimate.batches,
-        );
+        let interface = self.interfaces.label(record.interface).unwrap_or_default();
+        let method = estimate.method.name();
+        responses.count_responses(&interface, method, &prefix.to_string(), response_ns, estimate.batches);
     }
 
-    /// Sets the running means, and what dwell tells of itself.
+    /// Updates the running means, and what the probe exports about itself.
     pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
         let now_ns = monotonic_ns();
         self.means.forget(now_ns, FORGET_NS);
-        let means = self.means.iter(now_ns);
-        let means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns));
-        self.served.metrics.set_means(means);
+        let means = self.means.iter(now_ns).take(self.max_groups);
+        self.responses.lock().means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns)).collect();
         let counters = probe.counters()?;
-        self.served.status(&counters, probe.places(), probe.run_times());
+        self.status.lock().update(&counters, probe.places(), probe.run_times());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_metrics::Registry;
+
+    use super::*;
+
+    #[test]
+    fn responses_weigh_as_many_as_they_are() {
+        let registry = Registry::new("0.1.0");
+        let shared = registry.register(Responses::new(1));
+        let mut responses = shared.lock();
+        responses.count_responses("eth0", "ack-runs", "192.0.2.1/32", 20_000_000, 30);
+        responses.count_responses("eth0", "ack-runs", "192.0.2.1/32", 60_000_000, 10);
+        responses.count_responses("eth0", "lag", "192.0.2.2/32", 1_000, 5);
+        responses.count_epoch("valid");
+        responses.count_epoch("think time");
+        responses.count_epoch("valid");
+        responses.means = [("192.0.2.1/32".to_owned(), 30_000_000)].into();
+        drop(responses);
+        let text = registry.render();
+        let first = r#"interface="eth0",method="ack-runs",prefix="192.0.2.1/32""#;
+        for line in [
+            format!("dwell_response_seconds_sum{{{first}}} 1.2"),
+            format!("dwell_response_seconds_count{{{first}}} 40"),
+            format!("dwell_response_seconds_bucket{{{first},le=\"0.05\"}} 30"),
+            format!("dwell_response_seconds_count{{interface=\"{OTHER}\",method=\"lag\",prefix=\"{OTHER}\"}} 5"),
+            "dwell_response_mean_seconds{prefix=\"192.0.2.1/32\"} 0.03".to_owned(),
+            "dwell_response_epochs_total{outcome=\"valid\"} 2".to_owned(),
+            "dwell_response_epochs_total{outcome=\"think time\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Where epochs go: records, or a summary.
+//! The report of `dwell response`: records or a summary.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use dwell_engine::{
     rtt::Counters,
 };
 use dwell_probes::response::Probe;
-use dwell_records::{Latency, Output, Response, Sink, SinkError, Source, Text, counted, entry};
+use dwell_records::{self as records, Latency, Output, Response, Sink, SinkError, Source, Text, counted, entry};
 
 use super::{Args, Format, metrics::Exporter};
 use crate::{exit::Failure, tell::tell};
@@ -17,36 +17,36 @@ use crate::{exit::Failure, tell::tell};
 /// Flows whose estimates the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
 
-/// What is told of a run.
+/// The output of a run.
 pub struct Report {
     config: Config,
     output: Option<Output>,
-    /// By flow.
+    /// Estimates by flow.
     summary: Option<BTreeMap<Flow, Line>>,
     /// Epochs of flows for which the summary had no room.
-    untold: u64,
+    other: u64,
     is_text: bool,
     show_modes: bool,
     /// Epochs with too little to estimate from, which are not worth a line of text.
-    short: u64,
+    too_short: u64,
     metrics: Option<Exporter>,
 }
 
-/// A QUIC connection is one flow whatever its client's address is.
+/// The key of a flow in the summary. A QUIC connection is one flow whatever its client's address is.
 type Flow = (Option<Endpoint>, Endpoint, Protocol, Key, u32, Option<u32>);
 
 #[derive(Default)]
 struct Line {
-    /// The newest of its names.
+    /// The most recent name.
     name: String,
     epochs: u64,
     estimates: Histogram,
-    /// Epochs without estimate, by reason.
+    /// Epochs without an estimate, by reason.
     reasons: BTreeMap<String, u64>,
 }
 
 impl Report {
-    /// Nothing told yet.
+    /// Opens the output.
     pub fn new(args: &Args, source: Source, metrics: Option<Exporter>) -> Result<Report, Failure> {
         let name = match args.format {
             Format::Text => "text",
@@ -64,25 +64,26 @@ impl Report {
             config: args.config()?,
             output,
             summary: args.summary.then(BTreeMap::new),
-            untold: 0,
+            other: 0,
             show_modes: args.shows_modes(),
-            short: 0,
+            too_short: 0,
             is_text: args.format == Format::Text,
             metrics,
         })
     }
 
-    /// For a source that changes.
+    /// Changes the source, for a fresh offset of the clock.
     pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
         if let Some(output) = &mut self.output {
             change(output.source_mut());
         }
     }
 
-    /// Tells an epoch.
+    /// Reports an epoch of a flow.
     pub fn record(&mut self, record: &Record) -> Result<(), SinkError> {
         if self.config.estimator == Estimator::SynAck && record.epoch.handshake_ns == 0 {
-            return Ok(()); // it tells of new connections only
+            // This estimator knows new connections only.
+            return Ok(());
         }
         let estimate = estimate(&self.config, &record.epoch);
         if let Some(metrics) = &mut self.metrics {
@@ -105,10 +106,10 @@ impl Report {
                 Ok(())
             }
             (None, Some(_)) if self.is_text && estimate.reason == Some(Reason::TooFew) => {
-                self.short += 1;
+                self.too_short += 1;
                 Ok(())
             }
-            (None, Some(output)) => output.response(&response),
+            (None, Some(output)) => output.write(&records::Record::Response(&response)),
             (None, None) => Ok(()),
         }
     }
@@ -127,7 +128,7 @@ impl Report {
             record.id,
         );
         if summary.len() >= SUMMARY_FLOWS && !summary.contains_key(&flow) {
-            self.untold += 1;
+            self.other += 1;
             return;
         }
         let line = summary.entry(flow).or_default();
@@ -140,27 +141,27 @@ impl Report {
         }
     }
 
-    /// Brings the metrics up to date.
+    /// Updates the metrics.
     pub fn status(&mut self, probe: &mut Probe) -> Result<(), Failure> {
         self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.status(probe))
     }
 
-    /// Hands on what is still in buffers.
+    /// Writes what is still in the buffer.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The end of the run: the summary, and what was counted, if that is known.
+    /// Ends the run with the summary and, if they are known, the counters.
     pub fn finish(&mut self, counters: Option<&Counters>) -> Result<(), SinkError> {
         let written = self.write_summary();
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            if self.short > 0 {
-                let epochs = counted(self.short, "epochs");
+            if self.too_short > 0 {
+                let epochs = counted(self.too_short, "epoch", "epochs");
                 tell(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
             }
-            tell(Text::counters(counters, "epochs"));
+            tell(Text::counters(counters, ("epoch", "epochs")));
         }
         written
     }
@@ -191,8 +192,8 @@ impl Report {
                         line.name,
                     ));
                 }
-                if self.untold > 0 {
-                    out.push_str(&format!("{:>6}  of other flows\n", self.untold));
+                if self.other > 0 {
+                    out.push_str(&format!("{:>6}  of other flows\n", self.other));
                 }
             })?;
         }

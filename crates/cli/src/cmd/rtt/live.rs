@@ -162,8 +162,8 @@ impl Live<'_> {
         let figures = format!(
             "{} s, {}, {}, {} lost",
             self.started.elapsed().as_secs(),
-            counted(counters.get(Counter::Packets), "packets"),
-            counted(counters.get(Counter::Samples), "samples"),
+            counted(counters.get(Counter::Packets), "packet", "packets"),
+            counted(counters.get(Counter::Samples), "sample", "samples"),
             counters.get(Counter::EventsLost)
         );
         if !stdout().is_terminal() || self.args.format == Format::None {

@@ -1,11 +1,11 @@
-//! Where samples go: records, the summary, metrics.
+//! The report of `dwell rtt`: records and the summary.
 
 use anyhow::anyhow;
 use dwell_engine::{
     measure::Event,
     rtt::{Counters, Group},
 };
-use dwell_records::{Interval, Output, Sink, SinkError, Source, Status, Summary, Text, entry};
+use dwell_records::{Interval, Kind, Output, Record, Sink, SinkError, Source, Status, Summary, Text, entry};
 
 use super::{Args, Format};
 use crate::{exit::Failure, tell::tell};
@@ -13,18 +13,18 @@ use crate::{exit::Failure, tell::tell};
 /// Flows whose distributions the summary keeps apart.
 const SUMMARY_FLOWS: usize = 100_000;
 
-/// What is told of a run.
+/// The output of a run.
 pub struct Report {
     output: Option<Output>,
     summary: Option<Summary>,
-    /// Samples are printed one by one.
-    each: bool,
-    /// The format has a place for counters.
-    status: bool,
+    /// Whether samples are written one by one.
+    writes_samples: bool,
+    /// Whether the format writes counters.
+    writes_status: bool,
 }
 
 impl Report {
-    /// Nothing told yet.
+    /// Opens the output.
     pub fn new(args: &Args, source: Source) -> Result<Report, Failure> {
         let name = match args.format {
             Format::Text => "text",
@@ -37,8 +37,9 @@ impl Report {
             return Err(Failure::usage(anyhow!("--format none prints no summary: leave out one of the two")));
         }
         if let Some(format) = format {
-            let distributions = args.aggregate || args.summary;
-            if (distributions && !format.distributions) || (args.flow_events && !format.flows) {
+            let wanted =
+                [(args.aggregate, Kind::Interval), (args.summary, Kind::Summary), (args.flow_events, Kind::Flow)];
+            if wanted.into_iter().any(|(is_wanted, kind)| is_wanted && !(format.writes)(kind)) {
                 return Err(Failure::usage(anyhow!(
                     "the format {name} has samples only: leave out --aggregate, --summary and \
                      --flow-events, or take --format text or jsonl"
@@ -52,76 +53,79 @@ impl Report {
         Ok(Report {
             output,
             summary: args.summary.then(|| Summary::new(SUMMARY_FLOWS)),
-            each: !args.aggregate && !args.summary,
-            status: format.is_some_and(|format| format.status),
+            writes_samples: !args.aggregate && !args.summary,
+            writes_status: format.is_some_and(|format| (format.writes)(Kind::Status)),
         })
     }
 
-    /// True if somebody wants each sample, and not only their distributions.
+    /// Returns true if each sample is needed, and not only the distributions that the kernel keeps.
     pub fn wants_samples(&self) -> bool {
-        self.summary.is_some() || (self.each && self.output.is_some())
+        self.summary.is_some() || (self.writes_samples && self.output.is_some())
     }
 
-    /// For a source that changes.
+    /// Changes the source: the next interface of a capture, a fresh offset of the clock.
     pub fn set_source(&mut self, change: impl FnOnce(&mut Source)) {
         if let Some(output) = &mut self.output {
             change(output.source_mut());
         }
     }
 
-    /// Tells what a packet caused.
+    /// Reports a sample or a flow event.
     pub fn event(&mut self, event: &Event) -> Result<(), SinkError> {
         if let Event::Sample(sample) = event {
             if let Some(summary) = &mut self.summary {
                 summary.add(sample);
             }
-            if !self.each {
+            if !self.writes_samples {
                 return Ok(());
             }
         }
         match &mut self.output {
-            Some(output) => output.event(event),
+            Some(output) => output.write(&match event {
+                Event::Sample(sample) => Record::Sample(sample),
+                Event::Flow(flow) => Record::Flow(flow),
+            }),
             None => Ok(()),
         }
     }
 
-    /// Tells the groups of an interval that ends.
+    /// Reports the groups of a finished interval.
     pub fn interval(&mut self, end_ns: u64, length_ns: u64, groups: &[Group]) -> Result<(), SinkError> {
         let Some(output) = &mut self.output else {
             return Ok(());
         };
         if !groups.is_empty() {
-            output.interval(&Interval { end_ns, length_ns, groups })?;
+            output.write(&Record::Interval(&Interval { end_ns, length_ns, groups }))?;
         }
         output.flush()
     }
 
-    /// Hands on what is still in buffers.
+    /// Writes what is still in the buffer.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// Tells what was counted so far, at the end of an interval.
+    /// Reports the counters so far, at the end of an interval.
     pub fn status(&mut self, time_ns: u64, counters: Counters) -> Result<(), SinkError> {
         self.write_status(Some(time_ns), false, counters)?;
         self.flush()
     }
 
-    /// The end of the run: the summary, and what was counted, if that is known. The counters are
-    /// told on standard error even if standard output has failed.
+    /// Ends the run with the summary and, if they are known, the counters. The counters go to standard error even if
+    /// standard output has failed.
     pub fn finish(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
         let written = self.finish_output(time_ns, counters);
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(&counters, "samples"));
+            tell(Text::counters(&counters, ("sample", "samples")));
         }
         written
     }
 
     fn finish_output(&mut self, time_ns: Option<u64>, counters: Option<Counters>) -> Result<(), SinkError> {
         if let (Some(output), Some(summary)) = (&mut self.output, &self.summary) {
-            output.summary(summary)?;
+            output.write(&Record::Summary(summary))?;
         }
         if let Some(counters) = counters {
             self.write_status(time_ns, true, counters)?;
@@ -131,7 +135,7 @@ impl Report {
 
     fn write_status(&mut self, time_ns: Option<u64>, last: bool, counters: Counters) -> Result<(), SinkError> {
         match &mut self.output {
-            Some(output) if self.status => output.status(&Status { time_ns, last, counters }),
+            Some(output) if self.writes_status => output.write(&Record::Status(&Status { time_ns, last, counters })),
             _ => Ok(()),
         }
     }

@@ -52,7 +52,7 @@ impl LiveLine {
 
 fn message(sockets: &[Socket], length_ns: u64) -> String {
     let living = sockets.iter().filter(|socket| !socket.account.ended);
-    let connections = counted(living.count() as u64, "connections");
+    let connections = counted(living.count() as u64, "connection", "connections");
     let rate = |bytes: fn(&Socket) -> Option<u64>| {
         let bytes: u64 = sockets.iter().filter_map(bytes).sum();
         let bits = u128::from(bytes) * 8 * 1_000_000_000;

@@ -116,21 +116,21 @@ impl Notes {
             );
         }
         let lines = [
-            (counts.too_short, "connections that failed, or were too short to be polled"),
-            (counts.no_slot, "connections without a free slot in the table, measured from outside"),
-            (counts.no_poller, "times a process could not start a thread that polls its connections"),
+            (counts.too_short, ["connection", "connections"], "that failed, or were too short to be polled"),
+            (counts.no_slot, ["connection", "connections"], "without a free slot in the table, measured from outside"),
+            (counts.no_poller, ["time", "times"], "a process could not start a thread that polls its connections"),
             (
                 counts.hands_off,
-                "connections left alone because their program sets TCP_NOTSENT_LOWAT or SO_SNDBUF \
-                 itself",
+                ["connection", "connections"],
+                "left alone because their program sets TCP_NOTSENT_LOWAT or SO_SNDBUF itself",
             ),
         ];
-        for (number, what) in lines.into_iter().filter(|(number, _)| *number > 0) {
-            printer.note(&counted(number, what));
+        for (number, [one, many], what) in lines.into_iter().filter(|(number, ..)| *number > 0) {
+            printer.note(&format!("{} {what}", counted(number, one, many)));
         }
         for refused in &counts.refused {
             let error = std::io::Error::from_raw_os_error(refused.errno);
-            let times = counted(refused.times, "times");
+            let times = counted(refused.times, "time", "times");
             let option = match refused.option {
                 SocketOption::Congestion => {
                     "the congestion control (TCP_CONGESTION; sysctl \

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_records::{Flush, Output, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry};
+use dwell_records::{Flush, Output, Record, Sink, SinkError, Socket, SocketEnd, SocketSummary, Sockets, Source, entry};
 use dwell_socket::clock::monotonic_ns;
 use nix::{
     errno::Errno,
@@ -96,7 +96,7 @@ impl Printer {
         let (clock, has_tenths) = (clock(), self.has_tenths);
         self.write(|output| {
             output.source_mut().clock = clock;
-            output.sockets(&Sockets { end_ns, length_ns, sockets, limit: LINES, has_tenths })?;
+            output.write(&Record::Sockets(&Sockets { end_ns, length_ns, sockets, limit: LINES, has_tenths }))?;
             output.flush()
         });
         Ok(())
@@ -111,7 +111,8 @@ impl Printer {
         let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
         self.live.clear();
         self.write(|output| {
-            output.socket_end(&SocketEnd { end_ns, summary: &summary, is_minimized, is_outside, look_ns })?;
+            let end = SocketEnd { end_ns, summary: &summary, is_minimized, is_outside, look_ns };
+            output.write(&Record::SocketEnd(&end))?;
             output.flush()
         });
         Ok(())
@@ -128,7 +129,7 @@ impl Printer {
         };
         if let Err(error) = self.live.around(|| write(output)) {
             self.output = None;
-            if error.exit_status() != 0 {
+            if !matches!(error, SinkError::Closed { .. }) {
                 self.note(&error.to_string());
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell_engine::layers::{Counter, Counters, Layer, Passage, Place};
 use dwell_probes::stack::{self, Baseline, Devices, Hook, Interval, NamespaceNames, Observer, Settings};
-use dwell_records::{Output, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
+use dwell_records::{Output, Record, Sink, Source, Stack, StackHop, StackPlace, StackShift, counted, entry};
 
 use super::{Args, Format};
 use crate::{
@@ -60,7 +60,11 @@ fn finish(baseline: Baseline) -> Result<Exit, Failure> {
         Baseline::Record(recording) => {
             let path = recording.path().to_owned();
             let count = recording.store()? as u64;
-            tell(format_args!("recorded a baseline of {} into {}", counted(count, "intervals"), path.display()));
+            tell(format_args!(
+                "recorded a baseline of {} into {}",
+                counted(count, "interval", "intervals"),
+                path.display()
+            ));
             Ok(Exit::Done)
         }
         Baseline::Compare(comparison) if comparison.has_shifted() => Ok(Exit::False),
@@ -160,7 +164,7 @@ impl Printer {
         };
         let untold = devices.untold()?;
         if untold > 0 {
-            let hops = counted(untold, "hops");
+            let hops = counted(untold, "hop", "hops");
             tell(format_args!(
                 "{hops} from device to device not told: there are more pairs of devices than are \
                  kept apart"
@@ -174,7 +178,7 @@ impl Observer for Printer {
     type Error = Failure;
 
     fn passage(&mut self, passage: &Passage) -> Result<(), Failure> {
-        Ok(self.output.passage(&self.host, passage)?)
+        Ok(self.output.write(&Record::ByteTrace { host: &self.host, trace: passage })?)
     }
 
     fn end_poll(&mut self) -> Result<(), Failure> {
@@ -187,7 +191,7 @@ impl Observer for Printer {
         let flows = interval.flows.iter();
         let flows: Vec<_> = flows.map(|(ends, one)| (*ends, stack_rows(hooks, one, |one| &one.first))).collect();
         let hops = self.take_hops()?;
-        self.output.stack(&Stack {
+        self.output.write(&Record::Stack(&Stack {
             end_ns: interval.end_ns,
             length_ns: interval.length_ns,
             host: &self.host,
@@ -197,11 +201,11 @@ impl Observer for Printer {
             flows: &flows,
             hops: &hops,
             counters: &interval.counters,
-        })?;
+        }))?;
         let length = Duration::from_nanos(interval.length_ns);
         let baseline = self.baseline.as_mut();
         if let Some(compared) = baseline.and_then(|it| it.add(&interval.segments, length)) {
-            self.output.shift(&StackShift { end_ns: interval.end_ns, host: &self.host, compared })?;
+            self.output.write(&Record::Shift(&StackShift { end_ns: interval.end_ns, host: &self.host, compared }))?;
         }
         Ok(self.output.flush()?)
     }
@@ -254,13 +258,13 @@ fn describe(counters: &Counters) -> Vec<String> {
         .into_iter()
         .chain(missed)
         .filter(|(bytes, _)| *bytes > 0)
-        .map(|(bytes, what)| format!("{} {what}", counted(bytes, "bytes")))
+        .map(|(bytes, what)| format!("{} {what}", counted(bytes, "byte", "bytes")))
         .collect();
     if counters.get(Counter::RxUnwalked) > 0 {
         lines.push(format!(
             "{} more was read at once than is looked at, the rest left out: take a larger \
              --sample-bytes",
-            counted(counters.get(Counter::RxUnwalked), "times")
+            counted(counters.get(Counter::RxUnwalked), "time", "times")
         ));
     }
     lines

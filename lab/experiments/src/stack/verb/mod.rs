@@ -19,7 +19,7 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Ends, Leg, Segment, join},
 };
-use dwell_records::{Latency, Output, PathTable, Sink, Source, entry};
+use dwell_records::{Latency, Output, PathTable, Record, Sink, Source, entry};
 use dwell_store::{Place, Reader};
 use dwell_testbed::{Guest, Nanos};
 
@@ -233,7 +233,7 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
         if flow.is_some() {
             continue;
         }
-        output.path(&PathTable {
+        output.write(&Record::Path(&PathTable {
             end_ns: ways.end_ns,
             length_ns: ways.span_ns,
             tx_host: scenario.sender(),
@@ -241,7 +241,7 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
             flow: None,
             resent: *resent,
             path,
-        })?;
+        }))?;
     }
     output.flush()?;
     drop(output);

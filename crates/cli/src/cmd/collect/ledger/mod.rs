@@ -13,13 +13,14 @@ use dwell_fleet::{
     Agent, Refusals, Server,
     wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport},
 };
-use dwell_metrics::Family;
-use dwell_records::{Clock, Output, PathTable};
+use dwell_metrics::Shared;
+use dwell_records::{Clock, Output, PathTable, Record};
 use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written};
 
 use super::{
     clocks::{Clocks, Sight},
     forward::Forward,
+    metrics::CollectorMetrics,
     time::Time,
 };
 use crate::{exit::Failure, served::Served, tell::tell};
@@ -54,7 +55,7 @@ pub struct Ledger {
     clocks: Clocks,
     hosts: Hosts,
     print: Option<Print>,
-    served: Option<Served>,
+    served: Option<(Served, Shared<CollectorMetrics>)>,
     /// When the next interval is told.
     due_ns: u64,
     counted_ns: u64,
@@ -122,7 +123,10 @@ impl Ledger {
             clocks,
             hosts: Hosts::default(),
             print,
-            served,
+            served: served.map(|served| {
+                let metrics = served.registry.register(CollectorMetrics::new());
+                (served, metrics)
+            }),
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
             matched: HashMap::new(),
@@ -352,14 +356,15 @@ impl Ledger {
 
     /// For Prometheus.
     fn serve(&self, windows: &[Window]) {
-        let Some(Served { metrics, .. }) = &self.served else {
+        let Some((_, metrics)) = &self.served else {
             return;
         };
+        let mut metrics = metrics.lock();
         let paths = windows.iter().flat_map(|window| &window.paths);
         for (key, path) in paths.filter(|(key, _)| key.flow.is_none()) {
             let (tx, rx) = (self.hosts.name(key.tx_host), self.hosts.name(key.rx_host));
             for (leg, histogram) in Leg::ALL.into_iter().zip(&path.legs) {
-                metrics.leg(tx, rx, leg, histogram);
+                metrics.path(tx, rx, leg, histogram);
             }
         }
     }
@@ -374,7 +379,7 @@ impl Ledger {
                 if key.flow.is_some() && !print.flows {
                     continue;
                 }
-                print.output.path(&PathTable {
+                print.output.write(&Record::Path(&PathTable {
                     end_ns: window.end_ns,
                     length_ns: self.config.window_ns,
                     tx_host: self.hosts.name(key.tx_host),
@@ -382,7 +387,7 @@ impl Ledger {
                     flow: key.flow,
                     resent: key.resent,
                     path,
-                })?;
+                }))?;
             }
         }
         Ok(print.output.flush()?)
@@ -409,17 +414,10 @@ impl Ledger {
 
     /// Tells Prometheus what the collector itself has counted.
     fn serve_counts(&self, server: &Server) {
-        let Some(Served { metrics, .. }) = &self.served else {
-            return;
-        };
-        for (outcome, bytes) in self.outcomes() {
-            metrics.set(&Family::BYTES, outcome, bytes);
+        if let Some((_, metrics)) = &self.served {
+            let refused = server.refusals().by_reason();
+            metrics.lock().counts(self.outcomes(), refused, server.agents(), self.stored);
         }
-        for (reason, connections) in server.refusals().by_reason() {
-            metrics.set(&Family::REFUSED, reason, connections);
-        }
-        metrics.set(&Family::AGENTS, "", server.agents() as u64);
-        metrics.set(&Family::STORED, "", self.stored);
     }
 
     /// Writes it.

@@ -1,221 +1,49 @@
-//! Intervals of `dwell stack`, as a table and as objects.
-
-use std::{collections::BTreeMap, io::Write, net::IpAddr};
+//! Tables of `dwell stack`.
 
 use dwell_engine::{
     histogram::Histogram,
-    layers::{Counters, Direction, Ends, Layer, Passage, Segment},
+    layers::{Direction, Passage, Segment},
 };
-use serde::{Serialize, Serializer};
 
-use super::{Latency, counted, hops, text::Trimmed};
-use crate::{Distribution, Source, Stack, StackRow, Timestamps};
-
-/// Name and version of the objects' schema, as [`super::SCHEMA`].
-pub(super) const SCHEMA: &str = "dwell.stack/1";
+use super::{UNKNOWN, cell, counted, put, trimmed};
+use crate::{Distribution, Stack, StackHop, StackRow, record::complete_bytes};
 
 pub(super) const HEADS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "max", "share"];
-pub(super) const UNKNOWN: &str = "-";
 
-/// `type` "stack": what a segment took in the interval that ended at `time`. With
-/// `missing`, the layer that the kernel has no hook for, the figures are null.
-#[derive(Serialize)]
-struct Object<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    interval_ns: u64,
-    host: &'a str,
-    flow: Option<Flow>,
-    segment: &'a str,
-    direction: &'a str,
-    again: bool,
-    part_of: Option<&'a str>,
-    #[serde(flatten)]
-    figures: Distribution,
-    share: Option<f64>,
-    sample_bytes: u32,
-    hook_from: Option<&'a str>,
-    hook_to: Option<&'a str>,
-    missing: Option<&'a str>,
-}
-
-/// `type` "stack-status": what is in no segment, since the start of the run, in
-/// bytes that were stamped.
-#[derive(Serialize)]
-struct StatusObject<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    host: &'a str,
-    #[serde(flatten)]
-    counters: Named<'a>,
-    missed: BTreeMap<&'a str, u64>,
-}
-
-/// Counters as the keys of an object, in the order of the core.
-struct Named<'a>(&'a Counters);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.named())
-    }
-}
-
-/// `type` "stack-byte": one byte that went all the way through a side, and when it was at
-/// each layer. `time` is when it left the last one.
-#[derive(Serialize)]
-struct ByteObject<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    host: &'a str,
-    flow: Flow,
-    seq: u32,
-    direction: &'a str,
-    sent: Option<u8>,
-    again: bool,
-    /// On CLOCK_MONOTONIC.
-    stamp_ns: BTreeMap<&'a str, Option<u64>>,
-}
-
-/// One direction of a connection.
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct Flow {
-    src: IpAddr,
-    sport: u16,
-    dst: IpAddr,
-    dport: u16,
-    proto: &'static str,
-}
-
-impl From<&Ends> for Flow {
-    fn from(ends: &Ends) -> Flow {
-        Flow { src: ends.src.address, sport: ends.src.port, dst: ends.dst.address, dport: ends.dst.port, proto: "TCP" }
-    }
-}
-
-/// Writes an object a segment: first over all flows, then what was sent again, then of
-/// each flow. Of a flow, the
-/// side that none of its bytes went through has none. At last the counters.
-pub(super) fn jsonl(stack: &Stack<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let time = times.rfc3339(source.clock.unix_ns(stack.end_ns));
-    let mut write = |flow: Option<Flow>, again: bool, row: &StackRow, rows: &[StackRow]| {
-        let object = Object {
-            kind: "stack",
-            schema: SCHEMA,
-            time,
-            interval_ns: stack.length_ns,
-            host: stack.host,
-            flow,
-            segment: row.segment.name(),
-            direction: row.segment.direction().name(),
-            again,
-            part_of: row.segment.part_of().map(Segment::name),
-            figures: Distribution::from(&row.histogram),
-            share: row.share(rows).map(|share| (share * 1e6).round() / 1e6),
-            sample_bytes: stack.sample_bytes,
-            hook_from: row.hook_from.as_deref(),
-            hook_to: row.hook_to.as_deref(),
-            missing: row.missing.map(|layer| layer.name()),
-        };
-        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
-        out.push(b'\n');
-    };
-    for row in stack.rows {
-        write(None, false, row, stack.rows);
-    }
-    for row in stack.again {
-        write(None, true, row, stack.again);
-    }
-    for (ends, rows) in stack.flows {
-        for row in rows.iter().filter(|row| bytes(rows, row.segment.direction()) > 0) {
-            write(Some(ends.into()), false, row, rows);
-        }
-    }
-    hops::jsonl(stack, time, out);
-    let counters = stack.counters;
-    let status = StatusObject {
-        kind: "stack-status",
-        schema: SCHEMA,
-        time,
-        host: stack.host,
-        counters: Named(counters),
-        missed: Layer::ALL.iter().map(|layer| (layer.name(), counters.missed(*layer))).collect(),
-    };
-    serde_json::to_writer(&mut *out, &status).expect("plain data becomes JSON");
-    out.push(b'\n');
-}
-
-/// Writes an object of one byte.
-pub(super) fn passage_jsonl(host: &str, passage: &Passage, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let layers = Layer::ALL.iter().filter(|layer| layer.direction() == passage.direction);
-    let object = ByteObject {
-        kind: "stack-byte",
-        schema: SCHEMA,
-        time: end_ns(passage).and_then(|ns| times.rfc3339(source.clock.unix_ns(ns))),
-        host,
-        flow: (&passage.ends).into(),
-        seq: passage.seq,
-        direction: passage.direction.name(),
-        sent: (passage.direction == Direction::Tx).then_some(passage.sent),
-        again: passage.again,
-        stamp_ns: layers.map(|layer| (layer.name(), passage.stamp_ns(*layer))).collect(),
-    };
-    serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
-    out.push(b'\n');
-}
-
-/// When it left the last layer.
-pub(super) fn end_ns(passage: &Passage) -> Option<u64> {
-    let last = passage.stamps.iter().flatten().next_back();
-    last.map(|ns| ns.get())
-}
-
-/// Writes the rest of the line that begins with the time.
-pub(super) fn passage_text(passage: &Passage, out: &mut Vec<u8>) {
-    let ends = &passage.ends;
-    put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, passage.seq, passage.direction.name()));
-    if passage.again {
+/// Writes a byte: its flow, and its time in each segment.
+pub(super) fn byte_trace(trace: &Passage, out: &mut Vec<u8>) {
+    let ends = &trace.ends;
+    put(out, format_args!("  {} → {} seq {} {}", ends.src, ends.dst, trace.seq, trace.direction.name()));
+    if trace.again {
         put(out, format_args!(" again"));
     }
     let segments = Segment::ALL
         .iter()
-        .filter(|segment| segment.direction() == passage.direction && !segment.name().starts_with("unexplained"));
+        .filter(|segment| segment.direction() == trace.direction && !segment.name().starts_with("unexplained"));
     for segment in segments {
-        let ns = passage.segment_ns(*segment);
-        let cell = ns.map_or(UNKNOWN.into(), |ns| Trimmed(Latency(ns)).to_string());
+        let ns = trace.segment_ns(*segment);
+        let cell = ns.map_or(UNKNOWN.into(), trimmed);
         put(out, format_args!("  {} {cell}", segment.name()));
     }
     out.push(b'\n');
 }
 
-/// Bytes that went through all of a side.
-fn bytes(rows: &[StackRow], direction: Direction) -> u64 {
-    let total = rows.iter().filter(|row| row.segment == row.segment.total() && row.segment.direction() == direction);
-    total.map(|row| row.histogram.count()).sum()
-}
-
-/// Writes the rest of the line that begins with the time, and a table: a line a
-/// segment, parts of a segment below it, the total of each side last. A side that
-/// no byte went through has no lines.
-pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
-    let sent = bytes(stack.rows, Direction::Tx);
-    let read = bytes(stack.rows, Direction::Rx);
+/// Writes how many bytes were stamped, then a table: one line per segment, parts of a segment below it, the total of
+/// each side last. A side that no byte went through has no lines.
+pub(super) fn interval(stack: &Stack<'_>, out: &mut Vec<u8>) {
+    let sent = complete_bytes(stack.rows, Direction::Tx);
+    let read = complete_bytes(stack.rows, Direction::Rx);
     put(
         out,
         format_args!(
             "  {} sent and {} read were stamped in {}, 1 byte in {}\n",
-            counted(sent, "bytes"),
-            counted(read, "bytes"),
-            Trimmed(Latency(stack.length_ns)),
+            counted(sent, "byte", "bytes"),
+            counted(read, "byte", "bytes"),
+            trimmed(stack.length_ns),
             stack.sample_bytes
         ),
     );
-    let again = [Direction::Tx, Direction::Rx].map(|way| bytes(stack.again, way));
+    let again = [Direction::Tx, Direction::Rx].map(|direction| complete_bytes(stack.again, direction));
     let is_any = sent > 0 || read > 0 || again != [0, 0];
     if !is_any && stack.hops.is_empty() {
         return;
@@ -229,13 +57,13 @@ pub(super) fn text(stack: &Stack<'_>, out: &mut Vec<u8>) {
         put(out, format_args!("sent again, or came again\n"));
         lines(stack.again, out);
     }
-    hops::text(stack.hops, out);
+    hops(stack.hops, out);
     flows(stack, Direction::Tx, out);
     flows(stack, Direction::Rx, out);
     out.push(b'\n');
 }
 
-/// The first heads of the columns, and the end of the line.
+/// Writes the first `columns` heads, and the end of the line.
 pub(super) fn heads(columns: usize, out: &mut Vec<u8>) {
     for (index, head) in HEADS.iter().take(columns).enumerate() {
         let width = if index == 0 { 8 } else { 9 };
@@ -244,10 +72,10 @@ pub(super) fn heads(columns: usize, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// A line a segment, the total of each side last.
+/// Writes one line per segment, the total of each side last.
 fn lines(rows: &[StackRow], out: &mut Vec<u8>) {
     for direction in [Direction::Tx, Direction::Rx] {
-        if bytes(rows, direction) == 0 {
+        if complete_bytes(rows, direction) == 0 {
             continue;
         }
         let of_side = || rows.iter().filter(move |row| row.segment.direction() == direction);
@@ -256,9 +84,9 @@ fn lines(rows: &[StackRow], out: &mut Vec<u8>) {
     }
 }
 
-/// A line a flow: mean and p99 of its total, then the mean of each segment.
+/// Writes one line per flow: count, mean and p99 of its total, then the mean of each segment.
 fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
-    let mut flows = stack.flows.iter().filter(|(_, rows)| bytes(rows, direction) > 0).peekable();
+    let mut flows = stack.flows.iter().filter(|(_, rows)| complete_bytes(rows, direction) > 0).peekable();
     let Some((_, first)) = flows.peek() else {
         return;
     };
@@ -271,7 +99,6 @@ fn flows(stack: &Stack<'_>, direction: Direction, out: &mut Vec<u8>) {
     for (ends, rows) in flows {
         let total = rows.iter().find(|row| row.segment.direction() == direction && row.segment == row.segment.total());
         let total = total.map(|row| Distribution::from(&row.histogram));
-        let cell = |ns: Option<u64>| ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         put(
             out,
             format_args!(
@@ -301,34 +128,49 @@ fn line(rows: &[StackRow], row: &StackRow, out: &mut Vec<u8>) {
     share(row.share(rows), out);
 }
 
-/// The last column, and the end of the line.
+/// Writes the last column, and the end of the line.
 pub(super) fn share(share: Option<f64>, out: &mut Vec<u8>) {
     let share = share.map_or(UNKNOWN.into(), |share| format!("{:.1} %", share * 100.0));
     put(out, format_args!("{share:>9}\n"));
 }
 
-/// Count, mean, quantiles and the greatest, below their heads.
+/// Writes count, mean, quantiles and maximum, below their heads.
 pub(super) fn figures(histogram: &Histogram, out: &mut Vec<u8>) {
     let figures = Distribution::from(histogram);
     put(out, format_args!("{:>8}", figures.count));
     for ns in [figures.mean_ns, figures.p50_ns, figures.p90_ns, figures.p99_ns, figures.max_ns] {
-        let cell = ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
-        put(out, format_args!("{cell:>9}"));
+        put(out, format_args!("{:>9}", cell(ns)));
     }
 }
 
-pub(super) fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
-    out.write_fmt(what).expect("memory takes all that is written");
+/// Writes one line per hop, and a head for each path through the devices. A hop has no share.
+fn hops(hops: &[StackHop], out: &mut Vec<u8>) {
+    let label = |hop: &StackHop| format!("  {} → {}", hop.from, hop.to);
+    let labels = hops.iter().map(|hop| label(hop).chars().count());
+    let width = labels.max().unwrap_or(0).max("devices".len() + 2);
+    for (index, hop) in hops.iter().enumerate() {
+        if index == 0 || hops[index - 1].origin != hop.origin {
+            let head = if index == 0 { "devices" } else { "" };
+            put(out, format_args!("\n{head:<width$}"));
+            heads(HEADS.len() - 1, out);
+        }
+        put(out, format_args!("{:<width$}", label(hop)));
+        figures(&hop.histogram, out);
+        out.push(b'\n');
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::LazyLock;
 
-    use dwell_engine::abi::dwell_stack_counters;
+    use dwell_engine::{
+        abi::dwell_stack_counters,
+        layers::{Counters, Ends, Layer},
+    };
 
     use super::*;
-    use crate::{Format, Jsonl, Text, formats::samples};
+    use crate::{Format, Jsonl, Record, Text, formats::samples};
 
     static COUNTERS: LazyLock<Counters> = LazyLock::new(|| {
         let missed = [0, 5, 0, 0, 0, 0, 0, 0, 0, 6];
@@ -382,7 +224,7 @@ mod tests {
     #[test]
     fn a_table_has_parts_below_their_segment_and_the_total_last() {
         let mut out = Vec::new();
-        Text::default().stack(&stack(&rows()), &samples::source(), &mut out);
+        Text::default().write(&Record::Stack(&stack(&rows())), &samples::source(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "\
@@ -406,7 +248,7 @@ tx total                2   601 ms   501 ms   700 ms   700 ms   701 ms  100.0 %
         let flows = [(ends, rows.clone())];
         let stack = Stack { flows: &flows, ..stack(&rows) };
         let mut out = Vec::new();
-        Text::default().stack(&stack, &samples::source(), &mut out);
+        Text::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(
             text.ends_with(
@@ -419,7 +261,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
             "{text}"
         );
         let mut out = Vec::new();
-        Jsonl::default().stack(&stack, &samples::source(), &mut out);
+        Jsonl::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let objects = String::from_utf8(out).unwrap();
         let of_flow: Vec<serde_json::Value> =
             objects.lines().skip(rows.len()).map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -434,13 +276,13 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
         let rows = rows();
         let stack = Stack { again: &rows[..5], ..stack(&rows) };
         let mut out = Vec::new();
-        Text::default().stack(&stack, &samples::source(), &mut out);
+        Text::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
         let (first, again) = text.split_once("sent again, or came again\n").unwrap();
         assert!(first.ends_with("100.0 %\n"), "{text}");
         assert!(again.starts_with("tx socket-tcp           2   500 ms"), "{text}");
         let mut out = Vec::new();
-        Jsonl::default().stack(&stack, &samples::source(), &mut out);
+        Jsonl::default().write(&Record::Stack(&stack), &samples::source(), &mut out);
         let objects = String::from_utf8(out).unwrap();
         assert_eq!(objects.matches("\"again\":true").count(), 5);
         assert_eq!(objects.matches("\"again\":false").count(), rows.len());
@@ -449,7 +291,7 @@ tx flows    count     mean      p99  socket-tcp      tcp-ip   ip-driver    queue
     #[test]
     fn a_missing_stamp_is_null_and_named() {
         let mut out = Vec::new();
-        Jsonl::default().stack(&stack(&rows()), &samples::source(), &mut out);
+        Jsonl::default().write(&Record::Stack(&stack(&rows())), &samples::source(), &mut out);
         let objects: Vec<serde_json::Value> = out
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())

@@ -2,16 +2,12 @@
 
 use dwell_engine::histogram::Histogram;
 
-use super::{
-    Latency,
-    text::{Ends, printable},
-};
+use super::{Ends, UNKNOWN, cell, printable};
 use crate::{Distribution, Interval, Source, Summary};
 
 const FIGURES: [&str; 7] = ["count", "min", "p50", "p90", "p99", "max", "mean"];
-const UNKNOWN: &str = "-";
 
-/// A line a group of interface, method and prefix.
+/// Writes one line per group of interface, method and prefix.
 pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u8>) {
     let mut table = Table::new(&["interface", "method", "prefix"]);
     for group in interval.ordered() {
@@ -24,13 +20,13 @@ pub(super) fn interval(interval: &Interval<'_>, source: &Source, out: &mut Vec<u
     table.write(out);
 }
 
-/// A line a flow and method, most samples first; later flows of each method
-/// share one line at the end.
+/// Writes one line per flow and method, most samples first; flows beyond the limit share one line per method at the
+/// end.
 pub(super) fn summary(summary: &Summary, source: &Source, out: &mut Vec<u8>) {
     let mut table = Table::new(&["interface", "flow", "method"]);
     for flow in summary.flows() {
         let key = flow.key;
-        let ends = Ends::of(&key.src, &key.dst, key.protocol);
+        let ends = Ends { src: &key.src, dst: &key.dst, protocol: key.protocol };
         let names =
             vec![interface(key.interface, source), format!("{:<6}  {ends}", key.protocol), key.method.name().into()];
         table.add(names, flow.histogram);
@@ -76,7 +72,7 @@ impl Table {
         let figures = Distribution::from(histogram);
         row.push(figures.count.to_string());
         for ns in [figures.min_ns, figures.p50_ns, figures.p90_ns, figures.p99_ns, figures.max_ns, figures.mean_ns] {
-            row.push(ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string()));
+            row.push(cell(ns));
         }
         self.rows.push(row);
     }
@@ -107,8 +103,7 @@ impl Table {
 mod tests {
     use dwell_engine::measure::Method;
 
-    use super::super::{Format, Text, samples};
-    use crate::{Group, GroupKey, Interfaces, Interval, Prefix, Summary};
+    use crate::{Format, Group, GroupKey, Interfaces, Interval, Prefix, Record, Summary, Text, formats::samples};
 
     fn group(prefix: Option<(&str, u8)>, rtts_ns: &[u64]) -> Group {
         let mut histogram = dwell_engine::histogram::Histogram::default();
@@ -126,7 +121,7 @@ mod tests {
     fn interval(groups: &[Group]) -> String {
         let mut out = Vec::new();
         let interval = Interval { end_ns: 1_000_000_000, length_ns: 1_000_000_000, groups };
-        Text::default().interval(&interval, &samples::source(), &mut out);
+        Text::default().write(&Record::Interval(&interval), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -158,7 +153,7 @@ mod tests {
             (0..times).for_each(|_| summary.add(sample));
         }
         let mut out = Vec::new();
-        Text::default().summary(&summary, &samples::source(), &mut out);
+        Text::default().write(&Record::Summary(&summary), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -187,13 +182,13 @@ mod tests {
     fn a_summary_of_nothing_says_so_and_unknown_interfaces_are_a_dash() {
         let mut out = Vec::new();
         let mut source = samples::source();
-        Text::default().summary(&Summary::new(1), &source, &mut out);
+        Text::default().write(&Record::Summary(&Summary::new(1)), &source, &mut out);
         assert_eq!(out, b"No samples.\n");
         out.clear();
         source.interfaces = Interfaces::unknown();
         let mut summary = Summary::new(1);
         summary.add(&samples::tcp4());
-        Text::default().summary(&summary, &source, &mut out);
+        Text::default().write(&Record::Summary(&summary), &source, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().nth(1).unwrap().starts_with("-          TCP"));
     }

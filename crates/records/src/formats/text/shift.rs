@@ -1,81 +1,12 @@
-//! Segments beside their baseline, as a table and as objects.
+//! Tables of `dwell stack --baseline`.
 
-use dwell_engine::layers::{
-    Segment,
-    baseline::{Compared, Figure, LEAST_RECENT},
-};
-use serde::Serialize;
+use dwell_engine::layers::baseline::{Compared, Figure, LEAST_RECENT};
 
-use super::{
-    Latency, counted,
-    stack::{SCHEMA, UNKNOWN, put},
-};
-use crate::{Source, StackShift, Timestamps};
+use super::{UNKNOWN, cell, counted, put};
+use crate::{StackShift, record::figure_name};
 
-/// `type` "stack-shift": whether a segment has shifted. Pairs are the baseline and
-/// now; what is not known is null.
-#[derive(Serialize)]
-struct Object<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    host: &'a str,
-    segment: &'a str,
-    direction: &'a str,
-    part_of: Option<&'a str>,
-    shifted: Option<bool>,
-    /// The figure that says most.
-    by: Option<&'a str>,
-    ratio: Option<f64>,
-    chance: Option<f64>,
-    intervals: [usize; 2],
-    bytes: [u64; 2],
-    p50_ns: Option<[u64; 2]>,
-    p99_ns: Option<[u64; 2]>,
-    mean_ns: Option<[u64; 2]>,
-}
-
-fn name(figure: Figure) -> &'static str {
-    match figure {
-        Figure::Median => "p50",
-        Figure::P99 => "p99",
-        Figure::Mean => "mean",
-    }
-}
-
-/// Writes an object a segment that the baseline knows.
-pub(super) fn jsonl(shift: &StackShift<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let time = times.rfc3339(source.clock.unix_ns(shift.end_ns));
-    for one in shift.compared {
-        let change = |figure| one.changes.get(&figure);
-        let pair = |figure| change(figure).map(|change| [change.was_ns, change.is_ns]);
-        let object = Object {
-            kind: "stack-shift",
-            schema: SCHEMA,
-            time,
-            host: shift.host,
-            segment: one.segment.name(),
-            direction: one.segment.direction().name(),
-            part_of: one.segment.part_of().map(Segment::name),
-            shifted: one.shifted,
-            by: one.by.map(name),
-            ratio: one.change().map(|change| (change.ratio() * 1e6).round() / 1e6),
-            chance: one.chance,
-            intervals: one.intervals,
-            bytes: one.bytes,
-            p50_ns: pair(Figure::Median),
-            p99_ns: pair(Figure::P99),
-            mean_ns: pair(Figure::Mean),
-        };
-        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
-        out.push(b'\n');
-    }
-}
-
-/// Writes the rest of the line that begins with the time, then a line a segment that has
-/// shifted.
-pub(super) fn text(shift: &StackShift<'_>, out: &mut Vec<u8>) {
+/// Writes how many segments have shifted, then one line for each that has.
+pub(super) fn comparison(shift: &StackShift<'_>, out: &mut Vec<u8>) {
     let known = || shift.compared.iter().filter(|one| one.shifted.is_some());
     let shifted = || shift.compared.iter().filter(|one| one.shifted == Some(true));
     let Some(first) = known().next() else {
@@ -94,15 +25,15 @@ pub(super) fn text(shift: &StackShift<'_>, out: &mut Vec<u8>) {
         format_args!(
             "  beside the baseline: {} of {} shifted (its {} beside the last {})\n",
             shifted().count(),
-            counted(known().count() as u64, "segments"),
-            counted(first.intervals[0] as u64, "intervals"),
+            counted(known().count() as u64, "segment", "segments"),
+            counted(first.intervals[0] as u64, "interval", "intervals"),
             first.intervals[1],
         ),
     );
     if shifted().next().is_some() {
         put(out, format_args!("{:<17}", "shifted"));
         for figure in Figure::ALL {
-            put(out, format_args!("{:>9} was{:>9}", name(figure), "is"));
+            put(out, format_args!("{:>9} was{:>9}", figure_name(figure), "is"));
         }
         put(out, format_args!("{:>14}{:>12}\n", "most", "by chance"));
     }
@@ -118,17 +49,16 @@ fn line(one: &Compared, out: &mut Vec<u8>) {
     put(out, format_args!("{:<17}", format!("{direction} {indent}{segment}")));
     for figure in Figure::ALL {
         let change = one.changes.get(&figure);
-        let cell = |ns: Option<u64>| ns.map_or(UNKNOWN.into(), |ns| Latency(ns).to_string());
         let was = cell(change.map(|change| change.was_ns));
         let is = cell(change.map(|change| change.is_ns));
         put(out, format_args!("{was:>13}{is:>9}"));
     }
     let most = match (one.by, one.change()) {
-        (Some(by), Some(change)) => format!("{} × {:.2}", name(by), change.ratio()),
+        (Some(by), Some(change)) => format!("{} × {:.2}", figure_name(by), change.ratio()),
         _ => UNKNOWN.to_owned(),
     };
     let chance = one.chance.map_or(UNKNOWN.to_owned(), |chance| {
-        // Below that, the approximation has nothing to say.
+        // The approximation does not hold below this.
         const LEAST: f64 = 1e-6;
         match chance < LEAST {
             true => "< 0.0001 %".to_owned(),
@@ -140,10 +70,13 @@ fn line(one: &Compared, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::layers::baseline::{Figures, Interval, compare};
+    use dwell_engine::layers::{
+        Segment,
+        baseline::{Figures, Interval, compare},
+    };
 
     use super::*;
-    use crate::{Format, Jsonl, Text, formats::samples};
+    use crate::{Format, Jsonl, Record, Text, formats::samples};
 
     /// Of two segments, of which one takes `factor` times as long.
     fn intervals(count: u64, factor: u64) -> Vec<Interval> {
@@ -158,7 +91,7 @@ mod tests {
     fn written(format: &mut dyn Format, compared: &[Compared]) -> String {
         let shift = StackShift { end_ns: 1_000_000_000, host: "here", compared };
         let mut out = Vec::new();
-        format.shift(&shift, &samples::source(), &mut out);
+        format.write(&Record::Shift(&shift), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 

@@ -1,72 +1,17 @@
-//! The way of bytes from one host to another, as a table and as objects.
+//! Tables of `dwell collect`.
 
 use dwell_engine::layers::Leg;
-use serde::Serialize;
 
 use super::{
-    Latency, counted,
-    stack::{self, Flow, HEADS, figures, heads, put},
-    text::Trimmed,
+    counted, put,
+    stack::{self, HEADS, figures, heads},
+    trimmed,
 };
-use crate::{Distribution, PathTable, Source, Timestamps};
+use crate::PathTable;
 
-/// Name and version of the objects' schema, as [`super::SCHEMA`].
-const SCHEMA: &str = "dwell.path/1";
-
-/// `type` "path": what a leg took of bytes that were seen on both hosts. All legs of
-/// one interval, pair and flow are of the same bytes.
-#[derive(Serialize)]
-struct Object<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    interval_ns: u64,
-    tx_host: &'a str,
-    rx_host: &'a str,
-    flow: Option<Flow>,
-    resent: bool,
-    segment: &'a str,
-    direction: Option<&'a str>,
-    part_of: Option<&'a str>,
-    #[serde(flatten)]
-    figures: Distribution,
-    share: Option<f64>,
-    bound_ns: u64,
-    clamped: u64,
-    doubtful: u64,
-}
-
-/// An object a leg.
-pub(super) fn jsonl(table: &PathTable<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let time = times.rfc3339(source.clock.unix_ns(table.end_ns));
-    for leg in Leg::ALL {
-        let object = Object {
-            kind: "path",
-            schema: SCHEMA,
-            time,
-            interval_ns: table.length_ns,
-            tx_host: table.tx_host,
-            rx_host: table.rx_host,
-            flow: table.flow.as_ref().map(Flow::from),
-            resent: table.resent,
-            segment: leg.name(),
-            direction: leg.direction().map(|direction| direction.name()),
-            part_of: leg.part_of().map(Leg::name),
-            figures: Distribution::from(table.path.leg(leg)),
-            share: share(table, leg).map(|share| (share * 1e6).round() / 1e6),
-            bound_ns: table.path.bound_ns,
-            clamped: table.path.clamped,
-            doubtful: table.path.doubtful,
-        };
-        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
-        out.push(b'\n');
-    }
-}
-
-/// The rest of the line that begins with the time, and a table: a line a leg in the
-/// order of the way, parts of a leg below it, from end to end last.
-pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
+/// Writes the hosts and the clocks' bound, then a table: one line per segment in the order of the path, parts of a segment
+/// below it, from end to end last.
+pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
     let bytes = table.path.leg(Leg::EndToEnd).count();
     put(out, format_args!("  {} → {}", table.tx_host, table.rx_host));
     if let Some(flow) = table.flow {
@@ -77,9 +22,9 @@ pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
         out,
         format_args!(
             ": {}{resent} in {}, clocks within {}",
-            counted(bytes, "bytes"),
-            Trimmed(Latency(table.length_ns)),
-            Trimmed(Latency(table.path.bound_ns)),
+            counted(bytes, "byte", "bytes"),
+            trimmed(table.length_ns),
+            trimmed(table.path.bound_ns),
         ),
     );
     if table.path.clamped > 0 {
@@ -93,7 +38,7 @@ pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
     heads(HEADS.len(), out);
     for leg in Leg::ALL {
         let histogram = table.path.leg(leg);
-        // Where all is explained, there is no such line.
+        // Without unexplained time there is no such line.
         let is_unexplained = leg.name() == "unexplained";
         if is_unexplained && histogram.count() == 0 {
             continue;
@@ -105,15 +50,9 @@ pub(super) fn text(table: &PathTable<'_>, out: &mut Vec<u8>) {
         };
         put(out, format_args!("{name:<17}"));
         figures(histogram, out);
-        stack::share(share(table, leg), out);
+        stack::share(table.share(leg), out);
     }
     out.push(b'\n');
-}
-
-/// What part of the time from end to end a leg takes, from 0 to 1.
-fn share(table: &PathTable<'_>, leg: Leg) -> Option<f64> {
-    let whole = table.path.leg(Leg::EndToEnd).sum_ns();
-    (whole > 0).then(|| table.path.leg(leg).sum_ns() as f64 / whole as f64)
 }
 
 #[cfg(test)]
@@ -121,7 +60,7 @@ mod tests {
     use dwell_engine::layers::{Ends, Segment, join::Path};
 
     use super::*;
-    use crate::{Format, Jsonl, Text, formats::samples};
+    use crate::{Format, Jsonl, Record, Text, formats::samples};
 
     fn path() -> Path {
         let mut path = Path { bound_ns: 1_200, ..Path::default() };
@@ -155,7 +94,7 @@ mod tests {
             path: &path,
         };
         let mut out = Vec::new();
-        Text::default().path(&table, &samples::source(), &mut out);
+        Text::default().write(&Record::Path(&table), &samples::source(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "\
@@ -195,7 +134,7 @@ end-to-end              2  10.0 ms  10.0 ms  10.0 ms  10.0 ms  10.0 ms  100.0 %
             path: &path,
         };
         let mut out = Vec::new();
-        Jsonl::default().path(&table, &samples::source(), &mut out);
+        Jsonl::default().write(&Record::Path(&table), &samples::source(), &mut out);
         let objects: Vec<serde_json::Value> =
             String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(objects.len(), Leg::ALL.len());

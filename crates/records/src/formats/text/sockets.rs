@@ -1,101 +1,14 @@
-//! Intervals of `dwell run`, in words and as objects.
+//! Lines of `dwell run`.
 
-use std::{cmp::Reverse, fmt, io::Write};
+use std::cmp::Reverse;
 
-use serde::Serialize;
-
-use super::{Latency, counted, rate::Rate, stack::Flow};
+use super::{Rate, UNKNOWN, counted, put, trimmed};
 use crate::{Socket, Sockets, Source, Timestamps, sockets::rate_bps};
 
-/// Name and version of the objects' schema, as [`super::SCHEMA`].
-pub(super) const SCHEMA: &str = "dwell.socket/1";
-
-/// Lines between two headers of text.
+/// Lines between two headers.
 const HEADER_EVERY: usize = 24;
 
-/// `type` "socket": a connection in the interval that ended at `time`, `src` being the end in this host.
-#[derive(Serialize)]
-struct Object<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    interval_ns: u64,
-    /// Of the last look at the socket, on CLOCK_MONOTONIC.
-    look_ns: u64,
-    pid: Option<u32>,
-    fd: Option<i32>,
-    cookie: u64,
-    #[serde(flatten)]
-    flow: Flow,
-    sender_delay_ns: Option<u64>,
-    sender_delay_max_ns: Option<u64>,
-    sender_delay_least_ns: Option<u64>,
-    sender_delay_most_ns: Option<u64>,
-    sender_waiting_ns: Option<u64>,
-    receiver_delay_ns: Option<u64>,
-    receiver_delay_max_ns: Option<u64>,
-    network_rtt_ns: Option<u64>,
-    network_min_rtt_ns: Option<u64>,
-    network_one_way_ns: Option<u64>,
-    throughput_bps: Option<u64>,
-    receive_throughput_bps: Option<u64>,
-    cwnd: Option<u32>,
-    ssthresh: Option<u32>,
-    retransmissions: u32,
-    out_of_order: Option<u32>,
-    notsent_bytes: Option<u32>,
-    notsent_lowat: Option<u32>,
-    estimator: &'a str,
-    way: &'a str,
-    ended: bool,
-}
-
-/// Writes an object a connection.
-pub(super) fn jsonl(interval: &Sockets<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let time = times.rfc3339(source.clock.unix_ns(interval.end_ns));
-    for socket in interval.sockets {
-        let account = &socket.account;
-        let info = &account.reading.info;
-        let bps = |bytes: Option<u64>| rate_bps(bytes?, interval.length_ns);
-        let object = Object {
-            kind: "socket",
-            schema: SCHEMA,
-            time,
-            interval_ns: interval.length_ns,
-            look_ns: account.reading.time_ns,
-            pid: account.pid,
-            fd: account.fd,
-            cookie: account.cookie,
-            flow: (&account.ends).into(),
-            sender_delay_ns: socket.sender().mean_ns(),
-            sender_delay_max_ns: account.peaks.sender_ns,
-            sender_delay_least_ns: account.observed.sender.map(|delay| delay.least_ns),
-            sender_delay_most_ns: account.observed.sender.map(|delay| delay.most_ns),
-            sender_waiting_ns: account.waiting_ns,
-            receiver_delay_ns: socket.receiver().mean_ns(),
-            receiver_delay_max_ns: account.peaks.receiver_ns,
-            network_rtt_ns: socket.rtt_ns(),
-            network_min_rtt_ns: socket.min_rtt_ns(),
-            network_one_way_ns: socket.rtt_ns().map(|ns| ns / 2),
-            throughput_bps: bps(socket.acked_bytes()),
-            receive_throughput_bps: bps(socket.received_bytes()),
-            cwnd: socket.cwnd(),
-            ssthresh: socket.ssthresh(),
-            retransmissions: socket.retransmissions(),
-            out_of_order: socket.out_of_order(),
-            notsent_bytes: info.notsent_bytes,
-            notsent_lowat: account.setting.notsent_lowat,
-            estimator: account.estimator.name(),
-            way: account.way.name(),
-            ended: account.ended,
-        };
-        serde_json::to_writer(&mut *out, &object).expect("plain data becomes JSON");
-        out.push(b'\n');
-    }
-}
-
-/// Lines of intervals, with a header now and then.
+/// Lines of intervals, below a header that is repeated.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lines {
     since_header: Option<usize>,
@@ -110,7 +23,7 @@ impl Lines {
         let time = times.time_of_day(source.clock.unix_ns(interval.end_ns));
         // HH:MM:SS, and a tenth.
         let (length, width) = if interval.has_tenths { (10, 11) } else { (8, 9) };
-        let time = time.and_then(|time| time.get(..length)).unwrap_or("-");
+        let time = time.and_then(|time| time.get(..length)).unwrap_or(UNKNOWN);
         for socket in active.iter().take(interval.limit) {
             self.header(width, out);
             put(out, format_args!("{time:<width$}"));
@@ -118,8 +31,8 @@ impl Lines {
         }
         if let Some(rest) = active.get(interval.limit..).filter(|rest| !rest.is_empty()) {
             let bytes = rest.iter().map(|socket| socket.bytes()).sum();
-            let connections = counted(rest.len() as u64, "connections");
-            let rate = rate_bps(bytes, interval.length_ns).map_or("-".into(), rate);
+            let connections = counted(rest.len() as u64, "connection", "connections");
+            let rate = rate_bps(bytes, interval.length_ns).map_or(UNKNOWN.into(), rate);
             put(out, format_args!("{time:<width$}and {connections} more, with {rate}\n"));
         }
     }
@@ -154,13 +67,13 @@ fn line(socket: &Socket, length_ns: u64, out: &mut Vec<u8>) {
     }
     for bytes in [socket.acked_bytes(), socket.received_bytes()] {
         let bps = bytes.and_then(|bytes| rate_bps(bytes, length_ns));
-        put(out, format_args!("{:>13}", bps.map_or("-".into(), rate)));
+        put(out, format_args!("{:>13}", bps.map_or(UNKNOWN.into(), rate)));
     }
     put(
         out,
         format_args!(
             "{:>6}{:>6}  {} → {}",
-            socket.cwnd().map_or("-".into(), |cwnd| cwnd.to_string()),
+            socket.cwnd().map_or(UNKNOWN.into(), |cwnd| cwnd.to_string()),
             socket.retransmissions(),
             account.ends.src,
             account.ends.dst
@@ -172,31 +85,25 @@ fn line(socket: &Socket, length_ns: u64, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// A latency, or that there is none.
+/// Formats a latency that may be unknown.
 pub(super) fn latency(ns: Option<u64>) -> String {
-    ns.map_or("-".into(), |ns| Latency(ns).to_string().trim().to_owned())
+    ns.map_or(UNKNOWN.into(), trimmed)
 }
 
-/// Without the spaces that align it.
+/// Formats a rate without the spaces that align it.
 pub(super) fn rate(bps: u64) -> String {
     Rate(bps).to_string().trim().to_owned()
 }
 
-fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector takes all");
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Format, Jsonl, Text, samples},
-        *,
-    };
+    use super::*;
+    use crate::{Format, Jsonl, Record, Text, formats::samples};
 
     fn written(mut format: impl Format, sockets: &[Socket], limit: usize) -> String {
         let mut out = Vec::new();
         let interval = Sockets { end_ns: 1_000_000_000, length_ns: 1_000_000_000, sockets, limit, has_tenths: false };
-        format.sockets(&interval, &samples::source(), &mut out);
+        format.write(&Record::Sockets(&interval), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -219,7 +126,7 @@ mod tests {
             has_tenths: true,
         };
         let mut out = Vec::new();
-        Text::default().sockets(&interval, &samples::source(), &mut out);
+        Text::default().write(&Record::Sockets(&interval), &samples::source(), &mut out);
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| &line[..19]).collect();
         assert_eq!(lines, ["UTC         send buf", "05:10:01.2    600 ms"].map(|it| &it[..19]));
@@ -242,7 +149,7 @@ mod tests {
                 limit: 16,
                 has_tenths: false,
             };
-            format.sockets(&interval, &samples::source(), &mut out);
+            format.write(&Record::Sockets(&interval), &samples::source(), &mut out);
         }
         let text = String::from_utf8(out).unwrap();
         let headers = text.lines().filter(|line| line.contains("connection"));

@@ -1,151 +1,22 @@
-//! The end of `dwell run`, in words and as objects.
-
-use std::{fmt, io::Write};
-
-use serde::Serialize;
+//! The table at the end of `dwell run`.
 
 use super::{
-    counted,
-    socket::{SCHEMA, latency, rate},
-    stack::Flow,
+    UNKNOWN, counted, put,
+    sockets::{latency, rate},
 };
-use crate::{Shares, SocketEnd, SocketLine, SocketTotal, Source, Timestamps, sockets::rate_bps};
+use crate::{SocketEnd, SocketLine, SocketTotal, sockets::rate_bps};
 
-/// Connections that text has lines for.
+/// Connections that get a line of their own.
 const SHOWN: usize = 20;
-/// A byte that is there sooner is not worth a remark.
+/// A byte that arrives sooner than this is not worth a remark.
 const SHORT_NS: u64 = 1_000_000;
-/// A shorter wait in this host is not worth an advice.
+/// A wait in this host that is shorter than this is not worth advice.
 const LATE_NS: u64 = 30_000_000;
-/// Fewer waits say nothing.
+/// Fewer waits than this say nothing.
 const FEW: u64 = 5;
 
-/// `type` "socket_summary": a connection in a run, or all of them, whose ends are null.
-#[derive(Serialize)]
-struct Object<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    schema: &'a str,
-    time: Option<&'a str>,
-    duration_ns: u64,
-    connections: u64,
-    pid: Option<u32>,
-    fd: Option<i32>,
-    cookie: Option<u64>,
-    #[serde(flatten)]
-    flow: OptionalFlow,
-    #[serde(flatten)]
-    figures: Figures,
-    network_min_rtt_ns: Option<u64>,
-    notsent_lowat: Option<u32>,
-    estimator: Option<&'a str>,
-    way: Option<&'a str>,
-    ended: Option<bool>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum OptionalFlow {
-    One(Flow),
-    All { src: Option<()>, sport: Option<()>, dst: Option<()>, dport: Option<()>, proto: &'static str },
-}
-
-#[derive(Serialize)]
-struct Figures {
-    sender_delay_ns: Option<u64>,
-    sender_delay_max_ns: Option<u64>,
-    receiver_delay_ns: Option<u64>,
-    receiver_delay_max_ns: Option<u64>,
-    network_rtt_ns: Option<u64>,
-    network_one_way_ns: Option<u64>,
-    sent_bytes: Option<u64>,
-    received_bytes: Option<u64>,
-    throughput_bps: Option<u64>,
-    receive_throughput_bps: Option<u64>,
-    retransmissions: u64,
-    out_of_order: Option<u64>,
-    sender_share: Option<f64>,
-    network_share: Option<f64>,
-    receiver_share: Option<f64>,
-}
-
-impl From<&SocketTotal> for Figures {
-    fn from(total: &SocketTotal) -> Figures {
-        let bps = |bytes: Option<u64>| rate_bps(bytes?, total.length_ns);
-        let shares = total.shares();
-        let share = |of: fn(&Shares) -> f64| shares.map(|it| (of(&it) * 1e6).round() / 1e6);
-        Figures {
-            sender_delay_ns: total.sender.mean_ns(),
-            sender_delay_max_ns: total.sender_max_ns,
-            receiver_delay_ns: total.receiver.mean_ns(),
-            receiver_delay_max_ns: total.receiver_max_ns,
-            network_rtt_ns: total.network.mean_ns(),
-            network_one_way_ns: total.network.mean_ns().map(|ns| ns / 2),
-            sent_bytes: total.acked_bytes,
-            received_bytes: total.received_bytes,
-            throughput_bps: bps(total.acked_bytes),
-            receive_throughput_bps: bps(total.received_bytes),
-            retransmissions: total.retransmissions,
-            out_of_order: total.out_of_order,
-            sender_share: share(|it| it.sender),
-            network_share: share(|it| it.network),
-            receiver_share: share(|it| it.receiver),
-        }
-    }
-}
-
-/// Writes an object a connection, and one for all.
-pub(super) fn jsonl(end: &SocketEnd<'_>, times: &mut Timestamps, source: &Source, out: &mut Vec<u8>) {
-    let summary = end.summary;
-    for line in summary.lines() {
-        let account = &line.last;
-        let min_rtt_us = account.reading.info.min_rtt_us;
-        let object = Object {
-            kind: "socket_summary",
-            schema: SCHEMA,
-            time: times.rfc3339(source.clock.unix_ns(line.end_ns)),
-            duration_ns: line.total.length_ns,
-            connections: 1,
-            pid: account.pid,
-            fd: account.fd,
-            cookie: Some(account.cookie),
-            flow: OptionalFlow::One((&account.ends).into()),
-            figures: (&line.total).into(),
-            network_min_rtt_ns: min_rtt_us.map(|us| u64::from(us) * 1_000),
-            notsent_lowat: account.setting.notsent_lowat,
-            estimator: Some(account.estimator.name()),
-            way: Some(account.way.name()),
-            ended: Some(account.ended),
-        };
-        write(&object, out);
-    }
-    let all = Object {
-        kind: "socket_summary",
-        schema: SCHEMA,
-        time: times.rfc3339(source.clock.unix_ns(end.end_ns)),
-        duration_ns: summary.all().length_ns,
-        connections: summary.connections(),
-        pid: None,
-        fd: None,
-        cookie: None,
-        flow: OptionalFlow::All { src: None, sport: None, dst: None, dport: None, proto: "TCP" },
-        figures: summary.all().into(),
-        network_min_rtt_ns: None,
-        notsent_lowat: None,
-        estimator: None,
-        way: None,
-        ended: None,
-    };
-    write(&all, out);
-}
-
-fn write(object: &Object<'_>, out: &mut Vec<u8>) {
-    serde_json::to_writer(&mut *out, object).expect("plain data becomes JSON");
-    out.push(b'\n');
-}
-
-/// Writes a table with a line a connection, busiest first, one for all, and where the time goes.
-pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
+/// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
+pub(super) fn write(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
     let summary = end.summary;
     let lines = summary.lines();
     if lines.is_empty() {
@@ -173,7 +44,7 @@ pub(super) fn text(end: &SocketEnd<'_>, out: &mut Vec<u8>) {
         out,
         format_args!(
             "  all {}{}\n",
-            counted(summary.connections(), "connections"),
+            counted(summary.connections(), "connection", "connections"),
             match not_shown {
                 0 => String::new(),
                 some => format!(", {some} of them not shown"),
@@ -197,10 +68,10 @@ fn row(total: &SocketTotal, out: &mut Vec<u8>) {
     }
     for bytes in [total.acked_bytes, total.received_bytes] {
         let bps = bytes.and_then(|bytes| rate_bps(bytes, total.length_ns));
-        put(out, format_args!("{:>13}", bps.map_or("-".into(), rate)));
+        put(out, format_args!("{:>13}", bps.map_or(UNKNOWN.into(), rate)));
     }
     for bytes in [total.acked_bytes, total.received_bytes] {
-        put(out, format_args!("{:>10}", bytes.map_or("-".into(), size)));
+        put(out, format_args!("{:>10}", bytes.map_or(UNKNOWN.into(), size)));
     }
     put(out, format_args!("{:>6}", total.retransmissions));
 }
@@ -264,17 +135,10 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     Some(format!("{} % of the {whole} that a byte takes it waits {place}{advice}.", percent(share)))
 }
 
-fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector takes all");
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Format, Jsonl, Text, samples},
-        *,
-    };
-    use crate::{Socket, SocketSummary};
+    use super::*;
+    use crate::{Format, Jsonl, Record, Socket, SocketSummary, Text, formats::samples};
 
     fn written(mut format: impl Format, sockets: &[Socket], is_minimized: bool) -> String {
         let mut summary = SocketSummary::new(100);
@@ -290,7 +154,7 @@ mod tests {
             look_ns: 10_000_000,
         };
         let mut out = Vec::new();
-        format.socket_end(&end, &samples::source(), &mut out);
+        format.write(&Record::SocketEnd(&end), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -340,7 +204,7 @@ mod tests {
             look_ns: 10_000_000,
         };
         let mut out = Vec::new();
-        text(&end, &mut out);
+        write(&end, &mut out);
         let missed = "No TCP connections were seen; those shorter than 50 ms may be missed.\n";
         assert_eq!(String::from_utf8(out).unwrap(), missed);
     }

@@ -1,0 +1,84 @@
+//! The metrics of `dwell lb`.
+
+use dwell_metrics::Family;
+
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident($name:literal, [$($label:literal),*], $help:literal);)*) => {
+        $(
+            #[doc = $help]
+            pub const $constant: Family = Family::$kind($name, &[$($label),*], $help);
+        )*
+
+        /// All metrics of `dwell lb`.
+        pub const ALL: &[Family] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    VIP_PACKETS = counter("dwell_lb_vip_packets_total", ["vip"],
+        "Clients' packets to a VIP.");
+    VIP_BYTES = counter("dwell_lb_vip_bytes_total", ["vip"],
+        "Bytes of clients' IP packets to a VIP.");
+    VIP_CONNECTIONS = counter("dwell_lb_vip_connections_total", ["vip"],
+        "Connections to a VIP that were entered into the connection table.");
+    VIP_BACKENDS = gauge("dwell_lb_vip_backends", ["vip"],
+        "Backends of a VIP that may be given new connections.");
+    VIP_ALL_DOWN = gauge("dwell_lb_vip_all_down", ["vip"],
+        "1 while all backends of a VIP fail their checks, so that all are kept.");
+    VIP_DISRUPTION = gauge("dwell_lb_vip_disruption_ratio", ["vip"],
+        "Part of the Maglev table's entries that the last interval changed.");
+    BACKEND_PACKETS = counter("dwell_lb_backend_packets_total", ["vip", "backend"],
+        "Packets sent to a backend.");
+    BACKEND_BYTES = counter("dwell_lb_backend_bytes_total", ["vip", "backend"],
+        "Bytes of IP packets sent to a backend, without what is put around them.");
+    BACKEND_CONNECTIONS = counter("dwell_lb_backend_connections_total", ["vip", "backend"],
+        "Connections placed on a backend.");
+    BACKEND_ACTIVE = gauge("dwell_lb_backend_active_connections", ["vip", "backend"],
+        "Connections to a backend with a packet within the active time.");
+    BACKEND_UP = gauge("dwell_lb_backend_up", ["vip", "backend"],
+        "1 if the backend passes its checks or has none, 0 if not.");
+    BACKEND_WEIGHT = gauge("dwell_lb_backend_weight", ["vip", "backend"],
+        "Weight that the policy gives a backend, in the unit of the configuration.");
+    BACKEND_SHARE = gauge("dwell_lb_backend_share_ratio", ["vip", "backend"],
+        "Part of new connections that goes to a backend.");
+    BACKEND_LATENCY = gauge("dwell_lb_backend_latency_seconds", ["vip", "backend"],
+        "Mean response latency of a backend in the last interval; absent where it is not known.");
+    BACKEND_FRESHNESS = gauge("dwell_lb_backend_freshness_ratio", ["vip", "backend"],
+        "Requests of the last interval over connections active at its end.");
+    BACKEND_REACHABLE = gauge("dwell_lb_backend_reachable", ["vip", "backend"],
+        "1 if there is a route and a neighbour for a backend, 0 if not.");
+    BACKEND_LOAD = gauge("dwell_lb_backend_load_seconds", ["vip", "backend"],
+        "How long a request waits at a backend, as it says itself in connection IDs of QUIC.");
+    BACKEND_LOAD_AGE = gauge("dwell_lb_backend_load_age_seconds", ["vip", "backend"],
+        "How long ago a backend last said so.");
+    CONNECTION_IDS = counter("dwell_lb_connection_ids_total", ["seen"],
+        "Connection IDs of QUIC by what was seen of them.");
+    PACKETS = counter("dwell_lb_packets_total", ["fate"],
+        "Packets by what became of them.");
+    CHECKS_LATE = counter("dwell_lb_health_checks_late_total", [],
+        "Health checks that began late: there are too few threads for backends that are silent.");
+    LEAVING = gauge("dwell_lb_leaving_backends", [],
+        "Backends that are no longer wanted, and wait for their last connections.");
+    INTERVAL = gauge("dwell_lb_interval_work_seconds", [],
+        "Time that the work of the last interval took.");
+    RELOADS = counter("dwell_lb_reloads_total", ["result"],
+        "Reloads of the configuration, by whether they were taken.");
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_metrics::Kind;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_guidelines() {
+        for metric in ALL {
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
+            assert!(metric.name.starts_with("dwell_lb_"), "{}", metric.name);
+            let same = ALL.iter().filter(|other| other.name == metric.name);
+            assert_eq!(same.count(), 1, "{}", metric.name);
+        }
+    }
+}
