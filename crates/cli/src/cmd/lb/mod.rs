@@ -122,7 +122,7 @@ Examples:
     },
     Where(packet::Args),
     Top(top::Args),
-    /// Remove the data plane that `dwell lb run` left in the kernel: packets are no longer balanced
+    /// Remove the data plane that `dwell lb run` left: packets are no longer balanced
     #[command(after_help = "\
 Examples:
   dwell lb detach eth0
