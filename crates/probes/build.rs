@@ -1,6 +1,9 @@
 //! Compiles the BPF programs.
 
-use std::{env, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use libbpf_cargo::SkeletonBuilder;
 
@@ -26,7 +29,7 @@ fn main() {
     // The BPF target has no multiarch include path of its own.
     let multiarch = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
     println!("cargo::rerun-if-changed={core}");
-    println!("cargo::rerun-if-changed=src");
+    rerun_if_changed(Path::new("src"));
     for (source, object) in PROGRAMS {
         // How the kernel's memory is read: see kernel.bpf.h.
         let reads = if object.ends_with("_probed.bpf.o") { "-DDWELL_PROBED" } else { "-UDWELL_PROBED" };
@@ -47,5 +50,17 @@ fn main() {
             ])
             .build()
             .unwrap_or_else(|error| panic!("cannot compile {source}: {error:#}"));
+    }
+}
+
+/// Watches the C files below a folder, and no Rust: compiling the programs takes long.
+fn rerun_if_changed(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("src can be read").map_while(Result::ok) {
+        let path = entry.path();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            None if path.is_dir() => rerun_if_changed(&path),
+            Some("c" | "h") => println!("cargo::rerun-if-changed={}", path.display()),
+            _ => {}
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Attaching programs to interfaces, so that they go when the process goes.
+//! Attaches programs to interfaces, so that they are detached when the process ends.
 #![allow(unsafe_code)]
 
 use std::{
@@ -10,31 +10,31 @@ use libbpf_rs::{Link, ProgramMut, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder, 
 
 use crate::{Error, Interface, error::io_error};
 
-/// Which of the two ways into tc to take.
+/// The kind of hook to use at tc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TcHookKind {
-    /// tcx where the kernel has it (6.6), else clsact.
+    /// tcx where the kernel has it (6.6), otherwise clsact.
     #[default]
     Auto,
-    /// A tcx link: goes with the process, however that ends.
+    /// A tcx link: it is detached when the process ends, however that ends.
     Tcx,
-    /// A clsact filter: stays behind if the process is killed with SIGKILL.
+    /// A clsact filter: it stays behind if the process is killed with SIGKILL.
     Clsact,
 }
 
-/// A place where a packet passes.
+/// A hook that packets pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// On the way in, before the stack has touched the packet.
+    /// On receive, before the network stack has touched the packet.
     Xdp,
-    /// On the way in, after XDP.
+    /// On receive, after XDP.
     TcIngress,
-    /// On the way out.
+    /// On send.
     TcEgress,
 }
 
 impl Hook {
-    /// Its name in messages.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Hook::Xdp => "xdp",
@@ -55,14 +55,14 @@ pub(crate) enum Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if let Attachment::Clsact(hook) = self {
-            // Nobody is left to tell; the qdisc stays, as others may use it.
+            // An error cannot be reported here. The qdisc stays, as others may use it.
             let _ = hook.detach();
         }
     }
 }
 
-/// Attaches beside whatever else is attached; for XDP, of which there is only
-/// one, fails if the place is taken.
+/// Attaches a program in addition to those that are attached already. At XDP, which has room for one, it fails if another
+/// is there.
 pub(crate) fn attach(
     program: &ProgramMut<'_>,
     interface: &Interface,
@@ -94,24 +94,23 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
             "it needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
         }
         (Hook::Xdp, Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP), _) => {
-            "its driver takes no XDP program, or none with an MTU this large: measure at tc \
+            "its driver runs no XDP programs, or none with an MTU this large: measure at tc \
              (`--ingress-hook tc` of rtt, `--hook tc` of response)"
         }
         (Hook::Xdp, ..) => {
-            "another XDP program may hold the device (`dwell doctor` shows it): measure at tc \
+            "another XDP program may occupy the device (`dwell doctor` shows it): measure at tc \
              (`--ingress-hook tc` of rtt, `--hook tc` of response), which runs beside it"
         }
-        _ => "`dwell doctor` tells what this kernel lacks",
+        _ => "`dwell doctor` shows what this kernel lacks",
     }
 }
 
 fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {
-    let place = match hook {
+    let attach_type = match hook {
         Hook::TcEgress => libbpf_sys::BPF_TCX_EGRESS,
         _ => libbpf_sys::BPF_TCX_INGRESS,
     };
-    // First in the row: a program before us that drops or redirects a packet
-    // would hide it.
+    // Before all others: a program ahead that drops or redirects a packet would hide it.
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         flags: libbpf_sys::BPF_F_BEFORE,
@@ -119,26 +118,31 @@ fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Resul
     };
     // SAFETY: the program's descriptor is open, and the options outlive the call.
     let fd = unsafe {
-        libbpf_sys::bpf_link_create(program.as_fd().as_raw_fd(), interface.index as i32, place, &raw const options)
+        libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            interface.index as i32,
+            attach_type,
+            &raw const options,
+        )
     };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
     Ok(Attachment::Tcx(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {
-    let mut place = TcHookBuilder::new(program.as_fd())
+    let mut filter = TcHookBuilder::new(program.as_fd())
         .ifindex(interface.index as i32)
         .replace(false)
-        // before others, which may end classification
+        // Before others, which may end classification.
         .priority(1)
         .hook(if hook == Hook::TcEgress { TC_EGRESS } else { TC_INGRESS });
-    place.create().map_err(|error| io_error(&error))?;
-    let attached = match place.attach() {
-        // A priority belongs to one kind of filter: let the kernel choose another.
-        Err(error) if io_error(&error).raw_os_error() == Some(nix::libc::EINVAL) => place.priority(0).attach(),
+    filter.create().map_err(|error| io_error(&error))?;
+    let attached = match filter.attach() {
+        // A priority belongs to one kind of filter: let the kernel select another.
+        Err(error) if io_error(&error).raw_os_error() == Some(nix::libc::EINVAL) => filter.priority(0).attach(),
         other => other,
     };
     attached.map(Attachment::Clsact).map_err(|error| io_error(&error))

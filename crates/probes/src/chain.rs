@@ -1,4 +1,4 @@
-//! XDP programs that call each other: a place in another's program array.
+//! XDP programs that call each other: a slot in another's program array.
 
 use std::{
     fmt, io,
@@ -12,15 +12,15 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramMut};
 
 use crate::{Error, error::io_error};
 
-/// A slot of a pinned program array, into which an XDP program of somebody else
-/// makes tail calls, and the slot to call after us. Text: `MAP:SLOT[:NEXT]`.
+/// A slot of a pinned program array that an XDP program of somebody else makes tail calls to, and the slot to call from
+/// there. As text: `MAP:SLOT[:NEXT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// Where the array is pinned.
+    /// The path where the array is pinned.
     pub map: PathBuf,
-    /// The slot to take. It must be empty.
+    /// The slot to fill. It must be empty.
     pub slot: u32,
-    /// The slot to go on with; without one, or if it is empty, the packet passes.
+    /// The slot to call next; without one, or if it is empty, the packet passes.
     pub next: Option<u32>,
 }
 
@@ -54,24 +54,24 @@ impl FromStr for Chain {
 }
 
 impl Chain {
-    /// The array, if it is one.
+    /// Opens the array.
     pub(crate) fn open(&self) -> Result<MapHandle, Error> {
         let map = MapHandle::from_pinned_path(&self.map)
             .map_err(|error| self.failure(io_error(&error), "is a program array pinned there?"))?;
         if map.map_type() != MapType::ProgArray {
             let io = io::Error::from(io::ErrorKind::InvalidInput);
-            return Err(self.failure(io, "the map is no program array"));
+            return Err(self.failure(io, "the map is not a program array"));
         }
         Ok(map)
     }
 
-    /// Puts a program into the slot until the result is dropped.
+    /// Puts a program into the slot, until the result is dropped.
     pub(crate) fn enter(&self, program: &ProgramMut<'_>) -> Result<Slot, Error> {
         let map = self.open()?;
         let key = self.slot.to_ne_bytes();
         if let Ok(Some(_)) = map.lookup(&key, MapFlags::ANY) {
             let io = io::Error::from_raw_os_error(nix::libc::EBUSY);
-            return Err(self.failure(io, "another program has this slot: choose an empty one"));
+            return Err(self.failure(io, "another program has this slot: name an empty one"));
         }
         let fd = program.as_fd().as_raw_fd().to_ne_bytes();
         map.update(&key, &fd, MapFlags::ANY).map_err(|error| {
@@ -82,12 +82,12 @@ impl Chain {
         Ok(Slot { map, key, entry })
     }
 
-    /// Puts a program in the place of one of ours, at once.
+    /// Replaces dwell's program in the slot, atomically.
     pub(crate) fn replace(&self, program: &ProgramMut<'_>) -> Result<(), Error> {
         let fd = program.as_fd().as_raw_fd().to_ne_bytes();
         self.open()?
             .update(&self.slot.to_ne_bytes(), &fd, MapFlags::ANY)
-            .map_err(|error| self.failure(io_error(&error), "is the array as it was?"))
+            .map_err(|error| self.failure(io_error(&error), "was the array replaced?"))
     }
 
     fn failure(&self, io: io::Error, remedy: &'static str) -> Error {
@@ -95,21 +95,20 @@ impl Chain {
     }
 }
 
-/// A slot that is taken. Dropping it empties the slot, unless somebody has put
-/// another program there.
+/// A filled slot. Dropping it empties the slot, unless another program has been put there.
 #[derive(Debug)]
 pub(crate) struct Slot {
     map: MapHandle,
     key: [u8; 4],
-    /// What the kernel says is there: our program's number.
+    /// The content that the kernel shows: our program's number.
     entry: Option<Vec<u8>>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let found = self.map.lookup(&self.key, MapFlags::ANY).ok().flatten();
-        if found == self.entry {
-            // Nobody is left to tell.
+        let entry = self.map.lookup(&self.key, MapFlags::ANY).ok().flatten();
+        if entry == self.entry {
+            // An error cannot be reported here.
             let _ = self.map.delete(&self.key);
         }
     }

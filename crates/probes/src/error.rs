@@ -1,4 +1,4 @@
-//! What can go wrong between user space and the kernel.
+//! Errors between user space and the kernel.
 
 use std::{error, io, iter, net::IpAddr, path::PathBuf};
 
@@ -10,23 +10,22 @@ use crate::host::GRANT;
 /// A failure, with what to do about it.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There is no such interface here.
+    /// There is no such interface in this network namespace.
     #[error("there is no interface '{name}' in this network namespace; there are: {}", known.join(", "))]
     NoInterface {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of the interfaces that there are.
         known: Vec<String>,
     },
-    /// The kernel did not take a program or a map.
+    /// The kernel refused a program or a map.
     #[error("cannot load {what}: {io}{detail}; {remedy}")]
     Load {
-        /// Which program.
+        /// The program.
         what: &'static str,
         /// The kernel's answer.
         io: io::Error,
-        /// Which capabilities are missing, or the first that libbpf said about
-        /// it, or nothing.
+        /// The missing capabilities, or libbpf's first message, or nothing.
         detail: String,
         /// What to do.
         remedy: &'static str,
@@ -34,28 +33,28 @@ pub enum Error {
     /// A program could not be attached.
     #[error("cannot attach to {hook} of '{interface}': {io}; {remedy}")]
     Attach {
-        /// Which hook.
+        /// The hook.
         hook: &'static str,
-        /// Of which interface.
+        /// The interface.
         interface: String,
         /// The kernel's answer.
         io: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// A program could not be attached to a hook that no interface has.
+    /// A program could not be attached to a hook that does not belong to an interface.
     #[error("cannot attach to {hook}, where '{layer}' is stamped: {io}; {remedy}")]
     Hook {
-        /// Which hook.
+        /// The hook.
         hook: &'static str,
-        /// For which layer.
+        /// The layer that it stamps.
         layer: &'static str,
         /// The kernel's answer.
         io: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// It could not be found out which namespace this process is in.
+    /// The namespaces of this process could not be read.
     #[error("cannot read /proc/self/ns: {0}; is /proc mounted?")]
     Namespace(io::Error),
     /// There is no such process.
@@ -64,79 +63,79 @@ pub enum Error {
     /// A cgroup could not be used.
     #[error("cannot use '{}' as a cgroup: {io}; name a directory of the cgroup v2 hierarchy, as in /sys/fs/cgroup/system.slice/nginx.service", path.display())]
     Cgroup {
-        /// Which one.
+        /// The path.
         path: PathBuf,
         /// The kernel's answer.
         io: io::Error,
     },
-    /// The kernel is too old for programs.
+    /// The kernel is too old for some programs.
     #[error("this kernel has no bpf_loop, which {what} need: Linux 5.17 or later has it")]
     NoLoop {
-        /// Which programs.
+        /// The programs.
         what: &'static str,
     },
-    /// No hook of the family that was asked for can be used.
+    /// No hook of the requested family can be used.
     #[error(
-        "this kernel lets no program in by {family}, so --hooks {family} cannot be used; --hooks auto takes what there is: `dwell doctor` tells"
+        "this kernel allows no programs at {family} hooks, so --hooks {family} cannot be used; --hooks auto uses what there is: see `dwell doctor`"
     )]
     Family {
-        /// Which family.
+        /// The name of the family.
         family: &'static str,
     },
-    /// A program array of somebody else could not be used.
-    #[error("cannot take the slot {chain}: {io}; {remedy}")]
+    /// A slot of another's program array could not be used.
+    #[error("cannot use the slot {chain}: {io}; {remedy}")]
     Chain {
-        /// Array and slot.
+        /// The array and the slot.
         chain: String,
         /// The kernel's answer.
         io: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// The kernel did not run a program when asked to (BPF_PROG_TEST_RUN).
-    #[error("cannot run a loaded program: {0}; `dwell doctor` tells what this kernel lacks")]
+    /// The kernel refused to run a program on request (BPF_PROG_TEST_RUN).
+    #[error("cannot run a loaded program: {0}; `dwell doctor` shows what this kernel lacks")]
     Run(io::Error),
     /// The kernel does not account for the run time of programs.
     #[error(
         "the kernel does not count what programs cost (BPF_ENABLE_STATS, Linux 5.8, needs CAP_SYS_ADMIN): leave out --cpu-budget, and set a larger --sample-bytes"
     )]
     RunTimes,
-    /// Something that comparing clocks needs could not be had.
+    /// A step that the comparison of clocks needs has failed.
     #[error("cannot {operation} to compare clocks: {io}")]
     Clock {
-        /// What was to be done.
+        /// The step, a verb.
         operation: String,
         /// The kernel's answer.
         io: io::Error,
     },
-    /// The way to an address could not be found.
+    /// The next hop to an address could not be found.
     #[error(
-        "cannot find the way to {to}: {io}; it needs a route and, in the neighbour table, the MAC address of the next hop (`ip route get {to}`, `ip neigh`)"
+        "cannot find the next hop to {to}: {io}; it needs a route and, in the neighbour table, the MAC address of the next hop (`ip route get {to}`, `ip neigh`)"
     )]
     NextHop {
-        /// Which address.
+        /// The address.
         to: IpAddr,
-        /// What the kernel says.
+        /// The kernel's answer.
         io: io::Error,
     },
-    /// A number is beyond what a balancer was loaded for.
+    /// A number is above the limit that a balancer was loaded with.
     #[error(
-        "{what} {number} is beyond the {most} that this balancer has room for: raise the limit, or take a number from 1 to {most}"
+        "{what} {number} is above the {most} that this balancer has room for: raise the limit, or use a number from 1 to {most}"
     )]
     NoNumber {
-        /// Of what: a VIP, a backend, a VIP's table.
+        /// What is numbered: a VIP, a backend, or a VIP's table.
         what: &'static str,
         /// The number.
         number: u32,
-        /// The largest that there is room for.
+        /// The limit.
         most: u32,
     },
     /// Something in bpffs could not be used.
     #[error("cannot {operation} '{}': {io}; {remedy}", path.display())]
     Pin {
-        /// What was to be done, a verb.
+        /// The operation, a verb.
         operation: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
         /// The kernel's answer.
         io: io::Error,
@@ -146,9 +145,9 @@ pub enum Error {
     /// A map could not be used.
     #[error("cannot {operation} the map '{map}': {io}")]
     Map {
-        /// What was to be done with it, a verb: read, write, size, share.
+        /// The operation, a verb: read, write, size, share.
         operation: &'static str,
-        /// Which map.
+        /// The map.
         map: &'static str,
         /// The kernel's answer.
         io: io::Error,
@@ -156,7 +155,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the request was wrong, and not the host unable.
+    /// True if the request was wrong; false if the host cannot do it.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -169,8 +168,7 @@ impl Error {
     }
 }
 
-/// The kernel's answer in an error of libbpf-rs, which keeps it to itself and
-/// shows it only as text, at the end of its chain.
+/// Extracts the kernel's answer from an error of libbpf-rs, which shows it only as text, at the end of its chain.
 pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
     let chain = iter::successors(Some(error as &dyn error::Error), |error| error.source());
     let deepest = chain.last().map(ToString::to_string).unwrap_or_default();
@@ -184,14 +182,14 @@ pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
     }
 }
 
-/// What to do about the kernel's refusal to load a program or a map, of a
-/// process that lacks a capability for it or has them all.
+/// What to do about the kernel's refusal to load a program or a map. `lacks_capability` is true if this process lacks
+/// a capability for it.
 pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static str {
     match io.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) if lacks_capability => GRANT,
         Some(libc::EPERM) => {
             "no capability is missing, so a container's user namespace, a security module or \
-             lockdown forbids it: `dwell doctor` tells which is there"
+             lockdown forbids it: `dwell doctor` shows which there is"
         }
         Some(libc::EACCES | libc::EINVAL) => {
             "the verifier of this kernel refuses it: please report this with the output of \
@@ -202,7 +200,7 @@ pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static st
              does not help, please report this with the output of `dwell doctor`"
         }
         Some(libc::ENOMEM) => "lower --max-flows or --max-groups",
-        _ => "`dwell doctor` tells what this kernel lacks",
+        _ => "`dwell doctor` shows what this kernel lacks",
     }
 }
 

@@ -1,5 +1,4 @@
-//! The ring buffer that programs leave events in, and the program that sweeps a
-//! flow table.
+//! The ring buffer that programs write events to, and the program that sweeps a flow table.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -7,63 +6,68 @@ use libbpf_rs::{MapCore, ProgramInput, ProgramMut, RingBuffer, RingBufferBuilder
 
 use crate::{Error, error::io_error, vantage::failed};
 
-/// Size of struct __sk_buff, and where its fields are (linux/bpf.h, stable ABI).
+/// Size of struct __sk_buff, and the offsets of its fields (linux/bpf.h, stable ABI).
 pub(crate) const SK_BUFF_BYTES: usize = 192;
 const SK_BUFF_MARK: usize = 8;
 const SK_BUFF_CB: usize = 48;
 
-/// Decoded events of a ring buffer.
+/// A reader of a ring buffer, which decodes its events.
 pub(crate) struct Events<E> {
     ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<E>>>,
-    unreadable: Rc<RefCell<u64>>,
+    queue: Rc<RefCell<Queue<E>>>,
+}
+
+/// What was read from the ring buffer and not handed on yet.
+struct Queue<E> {
+    events: Vec<E>,
+    unreadable: u64,
 }
 
 impl<E: 'static> Events<E> {
-    /// Of a map.
-    pub fn of(map: &dyn MapCore, decode: impl Fn(&[u8]) -> Option<E> + 'static) -> Result<Events<E>, Error> {
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let unreadable = Rc::new(RefCell::new(0));
-        let (queue, strange) = (Rc::clone(&arrived), Rc::clone(&unreadable));
+    /// Opens the ring buffer of a map.
+    pub fn open(map: &dyn MapCore, decode: impl Fn(&[u8]) -> Option<E> + 'static) -> Result<Events<E>, Error> {
+        let queue = Rc::new(RefCell::new(Queue { events: Vec::new(), unreadable: 0 }));
+        let filled = Rc::clone(&queue);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |bytes| {
+                let mut queue = filled.borrow_mut();
                 match decode(bytes) {
-                    Some(event) => queue.borrow_mut().push(event),
-                    None => *strange.borrow_mut() += 1,
+                    Some(event) => queue.events.push(event),
+                    None => queue.unreadable += 1,
                 }
                 0
             })
             .map_err(failed("read", "events"))?;
         let ring = builder.build().map_err(failed("read", "events"))?;
-        Ok(Events { ring, arrived, unreadable })
+        Ok(Events { ring, queue })
     }
 
     /// Hands on the events that have arrived, in the order of the ring buffer.
-    pub fn drain(&mut self, mut emit: impl FnMut(E)) -> Result<(), Error> {
+    pub fn drain(&mut self, emit: impl FnMut(E)) -> Result<(), Error> {
         self.consume()?;
-        self.arrived.borrow_mut().drain(..).for_each(&mut emit);
+        let events = std::mem::take(&mut self.queue.borrow_mut().events);
+        events.into_iter().for_each(emit);
         Ok(())
     }
 
-    /// Makes room in the ring buffer.
+    /// Reads the ring buffer, which makes room in it. The events are kept for [`Events::drain`].
     pub fn consume(&self) -> Result<(), Error> {
         self.ring.consume().map_err(failed("read", "events"))
     }
 
-    /// Forgets those that have arrived.
+    /// Drops the events that have arrived.
     pub fn discard(&mut self) -> Result<(), Error> {
         self.drain(drop)
     }
 
-    /// Events that could not be read: always 0 unless kernel and user space
-    /// come from different builds.
+    /// The number of events that could not be decoded: always 0 unless kernel and user space come from different builds.
     pub fn unreadable(&self) -> u64 {
-        *self.unreadable.borrow()
+        self.queue.borrow().unreadable
     }
 }
 
-/// Sweeps so many buckets from one on, with this reason.
+/// Sweeps `buckets` buckets of a flow table from `first` on, for a reason of the core.
 pub(crate) fn sweep(program: &ProgramMut<'_>, first: u32, buckets: u32, reason: u32) -> Result<(), Error> {
     let mut context = [0; SK_BUFF_BYTES];
     for (at, word) in [(SK_BUFF_MARK, reason), (SK_BUFF_CB, first), (SK_BUFF_CB + 4, buckets)] {
@@ -72,7 +76,7 @@ pub(crate) fn sweep(program: &ProgramMut<'_>, first: u32, buckets: u32, reason: 
     run(program, &[0; 64], &mut context)
 }
 
-/// Runs a program over a packet (BPF_PROG_TEST_RUN).
+/// Runs a program on a packet (BPF_PROG_TEST_RUN).
 pub(crate) fn run(program: &ProgramMut<'_>, data: &[u8], context: &mut [u8]) -> Result<(), Error> {
     program
         .test_run(ProgramInput { data_in: Some(data), context_in: Some(context), ..Default::default() })

@@ -16,9 +16,9 @@ nix::ioctl_read_bad!(hardware_address, libc::SIOCGIFHWADDR, libc::ifreq);
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name when it was looked up.
+    /// The name at the time of the lookup.
     pub name: String,
-    /// Its number in this network namespace.
+    /// The index in this network namespace.
     pub index: u32,
     hardware: u16,
 }
@@ -32,18 +32,17 @@ impl Interface {
         Ok(Interface { name: name.into(), index, hardware })
     }
 
-    /// True while it is there, whatever its name is by now.
+    /// Whether the interface is still there, whatever its name is now.
     pub fn exists(&self) -> bool {
         if_nameindex().is_ok_and(|list| list.iter().any(|other| other.index() == self.index))
     }
 
-    /// A loopback device shows each packet twice, once on the way out and once
-    /// on the way in.
+    /// Whether it is a loopback device, which shows each packet twice: on send and on receive.
     pub fn is_loopback(&self) -> bool {
         self.hardware == libc::ARPHRD_LOOPBACK
     }
 
-    /// True if packets start with an Ethernet header, false if with an IP one.
+    /// Whether packets start with an Ethernet header, and not with an IP header.
     pub fn has_link_header(&self) -> bool {
         matches!(self.hardware, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK)
     }
@@ -56,8 +55,7 @@ impl Interface {
     }
 }
 
-/// The ARPHRD_* number of an interface. By ioctl, as /sys may show another
-/// namespace than this thread's.
+/// Reads the ARPHRD_* number of an interface. By ioctl, as /sys may show another namespace than this thread's.
 fn hardware_type(name: &str) -> Option<u16> {
     let any = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .or_else(|_| socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None))
@@ -70,7 +68,7 @@ fn hardware_type(name: &str) -> Option<u16> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: `request` is an ifreq with a terminated name, as the call wants.
+    // SAFETY: `request` is an ifreq with a terminated name, as the call requires.
     unsafe { hardware_address(any.as_raw_fd(), &mut request) }.ok()?;
     // SAFETY: the call has filled this member of the union.
     Some(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })

@@ -1,5 +1,5 @@
-//! The kernel side of dwell: BPF programs, what loads and attaches them, and
-//! what a host can do. The only crate that links libbpf.
+//! The kernel side of dwell: BPF programs, the code that loads, attaches and reads them, and facts about what a host
+//! can do. The only crate that links libbpf.
 
 mod attach;
 pub mod balancer;
@@ -22,3 +22,4 @@ pub use chain::Chain;
 pub use error::Error;
 pub use interface::Interface;
 pub use load::count_run_times;
+pub use vantage::Vantage;

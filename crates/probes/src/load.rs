@@ -1,4 +1,4 @@
-//! Opening and loading BPF objects, with what libbpf says about a failure.
+//! Opens and loads BPF objects, and keeps libbpf's message about a failure.
 #![allow(unsafe_code)]
 
 use std::{
@@ -18,27 +18,28 @@ use crate::{
     host::Capability,
 };
 
-static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
+/// libbpf's first message since an object was opened.
+static MESSAGE: Mutex<String> = Mutex::new(String::new());
 
 /// Opens an object whose bytes are part of the executable.
 pub(crate) fn open(what: &'static str, bytes: &[u8]) -> Result<OpenObject, Error> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-            if let Ok(mut last) = LAST_WORDS.lock()
-                && last.is_empty()
+            if let Ok(mut first) = MESSAGE.lock()
+                && first.is_empty()
             {
-                last.push_str(message.trim().trim_start_matches("libbpf: "));
+                first.push_str(message.trim().trim_start_matches("libbpf: "));
             }
         })));
     });
-    if let Ok(mut last) = LAST_WORDS.lock() {
-        last.clear();
+    if let Ok(mut first) = MESSAGE.lock() {
+        first.clear();
     }
     ObjectBuilder::default().open_memory(bytes).map_err(|error| failure(what, &error))
 }
 
-/// Loads it into the kernel.
+/// Loads an opened object into the kernel.
 pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
     object.load().map_err(|error| failure(what, &error))
 }
@@ -50,9 +51,9 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     let detail = if denied && !lacking.is_empty() {
         format!("this process lacks {}", lacking.join(", "))
     } else {
-        let words = LAST_WORDS.lock().map(|words| words.clone());
-        let words = words.unwrap_or_default();
-        words.lines().next().unwrap_or_default().to_owned()
+        let message = MESSAGE.lock().map(|message| message.clone());
+        let message = message.unwrap_or_default();
+        message.lines().next().unwrap_or_default().to_owned()
     };
     Error::Load {
         what,
@@ -62,7 +63,7 @@ fn failure(what: &'static str, error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// A program of a loaded object. The name is one of our own.
+/// Finds a program of a loaded object. Panics if the object has no program of that name.
 pub(crate) fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
     find_program(object, name).unwrap_or_else(|| panic!("the object has the program {name}"))
 }
@@ -71,16 +72,15 @@ pub(crate) fn find_program<'a>(object: &'a Object, name: &str) -> Option<Program
     object.progs_mut().find(|program| program.name() == name)
 }
 
-/// A map of a loaded object. The name is one of our own.
+/// Finds a map of a loaded object. Panics if the object has no map of that name.
 pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
     object.maps_mut().find(|map| map.name() == name).unwrap_or_else(|| panic!("the object has the map {name}"))
 }
 
-/// Returns when every program that was running has ended, so that none works
-/// with what it read before.
+/// Waits until every program that is running now has ended, so that none still uses what it has read before.
 fn wait_for_running_programs() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
-    // SAFETY: it touches no memory of this process.
+    // SAFETY: the call touches no memory of this process.
     let waited = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     if waited != 0 {
         // Kernels with isolated CPUs refuse; a program runs for microseconds.
@@ -88,8 +88,8 @@ fn wait_for_running_programs() {
     }
 }
 
-/// Has programs count into the other of two generations, which a map of one word names.
-/// Returns it, when none counts into the past one any more.
+/// Switches programs to the other of two generations, which a map of one word names. Returns it when no program counts in
+/// the past one any more.
 pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
     let next = 1 - past;
     generation.update(&[0; 4], &next.to_ne_bytes(), MapFlags::ANY).map_err(|error| Error::Map {
@@ -101,7 +101,7 @@ pub(crate) fn flip(generation: &dyn MapCore, past: u32) -> Result<u32, Error> {
     Ok(next)
 }
 
-/// Runs and nanoseconds of a program, as far as the kernel has counted them.
+/// The number of runs of a program and their time in nanoseconds, if the kernel counts them.
 pub(crate) fn run_time(program: &ProgramMut<'_>) -> Option<(u64, u64)> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
@@ -110,11 +110,11 @@ pub(crate) fn run_time(program: &ProgramMut<'_>) -> Option<(u64, u64)> {
     (failed == 0).then_some((info.run_cnt, info.run_time_ns))
 }
 
-/// Makes the kernel count runs and run time of all BPF programs, until this is closed. None where it
-/// does not, for want of privilege or before Linux 5.8.
+/// Makes the kernel count runs and run time of all BPF programs until the descriptor is closed. `None` without privilege,
+/// or before Linux 5.8.
 pub fn count_run_times() -> Option<OwnedFd> {
-    // SAFETY: it touches no memory of this process.
+    // SAFETY: the call touches no memory of this process.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-    // SAFETY: a descriptor that is not negative is new, and nobody else's.
+    // SAFETY: a descriptor that is not negative is new, so nothing else owns it.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }

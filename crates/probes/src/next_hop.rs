@@ -1,5 +1,5 @@
-//! Where a packet to an address goes next, and the Ethernet addresses for its
-//! header: what the routing and neighbour tables of this network namespace say.
+//! The next hop of packets to an address, and the Ethernet addresses for their headers, from the routing and neighbour
+//! tables of this network namespace.
 
 use std::{io, net::IpAddr};
 
@@ -13,35 +13,35 @@ use netlink_packet_route::{
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// Where packets to an address leave this host.
+/// The route of packets to an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The interface's number.
+    /// The index of the interface by which they leave.
     pub interface: u32,
-    /// Who takes them on: the address itself, or a gateway.
+    /// The next hop: the address itself, or a gateway.
     pub next: IpAddr,
 }
 
-/// An interface as an Ethernet frame's sender.
+/// An interface that sends Ethernet frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Device {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its address.
+    /// The Ethernet address.
     pub mac: Mac,
-    /// Packets cross it by being handed to another interface of this machine.
+    /// Whether it is one end of a pair of virtual devices.
     pub is_veth: bool,
-    /// Its largest IP packet, in bytes.
+    /// The size of the largest IP packet in bytes.
     pub mtu: u32,
 }
 
-/// All that a frame to an address needs. An error where there is no route, or the
-/// neighbour is not known: it becomes known as this host sends something there.
+/// Finds the next hop for frames to an address. Fails if there is no route, or if the neighbour is unknown: the kernel
+/// resolves it when this host sends something there.
 pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
     let route = route(to, None)?;
     let device = device(route.interface)?;
     let destination = neighbour(&route)?.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("the MAC address of {} is not known", route.next))
+        io::Error::new(io::ErrorKind::NotFound, format!("the MAC address of {} is unknown", route.next))
     })?;
     Ok(NextHop {
         interface: route.interface,
@@ -51,8 +51,8 @@ pub(crate) fn next_hop(to: IpAddr) -> io::Result<NextHop> {
     })
 }
 
-/// The route to an address, as packets of an address of ours take it. An error
-/// where there is none, or it is this host.
+/// Finds the route to an address for packets from an address of this host. Fails if there is none, or if the address is
+/// this host's own.
 pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
     let mut message = RouteMessage::default();
     message.header.address_family = family(to);
@@ -62,32 +62,32 @@ pub(crate) fn route(to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
         message.header.source_prefix_length = bits(from);
         message.attributes.push(RouteAttribute::Source(from.into()));
     }
-    let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(message))? else {
+    let RouteNetlinkMessage::NewRoute(route) = request(RouteNetlinkMessage::GetRoute(message))? else {
         return Err(unexpected());
     };
     if route.header.kind != RouteType::Unicast {
         return Err(io::Error::other("it is an address of this host"));
     }
-    let mut found = Route { interface: 0, next: to };
+    let mut next_hop = Route { interface: 0, next: to };
     for attribute in route.attributes {
         match attribute {
-            RouteAttribute::Oif(index) => found.interface = index,
-            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => found.next = v4.into(),
-            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => found.next = v6.into(),
+            RouteAttribute::Oif(index) => next_hop.interface = index,
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => next_hop.next = v4.into(),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => next_hop.next = v6.into(),
             RouteAttribute::Via(_) => {
                 return Err(io::Error::other("its gateway has an address of another kind"));
             }
             _ => {}
         }
     }
-    Ok(found)
+    Ok(next_hop)
 }
 
-/// What Ethernet frames of an interface need; an error where it has none.
+/// Reads what Ethernet frames from an interface need. Fails if it has no Ethernet frames.
 pub(crate) fn device(index: u32) -> io::Result<Device> {
     let mut message = LinkMessage::default();
     message.header.index = index;
-    let RouteNetlinkMessage::NewLink(link) = ask(RouteNetlinkMessage::GetLink(message))? else {
+    let RouteNetlinkMessage::NewLink(link) = request(RouteNetlinkMessage::GetLink(message))? else {
         return Err(unexpected());
     };
     let (mut name, mut mac, mut is_veth, mut mtu) = (String::new(), None, false, 0);
@@ -108,7 +108,7 @@ pub(crate) fn device(index: u32) -> io::Result<Device> {
     }
 }
 
-/// The Ethernet address of the next hop; none while it is not known.
+/// Reads the Ethernet address of the next hop; `None` while the kernel does not know it.
 pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
     let mut message = NeighbourMessage::default();
     message.header.family = family(route.next);
@@ -118,40 +118,40 @@ pub(crate) fn neighbour(route: &Route) -> io::Result<Option<Mac>> {
         IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
     };
     message.attributes = vec![NeighbourAttribute::Destination(address)];
-    let answer = match ask(RouteNetlinkMessage::GetNeighbour(message)) {
+    let reply = match request(RouteNetlinkMessage::GetNeighbour(message)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        answer => answer?,
+        reply => reply?,
     };
-    let RouteNetlinkMessage::NewNeighbour(neighbour) = answer else {
+    let RouteNetlinkMessage::NewNeighbour(neighbour) = reply else {
         return Err(unexpected());
     };
     if matches!(neighbour.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed) {
         return Ok(None);
     }
-    let found = neighbour.attributes.into_iter().find_map(|attribute| {
+    let mac = neighbour.attributes.into_iter().find_map(|attribute| {
         let NeighbourAttribute::LinkLayerAddress(bytes) = attribute else {
             return None;
         };
         Mac::try_from(bytes).ok()
     });
-    Ok(found)
+    Ok(mac)
 }
 
-/// One question, one answer.
-fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+/// Sends a request to the kernel, and returns its reply.
+fn request(request: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
-    let (answer, _) = socket.recv_from_full()?;
-    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
-    match answer.map_err(io::Error::other)?.payload {
+    let (reply, _) = socket.recv_from_full()?;
+    let reply = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply);
+    match reply.map_err(io::Error::other)?.payload {
         NetlinkPayload::InnerMessage(inner) => Ok(inner),
         NetlinkPayload::Error(error) => Err(error.to_io()),
         _ => Err(unexpected()),
@@ -159,7 +159,7 @@ fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
 }
 
 fn unexpected() -> io::Error {
-    io::Error::other("the kernel's answer is of another kind")
+    io::Error::other("the kernel's reply is of another kind")
 }
 
 fn family(ip: IpAddr) -> AddressFamily {

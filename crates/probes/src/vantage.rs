@@ -16,41 +16,43 @@ use crate::{
     load,
 };
 
-/// The XDP program that another calls.
+/// The XDP program for another's tail calls.
 const CHAINED: &str = "observe_xdp_chained";
 
 const SK_BUFF_TSTAMP: usize = 152;
 
-/// What to load: an object a hook, with the programs `observe_tc`,
-/// `observe_tc_raw` and `sweep`, or `observe_xdp`.
+/// What to load: one object per hook, with the programs `observe_tc`, `observe_tc_raw` and `sweep`, or `observe_xdp`.
 pub(crate) struct Spec<'a> {
-    /// What error messages call it.
+    /// The name of the programs in error messages.
     pub what: &'static str,
+    /// The object with the programs for tc.
     pub tc: &'static [u8],
+    /// The object with the programs for XDP.
     pub xdp: &'static [u8],
-    /// Where to watch packets that come in.
+    /// The hook that watches incoming packets.
     pub ingress: Hook,
-    /// Another's XDP program that calls ours, `observe_xdp_chained`.
+    /// The slot of another's program array for `observe_xdp_chained`, which then replaces `observe_xdp`.
     pub chain: Option<&'a Chain>,
     /// How to attach at tc.
     pub kind: TcHookKind,
-    /// Written whole into `.rodata.program`.
+    /// The content of `.rodata.program`.
     pub program: &'a [u8],
     /// Buckets of the flow table.
     pub buckets: u32,
-    /// Bytes of the ring buffer: a power of two.
+    /// The size of the ring buffer: a power of two.
     pub ring_bytes: u32,
-    /// Bytes that the end of a flow may take of it.
+    /// The most that the end of one flow writes to the ring buffer.
     pub event_bytes: u32,
     /// Entries of the other maps.
     pub sizes: &'a [(&'static str, u32)],
-    /// Maps that both objects use, beside `buckets`, `counters` and `events`:
-    /// one table, whichever hook saw the packet.
+    /// Maps that both objects use, in addition to `buckets`, `counters` and `events`: there is one flow table,
+    /// whichever hook saw the packet.
     pub shared: &'a [&'static str],
 }
 
-/// Loaded programs. Dropping it detaches and unloads everything.
-pub(crate) struct Vantage<E> {
+/// Loaded programs that watch packets and report events `E`, with the state `X` of what only some of them do. Dropping
+/// it detaches and unloads everything.
+pub struct Vantage<E, X = ()> {
     attachments: Vec<Attachment>,
     slot: Option<Slot>,
     events: Events<E>,
@@ -59,19 +61,24 @@ pub(crate) struct Vantage<E> {
     kind: TcHookKind,
     buckets: u32,
     /// Buckets whose events are sure to fit into half the ring buffer.
-    swept_at_once: u32,
+    buckets_per_sweep: u32,
+    pub(crate) extension: X,
 }
 
-impl<E: 'static> Vantage<E> {
+impl<E: 'static, X> Vantage<E, X> {
     /// Loads the programs. Nothing is attached yet.
-    pub fn load(spec: &Spec<'_>, decode: impl Fn(&[u8]) -> Option<E> + 'static) -> Result<Vantage<E>, Error> {
+    pub(crate) fn open(
+        spec: &Spec<'_>,
+        decode: impl Fn(&[u8]) -> Option<E> + 'static,
+        extension: X,
+    ) -> Result<Vantage<E, X>, Error> {
         let mut tc = load_object(spec, spec.tc, None)?;
         let xdp = (spec.ingress == Hook::Xdp).then(|| load_object(spec, spec.xdp, Some(&mut tc))).transpose()?;
         let slot = match (spec.chain, &xdp) {
             (Some(chain), Some(xdp)) => Some(chain.enter(&load::program(xdp, CHAINED))?),
             _ => None,
         };
-        let events = Events::of(&load::map(&mut tc, "events"), decode)?;
+        let events = Events::open(&load::map(&mut tc, "events"), decode)?;
         Ok(Vantage {
             attachments: Vec::new(),
             slot,
@@ -80,12 +87,13 @@ impl<E: 'static> Vantage<E> {
             xdp,
             kind: spec.kind,
             buckets: spec.buckets,
-            swept_at_once: spec.ring_bytes / 2 / (abi::DWELL_WAYS * spec.event_bytes),
+            buckets_per_sweep: spec.ring_bytes / 2 / (abi::DWELL_WAYS * spec.event_bytes),
+            extension,
         })
     }
 
-    /// Watches what comes in at an interface; with `both`, what goes out too.
-    pub fn attach(&mut self, interface: &Interface, both: bool) -> Result<(), Error> {
+    /// Watches both directions of an interface; only ingress of loopback, whose packets pass twice.
+    pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
         let name = if interface.has_link_header() { "observe_tc" } else { "observe_tc_raw" };
         let program = load::program(&self.tc, name);
         let ingress = match (&self.slot, &self.xdp) {
@@ -96,7 +104,7 @@ impl<E: 'static> Vantage<E> {
         if let Some((program, hook)) = ingress {
             self.attachments.push(attach(&program, interface, hook, self.kind)?);
         }
-        if both {
+        if !interface.is_loopback() {
             self.attachments.push(attach(&program, interface, Hook::TcEgress, self.kind)?);
         }
         Ok(())
@@ -108,13 +116,13 @@ impl<E: 'static> Vantage<E> {
         self.slot = None;
     }
 
-    /// Hands on the events that have arrived, in the order of the kernel's
-    /// ring buffer.
+    /// Hands on the events that have arrived, in the order of the kernel's ring buffer. The kernel does not wake its
+    /// reader: poll several times per second, so that the ring buffer does not fill.
     pub fn drain(&mut self, emit: impl FnMut(E)) -> Result<(), Error> {
         self.events.drain(emit)
     }
 
-    /// What was counted so far, over all CPUs.
+    /// What was counted since the start, over all CPUs.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         let cpus = read_percpu(&load::map(&mut self.tc, "counters"), "counters", 0)?;
         Ok(Counters::sum(
@@ -126,18 +134,18 @@ impl<E: 'static> Vantage<E> {
         ))
     }
 
-    /// A map of the programs. The name is one of our own.
-    pub fn map(&mut self, name: &str) -> MapMut<'_> {
+    /// A map of the programs. Panics on a name that they do not have.
+    pub(crate) fn map(&mut self, name: &str) -> MapMut<'_> {
         load::map(&mut self.tc, name)
     }
 
-    /// Places in the flow table.
-    pub fn places(&self) -> u64 {
+    /// The number of slots in the flow table.
+    pub fn slots(&self) -> u64 {
         u64::from(self.buckets * abi::DWELL_WAYS)
     }
 
-    /// How often each program ran and for how many nanoseconds, if the kernel
-    /// keeps count (sysctl kernel.bpf_stats_enabled).
+    /// The name, the number of runs and the run time in nanoseconds of each program that has run, if the kernel counts
+    /// them (sysctl kernel.bpf_stats_enabled).
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
         let tc = ["observe_tc", "observe_tc_raw"].map(|name| (name, Some(&self.tc)));
         tc.into_iter()
@@ -149,24 +157,32 @@ impl<E: 'static> Vantage<E> {
             .collect()
     }
 
-    /// Runs `sweep` over the whole table, with this reason.
-    pub fn sweep(&mut self, reason: u32) -> Result<(), Error> {
-        for first in (0..self.buckets).step_by(self.swept_at_once as usize) {
+    /// Ends idle flows, and epochs that are over though no packet has ended them.
+    pub fn sweep(&mut self) -> Result<(), Error> {
+        self.sweep_for(abi::DWELL_CLOSE_IDLE)
+    }
+
+    /// Ends all flows, as the run is over.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.sweep_for(abi::DWELL_CLOSE_END)
+    }
+
+    fn sweep_for(&mut self, reason: u32) -> Result<(), Error> {
+        for first in (0..self.buckets).step_by(self.buckets_per_sweep as usize) {
             self.events.consume()?;
-            let buckets = self.swept_at_once.min(self.buckets - first);
+            let buckets = self.buckets_per_sweep.min(self.buckets - first);
             events::sweep(&load::program(&self.tc, "sweep"), first, buckets, reason)?;
         }
         Ok(())
     }
 
-    /// Events that could not be read: always 0 unless kernel and user space
-    /// come from different builds.
+    /// The number of events that could not be decoded: always 0 unless kernel and user space come from different builds.
     pub fn unreadable_events(&self) -> u64 {
         self.events.unreadable()
     }
 
-    /// Runs the program over one packet as if it had passed at `time_ns`
-    /// (BPF_PROG_TEST_RUN). It must be loaded with `replay`.
+    /// Runs the program for tc on one packet as if it had passed at `time_ns` (BPF_PROG_TEST_RUN). The programs must have
+    /// been loaded with `replay`.
     pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
         let mut context = [0; SK_BUFF_BYTES];
         context[SK_BUFF_TSTAMP..SK_BUFF_TSTAMP + 8].copy_from_slice(&time_ns.to_ne_bytes());
@@ -174,7 +190,7 @@ impl<E: 'static> Vantage<E> {
     }
 }
 
-/// The kernel's tick: the resolution of its coarse clock. 0 if it does not say.
+/// The length of the kernel's tick, which is the resolution of its coarse clock; 0 if it is unknown.
 pub(crate) fn jiffy_ns() -> u32 {
     clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
         .ok()
@@ -183,11 +199,12 @@ pub(crate) fn jiffy_ns() -> u32 {
         .unwrap_or(0)
 }
 
-/// Makes an error of what was to be done with a map.
+/// Turns a failed operation on a map into an error.
 pub(crate) fn failed(operation: &'static str, map: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
     move |error| Error::Map { operation, map, io: io_error(&error) }
 }
 
+/// Reads the values of all CPUs at an index of a per-CPU array.
 pub(crate) fn read_percpu(map: &dyn MapCore, name: &'static str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
     map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).map(Option::unwrap_or_default).map_err(failed("read", name))
 }

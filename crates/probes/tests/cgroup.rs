@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_probes::cgroup::{Counts, Keeper, Options};
+use dwell_probes::cgroup::{Counts, Options, SendBufferLimiter};
 use dwell_testbed::{
     Pair,
     skip::{lacks_root, skip},
@@ -23,42 +23,42 @@ fn root_connections_of_a_cgroup_keep_their_send_buffers_short() {
     };
     let pair = slow("cgroup-lowat");
     let plain = Bulk::start(&pair, &cgroup);
-    eventually(|| (plain.told("notsent:")? > 200_000).then_some(()));
+    eventually(|| (plain.value("notsent:")? > 200_000).then_some(()));
     drop(plain);
 
     let options = Options { cgroup: cgroup.0.clone(), target: Some(Duration::from_millis(25)), congestion: None };
-    let mut keeper = Keeper::attach(&options).unwrap();
+    let mut limiter = SendBufferLimiter::attach(&options).unwrap();
     let kept = Bulk::start(&pair, &cgroup);
     // The shaper lets a burst pass first, as fast as the cable is.
     eventually(|| {
-        let settled = kept.told("bytes_acked:")? > 1 << 20 && kept.told("notsent:")? < 100_000;
+        let settled = kept.value("bytes_acked:")? > 1 << 20 && kept.value("notsent:")? < 100_000;
         settled.then_some(())
     });
     // Packets are split by the device, so that the socket makes pieces of 64 KB.
     for _ in 0..20 {
-        let unsent = kept.told("notsent:").unwrap_or(0);
+        let unsent = kept.value("notsent:").unwrap_or(0);
         assert!(unsent < 150_000, "{unsent}");
         thread::sleep(Duration::from_millis(20));
     }
-    let counts = keeper.counts().unwrap();
+    let counts = limiter.counts().unwrap();
     assert_eq!(counts.connections, 1, "the receiver is in no cgroup of ours");
     assert_eq!((counts.refused, counts.congestion_refused), (0, 0));
 }
 
 #[test]
-fn root_a_cgroups_congestion_control_is_set_and_what_is_not_there_is_told() {
+fn root_a_cgroups_congestion_control_is_set_and_a_missing_one_is_counted() {
     let Some(cgroup) = cgroup("dwell-test-congestion") else {
         return;
     };
     let pair = slow("cgroup-congestion");
     for (name, is_there) in [("reno", true), ("dwellish", false)] {
         let options = Options { cgroup: cgroup.0.clone(), target: None, congestion: Some(name.into()) };
-        let mut keeper = Keeper::attach(&options).unwrap();
+        let mut limiter = SendBufferLimiter::attach(&options).unwrap();
         let bulk = Bulk::start(&pair, &cgroup);
         let line = eventually(|| bulk.line());
         assert_eq!(line.contains(" reno "), is_there, "{line}");
         let expected = Counts { connections: 1, congestion_refused: (!is_there).into(), ..Counts::default() };
-        assert_eq!(keeper.counts().unwrap(), expected);
+        assert_eq!(limiter.counts().unwrap(), expected);
     }
 }
 
@@ -68,11 +68,11 @@ fn root_what_is_no_cgroup_is_refused() {
         return;
     }
     let options = Options { cgroup: PathBuf::from("/proc"), target: None, congestion: None };
-    let error = Keeper::attach(&options).err().unwrap().to_string();
+    let error = SendBufferLimiter::attach(&options).err().unwrap().to_string();
     assert!(error.contains("cannot use '/proc' as a cgroup"), "{error}");
 }
 
-/// Goes when it is dropped; the processes in it have to be gone before.
+/// A cgroup that is removed when dropped. Its processes must have ended before.
 struct Cgroup(PathBuf);
 
 impl Drop for Cgroup {
@@ -132,15 +132,15 @@ impl Bulk<'_> {
         Bulk { pair, process: process.unwrap(), _receiver: copy }
     }
 
-    /// What `ss` says of its connection.
+    /// The line of `ss` on its connection.
     fn line(&self) -> Option<String> {
-        let told = self.pair.left.command("ss").args(["-tinHO"]).output();
-        let lines = String::from_utf8(told.unwrap().stdout).unwrap();
+        let output = self.pair.left.command("ss").args(["-tinHO"]).output();
+        let lines = String::from_utf8(output.unwrap().stdout).unwrap();
         let line = lines.lines().find(|line| line.starts_with("ESTAB"));
         line.map(str::to_owned)
     }
 
-    fn told(&self, key: &str) -> Option<u64> {
+    fn value(&self, key: &str) -> Option<u64> {
         let line = self.line()?;
         let (_, value) = line.split_once(key)?;
         value.split(' ').next()?.parse().ok()

@@ -74,9 +74,9 @@ fn run(namespace: &Namespace, command: &str) -> String {
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -103,7 +103,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// The truth is within half the round trip of what each exchange says.
+/// Asserts that each exchange estimates the true offset within half its round trip.
 fn holds(round: &Round, truth_ns: i64) {
     for exchange in &round.exchanges {
         let half = exchange.round_trip_ns().unwrap() / 2 + 1;
@@ -139,7 +139,7 @@ fn root_clocks_of_two_namespaces_are_one() {
     assert!(counters.answered_xdp >= answered, "{counters:?}");
     assert_eq!(counters.refused(), 0, "{counters:?}");
     // A veth gets no program in its driver, and none for longer than it takes.
-    assert!(reflector.places().iter().all(|place| place.mode == Ok(Mode::Generic)));
+    assert!(reflector.devices().iter().all(|device| device.mode == Ok(Mode::Generic)));
     eventually("nothing is attached", || {
         [&pair.left, &pair.right].iter().all(|end| !run(end, "ip -d link").contains("xdp"))
     });
@@ -432,7 +432,7 @@ fn root_sockets_do_where_another_xdp_program_is() {
         let other = take("left0");
         let round = prober.round(5).unwrap();
         assert_eq!(round.method, Method::Socket);
-        assert_eq!(round.reason.unwrap(), "another XDP program holds 'left0'");
+        assert_eq!(round.reason.unwrap(), "another XDP program occupies 'left0'");
         assert_eq!(round.exchanges.len(), 5);
         drop(other);
     });
@@ -444,9 +444,9 @@ fn root_sockets_do_where_another_xdp_program_is() {
             assert_eq!(round.method, Method::Socket, "{round:?}");
             assert_eq!(round.exchanges.len(), 5);
             holds(&round, 0);
-            let places = reflector.places();
-            let mode = Err("another XDP program holds 'right0'".to_owned());
-            assert_eq!(places[0].mode, mode);
+            let devices = reflector.devices();
+            let mode = Err("another XDP program occupies 'right0'".to_owned());
+            assert_eq!(devices[0].mode, mode);
         })
         .unwrap();
 }

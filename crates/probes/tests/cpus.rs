@@ -29,9 +29,9 @@ fn send(cpu: usize, sockets: &[UdpSocket]) -> u64 {
     if cpus.set(cpu).is_ok() {
         let _ = sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus);
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut sent = 0;
-    while begun.elapsed() < Duration::from_millis(700) {
+    while start.elapsed() < Duration::from_millis(700) {
         for (socket, port) in sockets.iter().zip(7000..) {
             sent += u64::from(socket.send_to(&[0; 300], ("127.0.0.1", port)).is_ok());
         }
@@ -39,7 +39,7 @@ fn send(cpu: usize, sockets: &[UdpSocket]) -> u64 {
     sent
 }
 
-/// What was sent, what epochs told, and what was left out.
+/// The packets that were sent, those that epochs report, and those that were left out, by reason.
 fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     assert!(up.unwrap().success());
@@ -60,7 +60,7 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
     probe.attach(&Interface::find("lo").unwrap()).unwrap();
     // received by nobody: loopback gives ICMP back, which is of no 5-tuple
     let sockets: Vec<_> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-    let mut told = 0;
+    let mut reported = 0;
     let sent = thread::scope(|scope| {
         let senders = [0, 1].map(|cpu| {
             let sockets = &sockets;
@@ -68,23 +68,23 @@ fn run(max_flows: u32) -> (u64, u64, BTreeMap<&'static str, u64>) {
         });
         while senders.iter().any(|sender| !sender.is_finished()) {
             probe.sweep().unwrap();
-            probe.drain(|record| told += u64::from(record.epoch.packets)).unwrap();
+            probe.drain(|record| reported += u64::from(record.epoch.packets)).unwrap();
         }
         senders.map(|sender| sender.join().unwrap()).iter().sum()
     });
     probe.detach();
     probe.finish().unwrap();
-    probe.drain(|record| told += u64::from(record.epoch.packets)).unwrap();
+    probe.drain(|record| reported += u64::from(record.epoch.packets)).unwrap();
     let counters = probe.counters().unwrap();
     assert_eq!(counters.get(Counter::EventsLost), 0);
     let left_out = [Counter::OtherProtocol, Counter::Server, Counter::Untracked, Counter::Contended];
     let left_out = left_out.map(|counter| (counter.name(), counters.get(counter)));
     assert_eq!(
         counters.get(Counter::Packets),
-        told + left_out.iter().map(|(_, count)| count).sum::<u64>(),
+        reported + left_out.iter().map(|(_, count)| count).sum::<u64>(),
         "{left_out:?}"
     );
-    (sent, told, left_out.into())
+    (sent, reported, left_out.into())
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn root_no_packet_is_lost_between_cpus() {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         [run(4), run(1000)]
     });
-    for (sent, told, left_out) in runs.join().unwrap() {
-        assert!(sent > 0 && told > 0, "{sent} {told} {left_out:?}");
-        eprintln!("{sent} sent, {told} told, {left_out:?}");
+    for (sent, reported, left_out) in runs.join().unwrap() {
+        assert!(sent > 0 && reported > 0, "{sent} {reported} {left_out:?}");
+        eprintln!("{sent} sent, {reported} reported, {left_out:?}");
     }
 }

@@ -13,7 +13,7 @@ use dwell_probes::stack::{Family, Hook, Options, PROFILES, Probe, Profile, missi
 use dwell_testbed::skip::lacks_root;
 use nix::sched::{CloneFlags, unshare};
 
-/// What comes of 100 messages with ten grid bytes each, in a namespace of their own.
+/// Measures 100 messages with ten sampled bytes each, in a network namespace of their own.
 fn stamp_loopback(profile: &'static Profile) -> (Vec<SegmentFigures>, Counters, Vec<&'static Hook>) {
     stamp(profile, 64, &["up"], |client, server| {
         for _ in 0..100 {
@@ -23,7 +23,7 @@ fn stamp_loopback(profile: &'static Profile) -> (Vec<SegmentFigures>, Counters, 
     })
 }
 
-/// What comes of a connection over IPv6 in a namespace of its own, of which loopback is set so.
+/// Measures a connection over IPv6 in a network namespace of its own, with these settings of loopback.
 fn stamp(
     profile: &'static Profile,
     sample_bytes: u32,
@@ -58,7 +58,7 @@ fn sum_ns(taken: &[SegmentFigures], segment: Segment) -> u128 {
 
 /// As on kernels that have no hook where applications write.
 #[test]
-fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
+fn root_without_the_sockets_hook_the_total_starts_at_tcp() {
     if lacks_root() {
         return;
     }
@@ -78,7 +78,7 @@ fn root_without_the_sockets_hook_the_total_begins_at_tcp() {
     assert_eq!(counters.missed(Layer::TxSocket), 0);
 }
 
-/// On loopback both sides are in one row. Driver and IP are told, and what is between IP and the
+/// On loopback both directions share one row. The time between driver and IP is known, and that between IP and the
 /// application is unexplained.
 #[test]
 fn root_without_the_hook_of_tcp_its_time_is_unexplained() {

@@ -5,6 +5,7 @@
 
 pub mod cost;
 pub mod demo;
+mod doctor;
 mod failure;
 mod goal;
 pub mod lb;

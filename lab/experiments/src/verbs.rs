@@ -20,7 +20,7 @@ use dwell_testbed::{
 };
 
 use crate::{
-    Programs, cost, demo,
+    Programs, cost, demo, doctor,
     failure::Failure,
     lb,
     loads::{self, PartConfig, run_part},
@@ -88,6 +88,7 @@ enum Verb {
     },
     /// List labs, and how to run things in them
     List,
+    Doctor(doctor::Args),
     /// Send real traffic over links of known delay and show what `dwell rtt` measures
     Demo,
     /// Send requests past a vantage point that no answer passes, and log what the client knows
@@ -188,6 +189,7 @@ fn run(verb: Verb) -> Result<Exit, Failure> {
             None => say(&format!("lab {name} is gone")),
         },
         Verb::List => list(),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Demo => {
             let options = demo::DemoOptions::new(Programs::find()?.dwell);
             demo::demo(&options, &mut stdout(), &mut stderr())?;

@@ -6,9 +6,9 @@ use dwell_probes::{Interface, host};
 
 use crate::exit::{Exit, Failure};
 
-/// Tell what this host can do for each verb, by trying it
+/// Find out what this host can do for each verb, by trying it
 ///
-/// Every fact is tried and not concluded from a version; nothing stays attached. Exit status 0 if
+/// Each fact is tried, not concluded from a version; nothing stays attached. Exit status 0 if
 /// `dwell rtt -i` can run, 3 if not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -17,7 +17,7 @@ Examples:
   sudo dwell doctor -i eth0    as root, and what is attached to eth0
   dwell doctor --json | jq '.facts[] | select(.value == false)'")]
 pub struct Args {
-    /// Look at this interface only
+    /// Inspect this interface only
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 
@@ -26,21 +26,18 @@ pub struct Args {
     json: bool,
 }
 
+/// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
-    let facts = host::probe(interface.as_ref());
-    let plan = host::plan(&facts);
-    let report = host::explain(&facts, &plan);
+    let report = host::diagnose(interface.as_ref(), &host::DWELL);
     let text = if args.json {
         serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Incomplete, error))? + "\n"
     } else {
         report.to_string()
     };
     match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            return Err(Failure::new(Exit::Incomplete, error));
-        }
-        _ => {}
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(Exit::Incomplete, error)),
+        _ if report.is_possible("rtt -i") => Ok(Exit::Done),
+        _ => Ok(Exit::Host),
     }
-    Ok(if plan.rtt_live_possible() { Exit::Done } else { Exit::Host })
 }

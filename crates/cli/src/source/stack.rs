@@ -37,12 +37,12 @@ pub struct StackArgs {
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
 
-    /// Take at most this share of the host's processor time: stamp fewer bytes where it is needed
+    /// Use at most this share of the host's processor time: stamp fewer bytes if needed
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     cpu_budget: Option<f64>,
 
-    /// Which hooks of the kernel to use: the best that it has for each layer, or those of one
-    /// family where it has one (`dwell doctor` tells)
+    /// Which kernel hooks to use: the best one for each layer, or those of one family where the
+    /// kernel has them (`dwell doctor` shows which)
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
     hooks: String,
 }

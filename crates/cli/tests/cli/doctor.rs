@@ -42,9 +42,13 @@ fn check_report(report: &Run) {
 #[test]
 fn the_table_names_every_verb() {
     let report = dwell(&["doctor"]);
-    for verb in ["rtt -i", "rtt -r", "stack", "agent", "collect", "report", "lab", "lab stack"] {
-        let is_row = |line: &str| line.starts_with(&format!("{verb} "));
-        assert!(report.stdout.lines().any(is_row), "{report}");
+    let is_row = |verb: &str| report.stdout.lines().any(|line| line.starts_with(&format!("{verb} ")));
+    for verb in ["rtt -i", "rtt -r", "stack", "agent", "collect", "report", "run", "lb run", "lb decap"] {
+        assert!(is_row(verb), "{report}");
+    }
+    // They are the laboratory's.
+    for row in ["lab", "iperf3", "wg", "veth devices"] {
+        assert!(!is_row(row), "{report}");
     }
 }
 

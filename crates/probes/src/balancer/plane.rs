@@ -103,7 +103,7 @@ impl Plane {
 
     /// Reads the contents that another process may have left in the maps of a loaded object.
     pub(super) fn from_object(mut object: Object, options: &PlaneOptions) -> Result<Plane, Error> {
-        let events = Events::of(&load::map(&mut object, "events"), Record::from_kernel)?;
+        let events = Events::open(&load::map(&mut object, "events"), Record::from_kernel)?;
         let mut plane = Plane {
             attachment: None,
             slot: None,

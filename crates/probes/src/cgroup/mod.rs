@@ -1,4 +1,4 @@
-//! Send buffers of a cgroup's connections kept short by the kernel, with no library in their processes.
+//! Keeps the send buffers of a cgroup's connections short in the kernel, with no library in their processes.
 
 use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf, time::Duration};
 
@@ -14,53 +14,53 @@ use crate::{
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lowat.bpf.o"));
 
-/// Time between two looks at a connection. It is looked at when an acknowledgement comes.
-const EVERY: Duration = Duration::from_millis(10);
+/// The shortest time between two adjustments of a connection. An acknowledgement triggers the next one.
+const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is done to connections that begin from now on, in a cgroup and those below it.
+/// What to set on connections that are established from now on, in a cgroup and those below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The cgroup's directory (cgroup v2).
     pub cgroup: PathBuf,
-    /// What bytes should at most wait in the send buffer; `None`: it is left as it is.
+    /// How long bytes should wait in the send buffer at most; `None` leaves it as it is.
     pub target: Option<Duration>,
-    /// Their congestion control; `None`: it is left as it is.
+    /// The congestion control; `None` leaves it as it is.
     pub congestion: Option<String>,
 }
 
-/// What was done since it began.
+/// What the program has done since it was attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Connections that began.
+    /// Connections that were established.
     pub connections: u64,
-    /// Settings of `TCP_NOTSENT_LOWAT`.
+    /// How often `TCP_NOTSENT_LOWAT` was set.
     pub settings: u64,
-    /// What the kernel refused.
+    /// How often the kernel refused to set it.
     pub refused: u64,
     /// Connections whose congestion control could not be set.
     pub congestion_refused: u64,
 }
 
-/// The attached program. Dropping it detaches it; connections keep what was set last.
-pub struct Keeper {
+/// The attached program. Dropping it detaches the program; connections keep what was set last.
+pub struct SendBufferLimiter {
     object: Object,
     #[expect(dead_code, reason = "held for its drop")]
     link: Link,
 }
 
-impl Keeper {
-    /// Attaches it beside programs that are there already.
+impl SendBufferLimiter {
+    /// Attaches the program in addition to those that are there already.
     ///
     /// # Errors
     ///
-    /// [`Error::Cgroup`] if that is no cgroup, [`Error::Load`] for want of privilege.
-    pub fn attach(options: &Options) -> Result<Keeper, Error> {
+    /// [`Error::Cgroup`] if the path is not a cgroup, [`Error::Load`] without the privilege to load programs.
+    pub fn attach(options: &Options) -> Result<SendBufferLimiter, Error> {
         let unusable = |io: io::Error| Error::Cgroup { path: options.cgroup.clone(), io };
         let directory = File::open(&options.cgroup).map_err(unusable)?;
         let mut opened = open("the send buffer program", OBJECT)?;
         for mut part in opened.maps_mut() {
             if part.name().to_string_lossy().ends_with(".rodata.program") {
-                part.set_initial_value(configured(options).as_bytes()).map_err(|error| Error::Map {
+                part.set_initial_value(configuration(options).as_bytes()).map_err(|error| Error::Map {
                     operation: "write",
                     map: "configuration",
                     io: io_error(&error),
@@ -71,14 +71,14 @@ impl Keeper {
         let link = program(&object, "watch")
             .attach_cgroup(directory.as_raw_fd())
             .map_err(|error| unusable(io_error(&error)))?;
-        Ok(Keeper { object, link })
+        Ok(SendBufferLimiter { object, link })
     }
 
-    /// What it has done.
+    /// Reads what the program has done.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`] if the kernel does not tell.
+    /// [`Error::Map`] if the counters cannot be read.
     pub fn counts(&mut self) -> Result<Counts, Error> {
         let counters = map(&mut self.object, "counters");
         let cpus = counters.lookup_percpu(&[0; 4], MapFlags::ANY).map_err(|error| Error::Map {
@@ -101,16 +101,16 @@ impl Keeper {
     }
 }
 
-fn configured(options: &Options) -> abi::dwell_lowat_program {
+fn configuration(options: &Options) -> abi::dwell_lowat_program {
     let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let mut congestion = [0; 16];
     let name = options.congestion.as_deref().unwrap_or_default();
-    for (place, byte) in congestion.iter_mut().take(15).zip(name.bytes()) {
-        *place = byte.cast_signed();
+    for (target, byte) in congestion.iter_mut().take(15).zip(name.bytes()) {
+        *target = byte.cast_signed();
     }
     abi::dwell_lowat_program {
         target_us: options.target.map_or(0, micros),
-        every_us: micros(EVERY),
+        every_us: micros(INTERVAL),
         congestion,
         lowat: options.target.is_some().into(),
         reserved: 0,

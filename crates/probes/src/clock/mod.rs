@@ -1,12 +1,11 @@
-//! The clocks of two hosts, compared: the agent's reflector, and the collector's
-//! probers. What follows from their exchanges is for `dwell_engine::clock`.
+//! Comparison of the clocks of two hosts: the agent's reflector, and the collector's probers. `dwell_engine::clock`
+//! estimates the offset from their exchanges.
 //!
-//! A request leaves the collector from XDP on the loopback, past the queueing
-//! discipline of the device; XDP on the agent's device turns it into a reply, and
-//! XDP on the collector's takes that. Where there is no XDP, sockets do the same
-//! with times of the kernel, and what queues before them widens the bound.
+//! A request leaves the collector from XDP on loopback, past the queueing discipline of the device. XDP on the agent's
+//! device turns it into a reply, which XDP on the collector's device receives. Where there is no XDP, sockets with
+//! timestamps of the kernel do the same, and the time that packets queue before them widens the bound.
 
-mod place;
+mod devices;
 mod prober;
 mod reflector;
 mod socket;
@@ -22,15 +21,15 @@ use zerocopy::IntoBytes;
 
 use crate::{Error, error::io_error, load, vantage::failed};
 
-pub use place::Mode;
+pub use devices::Mode;
 pub use prober::{Method, Prober, Round, Station};
-pub use reflector::{Place, Reflector, ReflectorOptions};
+pub use reflector::{ReflectingDevice, Reflector, ReflectorOptions};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.bpf.o"));
 
 const WHAT: &str = "the programs that compare clocks";
 
-/// Loads some of the programs, with so many entries in some of the maps.
+/// Loads the programs of some names, with the numbers of entries of some maps.
 fn load_programs(wanted: &[&str], sizes: &[(&str, u32)], program: &abi::dwell_sync_program) -> Result<Object, Error> {
     let mut object = load::open(WHAT, OBJECT)?;
     for mut program in object.progs_mut() {
@@ -49,19 +48,19 @@ fn load_programs(wanted: &[&str], sizes: &[(&str, u32)], program: &abi::dwell_sy
     load::load(WHAT, object)
 }
 
-/// Whether the kernel takes them all.
+/// Tries to load all programs.
 pub(crate) fn try_programs() -> Result<(), Error> {
     let programs = ["reflect", "admit", "depart", "arrive"];
     load_programs(&programs, &[], &Experiment::default().to_core(0)).map(drop)
 }
 
-/// A program by itself, that lives on without its object.
+/// A descriptor of a program, which outlives its object.
 fn descriptor(object: &Object, name: &str) -> Result<OwnedFd, Error> {
     let program = load::program(object, name);
     program.as_fd().try_clone_to_owned().map_err(cannot("keep a program"))
 }
 
-/// A map by itself.
+/// A handle of a map, which outlives its object.
 fn handle(object: &mut Object, name: &'static str) -> Result<MapHandle, Error> {
     MapHandle::try_from(&load::map(object, name)).map_err(|error| Error::Map {
         operation: "share",

@@ -1,4 +1,4 @@
-//! The collector's side: asks agents for their time.
+//! The collector's side: requests the time of agents.
 
 use std::{
     io,
@@ -18,8 +18,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    Mode, cannot, descriptor, handle, load_programs,
-    place::{self, Place, Places, mode_for},
+    Mode, cannot, descriptor,
+    devices::{self, Lease, SharedProgram, mode_for},
+    handle, load_programs,
     socket::{StampedSocket, looped},
 };
 use crate::{
@@ -28,103 +29,107 @@ use crate::{
     vantage::failed,
 };
 
-/// Between two requests: the next meets other queues.
+/// The time between two requests, so that the next one meets other queues.
 const GAP: Duration = Duration::from_micros(300);
 
-/// How long a reply is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long an agent whose socket answers may take to attach its program: the
-/// kernel may be busy with other devices.
-const WAKING: Duration = Duration::from_secs(5);
+/// How long an agent whose socket answers may take to attach its program: the kernel may be busy with other devices.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks for replies.
-const LOOK: Duration = Duration::from_micros(500);
+/// The time between two polls for replies.
+const POLL: Duration = Duration::from_micros(500);
 
 const NO_REPLY: &str = "no reply to requests from XDP";
 
-/// The number of the loopback in every network namespace.
+/// The index of the loopback device in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Who took the times of a round's exchanges.
+/// What took the timestamps of a round's exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// XDP, at both ends.
+    /// XDP at both ends.
     Xdp,
-    /// Sockets, at one end or both: what queues between socket and device is in the
-    /// round trip.
+    /// Sockets at one end or both: the round trip includes the time in queues between socket and device.
     Socket,
 }
 
-/// Some exchanges, one after the other.
+/// A series of exchanges with an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// Those that were completed, all by one method.
+    /// The completed exchanges, all by one method.
     pub exchanges: Vec<Exchange>,
-    /// Which.
+    /// The method.
     pub method: Method,
-    /// Why it was not XDP.
+    /// Why the method is not XDP, if it is not.
     pub reason: Option<String>,
-    /// Requests without a reply.
+    /// The number of requests without a reply.
     pub lost: u32,
 }
 
-/// What all probers of a collector share: the programs. One is enough, and another
-/// finds devices taken whose driver runs this one's program. Cheap to clone.
+/// The programs that all probers of a collector share. There should be one per host: a second one finds devices occupied
+/// whose driver runs the program of the first. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Station(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Why there are none.
+    /// The programs, or why they could not be loaded.
     programs: Result<Programs, String>,
-    /// Numbers of probers that are gone, and of the next new one.
+    /// The numbers that dropped probers have freed, and the next new one.
     free: Mutex<(Vec<u32>, u32)>,
-    most: u32,
+    max_probers: u32,
 }
 
 #[derive(Debug)]
 struct Programs {
-    depart: Arc<Places>,
-    arrive: Arc<Places>,
+    depart: Arc<SharedProgram>,
+    arrive: Arc<SharedProgram>,
     probes: MapHandle,
     exchanges: MapHandle,
 }
 
 impl Station {
-    /// Loads the programs, for at most so many probers at once. Where they cannot be
-    /// loaded, probers use sockets.
-    pub fn open(probers: u32) -> Station {
-        let most = probers.max(1);
+    /// Loads the programs for at most `max_probers` probers at a time. Where they cannot be loaded, probers use sockets.
+    pub fn open(max_probers: u32) -> Station {
+        let max_probers = max_probers.max(1);
         Station(Arc::new(Shared {
-            programs: Programs::load(most).map_err(|error| error.to_string()),
+            programs: Programs::load(max_probers).map_err(|error| error.to_string()),
             free: Mutex::default(),
-            most,
+            max_probers,
         }))
     }
 
-    /// Asks the agent at an address, in the network namespace of this thread. Where this
-    /// host has several, `from` is the one that the agent admits; `None` for what the
-    /// route says.
+    /// Creates a prober of the agent at an address, in the network namespace of this thread. `from` is the address of
+    /// this host that the agent admits; `None` for the one that the route prefers.
     pub fn prober(&self, session: Session, from: Option<IpAddr>, mut agent: SocketAddr) -> Result<Prober, Error> {
         agent.set_ip(agent.ip().to_canonical());
         let from = from.map(|from| from.to_canonical());
-        let socket = StampedSocket::connected(from, agent).map_err(cannot(format!("make a socket to {agent}")))?;
+        let socket = StampedSocket::connected(from, agent).map_err(cannot(format!("open a socket to {agent}")))?;
         let looped = looped(agent.is_ipv4()).map(Arc::new).map_err(|error| format!("no loopback: {error}"));
-        Ok(Prober { number: self.take_number()?, station: self.clone(), session, agent, socket, looped, sequence: 0 })
+        Ok(Prober {
+            number: self.reserve_number()?,
+            station: self.clone(),
+            session,
+            agent,
+            socket,
+            looped,
+            sequence: 0,
+        })
     }
 
     fn programs(&self) -> Result<&Programs, String> {
         self.0.programs.as_ref().map_err(String::clone)
     }
 
-    fn take_number(&self) -> Result<u32, Error> {
+    fn reserve_number(&self) -> Result<u32, Error> {
         let mut free = self.0.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = free.0.pop() {
             return Ok(number);
         }
-        if free.1 == self.0.most {
-            let error = io::Error::other(format!("there are {} already", self.0.most));
+        if free.1 == self.0.max_probers {
+            let error = io::Error::other(format!("there are {} already", self.0.max_probers));
             return Err(cannot("add a prober")(error));
         }
         free.1 += 1;
@@ -133,22 +138,22 @@ impl Station {
 }
 
 impl Programs {
-    fn load(most: u32) -> Result<Programs, Error> {
+    fn load(max_probers: u32) -> Result<Programs, Error> {
         let mut object = load_programs(
             &["depart", "arrive"],
-            &[("probes", most), ("exchanges", most.saturating_mul(abi::DWELL_SYNC_EXCHANGES))],
+            &[("probes", max_probers), ("exchanges", max_probers.saturating_mul(abi::DWELL_SYNC_EXCHANGES))],
             &Experiment::default().to_core(0),
         )?;
         Ok(Programs {
-            depart: Places::new(descriptor(&object, "depart")?),
-            arrive: Places::new(descriptor(&object, "arrive")?),
+            depart: SharedProgram::new(descriptor(&object, "depart")?),
+            arrive: SharedProgram::new(descriptor(&object, "arrive")?),
             probes: handle(&mut object, "probes")?,
             exchanges: handle(&mut object, "exchanges")?,
         })
     }
 }
 
-/// Asks one agent. Of a session there is one, once.
+/// Compares the clock of one agent. A session must not be used for a second prober.
 #[derive(Debug)]
 pub struct Prober {
     station: Station,
@@ -160,19 +165,18 @@ pub struct Prober {
     sequence: u64,
 }
 
-/// The programs are where a round needs them, while this is.
-struct Held {
+/// What a round by XDP needs: the programs stay attached as long as it lives.
+struct Prepared {
     looped: Arc<UdpSocket>,
-    _places: [Place; 2],
+    _leases: [Lease; 2],
 }
 
 impl Prober {
-    /// Up to 256 exchanges, 300 µs apart. It takes as long as they do, and some
-    /// seconds where the agent does not answer; then there are none.
+    /// Makes up to 256 exchanges, 300 µs apart. Where the agent does not answer, it takes some seconds and returns none.
     pub fn round(&mut self, exchanges: u32) -> Result<Round, Error> {
         let exchanges = exchanges.clamp(1, abi::DWELL_SYNC_EXCHANGES);
-        let reason = match self.hold() {
-            Ok(held) => match self.round_by_xdp(&held, exchanges)? {
+        let reason = match self.prepare_xdp() {
+            Ok(prepared) => match self.round_by_xdp(&prepared, exchanges)? {
                 Ok(round) => return Ok(round),
                 Err(reason) => reason,
             },
@@ -183,15 +187,15 @@ impl Prober {
         Ok(round)
     }
 
-    /// As [`Prober::round`], by sockets at both ends or this one: for comparison.
+    /// Makes a round like [`Prober::round`], but with a socket at this end, for comparison.
     pub fn round_by_socket(&mut self, exchanges: u32) -> Result<Round, Error> {
         let mut round = Round { exchanges: Vec::new(), method: Method::Socket, reason: None, lost: 0 };
         for number in 0..exchanges.max(1) {
-            match self.ask_by_socket()? {
+            match self.exchange_by_socket()? {
                 Some(exchange) => round.exchanges.push(exchange),
                 None => round.lost += 1,
             }
-            // An agent that is not there is not waited for again and again.
+            // Do not wait again for an agent that is not there.
             if number == 0 && round.lost > 0 {
                 break;
             }
@@ -205,17 +209,17 @@ impl Prober {
         request(&self.session, self.sequence)
     }
 
-    fn ask_by_socket(&mut self) -> Result<Option<Exchange>, Error> {
+    fn exchange_by_socket(&mut self) -> Result<Option<Exchange>, Error> {
         let message = self.next_request();
         let t1_ns = monotonic_ns();
-        // The answer to an earlier packet may have been that nobody is there.
+        // The first call may report that an earlier packet found no receiver.
         if self.socket.inner().send(&message).is_err() {
             let _ = self.socket.inner().send(&message);
         }
-        let asked = Instant::now();
-        while let Some(patience) = PATIENCE.checked_sub(asked.elapsed()) {
+        let start = Instant::now();
+        while let Some(left) = TIMEOUT.checked_sub(start.elapsed()) {
             let mut buffer = [0; MESSAGE_BYTES + 1];
-            let Ok(Some(arrival)) = self.socket.receive(&mut buffer, patience) else {
+            let Ok(Some(arrival)) = self.socket.receive(&mut buffer, left) else {
                 continue;
             };
             let reply = read_reply(&self.session, &buffer[..arrival.bytes]);
@@ -227,16 +231,14 @@ impl Prober {
         Ok(None)
     }
 
-    /// Sees to it that requests can go out by XDP, and replies are taken; or says
-    /// why they cannot.
-    fn hold(&mut self) -> Result<Held, String> {
+    /// Attaches the programs that send requests and receive replies, or returns why this is not possible.
+    fn prepare_xdp(&mut self) -> Result<Prepared, String> {
         let agent = self.agent.ip();
         let looped = Arc::clone(self.looped.as_ref().map_err(String::clone)?);
         let own = self.socket.inner().local_addr();
         let own = own.map_err(|error| format!("no address to reach {agent} from: {error}"))?;
         let loop_port = looped.local_addr().map_or(0, |address| address.port());
-        let route =
-            next_hop::route(agent, Some(own.ip())).map_err(|error| format!("no way out to {agent}: {error}"))?;
+        let route = next_hop::route(agent, Some(own.ip())).map_err(|error| format!("no route to {agent}: {error}"))?;
         let device = next_hop::device(route.interface).map_err(|error| error.to_string())?;
         let dst_mac = self.resolve(&route)?;
         let probe = abi::dwell_sync_probe {
@@ -254,59 +256,57 @@ impl Prober {
             .probes
             .update(&self.session.id.to_ne_bytes(), probe.as_bytes(), MapFlags::ANY)
             .map_err(|error| format!("the map of probers is full: {error}"))?;
-        let hold = |places: &Arc<Places>, interface, mode| {
-            let place = places.hold(interface, mode);
-            place.map_err(|error| place::refusal(interface, &error))
+        let lease = |program: &Arc<SharedProgram>, interface, mode| {
+            program.lease(interface, mode).map_err(|error| devices::refusal(interface, &error))
         };
         let mode = mode_for(route.interface, &device);
-        let arrive = hold(&programs.arrive, route.interface, mode)?;
-        let depart = hold(&programs.depart, LOOPBACK, Mode::Generic)?;
-        Ok(Held { looped, _places: [arrive, depart] })
+        let arrive = lease(&programs.arrive, route.interface, mode)?;
+        let depart = lease(&programs.depart, LOOPBACK, Mode::Generic)?;
+        Ok(Prepared { looped, _leases: [arrive, depart] })
     }
 
-    /// The next hop's Ethernet address, which the kernel finds out when it has to
-    /// send something there.
+    /// Resolves the next hop's Ethernet address, which the kernel finds out when it has to send something there.
     fn resolve(&mut self, route: &Route) -> Result<Mac, String> {
-        let begun = Instant::now();
-        let mut asked = false;
+        let start = Instant::now();
+        let mut is_sent = false;
         loop {
             let known = next_hop::neighbour(route).map_err(|error| format!("no neighbour {}: {error}", route.next))?;
             if let Some(mac) = known {
                 return Ok(mac);
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("{} does not tell its Ethernet address", route.next));
+            if start.elapsed() > TIMEOUT {
+                return Err(format!("the Ethernet address of {} is unknown", route.next));
             }
-            if !asked {
+            if !is_sent {
                 let message = self.next_request();
-                // Its answer is of no use, so neither is its failure.
+                // The message only makes the kernel resolve the address, so its failure does not matter.
                 let _ = self.socket.inner().send(&message);
-                asked = true;
+                is_sent = true;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
     }
 
-    /// Exchanges from XDP; or why there were none.
-    fn round_by_xdp(&mut self, held: &Held, exchanges: u32) -> Result<Result<Round, String>, Error> {
-        let awake = match self.wake(held)? {
-            Ok(awake) => awake,
+    /// Makes a round by XDP, or returns why no exchange was completed.
+    fn round_by_xdp(&mut self, prepared: &Prepared, exchanges: u32) -> Result<Result<Round, String>, Error> {
+        let round_trip = match self.wait_for_agent(prepared)? {
+            Ok(round_trip) => round_trip,
             Err(reason) => return Ok(Err(reason)),
         };
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for _ in 0..exchanges {
-            match self.ask(held) {
-                Ok(sequence) => asked.push(sequence),
+            match self.send_request(prepared) {
+                Ok(sequence) => requests.push(sequence),
                 Err(reason) => return Ok(Err(reason)),
             }
             thread::sleep(GAP);
         }
-        let patience = (4 * awake).clamp(Duration::from_millis(20), PATIENCE);
-        let begun = Instant::now();
-        let mut done = self.completed(&asked)?;
-        while done.len() < asked.len() && begun.elapsed() < patience {
-            thread::sleep(LOOK);
-            done = self.completed(&asked)?;
+        let timeout = (4 * round_trip).clamp(Duration::from_millis(20), TIMEOUT);
+        let start = Instant::now();
+        let mut done = self.completed(&requests)?;
+        while done.len() < requests.len() && start.elapsed() < timeout {
+            thread::sleep(POLL);
+            done = self.completed(&requests)?;
         }
         if done.is_empty() {
             return Ok(Err(NO_REPLY.into()));
@@ -325,26 +325,26 @@ impl Prober {
         }))
     }
 
-    /// Asks until the agent's XDP answers, or is known not to: it may attach its
-    /// program only now. How long an exchange takes; or why none was completed.
-    fn wake(&mut self, held: &Held) -> Result<Result<Duration, String>, Error> {
-        let begun = Instant::now();
-        let (mut pause, mut next) = (Duration::from_millis(1), begun);
-        let mut asked = Vec::new();
+    /// Sends requests until the agent's XDP answers, or is known not to: the agent may attach its program only now.
+    /// Returns how long an exchange takes, or why none was completed.
+    fn wait_for_agent(&mut self, prepared: &Prepared) -> Result<Result<Duration, String>, Error> {
+        let start = Instant::now();
+        let (mut pause, mut next) = (Duration::from_millis(1), start);
+        let mut requests = Vec::new();
         let mut longest = None;
-        while begun.elapsed() < longest.map_or(PATIENCE, |_| WAKING) {
+        while start.elapsed() < longest.map_or(TIMEOUT, |_| ATTACH_TIMEOUT) {
             if Instant::now() >= next {
-                match self.ask(held) {
-                    Ok(sequence) => asked.push(sequence),
+                match self.send_request(prepared) {
+                    Ok(sequence) => requests.push(sequence),
                     Err(reason) => return Ok(Err(reason)),
                 }
                 next += pause;
                 pause = (2 * pause).min(Duration::from_millis(100));
             }
-            thread::sleep(LOOK);
-            let done = self.completed(&asked)?;
-            let took = |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
-            longest = done.iter().map(took).max().map(Duration::from_nanos);
+            thread::sleep(POLL);
+            let done = self.completed(&requests)?;
+            let round_trip = |(exchange, _): &(Exchange, Stamper)| exchange.t4_ns.saturating_sub(exchange.t1_ns);
+            longest = done.iter().map(round_trip).max().map(Duration::from_nanos);
             if done.iter().any(|(_, stamper)| *stamper != Stamper::SocketYet) {
                 break;
             }
@@ -352,33 +352,33 @@ impl Prober {
         Ok(longest.ok_or_else(|| NO_REPLY.to_owned()))
     }
 
-    /// The request's sequence.
-    fn ask(&mut self, held: &Held) -> Result<u64, String> {
+    /// Sends a request from XDP, and returns its sequence number.
+    fn send_request(&mut self, prepared: &Prepared) -> Result<u64, String> {
         let message = self.next_request();
-        match held.looped.send(&message) {
+        match prepared.looped.send(&message) {
             Ok(_) => Ok(self.sequence),
-            Err(error) => Err(format!("the loopback does not send: {error}")),
+            Err(error) => Err(format!("loopback does not send: {error}")),
         }
     }
 
-    fn completed(&self, asked: &[u64]) -> Result<Vec<(Exchange, Stamper)>, Error> {
+    /// The completed exchanges among the requests of these sequence numbers.
+    fn completed(&self, requests: &[u64]) -> Result<Vec<(Exchange, Stamper)>, Error> {
         let Ok(programs) = self.station.programs() else {
             return Ok(Vec::new());
         };
         let first = self.number * abi::DWELL_SYNC_EXCHANGES;
         let mut completed = Vec::new();
-        for sequence in asked {
+        for sequence in requests {
             let index = first + (*sequence % u64::from(abi::DWELL_SYNC_EXCHANGES)) as u32;
             let bytes =
                 programs.exchanges.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(failed("read", "exchanges"))?;
-            let found = bytes
+            let core = bytes
                 .and_then(|bytes| abi::dwell_sync_exchange::read_from_bytes(&bytes).ok())
-                .filter(|found| found.sequence == *sequence && found.t4_ns != 0);
-            if let Some(found) = found
-                && let Some(stamper) = Stamper::from_core(found.stamper)
+                .filter(|core| core.sequence == *sequence && core.t4_ns != 0);
+            if let Some(core) = core
+                && let Some(stamper) = Stamper::from_core(core.stamper)
             {
-                let exchange =
-                    Exchange { t1_ns: found.t1_ns, t2_ns: found.t2_ns, t3_ns: found.t3_ns, t4_ns: found.t4_ns };
+                let exchange = Exchange { t1_ns: core.t1_ns, t2_ns: core.t2_ns, t3_ns: core.t3_ns, t4_ns: core.t4_ns };
                 completed.push((exchange, stamper));
             }
         }
@@ -390,7 +390,7 @@ impl Drop for Prober {
     fn drop(&mut self) {
         let shared = &self.station.0;
         if let Ok(programs) = &shared.programs {
-            // It is not there where no round went by XDP.
+            // There is no entry if no round was made by XDP.
             let _ = programs.probes.delete(&self.session.id.to_ne_bytes());
         }
         let free = shared.free.lock();

@@ -1,4 +1,4 @@
-//! The agent's side: answers the requests of collectors that it was told of.
+//! The agent's side: answers the requests of admitted collectors.
 
 use std::{
     collections::HashMap,
@@ -21,8 +21,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    Mode, cannot, descriptor, handle, load_programs,
-    place::{self, Places, mode_for},
+    Mode, cannot, descriptor,
+    devices::{self, SharedProgram, mode_for},
+    handle, load_programs,
     socket::{Arrival, StampedSocket},
 };
 use crate::{
@@ -32,25 +33,25 @@ use crate::{
     vantage::{failed, read_percpu},
 };
 
-/// How long a program that the stack runs stays after the last request.
-const LEASE: Duration = Duration::from_millis(300);
+/// How long a program that the network stack runs stays attached after the last request.
+const IDLE: Duration = Duration::from_millis(300);
 
-/// How often leases, and the wish to end, are looked at.
+/// The time between two checks of idle programs and of the request to stop.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long a device that did not take a program is left alone.
+/// How long a device that refused a program is left alone.
 const REFUSED: Duration = Duration::from_secs(60);
 
-/// What to answer on.
+/// Where to answer, and for how many sessions.
 #[derive(Debug, Clone)]
 pub struct ReflectorOptions {
-    /// UDP port; 0 for one that is free.
+    /// The UDP port; 0 for a free one.
     pub port: u16,
-    /// Where XDP may be used; none for wherever a request that is in order comes in.
+    /// The interfaces whose XDP may be used; if empty, any by which a valid request arrives.
     pub interfaces: Vec<Interface>,
-    /// Sessions that there may be at once.
+    /// The most sessions at a time.
     pub sessions: u32,
-    /// Lies about the clock, for tests and benchmarks.
+    /// Deviations of the reported clock, for tests and benchmarks.
     pub experiment: Experiment,
 }
 
@@ -60,16 +61,16 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// A device that requests came in by.
+/// A device by which requests have arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Its number.
+pub struct ReflectingDevice {
+    /// The index of its interface.
     pub interface: u32,
-    /// Who runs the program there; or why only the socket answers.
+    /// What runs the program there, or why only the socket answers.
     pub mode: Result<Mode, String>,
 }
 
-/// Answers in a thread, and in XDP. Dropping it ends both.
+/// Answers requests in a thread and at XDP. Dropping it ends both.
 #[derive(Debug)]
 pub struct Reflector {
     port: u16,
@@ -81,21 +82,20 @@ pub struct Reflector {
 
 #[derive(Debug, Default)]
 struct Shared {
-    ends: AtomicBool,
-    /// For the socket, which makes its replies in user space.
+    is_stopped: AtomicBool,
+    /// The admitted sessions, for the socket, whose replies are made in user space.
     keys: Mutex<HashMap<u64, Session>>,
-    places: Mutex<HashMap<u32, Result<Mode, String>>>,
+    devices: Mutex<HashMap<u32, Result<Mode, String>>>,
 }
 
 impl Reflector {
-    /// Begins to answer in the network namespace of this thread. XDP programs of
-    /// drivers are attached now, where interfaces were named; others with the first
-    /// request.
+    /// Starts to answer in the network namespace of this thread. XDP programs that drivers run are attached at once to
+    /// the named interfaces, others with the first request.
     pub fn attach(options: &ReflectorOptions) -> Result<Reflector, Error> {
         let socket =
             StampedSocket::listening(options.port).map_err(cannot(format!("listen on UDP port {}", options.port)))?;
         let bound = socket.inner().local_addr();
-        let port = bound.map_err(cannot("tell the UDP port"))?.port();
+        let port = bound.map_err(cannot("find the UDP port"))?.port();
         let mut object =
             load_programs(&["reflect", "admit"], &[("sessions", options.sessions)], &options.experiment.to_core(port))?;
         let filter = descriptor(&object, "admit")?;
@@ -106,9 +106,9 @@ impl Reflector {
             socket,
             experiment: options.experiment,
             allowed: options.interfaces.iter().map(|it| it.index).collect(),
-            places: Places::new(descriptor(&object, "reflect")?),
+            program: SharedProgram::new(descriptor(&object, "reflect")?),
             counters: MapHandle::try_from(&counters).map_err(failed("share", "counters"))?,
-            leases: HashMap::new(),
+            attached: HashMap::new(),
             shared: Arc::clone(&shared),
         };
         for interface in &options.interfaces {
@@ -121,14 +121,13 @@ impl Reflector {
         Ok(Reflector { port, sessions: handle(&mut object, "sessions")?, counters, shared, responder: Some(responder) })
     }
 
-    /// Where requests are answered.
+    /// The UDP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Answers the collector at an address from now on. An error where there are as
-    /// many sessions as may be, or this one is there: a session is not begun twice, so
-    /// that what was sent before is refused.
+    /// Answers the collector at an address from now on. Fails if there are too many sessions, or if this one was admitted
+    /// before: a session is not admitted twice, so that replayed requests are refused.
     pub fn admit(&self, session: &Session, collector: IpAddr) -> Result<(), Error> {
         let value = session.to_core(collector);
         self.sessions
@@ -143,27 +142,27 @@ impl Reflector {
         Ok(())
     }
 
-    /// Answers a session no longer.
+    /// Stops answering a session.
     pub fn dismiss(&self, session: u64) {
-        // Nothing to do where it was not there.
+        // Nothing to do if it is unknown.
         let _ = self.sessions.delete(&session.to_ne_bytes());
         self.keys().remove(&session);
     }
 
-    /// What became of requests.
+    /// Counts of answered and refused requests.
     pub fn counters(&self) -> Result<Counters, Error> {
         read_counters(&self.counters)
     }
 
-    /// By which devices requests that were in order came to the socket, and what was
-    /// tried there.
-    pub fn places(&self) -> Vec<Place> {
-        let places = self.shared.places.lock();
-        let places = places.unwrap_or_else(PoisonError::into_inner);
-        let mut places: Vec<_> =
-            places.iter().map(|(interface, mode)| Place { interface: *interface, mode: mode.clone() }).collect();
-        places.sort_by_key(|place| place.interface);
-        places
+    /// The devices by which valid requests have come to the socket, and what was attached there.
+    pub fn devices(&self) -> Vec<ReflectingDevice> {
+        let devices = self.shared.devices.lock();
+        let devices = devices.unwrap_or_else(PoisonError::into_inner);
+        let device =
+            |(interface, mode): (&u32, &Result<_, _>)| ReflectingDevice { interface: *interface, mode: mode.clone() };
+        let mut devices: Vec<_> = devices.iter().map(device).collect();
+        devices.sort_by_key(|device| device.interface);
+        devices
     }
 
     fn keys(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Session>> {
@@ -174,66 +173,67 @@ impl Reflector {
 
 impl Drop for Reflector {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(responder) = self.responder.take() {
-            // It has nothing to tell.
+            // The thread has no result.
             let _ = responder.join();
         }
     }
 }
 
-/// The thread that answers what XDP has not.
+/// The thread that answers requests that XDP has not answered.
 struct Responder {
     socket: StampedSocket,
     experiment: Experiment,
-    /// Interfaces for XDP; any where empty.
+    /// The interfaces whose XDP may be used; any if empty.
     allowed: Vec<u32>,
-    places: Arc<Places>,
+    program: Arc<SharedProgram>,
     counters: MapHandle,
-    leases: HashMap<u32, Lease>,
+    /// By interface.
+    attached: HashMap<u32, Attachment>,
     shared: Arc<Shared>,
 }
 
-/// Of a device: a program there, or the wish for none for a while.
-struct Lease {
-    place: Option<place::Place>,
+/// The state of a device: a program is attached there until it is idle, or was refused and is not tried for a while.
+struct Attachment {
+    lease: Option<devices::Lease>,
     until: Instant,
 }
 
 impl Responder {
     fn run(&mut self) {
         let mut answered = 0;
-        let mut looked = Instant::now();
+        let mut last_check = Instant::now();
         let mut buffer = [0; MESSAGE_BYTES];
-        while !self.shared.ends.load(Ordering::Relaxed) {
+        while !self.shared.is_stopped.load(Ordering::Relaxed) {
             match self.socket.receive(&mut buffer, TICK) {
                 Ok(Some(arrival)) if arrival.bytes == MESSAGE_BYTES => {
                     self.respond(&buffer, &arrival);
                 }
                 Ok(_) => {}
-                // Nobody is there to be told; it may be better in a while.
+                // The cause may be gone in a while.
                 Err(_) => thread::sleep(TICK),
             }
-            if looked.elapsed() >= TICK {
-                looked = Instant::now();
-                self.renew(&mut answered);
+            if last_check.elapsed() >= TICK {
+                last_check = Instant::now();
+                self.detach_idle(&mut answered);
             }
         }
     }
 
-    /// The filter has seen that the request is in order.
+    /// Answers a request, which the socket's filter has found valid.
     fn respond(&mut self, request: &[u8; MESSAGE_BYTES], arrival: &Arrival) {
         let interface = arrival.to.map(|(_, interface)| interface);
-        let promising = interface.is_some_and(|interface| self.may_attach(interface));
+        let is_attachable = interface.is_some_and(|interface| self.may_attach(interface));
         if let Some((earliest, _)) = arrival.between_ns {
-            let stamper = match promising {
+            let stamper = match is_attachable {
                 true => Stamper::SocketYet,
                 false => Stamper::Socket,
             };
             self.answer(request, arrival, stamper, earliest);
         }
-        if let Some(interface) = interface.filter(|_| promising) {
-            self.lease(interface);
+        if let Some(interface) = interface.filter(|_| is_attachable) {
+            self.attach(interface);
         }
     }
 
@@ -250,73 +250,74 @@ impl Responder {
         let arrived = self.experiment.claimed(earliest_ns);
         let departs = self.experiment.claimed(monotonic_ns());
         let reply = answer(&session, request, stamper, arrived, departs);
-        // A reply that cannot be sent is a reply lost.
+        // A reply that cannot be sent counts as lost.
         let _ = self.socket.reply(&reply, arrival);
     }
 
-    /// True if the next request may find a program at the device.
+    /// Whether the next request may find a program at the device.
     fn may_attach(&self, interface: u32) -> bool {
         if !self.allowed.is_empty() && !self.allowed.contains(&interface) {
             return false;
         }
-        match self.leases.get(&interface) {
+        match self.attached.get(&interface) {
             None => next_hop::device(interface).is_ok(),
-            Some(lease) => lease.place.is_some(),
+            Some(attachment) => attachment.lease.is_some(),
         }
     }
 
-    fn lease(&mut self, interface: u32) {
-        if let Some(lease) = self.leases.get_mut(&interface) {
-            lease.until = Instant::now() + LEASE;
+    /// Attaches the program to a device, or keeps it there for longer.
+    fn attach(&mut self, interface: u32) {
+        if let Some(attachment) = self.attached.get_mut(&interface) {
+            attachment.until = Instant::now() + IDLE;
             return;
         }
         let Ok(device) = next_hop::device(interface) else {
             return;
         };
         let mode = mode_for(interface, &device);
-        let lease = match self.places.hold(interface, mode) {
-            Ok(place) => {
-                self.told(interface, Ok(place.mode()));
-                Lease {
-                    place: Some(place),
-                    // To attach may have taken longer than a lease.
-                    until: Instant::now() + LEASE,
-                }
+        let leased = self.program.lease(interface, mode);
+        // Attaching may have taken longer than IDLE.
+        let now = Instant::now();
+        let attachment = match leased {
+            Ok(lease) => {
+                self.record(interface, Ok(lease.mode()));
+                Attachment { lease: Some(lease), until: now + IDLE }
             }
             Err(error) => {
-                self.told(interface, Err(place::refusal(interface, &error)));
-                Lease { place: None, until: Instant::now() + REFUSED }
+                self.record(interface, Err(devices::refusal(interface, &error)));
+                Attachment { lease: None, until: now + REFUSED }
             }
         };
-        self.leases.insert(interface, lease);
+        self.attached.insert(interface, attachment);
     }
 
     fn attach_native(&mut self, interface: u32) {
         let device = next_hop::device(interface);
         if device.is_ok_and(|device| mode_for(interface, &device) == Mode::Native) {
-            self.lease(interface);
+            self.attach(interface);
         }
     }
 
-    /// Programs that were used lately stay; so do those of drivers.
-    fn renew(&mut self, answered: &mut u64) {
+    /// Detaches programs that were idle for a while, unless the driver runs them. `answered` is the number of requests
+    /// that XDP had answered at the last call.
+    fn detach_idle(&mut self, answered: &mut u64) {
         let now = Instant::now();
-        let until_now = read_counters(&self.counters).map_or(0, |counters| counters.answered_xdp);
-        let used = until_now != *answered;
-        *answered = until_now;
-        self.leases.retain(|_, lease| {
-            let mode = lease.place.as_ref().map(place::Place::mode);
-            if mode.is_some() && used {
-                lease.until = now + LEASE;
+        let answered_now = read_counters(&self.counters).map_or(0, |counters| counters.answered_xdp);
+        let is_used = answered_now != *answered;
+        *answered = answered_now;
+        self.attached.retain(|_, attachment| {
+            let mode = attachment.lease.as_ref().map(devices::Lease::mode);
+            if mode.is_some() && is_used {
+                attachment.until = now + IDLE;
             }
-            mode == Some(Mode::Native) || lease.until > now
+            mode == Some(Mode::Native) || attachment.until > now
         });
     }
 
-    fn told(&self, interface: u32, mode: Result<Mode, String>) {
-        let places = self.shared.places.lock();
-        let mut places = places.unwrap_or_else(PoisonError::into_inner);
-        places.insert(interface, mode);
+    fn record(&self, interface: u32, mode: Result<Mode, String>) {
+        let devices = self.shared.devices.lock();
+        let mut devices = devices.unwrap_or_else(PoisonError::into_inner);
+        devices.insert(interface, mode);
     }
 }
 

@@ -1,8 +1,7 @@
-//! UDP sockets whose packets have the kernel's time of arrival.
+//! UDP sockets whose packets carry the kernel's arrival timestamp.
 //!
-//! The kernel stamps with CLOCK_REALTIME; here all is CLOCK_MONOTONIC. Both run
-//! at the same rate, so their difference tells one from the other, unless
-//! CLOCK_REALTIME is set meanwhile.
+//! The kernel's timestamps are by CLOCK_REALTIME, and all others here by CLOCK_MONOTONIC. Both run at the same rate, so
+//! their difference converts one into the other, unless CLOCK_REALTIME is set meanwhile.
 #![allow(unsafe_code)]
 
 use std::{
@@ -25,18 +24,18 @@ use nix::{
     },
 };
 
-/// As far as the two clocks may seem apart by the time that it takes to read
-/// them; more, and one was set.
+/// The change in the difference of the two clocks from which on one of them was set. Less may come from the time that it
+/// takes to read them.
 const STEP_NS: i128 = 100_000;
 
-/// How long the kernel takes to begin with times of arrival.
-const SETTLES: Duration = Duration::from_millis(50);
+/// How long the kernel may take to start with arrival timestamps.
+const TIMESTAMPS_START: Duration = Duration::from_millis(50);
 
 /// linux/udp.h
 const UDP_NO_CHECK6_TX: libc::c_int = 101;
 
 sockopt_impl!(
-    /// Leaves the checksum of IPv4 packets out.
+    /// Sends IPv4 packets without a checksum.
     NoChecksum,
     SetOnly,
     libc::SOL_SOCKET,
@@ -44,7 +43,7 @@ sockopt_impl!(
     bool
 );
 sockopt_impl!(
-    /// Leaves the checksum of IPv6 packets out.
+    /// Sends IPv6 packets without a checksum.
     NoChecksum6,
     SetOnly,
     libc::SOL_UDP,
@@ -52,7 +51,7 @@ sockopt_impl!(
     bool
 );
 sockopt_impl!(
-    /// A BPF program that says how much of each packet is kept.
+    /// Attaches a BPF program that decides how much of each packet is kept.
     AttachProgram,
     SetOnly,
     libc::SOL_SOCKET,
@@ -60,28 +59,27 @@ sockopt_impl!(
     i32
 );
 
-/// A packet, and when it arrived.
+/// A received packet, and when it arrived.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub bytes: usize,
     pub from: SocketAddr,
-    /// The address that it was sent to, and the interface that it came by; where
-    /// the socket was told to say.
+    /// The address that it was sent to and the interface by which it arrived, if the socket reports them.
     pub to: Option<(IpAddr, u32)>,
-    /// The earliest and the latest that it may have arrived, CLOCK_MONOTONIC; none
-    /// where CLOCK_REALTIME was set meanwhile.
+    /// The earliest and the latest arrival time by CLOCK_MONOTONIC; `None` if CLOCK_REALTIME was set meanwhile.
     pub between_ns: Option<(u64, u64)>,
 }
 
-/// A UDP socket with times of arrival.
+/// A UDP socket with arrival timestamps.
 #[derive(Debug)]
 pub(super) struct StampedSocket {
     socket: UdpSocket,
-    apart_ns: i128,
+    /// The difference of the two clocks, as it was last read.
+    difference_ns: i128,
 }
 
 impl StampedSocket {
-    /// One that talks to a peer only, from an address of this host, or from any.
+    /// Opens a socket that is connected to a peer, from an address of this host or from any.
     pub fn connected(from: Option<IpAddr>, peer: SocketAddr) -> io::Result<StampedSocket> {
         let any = match peer {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -92,7 +90,7 @@ impl StampedSocket {
         StampedSocket::new(socket)
     }
 
-    /// One that all may talk to, over IPv4 and, where there is IPv6, over that.
+    /// Opens a socket that listens for IPv4 and, where the kernel has it, IPv6.
     pub fn listening(port: u16) -> io::Result<StampedSocket> {
         let socket = match dual_stack(port) {
             Ok(socket) => {
@@ -106,31 +104,31 @@ impl StampedSocket {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
         }
         let stamped = StampedSocket::new(socket)?;
-        // The kernel begins to stamp a little later; until then a packet has the time
-        // at which it was read, too late for an arrival.
-        thread::sleep(SETTLES);
+        // The kernel starts to take timestamps a little later. Until then, a packet has the time at which it was read,
+        // which is too late.
+        thread::sleep(TIMESTAMPS_START);
         Ok(stamped)
     }
 
     fn new(socket: UdpSocket) -> io::Result<StampedSocket> {
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        Ok(StampedSocket { socket, apart_ns: apart_ns().0 })
+        Ok(StampedSocket { socket, difference_ns: clock_difference_ns().0 })
     }
 
     pub fn inner(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Only packets that a program lets pass are kept.
+    /// Drops packets that a program rejects.
     pub fn filter(&self, program: &impl AsRawFd) -> io::Result<()> {
         Ok(setsockopt(&self.socket, AttachProgram, &program.as_raw_fd())?)
     }
 
-    /// Waits for a packet; none where there was none in time.
-    pub fn receive(&mut self, buffer: &mut [u8], patience: Duration) -> io::Result<Option<Arrival>> {
-        // 0 would be for ever.
-        let patience = patience.max(Duration::from_micros(1));
-        self.socket.set_read_timeout(Some(patience))?;
+    /// Waits for a packet; `None` if there was none in time.
+    pub fn receive(&mut self, buffer: &mut [u8], timeout: Duration) -> io::Result<Option<Arrival>> {
+        // 0 would mean to wait without end.
+        let timeout = timeout.max(Duration::from_micros(1));
+        self.socket.set_read_timeout(Some(timeout))?;
         let mut space = nix::cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::in_pktinfo);
         let mut slices = [IoSliceMut::new(buffer)];
         let message =
@@ -160,7 +158,7 @@ impl StampedSocket {
         Ok(from.map(|from| Arrival { bytes, from, to, between_ns }))
     }
 
-    /// Sends from the address that a packet had come to.
+    /// Replies to a packet, from the address that it was sent to.
     pub fn reply(&self, bytes: &[u8], arrival: &Arrival) -> io::Result<()> {
         let slices = [IoSlice::new(bytes)];
         let to = SockaddrStorage::from(arrival.from);
@@ -188,19 +186,19 @@ impl StampedSocket {
         Ok(())
     }
 
-    /// The bounds of a time of CLOCK_REALTIME.
+    /// Converts a time of CLOCK_REALTIME into bounds by CLOCK_MONOTONIC.
     fn monotonic(&mut self, stamp: TimeSpec) -> Option<(u64, u64)> {
-        let (apart, width) = apart_ns();
-        let before = std::mem::replace(&mut self.apart_ns, apart);
-        if (apart - before).abs() > STEP_NS + width {
+        let (difference, width) = clock_difference_ns();
+        let before = std::mem::replace(&mut self.difference_ns, difference);
+        if (difference - before).abs() > STEP_NS + width {
             return None;
         }
-        let latest = i128::from(nanoseconds(stamp)) - apart;
+        let latest = i128::from(nanoseconds(stamp)) - difference;
         Some((u64::try_from(latest - width).ok()?, u64::try_from(latest).ok()?))
     }
 }
 
-/// A socket that sends to itself over the loopback, without checksums.
+/// Opens a socket that sends to itself over loopback, without checksums.
 pub(super) fn looped(is_ipv4: bool) -> io::Result<UdpSocket> {
     let own: IpAddr = match is_ipv4 {
         true => Ipv4Addr::LOCALHOST.into(),
@@ -223,9 +221,9 @@ fn dual_stack(port: u16) -> io::Result<UdpSocket> {
     Ok(fd.into())
 }
 
-/// By how much CLOCK_REALTIME is ahead, at least; and how much more it may be. The
-/// best of some tries, as one may be interrupted.
-fn apart_ns() -> (i128, i128) {
+/// Returns by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC at least, and how much more it may be: the best of
+/// three tries, as one may be interrupted.
+fn clock_difference_ns() -> (i128, i128) {
     let once = || {
         let before = i128::from(monotonic_ns());
         let real = i128::from(realtime_ns());

@@ -1,15 +1,16 @@
-//! The privileges of this thread.
+//! The capabilities of this thread.
 
 use std::fs;
 
-/// What to do where one is missing.
+/// The remedy for a missing capability.
 pub(crate) const GRANT: &str = "use sudo, or once: sudo setcap \
      cap_bpf,cap_net_admin,cap_perfmon+ep \"$(command -v dwell)\"";
 
-/// A capability that some verb wants (capabilities(7)).
+/// A capability that some verb needs, by its number in capabilities(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
     NetAdmin = 12,
+    NetRaw = 13,
     SysAdmin = 21,
     SysResource = 24,
     Perfmon = 38,
@@ -17,12 +18,13 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
-    /// What programs at a network hook need to be loaded.
+    /// The capabilities that loading a program for a network hook needs.
     pub(crate) const TO_LOAD: [Capability; 3] = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Capability::NetAdmin => "CAP_NET_ADMIN",
+            Capability::NetRaw => "CAP_NET_RAW",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
             Capability::SysResource => "CAP_SYS_RESOURCE",
             Capability::Perfmon => "CAP_PERFMON",
@@ -30,13 +32,13 @@ impl Capability {
         }
     }
 
-    /// Whether this thread has it in effect.
+    /// Whether the capability is effective in this thread; `None` if /proc does not show it.
     pub(crate) fn held(self) -> Option<bool> {
         Some(effective()? >> self as u32 & 1 == 1)
     }
 
-    /// Those among `wanted` that this thread is known to lack. For bpf(2),
-    /// CAP_SYS_ADMIN stands for each of them.
+    /// The names of those among `wanted` that this thread is known to lack. For bpf(2), CAP_SYS_ADMIN stands for each of
+    /// them.
     pub(crate) fn missing(wanted: &[Capability]) -> Vec<&'static str> {
         if Capability::SysAdmin.held() == Some(true) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! BPF filters of an interface's clsact: unlike links they outlive whoever made them.
+//! BPF filters of an interface's clsact qdisc. Unlike links, they outlive the process that created them.
 
 use std::process::{Command, Stdio};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::trials::find_program;
 
-/// A filter, by what names it for its removal.
+/// A BPF filter, with what identifies it for removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Filter {
     /// Priority among the filters of the hook.
     #[serde(rename = "pref")]
     pub priority: u32,
-    /// Its number within the priority, as `tc` writes it.
+    /// The number within the priority, as `tc` writes it.
     pub handle: String,
-    /// Name of the filter: that of its program, if libbpf made it.
+    /// The name of the filter: that of its program, if libbpf created it.
     pub name: Option<String>,
-    /// `sudo tc filter del ...`; only of a filter with the name of dwell's own.
+    /// The command that removes it, `sudo tc filter del ...`; only of filters that have the name of dwell's own.
     pub remove: Option<String>,
 }
 
-/// What `tc` knows; None where it is not there or does not tell.
+/// Reads the filters with `tc`; `None` where it is not installed or fails.
 pub(super) fn filters(interface: &str, hook: &str) -> Option<Vec<Filter>> {
     let output = Command::new(find_program("tc")?)
         .args(["-json", "filter", "show", "dev", interface, hook])
@@ -76,10 +76,10 @@ mod tests {
             {"protocol":"all","pref":5,"kind":"u32","chain":0,"options":
                 {"fh":"800:","ht_divisor":1,"handle":"0x1"}}]"#;
         let filters = parse(json, "eth0", "egress").unwrap();
-        let told: Vec<_> =
+        let shown: Vec<_> =
             filters.iter().map(|filter| (filter.priority, filter.name.as_deref(), filter.remove.as_deref())).collect();
         let remove = "sudo tc filter del dev eth0 egress pref 1 handle 0x2 bpf";
-        assert_eq!(told, [(1, Some("observe_tc_raw:[9]"), Some(remove)), (3, Some("cil_from_netdev"), None),]);
+        assert_eq!(shown, [(1, Some("observe_tc_raw:[9]"), Some(remove)), (3, Some("cil_from_netdev"), None),]);
         assert_eq!(parse(b"", "eth0", "egress"), None);
     }
 }

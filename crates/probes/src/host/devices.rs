@@ -1,4 +1,4 @@
-//! Which programs hold the hooks of network interfaces.
+//! The programs at the hooks of network interfaces.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,22 +14,20 @@ use serde::Serialize;
 use super::clsact::{self, Filter};
 use crate::Interface;
 
-/// A network interface and the programs at its hooks; `None` where the kernel
-/// does not tell this process.
+/// A network interface and the programs at its hooks; `None` where the kernel does not show them to this process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Device {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its number.
+    /// The index.
     pub index: u32,
-    /// XDP programs; at most one for each mode.
+    /// XDP programs, at most one per mode.
     pub xdp: Option<Vec<Attached>>,
-    /// Whether its driver runs XDP programs itself; else the stack does, later
-    /// and at the price of tc.
+    /// Whether the driver runs XDP programs. Otherwise the network stack does, later and at the cost of tc.
     pub native_xdp: Option<bool>,
-    /// Programs at tcx ingress, in their order.
+    /// Programs at tcx ingress, in the order in which they run.
     pub tcx_ingress: Option<Vec<Attached>>,
-    /// Programs at tcx egress, in their order.
+    /// Programs at tcx egress, in the order in which they run.
     pub tcx_egress: Option<Vec<Attached>>,
     /// BPF filters of clsact ingress.
     pub clsact_ingress: Option<Vec<Filter>>,
@@ -37,14 +35,14 @@ pub struct Device {
     pub clsact_egress: Option<Vec<Filter>>,
 }
 
-/// A program that somebody has attached.
+/// A program that is attached to a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Attached {
-    /// The kernel's number for it.
+    /// The kernel's ID of the program.
     pub id: u32,
-    /// Its name, if this process may ask (CAP_SYS_ADMIN).
+    /// The name of the program, if this process may read it (CAP_SYS_ADMIN).
     pub name: Option<String>,
-    /// XDP: `native`, `generic` or `offloaded`.
+    /// The mode of an XDP program: `native`, `generic` or `offloaded`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'static str>,
 }
@@ -65,7 +63,7 @@ impl Device {
     }
 }
 
-/// Whether the driver of an interface runs XDP programs itself, if that is known.
+/// Whether the driver of an interface runs XDP programs; `None` if this is unknown.
 pub(crate) fn native_xdp(index: u32) -> Option<bool> {
     xdp(index).1
 }
@@ -83,7 +81,7 @@ fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
     }
     let mut by_mode =
         [("native", options.drv_prog_id), ("generic", options.skb_prog_id), ("offloaded", options.hw_prog_id)];
-    // With a single program, kernels tell its number and its mode apart.
+    // If there is a single program, kernels report its ID and its mode in separate fields.
     match u32::from(options.attach_mode) {
         libbpf_sys::XDP_ATTACHED_DRV => by_mode[0].1 = options.prog_id,
         libbpf_sys::XDP_ATTACHED_SKB => by_mode[1].1 = options.prog_id,
@@ -95,28 +93,27 @@ fn xdp(index: u32) -> (Option<Vec<Attached>>, Option<bool>) {
         .filter(|(_, id)| *id != 0)
         .map(|(mode, id)| Attached { id, name: program_name(id), mode: Some(mode) })
         .collect();
-    // No features at all: of a kernel that does not tell, or of a driver
-    // without XDP.
+    // No features at all: the kernel does not report them, or the driver has no XDP.
     let native = (options.feature_flags != 0).then_some(options.feature_flags & NETDEV_XDP_ACT_BASIC != 0);
     (Some(attached), native)
 }
 
-fn tcx(index: u32, place: libbpf_sys::bpf_attach_type) -> Option<Vec<Attached>> {
-    let mut ids = [0u32; 64]; // the kernel's own limit
+fn tcx(index: u32, attach_type: libbpf_sys::bpf_attach_type) -> Option<Vec<Attached>> {
+    // The kernel allows no more.
+    let mut ids = [0u32; 64];
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as u64,
         prog_ids: ids.as_mut_ptr(),
         ..Default::default()
     };
     options.__bindgen_anon_1.count = ids.len() as u32;
-    // SAFETY: `ids` has as many places as `count` says and, like the options,
-    // lives through the call.
-    let result = unsafe { libbpf_sys::bpf_prog_query_opts(index as i32, place, &mut options) };
+    // SAFETY: `ids` has `count` elements and, like the options, lives through the call.
+    let result = unsafe { libbpf_sys::bpf_prog_query_opts(index as i32, attach_type, &mut options) };
     // SAFETY: both members of the union are the same u32.
     let count = unsafe { options.__bindgen_anon_1.count } as usize;
     match -result {
         0 => {}
-        // Nothing there; or a kernel without tcx, where nothing can be.
+        // No program is attached, or the kernel has no tcx.
         libc::ENOENT | libc::EINVAL => return Some(Vec::new()),
         _ => return None,
     }
@@ -125,12 +122,12 @@ fn tcx(index: u32, place: libbpf_sys::bpf_attach_type) -> Option<Vec<Attached>> 
 }
 
 fn program_name(id: u32) -> Option<String> {
-    // SAFETY: takes a number and gives a descriptor or an error.
+    // SAFETY: the call takes a number and returns a descriptor or an error.
     let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let info = program_info(&fd).ok()?;
     let name = info.name.map(|byte| byte as u8);
@@ -138,12 +135,12 @@ fn program_name(id: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// What the kernel knows of a loaded program.
+/// Reads the kernel's information on a loaded program.
 pub(super) fn program_info(program: &impl AsRawFd) -> io::Result<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: `info` has the size told and lives through the call; all its
-    // pointers are null with lengths of 0, so that the kernel follows none.
+    // SAFETY: `info` has the given size and lives through the call. All its pointers are null with lengths of 0, so that
+    // the kernel follows none.
     let result = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size) };
     match result {
         0 => Ok(info),

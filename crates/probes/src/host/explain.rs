@@ -1,29 +1,32 @@
-//! The facts and the plan, for people and for machines.
+//! The report on facts and plan, for people and for machines.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::Serialize;
 
 use super::{
-    Device, Fact, Facts, Filter, LayerHook, Plan, State, Verdict,
-    plan::{Need, VERBS, met, remedy},
+    Device, Fact, Facts, Filter, LayerHook, Need, Plan, Requirements, State, Verdict,
+    plan::{is_live_rtt_possible, is_met, plan, remedy},
+    probe,
 };
-use crate::stack::Lack;
+use crate::{Interface, stack::Lack};
 
-/// Lines of the text are no longer, commands apart: those stay whole.
+/// The width of the text in columns. Only commands are longer, as they are not wrapped.
 const WIDTH: usize = 100;
 const VERB: usize = 27;
 const STATE: usize = 12;
 const FACT: usize = 28;
 const VALUE: usize = 16;
 
-/// What `dwell doctor` shows: as text by `Display`, as JSON by `Serialize`.
+/// The report of `dwell doctor`: as text by `Display`, as JSON by `Serialize`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'static str,
     time: String,
+    #[serde(skip)]
+    binary: &'static str,
     kernel: String,
     rtt_live_possible: bool,
     verbs: Vec<Verdict>,
@@ -36,11 +39,14 @@ pub struct Report {
 struct Row {
     fact: Fact,
     name: &'static str,
-    /// `None`: could not tell.
+    /// `None` if it is unknown.
     value: Option<bool>,
     detail: Option<String>,
     means: Vec<Meaning>,
     remedy: Option<String>,
+    /// Whether any verb depends on the fact.
+    #[serde(skip)]
+    is_needed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,64 +55,74 @@ struct Meaning {
     text: String,
 }
 
+impl Report {
+    /// True unless a verb is known to fail.
+    pub fn is_possible(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|verdict| verdict.verb == verb && verdict.state != State::Impossible)
+    }
+}
+
+/// Probes this host, with the programs at the hooks of one interface or of all, and reports on the verbs of a binary.
+pub fn diagnose(only: Option<&Interface>, requirements: &Requirements) -> Report {
+    let facts = probe(only, requirements);
+    explain(&facts, &plan(&facts, requirements), requirements)
+}
+
 /// Puts facts and plan in words.
-pub fn explain(facts: &Facts, plan: &Plan) -> Report {
+pub fn explain(facts: &Facts, plan: &Plan, requirements: &Requirements) -> Report {
     Report {
         kind: "doctor",
         schema: "dwell.doctor/1",
         time: jiff::Timestamp::try_from(facts.time).unwrap_or_default().to_string(),
+        binary: requirements.binary,
         kernel: facts.kernel.clone(),
-        rtt_live_possible: plan.rtt_live_possible(),
+        rtt_live_possible: is_live_rtt_possible(facts),
         verbs: plan.verbs.clone(),
-        facts: Fact::all().map(|fact| row(fact, facts)).collect(),
+        facts: requirements.facts().map(|fact| row(fact, facts, requirements)).collect(),
         layers: facts.layers.clone(),
         interfaces: facts.devices.clone(),
     }
 }
 
-fn row(fact: Fact, facts: &Facts) -> Row {
+fn row(fact: Fact, facts: &Facts, requirements: &Requirements) -> Row {
     let answer = facts.answer(fact);
-    let mut told: Vec<*const Need> = Vec::new();
+    let mut shown: Vec<&Need> = Vec::new();
     let mut means = Vec::new();
-    for verb in VERBS {
+    let mut is_needed = false;
+    for verb in requirements.verbs {
         for need in verb.needs.iter().copied().flatten() {
+            is_needed |= need.any_of.contains(&fact);
             // Verbs that share a need share the line of the first of them.
-            let again = told.iter().any(|other| std::ptr::eq(*other, need));
-            if need.any_of[0] != fact || again {
+            if need.any_of[0] != fact || shown.contains(&need) {
                 continue;
             }
-            let text = match (answer.holds, met(need, facts)) {
+            let text = match (answer.holds, is_met(need, facts)) {
                 (Some(true), _) => need.serves.to_owned(),
-                // Something else serves as well.
+                // Another fact serves as well.
                 (_, Some(true)) => String::new(),
-                (Some(false), _) => need.without.consequence().to_owned(),
-                (None, _) => format!("without it, {}", need.without.consequence()),
+                (Some(false), _) => need.otherwise.consequence().to_owned(),
+                (None, _) => format!("without it, {}", need.otherwise.consequence()),
             };
             if !text.is_empty() {
-                told.push(need);
+                shown.push(need);
                 means.push(Meaning { verb: verb.name, text });
             }
         }
     }
     Row {
         fact,
-        name: fact.name(),
+        name: requirements.name(fact),
         value: answer.holds,
-        remedy: remedy(fact, &answer),
+        remedy: remedy(fact, &answer, requirements),
         detail: Some(answer.detail).filter(|detail| !detail.is_empty()),
         means,
+        is_needed,
     }
-}
-
-/// Whether any verb of today asks for it.
-fn needed(fact: Fact) -> bool {
-    let mut needs = VERBS.iter().flat_map(|verb| verb.needs.iter().copied());
-    needs.any(|needs| needs.iter().any(|need| need.any_of.contains(&fact)))
 }
 
 impl Display for Report {
     fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(to, "dwell doctor, kernel {}\n", self.kernel)?;
+        writeln!(to, "{} doctor, kernel {}\n", self.binary, self.kernel)?;
         writeln!(to, "{:VERB$}{:STATE$}WHY", "VERB", "STATE")?;
         for verdict in &self.verbs {
             let lead = format!("{:VERB$}{:STATE$}", verdict.verb, state(verdict.state));
@@ -121,12 +137,12 @@ impl Display for Report {
             let value = match row.value {
                 Some(true) => "yes",
                 Some(false) => "no",
-                None => "could not tell",
+                None => "unknown",
             };
             let lead = format!("{:FACT$}{value:VALUE$}", row.name);
             let mut cells: Vec<String> = row.detail.iter().cloned().collect();
             cells.extend(row.means.iter().map(|meaning| format!("{}: {}", meaning.verb, meaning.text)));
-            if !needed(row.fact) {
+            if !row.is_needed {
                 cells.push("no verb needs it".into());
             }
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
@@ -135,13 +151,14 @@ impl Display for Report {
         }
         writeln!(to, "\n{:FACT$}HOOK OF stack, AND WHY THERE", "LAYER")?;
         for layer in self.layers.chunk_by(|one, next| one.layer == next.layer) {
-            let told = layer.iter().rposition(|hook| hook.used);
-            let told = told.map_or(layer.len(), |last| last + 1);
-            for hook in &layer[..told] {
+            // Hooks behind the last one that is used were not needed.
+            let last_used = layer.iter().rposition(|hook| hook.used);
+            let end = last_used.map_or(layer.len(), |last| last + 1);
+            for hook in &layer[..end] {
                 let here = match hook.lack {
                     None => hook.about,
                     Some(Lack::Hook) => "this kernel has none",
-                    Some(Lack::Permission) => "this kernel lets no program in there",
+                    Some(Lack::Permission) => "this kernel allows no program there",
                 };
                 let here = format!("{}: {here}", hook.hook);
                 write_cells(to, &format!("{:FACT$}", hook.layer), &[&here])?;
@@ -178,18 +195,18 @@ fn hooks(device: &Device) -> Vec<String> {
         [("XDP", &device.xdp), ("tcx ingress", &device.tcx_ingress), ("tcx egress", &device.tcx_egress)]
     {
         let Some(programs) = programs else {
-            cells.push(format!("{hook}: could not tell"));
+            cells.push(format!("{hook}: unknown"));
             continue;
         };
         cells.extend(programs.iter().map(|program| {
-            let name = program.name.as_deref().unwrap_or("name could not be told");
+            let name = program.name.as_deref().unwrap_or("name unknown");
             let mode = program.mode.map(|mode| format!("{mode}, "));
             format!("{hook}: {name} ({}id {})", mode.unwrap_or_default(), program.id)
         }));
     }
     for (hook, filters) in clsact(device) {
         if filters.is_none() {
-            cells.push(format!("{hook}: could not tell"));
+            cells.push(format!("{hook}: unknown"));
         }
     }
     cells.extend(filters(device).map(|(hook, filter)| {
@@ -201,7 +218,7 @@ fn hooks(device: &Device) -> Vec<String> {
     }
     match device.native_xdp {
         Some(true) => cells.push("its driver runs XDP programs".into()),
-        Some(false) => cells.push("its driver runs no XDP programs: the stack does".into()),
+        Some(false) => cells.push("its driver runs no XDP programs: the network stack does".into()),
         None => {}
     }
     cells
@@ -216,33 +233,33 @@ fn filters(device: &Device) -> impl Iterator<Item = (&'static str, &Filter)> {
     hooks.flat_map(|(hook, filters)| filters.iter().flatten().map(move |filter| (hook, filter)))
 }
 
-/// A line that begins with `lead`, and as many more as the cells take.
+/// Writes the cells below each other and wraps them, to the right of `lead`.
 fn write_cells(to: &mut Formatter<'_>, lead: &str, cells: &[&str]) -> fmt::Result {
     let indent = lead.chars().count();
     let mut line = lead.to_owned();
-    let mut begun = false;
+    let mut is_started = false;
     for cell in cells {
-        if begun {
+        if is_started {
             writeln!(to, "{line}")?;
             line = " ".repeat(indent);
         }
-        begun = false;
+        is_started = false;
         for word in cell.split_ascii_whitespace() {
-            let full = line.chars().count() + usize::from(begun) + word.chars().count() > WIDTH;
-            if begun && full {
+            let full = line.chars().count() + usize::from(is_started) + word.chars().count() > WIDTH;
+            if is_started && full {
                 writeln!(to, "{line}")?;
                 line = " ".repeat(indent + 2);
-            } else if begun {
+            } else if is_started {
                 line.push(' ');
             }
             line.push_str(word);
-            begun = true;
+            is_started = true;
         }
     }
     writeln!(to, "{}", line.trim_end())
 }
 
-/// Each on a line of its own, so that it can be copied.
+/// Writes each remedy on a line of its own, so that it can be copied.
 fn write_remedies(to: &mut Formatter<'_>, remedies: &[&str]) -> fmt::Result {
     for remedy in remedies {
         writeln!(to, "    -> {remedy}")?;
@@ -255,7 +272,11 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::host::{Answer, Attached, plan};
+    use crate::host::{Answer, Attached, DWELL};
+
+    fn report(host: &Facts) -> Report {
+        explain(host, &plan(host, &DWELL), &DWELL)
+    }
 
     fn hook(family: &'static str, layer: &'static str, hook: &'static str, lack: Option<Lack>) -> LayerHook {
         LayerHook { family, layer, hook, used: false, lack, about: "before it happens" }
@@ -295,7 +316,7 @@ mod tests {
 
     #[test]
     fn lines_fit_a_hundred_columns() {
-        let text = explain(&host(), &plan(&host())).to_string();
+        let text = report(&host()).to_string();
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
             assert_eq!(line, line.trim_end());
@@ -309,7 +330,7 @@ mod tests {
         for answer in host.answers.values_mut() {
             *answer = Answer::no("word ".repeat(60));
         }
-        let text = explain(&host, &plan(&host)).to_string();
+        let text = report(&host).to_string();
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
@@ -317,31 +338,31 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_value_meaning_and_remedy() {
-        let text = explain(&host(), &plan(&host())).to_string();
+    fn a_row_shows_value_meaning_and_remedy() {
+        let text = report(&host()).to_string();
         let tcx = text.find("\ntcx attach ").unwrap();
         let row: String = text[tcx..].lines().skip(1).take(4).collect();
         assert!(row.contains("no              refused: EINVAL"), "{row}");
         assert!(row.contains("rtt -i: falls back to clsact"), "{row}");
-        assert!(text.contains("fentry                      could not tell  trying needs CAP_BPF"));
+        assert!(text.contains("fentry                      unknown         trying needs CAP_BPF"));
         assert!(text.contains("tx-socket                   tp_btf/tcp_sendmsg_locked: this kernel has none\n"));
         assert!(
             text.contains(
-                "tx-socket                   fentry/tcp_sendmsg_locked: this kernel lets no program in there\n"
+                "tx-socket                   fentry/tcp_sendmsg_locked: this kernel allows no program there\n"
             )
         );
         assert!(text.contains("tx-queue                    tp_btf/net_dev_queue: before it happens\n\n"));
         assert!(text.contains("XDP: katran (native, id 7)"));
-        assert!(text.contains("tcx ingress: could not tell"));
+        assert!(text.contains("tcx ingress: unknown"));
         assert!(!text.contains("tcx egress"));
         assert!(text.contains("clsact ingress: observe_tc:[12] (pref 1, handle 0x1)"));
-        assert!(text.contains("clsact egress: could not tell"));
+        assert!(text.contains("clsact egress: unknown"));
         assert!(text.contains("left its filters:\n    -> sudo tc filter del\n"), "{text}");
     }
 
     #[test]
-    fn json_says_null_for_what_could_not_be_told() {
-        let json = serde_json::to_value(explain(&host(), &plan(&host()))).unwrap();
+    fn json_has_null_for_what_is_unknown() {
+        let json = serde_json::to_value(report(&host())).unwrap();
         assert_eq!(json["type"], "doctor");
         assert_eq!(json["schema"], "dwell.doctor/1");
         assert_eq!(json["time"], "1970-01-02T00:00:00Z");

@@ -1,4 +1,4 @@
-//! The facts that verbs stand on.
+//! The facts about a host that verbs depend on.
 
 use std::{collections::BTreeMap, io, time::SystemTime};
 
@@ -8,55 +8,60 @@ use serde::{Serialize, Serializer};
 use super::{Device, GRANT};
 use crate::stack;
 
-/// A property of this host that some verb, of today or to come, asks for.
-/// Each is put such that yes is good.
+/// A property of this host that verbs depend on. Each is phrased so that yes is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fact {
     /// dwell's own RTT program for tc loads, with tables of the usual size.
     RttProgram,
-    /// The same with ingress at XDP.
+    /// The RTT program with ingress at XDP loads.
     RttXdpProgram,
-    /// The kernel takes the response program at tc.
+    /// The response program for tc loads.
     ResponseProgram,
-    /// dwell's own stack programs load and attach.
+    /// The stack programs load and attach.
     StackProgram,
-    /// The kernel has a hook for each layer of the stack.
+    /// Each layer of the stack has a hook in this kernel.
     StackHooks,
-    /// The kernel takes the programs that compare clocks.
+    /// The programs that compare clocks load.
     ClockPrograms,
+    /// The program of the load balancer loads.
+    BalancerProgram,
+    /// The program that ends a balancer's tunnel loads.
+    DecapProgram,
     /// A program attaches to tc by a tcx link.
     Tcx,
     /// A program attaches to tc by a filter of a clsact qdisc.
     Clsact,
     /// A program attaches to XDP.
     XdpAttach,
-    /// Programs may load and configure BPF.
+    /// This process may load and configure BPF programs.
     CapBpf,
-    /// Programs may be put at network hooks.
+    /// This process may attach programs to network hooks.
     CapNetAdmin,
-    /// Programs may read kernel memory and calculate with pointers.
+    /// Programs of this process may read kernel memory and calculate with pointers.
     CapPerfmon,
-    /// Stands for the three above; makes namespaces.
+    /// This process may open raw sockets.
+    CapNetRaw,
+    /// CAP_SYS_ADMIN, which stands for the first three of these capabilities and allows namespaces.
     CapSysAdmin,
-    /// May raise the memory lock limit.
+    /// This process may raise the memory lock limit.
     CapSysResource,
     /// This process is root.
     Root,
-    /// Not in the user namespace of a container.
+    /// This process is not in the user namespace of a container.
     InitialUserNamespace,
     /// The kernel describes its types.
     Btf,
     /// Programs are translated to machine code.
     Jit,
-    /// The kernel does not take the time of each program run.
+    /// The kernel does not measure the time of each program run.
     StatisticsOff,
     /// Lockdown, if any, does not keep programs from reading kernel memory.
     LockdownOff,
     /// Users without a capability cannot load programs.
     UnprivilegedOff,
-    /// The memory lock limit does not keep tables from being made.
+    /// The memory lock limit leaves room for tables.
     MemoryLock,
-    /// The filesystem that keeps programs and maps beyond their process.
+    /// The filesystem that keeps programs and maps beyond their process is mounted.
     BpfFilesystem,
     /// The unified cgroup hierarchy is mounted.
     Cgroup2,
@@ -68,9 +73,9 @@ pub enum Fact {
     XdpProgram,
     /// Programs may call bpf_loop.
     BpfLoop,
-    /// A ring buffer can be made.
+    /// A ring buffer can be created.
     RingBuffer,
-    /// An array can be made that user space maps into memory.
+    /// An array that user space maps into memory can be created.
     MmapableArray,
     /// A raw tracepoint program loads and attaches.
     RawTracepoint,
@@ -92,39 +97,38 @@ pub enum Fact {
     Fentry,
     /// A program at a kernel probe loads and attaches.
     Kprobe,
-    /// Network namespaces can be made.
+    /// Network namespaces can be created.
     NetworkNamespaces,
-    /// Pairs of virtual Ethernet devices can be made.
-    Veth,
-    /// A namespace can be made to forward packets.
-    Forwarding,
-    /// Packets can be sent to a queue of user space.
-    PacketQueue,
-    /// The kernel tells of sockets by netlink.
+    /// The kernel answers requests for sockets by netlink.
     SockDiag,
-    /// Of a TCP socket, it counts the bytes that have left.
+    /// The kernel counts the bytes that have left a TCP socket.
     TcpCounts,
-    /// Users may choose the congestion control bbr.
+    /// Users may select the congestion control bbr.
     Bbr,
-    /// A program is on the search path.
-    Program(&'static str),
+    /// A fact that only one binary asks for ([`ExtraFact`](super::ExtraFact)), by its key.
+    Extra(&'static str),
 }
 
-/// Key for machines, name for people, remedy. The order is that of the table.
+const REPORT: &str = "please report this with the output of `dwell doctor`";
+
+/// The key for machines, the name for people, and the remedy of each fact, in the order of the report.
 #[rustfmt::skip]
 const FACTS: &[(Fact, &str, &str, &str)] = &[
-    (Fact::RttProgram, "rtt-program", "RTT program loads", "please report this with the output of `dwell doctor`"),
+    (Fact::RttProgram, "rtt-program", "RTT program loads", REPORT),
     (Fact::RttXdpProgram, "rtt-xdp-program", "RTT program for XDP loads", "leave --ingress-hook at tc"),
-    (Fact::ResponseProgram, "response-program", "response program loads", "please report this with the output of `dwell doctor`"),
-    (Fact::StackProgram, "stack-program", "stack programs load", "please report this with the output of `dwell doctor`"),
+    (Fact::ResponseProgram, "response-program", "response program loads", REPORT),
+    (Fact::StackProgram, "stack-program", "stack programs load", REPORT),
     (Fact::StackHooks, "stack-hooks", "a hook for each layer", "a kernel that has them all (mainline: 6.16), or one with fentry or kprobes"),
-    (Fact::ClockPrograms, "clock-programs", "clock programs load", "please report this with the output of `dwell doctor`"),
+    (Fact::ClockPrograms, "clock-programs", "clock programs load", REPORT),
+    (Fact::BalancerProgram, "lb-program", "balancer program loads", REPORT),
+    (Fact::DecapProgram, "lb-decap-program", "lb decap program loads", REPORT),
     (Fact::Tcx, "tcx", "tcx attach", "a kernel with tcx (mainline: 6.6)"),
     (Fact::Clsact, "clsact", "clsact attach", "sudo modprobe -a sch_ingress cls_bpf"),
     (Fact::XdpAttach, "xdp-attach", "XDP attach", "leave --ingress-hook at tc"),
     (Fact::CapBpf, "cap-bpf", "CAP_BPF", GRANT),
     (Fact::CapNetAdmin, "cap-net-admin", "CAP_NET_ADMIN", GRANT),
     (Fact::CapPerfmon, "cap-perfmon", "CAP_PERFMON", GRANT),
+    (Fact::CapNetRaw, "cap-net-raw", "CAP_NET_RAW", "use sudo, or grant cap_net_raw too with setcap"),
     (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::CapSysResource, "cap-sys-resource", "CAP_SYS_RESOURCE", ""),
     (Fact::Root, "root", "root", "use sudo"),
@@ -154,63 +158,35 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::Fentry, "fentry", "fentry", ""),
     (Fact::Kprobe, "kprobe", "kprobe", ""),
     (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),
-    (Fact::Veth, "veth", "veth devices", "sudo modprobe veth"),
-    (Fact::Forwarding, "forwarding", "IP forwarding in namespaces", "run it where /proc/sys/net is writable (container: --privileged)"),
-    (Fact::PacketQueue, "packet-queue", "NFQUEUE by iptables-legacy", "sudo modprobe -a iptable_mangle ip6table_mangle xt_NFQUEUE nfnetlink_queue"),
     (Fact::SockDiag, "sock-diag", "netlink sock_diag", "sudo modprobe -a inet_diag tcp_diag"),
     (Fact::TcpCounts, "tcp-counts", "TCP_INFO counts bytes sent", "a kernel that counts them (mainline: 4.19)"),
     (Fact::Bbr, "bbr", "congestion control bbr allowed", "sudo modprobe tcp_bbr"),
 ];
 
-/// Programs that the lab runs, and the Debian packages that have them.
-#[rustfmt::skip]
-const PROGRAMS: &[(&str, &str)] = &[
-    ("ip", "sudo apt-get install iproute2"),
-    ("iptables-legacy-restore", "sudo apt-get install iptables"),
-    ("ip6tables-legacy-restore", "sudo apt-get install iptables"),
-    ("nsenter", "sudo apt-get install util-linux"),
-    ("setpriv", "sudo apt-get install util-linux"),
-    ("chrt", "sudo apt-get install util-linux"),
-    ("iperf3", "sudo apt-get install iperf3"),
-    ("ping", "sudo apt-get install iputils-ping"),
-    ("dnsmasq", "sudo apt-get install dnsmasq-base"),
-    ("dig", "sudo apt-get install bind9-dnsutils"),
-    ("memcached", "sudo apt-get install memcached"),
-    ("tcpdump", "sudo apt-get install tcpdump"),
-    ("wrk", "sudo apt-get install wrk"),
-    ("nginx", "sudo apt-get install nginx-light"),
-    ("redis-benchmark", "sudo apt-get install redis-tools"),
-    ("redis-server", "sudo apt-get install redis-server"),
-    ("wireguard-go", "sudo apt-get install wireguard-go"),
-    ("wg", "sudo apt-get install wireguard-tools"),
-];
-
 impl Fact {
-    /// Each fact, in the order of the table.
+    /// All facts but those that only one binary asks for, in the order of the report.
     pub fn all() -> impl Iterator<Item = Fact> {
-        let programs = PROGRAMS.iter().map(|(name, _)| Fact::Program(name));
-        FACTS.iter().map(|(fact, ..)| *fact).chain(programs)
+        FACTS.iter().map(|(fact, ..)| *fact)
     }
 
-    /// Its name for machines.
+    /// The name of the fact for machines.
     pub fn key(self) -> &'static str {
-        self.about().0
+        self.row().0
     }
 
-    /// Its name for people.
-    pub fn name(self) -> &'static str {
-        self.about().1
+    /// The name for people; the key of an extra fact, whose name is in the [`Requirements`](super::Requirements).
+    pub(super) fn name(self) -> &'static str {
+        self.row().1
     }
 
-    /// What to do where it does not hold, or nothing.
-    pub fn remedy(self) -> Option<&'static str> {
-        Some(self.about().2).filter(|remedy| !remedy.is_empty())
+    /// What to do where the fact does not hold; empty if nothing can be done.
+    pub(super) fn remedy(self) -> &'static str {
+        self.row().2
     }
 
-    fn about(self) -> (&'static str, &'static str, &'static str) {
-        if let Fact::Program(program) = self {
-            let package = PROGRAMS.iter().find(|(name, _)| *name == program);
-            return (program, program, package.map_or("", |(_, remedy)| remedy));
+    fn row(self) -> (&'static str, &'static str, &'static str) {
+        if let Fact::Extra(key) = self {
+            return (key, key, "");
         }
         FACTS
             .iter()
@@ -229,31 +205,31 @@ impl Serialize for Fact {
 /// Whether a fact holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
-    /// `None`: could not tell.
+    /// `None` if it is unknown.
     pub holds: Option<bool>,
-    /// A value, the kernel's refusal, or why it could not be told; may be empty.
+    /// A value, the kernel's refusal, or why the answer is unknown; may be empty.
     pub detail: String,
-    /// What to do, where the fact's own remedy would miss the cause.
+    /// What to do, where the remedy of the fact would miss the cause.
     pub remedy: Option<String>,
 }
 
 impl Answer {
-    /// It holds.
+    /// The fact holds.
     pub fn yes(detail: impl Into<String>) -> Answer {
         Answer::new(Some(true), detail)
     }
 
-    /// It does not.
+    /// The fact does not hold.
     pub fn no(detail: impl Into<String>) -> Answer {
         Answer::new(Some(false), detail)
     }
 
-    /// It could not be told, and why.
+    /// It is unknown whether the fact holds, for a reason.
     pub fn unknown(why: impl Into<String>) -> Answer {
         Answer::new(None, why)
     }
 
-    /// It could not be told for want of something that root has.
+    /// It is unknown whether the fact holds, as this process lacks something that root has.
     pub(super) fn untried(wanted: &str) -> Answer {
         Answer { remedy: Some("sudo dwell doctor".into()), ..Answer::unknown(format!("trying needs {wanted}")) }
     }
@@ -262,8 +238,8 @@ impl Answer {
         Answer { holds, detail: detail.into(), remedy: None }
     }
 
-    /// What came of a trial by a thread that lacks `missing`: a refusal for
-    /// want of privilege says nothing about the kernel.
+    /// The outcome of a trial by a thread that lacks the capabilities `missing`. A refusal for want of privilege says
+    /// nothing about the kernel.
     pub(super) fn of_trial(result: &io::Result<()>, missing: &[&str]) -> Answer {
         let Err(error) = result else {
             return Answer::yes("");
@@ -278,40 +254,40 @@ impl Answer {
     }
 }
 
-/// What was found out about a host.
+/// The facts about a host, and its layers and interfaces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
-    /// When.
+    /// When the host was probed.
     pub time: SystemTime,
-    /// The kernel's release: information, nothing is derived from it.
+    /// The kernel's release. Nothing is derived from it.
     pub kernel: String,
-    /// What was asked and answered.
+    /// The answer to each fact.
     pub answers: BTreeMap<Fact, Answer>,
-    /// Where the layers of the stack are stamped.
+    /// The hooks that could stamp the layers of the stack.
     pub layers: Vec<LayerHook>,
-    /// The network interfaces asked for, and what holds their hooks.
+    /// The network interfaces, and the programs at their hooks.
     pub devices: Vec<Device>,
 }
 
-/// A hook of a layer, which `dwell stack` uses here or not.
+/// A hook that could stamp a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerHook {
-    /// The family that it belongs to (`dwell stack --hooks`).
+    /// The family of the hook (`dwell stack --hooks`).
     pub family: &'static str,
-    /// Which layer.
+    /// The name of the layer.
     pub layer: &'static str,
-    /// Which hook.
+    /// The name of the hook.
     pub hook: &'static str,
-    /// Whether it is used, if all are left to choose from.
+    /// Whether `dwell stack` uses it by default.
     pub used: bool,
-    /// What it lacks here, if anything.
+    /// Why it cannot be used here, if it cannot.
     pub lack: Option<stack::Lack>,
-    /// Why there, and when it fires.
+    /// Why this hook was selected, and when it fires.
     pub about: &'static str,
 }
 
 impl Facts {
-    /// Whether a fact holds.
+    /// The answer to a fact; unknown if it was not asked.
     pub fn answer(&self, fact: Fact) -> Answer {
         self.answers.get(&fact).cloned().unwrap_or_default()
     }

@@ -1,25 +1,31 @@
-//! What this host can do: facts, each really tried; a plan, what they mean for
-//! each verb; an explanation, with what to do about it.
+//! What this host can do. `probe` finds out facts by trial, `plan` decides what they mean for each verb, and `explain`
+//! puts that in words, with remedies.
 
 mod capabilities;
 mod clsact;
 mod devices;
 mod explain;
 mod facts;
+pub mod needs;
 mod plan;
 mod probe;
 mod trials;
 
 pub use clsact::Filter;
 pub use devices::{Attached, Device};
-pub use explain::{Report, explain};
-pub use facts::{Answer, Fact, Facts, LayerHook};
-pub use plan::{Plan, Reason, State, Verdict, plan};
-pub use probe::probe;
+pub use explain::{Report, diagnose};
+pub use facts::{Answer, Fact, LayerHook};
+pub use needs::{DWELL, ExtraFact, Need, Obstacle, Otherwise, Requirements, Verb};
+pub use plan::{Reason, State, Verdict};
+pub use probe::installed;
 
 pub(crate) use capabilities::{Capability, GRANT};
 pub(crate) use devices::native_xdp;
 pub(crate) use trials::{attaches, has_loop};
+
+use facts::Facts;
+use plan::Plan;
+use probe::probe;
 
 #[cfg(test)]
 mod tests;

@@ -2,210 +2,31 @@
 
 use serde::Serialize;
 
-use super::{Answer, Device, Fact, Facts};
-
-/// What a verb asks of the host.
-pub(super) struct Need {
-    /// Any of these will do; the first is the one that is missed, and whose
-    /// row in the table tells of the need.
-    pub(super) any_of: &'static [Fact],
-    /// What it serves.
-    pub(super) serves: &'static str,
-    /// What follows where none of them holds.
-    pub(super) without: Without,
-}
-
-/// What follows where a need is not met.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Without {
-    Impossible(&'static str),
-    Degraded(&'static str),
-}
-
-impl Without {
-    pub(super) fn consequence(self) -> &'static str {
-        match self {
-            Without::Impossible(text) | Without::Degraded(text) => text,
-        }
-    }
-}
-
-/// A way to use dwell.
-pub(super) struct Verb {
-    pub(super) name: &'static str,
-    pub(super) needs: &'static [&'static [Need]],
-    /// What makes an interface unfit for it.
-    unfit: fn(&Device) -> Option<String>,
-}
-
-const RTT: &str = "rtt -i";
-
-/// A new verb is a line here, and its needs below.
-#[rustfmt::skip]
-pub(super) const VERBS: &[Verb] = &[
-    Verb { name: RTT, needs: &[RTT_NEEDS], unfit: |_| None },
-    Verb { name: "rtt -i --ingress-hook xdp", needs: &[XDP_NEEDS, RTT_NEEDS], unfit: holds_xdp },
-    Verb { name: "rtt -r", needs: &[], unfit: |_| None },
-    Verb { name: "response -i", needs: &[RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
-    Verb { name: "response -r", needs: &[], unfit: |_| None },
-    Verb { name: "stack", needs: &[STACK_NEEDS], unfit: |_| None },
-    Verb { name: "agent", needs: &[STACK_NEEDS, AGENT_NEEDS], unfit: |_| None },
-    Verb { name: "collect", needs: &[COLLECT_NEEDS], unfit: |_| None },
-    Verb { name: "report", needs: &[], unfit: |_| None },
-    Verb { name: "run", needs: &[RUN_NEEDS], unfit: |_| None },
-    Verb { name: "run --congestion bbr", needs: &[RUN_NEEDS, BBR_NEEDS], unfit: |_| None },
-    Verb { name: "lab", needs: &[LAB_NEEDS], unfit: |_| None },
-    Verb { name: "lab demo", needs: &[LAB_NEEDS, TRAFFIC_NEEDS, RTT_NEEDS], unfit: |_| None },
-    Verb { name: "lab response", needs: &[LAB_NEEDS, LOAD_NEEDS, RESPONSE_NEEDS, RTT_NEEDS], unfit: |_| None },
-    Verb { name: "lab stack", needs: &[LAB_NEEDS, STACK_NEEDS, AGENT_NEEDS, COLLECT_NEEDS], unfit: |_| None },
-];
-
-/// To load the program is the proof; the rest says what it is made of, and so
-/// why it may have been refused.
-#[rustfmt::skip]
-const RTT_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::RttProgram], serves: "measures in the kernel", without: Without::Impossible("cannot measure live") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::RttProgram], serves: "loads programs and tables", without: Without::Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::RttProgram], serves: "puts programs at network hooks", without: Without::Impossible("cannot put programs at network hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::RttProgram], serves: "calculates with packet pointers", without: Without::Impossible("the verifier refuses the program") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::RttProgram], serves: "may load programs", without: Without::Impossible("the kernel loads no programs for a user namespace") },
-    Need { any_of: &[Fact::Tcx, Fact::Clsact], serves: "watches packets; detached with the process, however it ends", without: Without::Impossible("has no place to watch packets at tc") },
-    Need { any_of: &[Fact::Tcx], serves: "", without: Without::Degraded("falls back to clsact: a run ended by SIGKILL leaves its filters behind") },
-    Need { any_of: &[Fact::Clsact, Fact::Tcx], serves: "watches packets where there is no tcx", without: Without::Impossible("nothing to fall back to without tcx") },
-    Need { any_of: &[Fact::Jit], serves: "runs at the speed of the machine", without: Without::Degraded("each packet costs several times as much") },
-    Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", without: Without::Degraded("the kernel times each program run: some 44 ns more for each packet") },
-    Need { any_of: &[Fact::MemoryLock, Fact::RttProgram], serves: "makes its tables", without: Without::Impossible("cannot make its tables") },
-    Need { any_of: &[Fact::TcProgram, Fact::RttProgram], serves: "watches packets", without: Without::Impossible("cannot watch packets at tc") },
-    Need { any_of: &[Fact::BpfLoop, Fact::RttProgram], serves: "finds idle flows", without: Without::Impossible("its program needs it") },
-    Need { any_of: &[Fact::RingBuffer, Fact::RttProgram], serves: "reports samples", without: Without::Impossible("cannot report samples") },
-    Need { any_of: &[Fact::MmapableArray, Fact::RttProgram], serves: "keeps its flow table", without: Without::Impossible("cannot keep its flow table") },
-];
-
-#[rustfmt::skip]
-const XDP_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::RttXdpProgram], serves: "measures at XDP", without: Without::Impossible("cannot measure at XDP") },
-    Need { any_of: &[Fact::XdpProgram, Fact::RttXdpProgram], serves: "watches packets", without: Without::Impossible("cannot watch packets at XDP") },
-    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the stack", without: Without::Impossible("cannot watch packets at XDP") },
-];
-
-/// Beside what the RTT program needs.
-#[rustfmt::skip]
-const RESPONSE_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", without: Without::Impossible("cannot measure live") },
-    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the stack", without: Without::Degraded("measures at tc, where packets may have been merged") },
-];
-
-#[rustfmt::skip]
-const STACK_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::StackProgram], serves: "stamps layers in the kernel", without: Without::Impossible("cannot stamp layers") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::StackProgram], serves: "loads programs and tables", without: Without::Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::StackProgram], serves: "puts programs at netfilter hooks", without: Without::Impossible("cannot put programs at netfilter hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::StackProgram], serves: "reads the kernel's sockets and packets", without: Without::Impossible("cannot read the kernel's sockets and packets") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", without: Without::Impossible("the kernel loads no programs for a user namespace") },
-    Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", without: Without::Impossible("cannot find fields of sockets and packets") },
-    Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", without: Without::Impossible("most layers have no hook") },
-    Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", without: Without::Impossible("IP has no hook") },
-    Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", without: Without::Impossible("its programs need it") },
-    Need { any_of: &[Fact::StackHooks], serves: "measures every segment", without: Without::Degraded("segments at that layer are shown as missing") },
-];
-
-/// Beside what stack needs. The socket, too, has a program that refuses strangers.
-#[rustfmt::skip]
-const AGENT_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::ClockPrograms], serves: "answers collectors that ask for its clock", without: Without::Degraded("nobody can compare its clock, so the way between hosts is not told") },
-    Need { any_of: &[Fact::XdpAttach], serves: "answers before the stack", without: Without::Degraded("its clock is compared by sockets, within a wider bound") },
-];
-
-/// No privilege: without, the clocks are compared by sockets.
-#[rustfmt::skip]
-const COLLECT_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::ClockPrograms], serves: "compares clocks of agents", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
-    Need { any_of: &[Fact::XdpAttach], serves: "compares clocks past queues", without: Without::Degraded("clocks are compared by sockets, within a wider bound") },
-];
-
-/// No privilege.
-#[rustfmt::skip]
-const RUN_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", without: Without::Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
-    Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", without: Without::Degraded("delays are estimated from segments, as with --set estimator=paper") },
-];
-
-#[rustfmt::skip]
-const BBR_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::Bbr], serves: "shortens queues in the network", without: Without::Impossible("the kernel refuses it to users") },
-];
-
-#[rustfmt::skip]
-const LAB_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::Root], serves: "makes namespaces and links", without: Without::Impossible("cannot make namespaces and links") },
-    Need { any_of: &[Fact::CapSysAdmin, Fact::NetworkNamespaces], serves: "makes namespaces", without: Without::Impossible("cannot make namespaces") },
-    Need { any_of: &[Fact::NetworkNamespaces], serves: "its hosts", without: Without::Impossible("cannot make hosts") },
-    Need { any_of: &[Fact::Veth], serves: "its cables", without: Without::Impossible("cannot make cables") },
-    Need { any_of: &[Fact::Forwarding], serves: "its routers", without: Without::Impossible("cannot make routers") },
-    Need { any_of: &[Fact::PacketQueue], serves: "its link emulator", without: Without::Impossible("cannot emulate links") },
-    Need { any_of: &[Fact::Program("ip")], serves: "makes links", without: Without::Impossible("cannot make links") },
-    Need { any_of: &[Fact::Program("iptables-legacy-restore")], serves: "its link emulator", without: Without::Impossible("cannot emulate links") },
-    Need { any_of: &[Fact::Program("ip6tables-legacy-restore")], serves: "its link emulator", without: Without::Impossible("cannot emulate links") },
-    Need { any_of: &[Fact::Program("nsenter")], serves: "runs programs in its hosts", without: Without::Impossible("cannot run programs in its hosts") },
-    Need { any_of: &[Fact::Program("setpriv")], serves: "ends programs with itself", without: Without::Impossible("cannot run programs in its hosts") },
-    Need { any_of: &[Fact::Program("chrt")], serves: "emulates links in real time", without: Without::Degraded("its links are less exact on a busy machine") },
-];
-
-#[rustfmt::skip]
-const TRAFFIC_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::Program("iperf3")], serves: "TCP bulk traffic", without: Without::Degraded("no TCP bulk traffic") },
-    Need { any_of: &[Fact::Program("ping")], serves: "ICMP traffic", without: Without::Degraded("no ICMP traffic") },
-    Need { any_of: &[Fact::Program("dnsmasq")], serves: "answers DNS queries", without: Without::Degraded("no DNS traffic") },
-    Need { any_of: &[Fact::Program("dig")], serves: "sends DNS queries", without: Without::Degraded("no DNS traffic") },
-];
-
-#[rustfmt::skip]
-const LOAD_NEEDS: &[Need] = &[
-    Need { any_of: &[Fact::Program("memcached")], serves: "answers reads and writes", without: Without::Degraded("no load of memcached") },
-    Need { any_of: &[Fact::Program("tcpdump")], serves: "captures loads", without: Without::Degraded("no captures of loads") },
-    Need { any_of: &[Fact::Program("wrk")], serves: "asks nginx", without: Without::Degraded("no load by wrk") },
-    Need { any_of: &[Fact::Program("nginx")], serves: "answers wrk", without: Without::Degraded("no load by wrk") },
-    Need { any_of: &[Fact::Program("redis-benchmark")], serves: "asks redis", without: Without::Degraded("no load of redis") },
-    Need { any_of: &[Fact::Program("redis-server")], serves: "answers redis-benchmark", without: Without::Degraded("no load of redis") },
-    Need { any_of: &[Fact::Program("wireguard-go")], serves: "tunnels of loads", without: Without::Degraded("no loads through WireGuard") },
-    Need { any_of: &[Fact::Program("wg")], serves: "sets up tunnels", without: Without::Degraded("no loads through WireGuard") },
-];
-
-fn holds_xdp(device: &Device) -> Option<String> {
-    let holder = device.xdp.as_ref()?.first()?;
-    let name = holder.name.as_deref().unwrap_or("unnamed");
-    Some(format!("{}: the XDP program {name} (id {}) holds the device, which takes one", device.name, holder.id))
-}
+use super::{Answer, Fact, Facts, Need, Obstacle, Otherwise, Requirements, Verb, needs::LIVE_RTT};
 
 /// How well a verb works here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// All that it wants is here.
+    /// All needs are met.
     Works,
-    /// It works, and something is lost.
+    /// The verb works, but something is lost.
     Degraded,
-    /// Nothing speaks against it, and it could not be tried.
+    /// Nothing is known to prevent it, but not all could be tried.
     Unknown,
-    /// Something that it cannot do without is missing.
+    /// Something that the verb cannot do without is missing.
     Impossible,
 }
 
-/// Something that a verb misses.
+/// Something that a verb lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// Which fact does not hold; `None` where an interface is in the way.
+    /// The fact that does not hold; `None` where an interface is in the way.
     pub fact: Option<Fact>,
-    /// What is missed, and what follows.
+    /// What is missing, and what follows.
     pub text: String,
     /// What to do.
     pub remedy: Option<String>,
-}
-
-impl Reason {
-    fn is_refused_program(&self) -> bool {
-        matches!(self.fact, Some(Fact::RttProgram | Fact::RttXdpProgram | Fact::ResponseProgram | Fact::StackProgram))
-    }
 }
 
 /// How well a verb works here, and why not better.
@@ -215,92 +36,101 @@ pub struct Verdict {
     pub verb: &'static str,
     /// How well it works.
     pub state: State,
-    /// Why not better.
+    /// Why it does not work better.
     pub reasons: Vec<Reason>,
 }
 
-/// What each verb can do here.
+/// How well each verb works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Plan {
-    /// In the order of importance.
+    /// One verdict per verb, in the order of importance.
     pub verbs: Vec<Verdict>,
 }
 
-impl Plan {
-    /// False if a live measurement is known to fail.
-    pub fn rtt_live_possible(&self) -> bool {
-        self.verbs.iter().any(|verdict| verdict.verb == RTT && verdict.state != State::Impossible)
-    }
+/// Decides what the facts mean for each verb.
+pub fn plan(facts: &Facts, requirements: &Requirements) -> Plan {
+    Plan { verbs: requirements.verbs.iter().map(|verb| judge(verb, facts, requirements)).collect() }
 }
 
-/// Judges what the facts mean for each verb.
-pub fn plan(facts: &Facts) -> Plan {
-    Plan { verbs: VERBS.iter().map(|verb| judge(verb, facts)).collect() }
+/// False if a live measurement of RTT is known to fail.
+pub(super) fn is_live_rtt_possible(facts: &Facts) -> bool {
+    judge(&LIVE_RTT, facts, &super::DWELL).state != State::Impossible
 }
 
-fn judge(verb: &Verb, facts: &Facts) -> Verdict {
-    let mut found: Vec<(State, Reason)> = Vec::new();
-    let mut explained = false;
+/// dwell's own programs. That the kernel refused one says no more than what it was refused for.
+const OWN_PROGRAMS: [Fact; 6] = [
+    Fact::RttProgram,
+    Fact::RttXdpProgram,
+    Fact::ResponseProgram,
+    Fact::StackProgram,
+    Fact::BalancerProgram,
+    Fact::DecapProgram,
+];
+
+fn judge(verb: &Verb, facts: &Facts, requirements: &Requirements) -> Verdict {
+    let mut unmet: Vec<(State, Reason)> = Vec::new();
+    let mut is_refusal_explained = false;
     for need in verb.needs.iter().copied().flatten() {
-        let state = match (met(need, facts), need.without) {
-            (Some(true), _) | (None, Without::Degraded(_)) => continue,
-            (Some(false), Without::Impossible(_)) => State::Impossible,
-            (Some(false), Without::Degraded(_)) => State::Degraded,
-            (None, Without::Impossible(_)) => State::Unknown,
+        let state = match (is_met(need, facts), need.otherwise) {
+            (Some(true), _) | (None, Otherwise::Degraded(_)) => continue,
+            (Some(false), Otherwise::Impossible(_)) => State::Impossible,
+            (Some(false), Otherwise::Degraded(_)) => State::Degraded,
+            (None, Otherwise::Impossible(_)) => State::Unknown,
         };
-        let missed = need.any_of[0];
-        let answer = facts.answer(missed);
-        // That it is there, and did not help, explains nothing.
+        let fact = need.any_of[0];
+        let answer = facts.answer(fact);
+        // A fact that holds, and did not help, explains nothing.
         if answer.holds == Some(true) {
             continue;
         }
-        let own = [Fact::RttProgram, Fact::StackProgram];
-        let of_own = need.any_of[1..].iter().any(|fact| own.contains(fact));
-        explained |= of_own && state == State::Impossible;
-        found.push((
-            state,
-            Reason {
-                fact: Some(missed),
-                text: missing(missed, &answer, need.without.consequence()),
-                remedy: remedy(missed, &answer),
-            },
-        ));
+        let is_for_program = need.any_of[1..].iter().any(|other| OWN_PROGRAMS.contains(other));
+        is_refusal_explained |= is_for_program && state == State::Impossible;
+        let text = describe(requirements.name(fact), &answer, need.otherwise.consequence());
+        unmet.push((state, Reason { fact: Some(fact), text, remedy: remedy(fact, &answer, requirements) }));
     }
-    let in_the_way: Vec<String> = facts.devices.iter().filter_map(verb.unfit).collect();
-    let state = if in_the_way.len() == facts.devices.len() { State::Impossible } else { State::Degraded };
-    found.extend(in_the_way.into_iter().map(|text| {
-        (state, Reason { fact: None, text, remedy: Some("leave --ingress-hook at tc, which runs beside it".into()) })
-    }));
-    let state = found.iter().map(|(state, _)| *state).max().unwrap_or(State::Works);
-    // That a program was refused says no more than what it was refused for.
-    found.retain(|(of, reason)| *of == state && !(explained && reason.is_refused_program()));
-    Verdict { verb: verb.name, state, reasons: found.into_iter().map(|(_, reason)| reason).collect() }
+    unmet.extend(verb.obstacles.iter().flat_map(|obstacle| obstructed(obstacle, facts)));
+    let state = unmet.iter().map(|(state, _)| *state).max().unwrap_or(State::Works);
+    let is_refusal = |reason: &Reason| reason.fact.is_some_and(|fact| OWN_PROGRAMS.contains(&fact));
+    unmet.retain(|(of, reason)| *of == state && !(is_refusal_explained && is_refusal(reason)));
+    Verdict { verb: verb.name, state, reasons: unmet.into_iter().map(|(_, reason)| reason).collect() }
+}
+
+/// The interfaces with an obstacle. A verb is impossible only where each interface has one; where the verb runs on them
+/// nevertheless, they are worth a word only if there is no other.
+fn obstructed(obstacle: &Obstacle, facts: &Facts) -> Vec<(State, Reason)> {
+    let found: Vec<String> = facts.devices.iter().filter_map(obstacle.find).collect();
+    let are_all = found.len() == facts.devices.len();
+    if obstacle.is_passable && !are_all {
+        return Vec::new();
+    }
+    let state = if are_all && !obstacle.is_passable { State::Impossible } else { State::Degraded };
+    let reason = |text| Reason { fact: None, text, remedy: Some(obstacle.remedy.to_owned()) };
+    found.into_iter().map(|text| (state, reason(text))).collect()
 }
 
 /// Whether one of the facts holds; `None` if one of them might.
-pub(super) fn met(need: &Need, facts: &Facts) -> Option<bool> {
+pub(super) fn is_met(need: &Need, facts: &Facts) -> Option<bool> {
     let holds = |fact: &Fact| facts.answer(*fact).holds;
     if need.any_of.iter().any(|fact| holds(fact) == Some(true)) {
-        Some(true)
-    } else {
-        let all_known = need.any_of.iter().all(|fact| holds(fact).is_some());
-        all_known.then_some(false)
+        return Some(true);
     }
+    let are_all_known = need.any_of.iter().all(|fact| holds(fact).is_some());
+    are_all_known.then_some(false)
 }
 
-fn missing(fact: Fact, answer: &Answer, consequence: &str) -> String {
-    let what = match answer.holds {
-        None => "could not tell",
+fn describe(name: &str, answer: &Answer, consequence: &str) -> String {
+    let value = match answer.holds {
+        None => "unknown",
         _ => "no",
     };
     let detail = if answer.detail.is_empty() { String::new() } else { format!(" ({})", answer.detail) };
-    format!("{}: {what}{detail}: {consequence}", fact.name())
+    format!("{name}: {value}{detail}: {consequence}")
 }
 
 /// What to do about a fact that does not hold.
-pub(super) fn remedy(fact: Fact, answer: &Answer) -> Option<String> {
-    let own = || fact.remedy().map(str::to_owned);
+pub(super) fn remedy(fact: Fact, answer: &Answer, requirements: &Requirements) -> Option<String> {
+    let own = || requirements.remedy(fact).map(str::to_owned);
     match answer.holds {
         Some(true) => None,
         Some(false) => answer.remedy.clone().or_else(own),
@@ -313,7 +143,15 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::host::Attached;
+    use crate::host::{Attached, DWELL, Device};
+
+    fn plan(facts: &Facts) -> Plan {
+        super::plan(facts, &DWELL)
+    }
+
+    fn is_rtt_possible(plan: &Plan) -> bool {
+        verdict(plan, "rtt -i").state != State::Impossible
+    }
 
     /// A host that has everything, with two interfaces that nobody uses.
     fn everything() -> Facts {
@@ -358,15 +196,15 @@ mod tests {
     #[test]
     fn all_works_where_all_is_there() {
         let plan = plan(&everything());
-        assert_eq!(states(&plan), [State::Works; VERBS.len()]);
+        assert_eq!(states(&plan), [State::Works; DWELL.verbs.len()]);
         assert!(plan.verbs.iter().all(|verdict| verdict.reasons.is_empty()));
-        assert!(plan.rtt_live_possible());
+        assert!(is_rtt_possible(&plan));
     }
 
     #[test]
     fn a_fact_that_no_verb_needs_changes_nothing() {
         let facts = without(&[Fact::Fentry, Fact::Kprobe, Fact::TcpIterator]);
-        assert_eq!(states(&plan(&facts)), [State::Works; VERBS.len()]);
+        assert_eq!(states(&plan(&facts)), [State::Works; DWELL.verbs.len()]);
     }
 
     #[test]
@@ -382,24 +220,23 @@ mod tests {
     }
 
     #[test]
-    fn without_clock_programs_the_fleet_works_and_what_it_cannot_tell_is_named() {
+    fn without_clock_programs_the_fleet_works_and_what_it_cannot_measure_is_named() {
         let worse = |missing, verb, what| {
             let verdict = verdict(&plan(&without(&[missing])), verb).clone();
             assert_eq!(verdict.state, State::Degraded, "{verb}");
             let is_named = |reason: &Reason| reason.text.contains(what);
             assert!(verdict.reasons.iter().any(is_named), "{verdict:?}");
         };
-        worse(Fact::ClockPrograms, "agent", "between hosts is not told");
+        worse(Fact::ClockPrograms, "agent", "between hosts is not reported");
         worse(Fact::XdpAttach, "agent", "by sockets, within a wider bound");
         worse(Fact::XdpAttach, "collect", "by sockets");
-        worse(Fact::ClockPrograms, "lab stack", "between hosts is not told");
         let plan = plan(&without(&[Fact::ClockPrograms, Fact::XdpAttach]));
         assert_eq!(verdict(&plan, "stack").state, State::Works);
         assert_eq!(verdict(&plan, "report").state, State::Works);
     }
 
     #[test]
-    fn run_needs_no_privilege_and_says_what_it_cannot_tell() {
+    fn run_needs_no_privilege_and_says_what_it_cannot_measure() {
         let worse = |missing, what| {
             let verdict = verdict(&plan(&without(&[missing])), "run").clone();
             assert_eq!(verdict.state, State::Degraded);
@@ -413,7 +250,7 @@ mod tests {
         assert_eq!(bbr.state, State::Impossible);
     }
 
-    /// As it is for a user without privilege: nothing can be tried.
+    /// A user without privilege can try nothing.
     #[test]
     fn without_privilege_replay_is_left_and_each_missing_capability_is_named() {
         let mut facts = without(&[
@@ -427,6 +264,8 @@ mod tests {
             Fact::ResponseProgram,
             Fact::StackProgram,
             Fact::ClockPrograms,
+            Fact::BalancerProgram,
+            Fact::DecapProgram,
         ]);
         for fact in
             [Fact::Tcx, Fact::Clsact, Fact::XdpAttach, Fact::TcProgram, Fact::RingBuffer, Fact::NetworkNamespaces]
@@ -442,14 +281,14 @@ mod tests {
             };
             assert_eq!(*state, wanted, "{verb}");
         }
-        assert!(!plan.rtt_live_possible());
+        assert!(!is_rtt_possible(&plan));
         let missed: Vec<_> = verdict(&plan, "rtt -i").reasons.iter().filter_map(|reason| reason.fact).collect();
         for fact in [Fact::CapBpf, Fact::CapNetAdmin, Fact::CapPerfmon] {
             assert!(missed.contains(&fact), "{missed:?}");
         }
-        // The refusal of the program is explained, so it needs no line.
+        // The refusal of the program is explained, so it needs no line of its own.
         assert!(!missed.contains(&Fact::RttProgram), "{missed:?}");
-        // What could not be tried is no reason beside what is known to fail.
+        // What could not be tried does not count next to what is known to fail.
         assert!(!missed.contains(&Fact::Tcx), "{missed:?}");
         assert!(
             verdict(&plan, "rtt -i").reasons.iter().any(|reason| reason.remedy.as_deref().unwrap().contains("setcap"))
@@ -457,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_refused_with_every_privilege_is_told_with_its_own_remedy() {
+    fn a_program_refused_with_every_privilege_is_reported_with_its_own_remedy() {
         let mut facts = everything();
         facts.answers.insert(
             Fact::RttProgram,
@@ -478,21 +317,21 @@ mod tests {
     }
 
     #[test]
-    fn without_tcx_clsact_does_and_what_is_lost_is_told() {
+    fn without_tcx_clsact_does_and_the_loss_is_reported() {
         let plan = plan(&without(&[Fact::Tcx]));
         let rtt = verdict(&plan, "rtt -i");
         assert_eq!(rtt.state, State::Degraded);
         assert_eq!(rtt.reasons.len(), 1);
         assert!(rtt.reasons[0].text.contains("SIGKILL"), "{:?}", rtt.reasons);
-        assert!(plan.rtt_live_possible());
+        assert!(is_rtt_possible(&plan));
     }
 
     #[test]
-    fn without_tcx_and_clsact_there_is_no_place() {
+    fn without_tcx_and_clsact_there_is_no_hook() {
         let plan = plan(&without(&[Fact::Tcx, Fact::Clsact]));
         assert_eq!(verdict(&plan, "rtt -i").state, State::Impossible);
-        assert_eq!(verdict(&plan, "lab").state, State::Works);
-        assert!(!plan.rtt_live_possible());
+        assert_eq!(verdict(&plan, "run").state, State::Works);
+        assert!(!is_rtt_possible(&plan));
     }
 
     #[test]
@@ -501,7 +340,7 @@ mod tests {
         facts.answers.insert(Fact::Clsact, Answer::unknown("trying needs a namespace"));
         let plan = plan(&facts);
         assert_eq!(verdict(&plan, "rtt -i").state, State::Unknown);
-        assert!(plan.rtt_live_possible());
+        assert!(is_rtt_possible(&plan));
     }
 
     #[test]
@@ -527,16 +366,80 @@ mod tests {
         facts.devices.remove(0);
         let alone = plan(&facts);
         assert_eq!(verdict(&alone, "rtt -i --ingress-hook xdp").state, State::Impossible);
-        assert!(alone.rtt_live_possible());
+        assert!(is_rtt_possible(&alone));
     }
 
     #[test]
-    fn missing_programs_take_away_the_traffic_that_they_make() {
-        let plan = plan(&without(&[Fact::Program("dig")]));
-        let demo = verdict(&plan, "lab demo");
+    fn the_balancer_needs_a_bpf_filesystem_and_pings_need_raw_sockets() {
+        let of = |facts: &[Fact], verb| verdict(&plan(&without(facts)), verb).clone();
+        let unpinned = of(&[Fact::BpfFilesystem], "lb run");
+        assert_eq!(unpinned.state, State::Impossible);
+        assert!(unpinned.reasons[0].remedy.as_deref().unwrap().contains("mount -t bpf"), "{unpinned:?}");
+        assert_eq!(of(&[Fact::BpfFilesystem], "lb decap").state, State::Works);
+        let silent = of(&[Fact::CapNetRaw], "lb run");
+        assert_eq!(silent.state, State::Degraded);
+        assert!(silent.reasons[0].text.contains("by ping"), "{silent:?}");
+        for verb in ["lb run", "lb decap"] {
+            assert_eq!(of(&[Fact::XdpAttach], verb).state, State::Impossible);
+            let refused = of(&[Fact::BalancerProgram, Fact::DecapProgram, Fact::CapBpf, Fact::CapSysAdmin], verb);
+            let facts: Vec<_> = refused.reasons.iter().map(|reason| reason.fact).collect();
+            assert_eq!((refused.state, &facts[..]), (State::Impossible, &[Some(Fact::CapBpf)][..]));
+        }
+    }
+
+    #[test]
+    fn a_device_of_another_xdp_program_stops_the_balancer_and_its_own_does_not() {
+        let holder = |name: &str| Attached { id: 7, name: Some(name.into()), mode: Some("native") };
+        let mut facts = everything();
+        facts.devices.truncate(1);
+        facts.devices[0].xdp = Some(vec![holder("katran")]);
+        let taken = plan(&facts);
+        for verb in ["lb run", "lb decap"] {
+            assert_eq!(verdict(&taken, verb).state, State::Impossible);
+            assert!(verdict(&taken, verb).reasons[0].text.contains("katran"));
+        }
+        facts.devices[0].xdp = Some(vec![holder("balance_xdp")]);
+        assert_eq!(verdict(&plan(&facts), "lb run").state, State::Works);
+        assert_eq!(verdict(&plan(&facts), "lb decap").state, State::Impossible);
+    }
+
+    #[test]
+    fn xdp_without_a_driver_is_slower_and_not_worth_a_word_if_another_interface_has_one() {
+        let mut facts = everything();
+        facts.devices[0].native_xdp = Some(false);
+        assert_eq!(verdict(&plan(&facts), "lb run").state, State::Works);
+        facts.devices[1].native_xdp = Some(false);
+        let slow = plan(&facts);
+        assert_eq!(verdict(&slow, "lb run").state, State::Degraded);
+        assert!(verdict(&slow, "lb decap").reasons[1].text.contains("eth1: its driver runs no XDP programs"));
+    }
+
+    #[test]
+    fn facts_of_another_binary_have_its_names_and_remedies() {
+        const TRAFFIC: &[Need] = &[Need {
+            any_of: &[Fact::Extra("dig")],
+            serves: "sends DNS queries",
+            otherwise: Otherwise::Degraded("no DNS traffic"),
+        }];
+        static OTHER: Requirements = Requirements {
+            binary: "other",
+            verbs: &[Verb { name: "demo", needs: &[TRAFFIC], obstacles: &[] }],
+            extra: &[crate::host::ExtraFact {
+                key: "dig",
+                name: "dig(1)",
+                remedy: "sudo apt-get install bind9-dnsutils",
+                probe: |_| Answer::no(""),
+            }],
+        };
+        let mut facts = everything();
+        facts.answers.insert(Fact::Extra("dig"), (OTHER.extra[0].probe)("dig"));
+        let plan = super::plan(&facts, &OTHER);
+        let demo = verdict(&plan, "demo");
         assert_eq!(demo.state, State::Degraded);
-        assert!(demo.reasons[0].remedy.as_deref().unwrap().contains("bind9-dnsutils"));
-        assert_eq!(verdict(&plan, "lab").state, State::Works);
+        assert_eq!(demo.reasons[0].text, "dig(1): no: no DNS traffic");
+        assert_eq!(demo.reasons[0].remedy.as_deref(), Some("sudo apt-get install bind9-dnsutils"));
+        assert_eq!(OTHER.facts().last(), Some(Fact::Extra("dig")));
+        assert!(is_live_rtt_possible(&facts));
     }
 
     #[test]
@@ -547,7 +450,7 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), before);
         let all: Vec<_> = Fact::all().collect();
-        for need in VERBS.iter().flat_map(|verb| verb.needs.iter().copied().flatten()) {
+        for need in DWELL.verbs.iter().flat_map(|verb| verb.needs.iter().copied().flatten()) {
             assert!(!need.any_of.is_empty());
             assert!(need.any_of.iter().all(|fact| all.contains(fact)));
         }

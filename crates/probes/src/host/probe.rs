@@ -1,4 +1,4 @@
-//! Asking the host.
+//! Finds out the facts about the host, by trial and from the kernel's files.
 
 use std::{
     collections::BTreeMap,
@@ -11,28 +11,22 @@ use dwell_socket::outside::{self, TrialError};
 use nix::{net::if_::if_nameindex, unistd::Uid};
 
 use super::{
-    Answer, Capability, Device, Fact, Facts, LayerHook,
+    Answer, Capability, Device, Fact, Facts, LayerHook, Requirements,
     trials::{self, find_program},
 };
 use crate::{Interface, stack};
 
-/// Finds out what this host can do, and what holds the hooks of one interface
-/// of this network namespace or of all.
-pub fn probe(only: Option<&Interface>) -> Facts {
+/// Finds out what this host can do, and which programs are at the hooks of one interface of this network namespace, or
+/// of all.
+pub fn probe(only: Option<&Interface>, requirements: &Requirements) -> Facts {
     let mounts = fs::read_to_string("/proc/thread-self/mountinfo").ok();
     let cgroup = mounts.as_deref().and_then(own_cgroup);
     let mut answers = files(mounts.as_deref());
     answers.extend(capabilities());
     answers.extend(trials::run(cgroup.as_deref()));
     answers.extend(sockets());
-    for fact in Fact::all() {
-        if let Fact::Program(name) = fact {
-            let answer = match find_program(name) {
-                Some(path) => Answer::yes(path.display().to_string()),
-                None => Answer::no(""),
-            };
-            answers.insert(fact, answer);
-        }
+    for extra in requirements.extra {
+        answers.insert(Fact::Extra(extra.key), (extra.probe)(extra.key));
     }
     let layers = layers();
     answers.insert(Fact::StackHooks, each_layer(&layers));
@@ -46,6 +40,14 @@ pub fn probe(only: Option<&Interface>) -> Facts {
         answers,
         layers,
         devices: interfaces.iter().map(Device::inspect).collect(),
+    }
+}
+
+/// Whether a program is on the search path: the probe of an [`ExtraFact`](super::ExtraFact) whose key is its name.
+pub fn installed(program: &str) -> Answer {
+    match find_program(program) {
+        Some(path) => Answer::yes(path.display().to_string()),
+        None => Answer::no(""),
     }
 }
 
@@ -86,6 +88,7 @@ fn capabilities() -> Vec<(Fact, Answer)> {
         (Fact::CapBpf, Capability::Bpf),
         (Fact::CapNetAdmin, Capability::NetAdmin),
         (Fact::CapPerfmon, Capability::Perfmon),
+        (Fact::CapNetRaw, Capability::NetRaw),
         (Fact::CapSysAdmin, Capability::SysAdmin),
         (Fact::CapSysResource, Capability::SysResource),
     ]
@@ -95,7 +98,7 @@ fn capabilities() -> Vec<(Fact, Answer)> {
     answers
 }
 
-/// What the kernel tells of a connection of this process with itself.
+/// Finds out what the kernel reports on a connection of this process with itself.
 fn sockets() -> [(Fact, Answer); 3] {
     let (answers, counts) = match outside::trial() {
         Ok(info) => {
@@ -107,8 +110,8 @@ fn sockets() -> [(Fact, Answer); 3] {
             (Answer::unknown(&why), Answer::unknown(why))
         }
         Err(TrialError::Kernel(error)) => {
-            let untold = Answer::unknown("sock_diag does not tell");
-            (Answer::no(error.to_string()), untold)
+            let unknown = Answer::unknown("sock_diag does not answer");
+            (Answer::no(error.to_string()), unknown)
         }
     };
     [(Fact::SockDiag, answers), (Fact::TcpCounts, counts), (Fact::Bbr, bbr())]
@@ -128,7 +131,7 @@ fn bbr() -> Answer {
     }
 }
 
-/// What files of the kernel tell.
+/// Reads the facts that files of the kernel show.
 fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
     let whole_range = |map: &str| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
     let mounted = |kind| match mounts {
@@ -147,7 +150,7 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
                 Err(error) => Answer::unknown(error.to_string()),
             },
         ),
-        // The next two are what is set; a trial overrules them.
+        // The next two are the settings; a trial overrules them.
         (Fact::Jit, Answer::new(read("/proc/sys/net/core/bpf_jit_enable").map(|value| value != "0"), "")),
         (Fact::StatisticsOff, Answer::new(read("/proc/sys/kernel/bpf_stats_enabled").map(|value| value == "0"), "")),
         (Fact::LockdownOff, lockdown()),
@@ -161,7 +164,7 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
     ])
 }
 
-/// `none`, `integrity` or `confidentiality`, the one in force in brackets.
+/// Reads the lockdown mode, which the kernel shows in brackets among `none`, `integrity` and `confidentiality`.
 fn lockdown() -> Answer {
     let path = "/sys/kernel/security/lockdown";
     let Some(modes) = read(path) else {
@@ -180,7 +183,7 @@ fn read(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Where a filesystem of a kind is mounted (proc_pid_mountinfo(5)).
+/// Finds where a filesystem of a kind is mounted (proc_pid_mountinfo(5)).
 fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -189,8 +192,8 @@ fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
     })
 }
 
-/// The directory of this process' own cgroup, so that a trial there concerns
-/// nobody else; the root of what is visible, if that is not.
+/// Finds the directory of this process's own cgroup, so that a trial there affects no other process; or else the root of
+/// the visible hierarchy.
 fn own_cgroup(mounts: &str) -> Option<PathBuf> {
     let mount = mount_point(mounts, "cgroup2")?;
     let own = read("/proc/thread-self/cgroup").and_then(|list| {

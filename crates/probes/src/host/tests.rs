@@ -1,16 +1,15 @@
-//! On a real kernel. What must hold everywhere is asserted; what this host can
-//! do is told.
+//! Tests on a real kernel. What must hold everywhere is asserted; what this host can do is printed.
 
-use dwell_testbed::skip::lacks_root;
 use std::{
     env,
     process::{Command, Stdio},
     thread,
 };
 
+use dwell_testbed::skip::lacks_root;
 use nix::sched::{CloneFlags, unshare};
 
-use super::*;
+use super::{explain::explain, plan::plan, *};
 use crate::{
     Error, Hook, Interface, TcHookKind,
     rtt::{Options, Probe},
@@ -19,7 +18,7 @@ use crate::{
 /// Set in a test that runs itself again with other privileges.
 const AGAIN: &str = "DWELL_HOST_TEST_AGAIN";
 
-/// Where nobody else uses loopback. What the body starts is there too.
+/// Runs the body in a network namespace of its own, with the processes that it starts.
 fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     let enter = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("root may make namespaces");
@@ -30,7 +29,7 @@ fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
 
 /// Runs one of these tests again, in a process with other privileges.
 fn again(test: &str, setpriv: &[&str]) {
-    // Others may not be let in where the executable is.
+    // Other users may have no access to the folder of the executable.
     let folder = env::temp_dir().join(format!("dwell-host-{}-{}", test, std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let executable = folder.join("test");
@@ -66,10 +65,10 @@ fn load_rtt() -> Result<Probe, Error> {
     Probe::load(&options())
 }
 
-/// What is said where a privilege is missing.
+/// Loads the RTT program without a privilege, and returns the error message.
 fn refusal_of_rtt() -> String {
     let error = match load_rtt() {
-        Ok(_) => panic!("it was loaded without a privilege"),
+        Ok(_) => panic!("the program was loaded without a privilege"),
         Err(error) => error.to_string(),
     };
     eprintln!("{error}");
@@ -81,10 +80,10 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     if lacks_root() {
         return;
     }
-    let (before, facts, after) = in_a_namespace(|| (holders_of_loopback(), probe(None), holders_of_loopback()));
+    let (before, facts, after) = in_a_namespace(|| (holders_of_loopback(), probe(None, &DWELL), holders_of_loopback()));
     assert_eq!(after, before);
-    let plan = plan(&facts);
-    eprintln!("{}", explain(&facts, &plan));
+    let plan = plan(&facts, &DWELL);
+    eprintln!("{}", explain(&facts, &plan, &DWELL));
     for fact in [
         Fact::TcProgram,
         Fact::Root,
@@ -93,14 +92,14 @@ fn root_tc_program_loads_and_nothing_stays_attached() {
     ] {
         assert_eq!(facts.answer(fact).holds, Some(true), "{fact:?}");
     }
-    assert_eq!(plan.rtt_live_possible(), load_rtt().is_ok(), "what the plan says of rtt is what comes of it");
+    assert_eq!(plan.verbs[0].state != State::Impossible, load_rtt().is_ok(), "the plan agrees with the outcome");
     for fact in Fact::all() {
         assert!(facts.answers.contains_key(&fact), "{fact:?} was not asked");
     }
     assert!(facts.devices.iter().any(|device| device.name == "lo"));
 }
 
-/// Then trials take place on the loopback device that is in use.
+/// Trials take place on the loopback device that is in use if no namespace can be created.
 #[test]
 fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {
     let test = "root_without_a_namespace_of_its_own_nothing_stays_attached_either";
@@ -112,7 +111,7 @@ fn root_without_a_namespace_of_its_own_nothing_stays_attached_either() {
         return;
     }
     let before = holders_of_loopback();
-    let facts = probe(Some(&Interface::find("lo").unwrap()));
+    let facts = probe(Some(&Interface::find("lo").unwrap()), &DWELL);
     assert_eq!(facts.answer(Fact::CapSysAdmin).holds, Some(false));
     assert_eq!(facts.answer(Fact::NetworkNamespaces).holds, Some(false));
     assert_eq!(facts.answer(Fact::Clsact).holds, None);
@@ -134,11 +133,11 @@ fn root_without_privilege_the_missing_capabilities_are_named() {
     assert!(error.contains("this process lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"), "{error}");
     assert!(error.contains("setcap"), "{error}");
 
-    let facts = probe(None);
-    let plan = plan(&facts);
-    eprintln!("{}", explain(&facts, &plan));
-    assert!(!plan.rtt_live_possible());
-    // The kernel was not asked, so nothing is said about it.
+    let facts = probe(None, &DWELL);
+    let plan = plan(&facts, &DWELL);
+    eprintln!("{}", explain(&facts, &plan, &DWELL));
+    assert_eq!(plan.verbs[0].state, State::Impossible);
+    // The kernel was not asked, so nothing is known about it.
     assert_eq!(facts.answer(Fact::TcProgram).holds, None);
     assert_eq!(facts.answer(Fact::Tcx).holds, None);
     let rtt = &plan.verbs[0];

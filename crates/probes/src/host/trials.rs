@@ -1,16 +1,14 @@
-//! Trying things out, each on its own, so that one refusal hides no other.
+//! Trials of what the kernel can do, each by itself, so that one refusal does not hide another.
 //!
-//! All of it happens in a network namespace of its own where one can be made,
-//! so that no device and no rule that is in use is touched; else on loopback.
-//! What is attached is detached at once.
+//! They take place in a network namespace of their own where one can be created, so that no device and no rule that is
+//! in use is touched; otherwise on loopback. What is attached is detached at once.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Write},
+    fs::File,
+    io,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     thread,
 };
 
@@ -24,7 +22,9 @@ use nix::{
 
 use super::{Answer, Capability, Fact, devices::program_info};
 use crate::{
-    Error, Hook, Interface, TcHookKind, attach, clock,
+    Error, Hook, Interface, TcHookKind, attach,
+    balancer::{Decap, Plane, PlaneOptions},
+    clock,
     error::io_error,
     load, response,
     rtt::{Options, Probe},
@@ -34,12 +34,12 @@ use crate::{
 const WHAT: &str = "a trial program";
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trials.bpf.o"));
 
-/// How a program is attached.
+/// Where a program of a trial is attached.
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    /// Not at all: to load it is the trial.
+enum Target {
+    /// Nowhere: loading the program is the trial.
     Nowhere,
-    /// Where its section says.
+    /// The hook that its section names.
     Section,
     Loopback(Hook, TcHookKind),
     Cgroup,
@@ -47,25 +47,25 @@ enum Place {
 }
 
 #[rustfmt::skip]
-const TRIALS: &[(Fact, &str, Place)] = &[
-    (Fact::TcProgram, "try_tc", Place::Nowhere),
-    (Fact::Tcx, "try_tc", Place::Loopback(Hook::TcIngress, TcHookKind::Tcx)),
-    (Fact::XdpProgram, "try_xdp", Place::Nowhere),
-    (Fact::XdpAttach, "try_xdp", Place::Loopback(Hook::Xdp, TcHookKind::Auto)),
-    (Fact::BpfLoop, "try_loop", Place::Nowhere),
-    (Fact::RawTracepoint, "try_raw_tp", Place::Section),
-    (Fact::TpBtf, "try_tp_btf", Place::Section),
-    (Fact::Tracepoint, "try_tracepoint", Place::Section),
-    (Fact::SockOps, "try_sockops", Place::Cgroup),
-    (Fact::CgroupSkb, "try_cgroup_skb", Place::Cgroup),
-    (Fact::CgroupConnect, "try_connect", Place::Cgroup),
-    (Fact::Netfilter, "try_netfilter", Place::Netfilter),
-    (Fact::TcpIterator, "try_iterator", Place::Section),
-    (Fact::Fentry, "try_fentry", Place::Section),
-    (Fact::Kprobe, "try_kprobe", Place::Section),
+const TRIALS: &[(Fact, &str, Target)] = &[
+    (Fact::TcProgram, "try_tc", Target::Nowhere),
+    (Fact::Tcx, "try_tc", Target::Loopback(Hook::TcIngress, TcHookKind::Tcx)),
+    (Fact::XdpProgram, "try_xdp", Target::Nowhere),
+    (Fact::XdpAttach, "try_xdp", Target::Loopback(Hook::Xdp, TcHookKind::Auto)),
+    (Fact::BpfLoop, "try_loop", Target::Nowhere),
+    (Fact::RawTracepoint, "try_raw_tp", Target::Section),
+    (Fact::TpBtf, "try_tp_btf", Target::Section),
+    (Fact::Tracepoint, "try_tracepoint", Target::Section),
+    (Fact::SockOps, "try_sockops", Target::Cgroup),
+    (Fact::CgroupSkb, "try_cgroup_skb", Target::Cgroup),
+    (Fact::CgroupConnect, "try_connect", Target::Cgroup),
+    (Fact::Netfilter, "try_netfilter", Target::Netfilter),
+    (Fact::TcpIterator, "try_iterator", Target::Section),
+    (Fact::Fentry, "try_fentry", Target::Section),
+    (Fact::Kprobe, "try_kprobe", Target::Section),
 ];
 
-/// Tries everything. `cgroup` is a directory of the unified hierarchy.
+/// Runs all trials. `cgroup` is a directory of the unified hierarchy.
 pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     thread::scope(|scope| {
         // Not this thread: it must stay where it is.
@@ -74,7 +74,7 @@ pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
             let answer = Answer::of_trial(&namespace, &[]);
             let mut answers = programs(cgroup);
             answers.extend(maps());
-            answers.extend(in_namespace(&answer));
+            answers.insert(Fact::Clsact, clsact(&answer));
             answers.insert(Fact::NetworkNamespaces, answer);
             answers
         });
@@ -85,13 +85,13 @@ pub(super) fn run(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
 fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     let missing = Capability::missing(&Capability::TO_LOAD);
     let mut answers = BTreeMap::new();
-    for &(fact, name, place) in TRIALS {
-        if matches!(place, Place::Cgroup) && cgroup.is_none() {
+    for &(fact, name, target) in TRIALS {
+        if matches!(target, Target::Cgroup) && cgroup.is_none() {
             answers.insert(fact, Answer::unknown("no cgroup v2 to try it on"));
             continue;
         }
         let result = loaded(name).and_then(|object| {
-            attach_and_detach(&load::program(&object, name), place, cgroup)
+            attach_and_detach(&load::program(&object, name), target, cgroup)
                 .map(|()| (fact == Fact::TcProgram).then_some(object))
         });
         if let Ok(Some(object)) = &result {
@@ -100,7 +100,7 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
         let result = result.map(drop);
         let busy = Err(Some(Errno::EBUSY as i32));
         let answer = if result.as_ref().map_err(io::Error::raw_os_error) == busy {
-            Answer::unknown("another program holds the place where it was tried")
+            Answer::unknown("another program occupies the hook where it was tried")
         } else {
             Answer::of_trial(&result, &missing)
         };
@@ -112,6 +112,8 @@ fn programs(cgroup: Option<&Path>) -> BTreeMap<Fact, Answer> {
     answers.insert(Fact::ResponseProgram, response());
     answers.insert(Fact::StackProgram, stack());
     answers.insert(Fact::ClockPrograms, of_loading(clock::try_programs()));
+    answers.insert(Fact::BalancerProgram, balancer());
+    answers.insert(Fact::DecapProgram, of_loading(Decap::load(&[], 0)));
     answers
 }
 
@@ -128,24 +130,24 @@ fn loaded(name: &str) -> io::Result<Object> {
     load::load(WHAT, object).map_err(os_error)
 }
 
-/// Whether the kernel knows the helper bpf_loop; without privilege, that it does.
+/// Whether the kernel has the helper bpf_loop. True without privilege to try.
 pub(crate) fn has_loop() -> bool {
     let refusal = loaded("try_loop").err();
     refusal.and_then(|error| error.raw_os_error()) != Some(Errno::EINVAL as i32)
 }
 
-/// Whether a program of the trials attaches where its section says.
+/// Whether a program of the trials attaches to the hook that its section names.
 pub(crate) fn attaches(name: &str) -> bool {
     let attached =
-        loaded(name).and_then(|object| attach_and_detach(&load::program(&object, name), Place::Section, None));
+        loaded(name).and_then(|object| attach_and_detach(&load::program(&object, name), Target::Section, None));
     attached.is_ok()
 }
 
-fn attach_and_detach(program: &ProgramMut<'_>, place: Place, cgroup: Option<&Path>) -> io::Result<()> {
-    let link = match place {
-        Place::Nowhere => return Ok(()),
-        Place::Section => program.attach(),
-        Place::Loopback(hook, kind) => {
+fn attach_and_detach(program: &ProgramMut<'_>, target: Target, cgroup: Option<&Path>) -> io::Result<()> {
+    let link = match target {
+        Target::Nowhere => return Ok(()),
+        Target::Section => program.attach(),
+        Target::Loopback(hook, kind) => {
             let loopback = Interface::find("lo").map_err(|_| io::Error::from(Errno::ENODEV))?;
             return match attach::attach(program, &loopback, hook, kind) {
                 Ok(attachment) => {
@@ -156,11 +158,11 @@ fn attach_and_detach(program: &ProgramMut<'_>, place: Place, cgroup: Option<&Pat
                 Err(other) => Err(io::Error::other(other.to_string())),
             };
         }
-        Place::Cgroup => {
+        Target::Cgroup => {
             let folder = File::open(cgroup.ok_or(Errno::ENOENT)?)?;
             program.attach_cgroup(folder.as_raw_fd())
         }
-        Place::Netfilter => program.attach_netfilter_with_opts(NetfilterOpts {
+        Target::Netfilter => program.attach_netfilter_with_opts(NetfilterOpts {
             protocol_family: libbpf_rs::NFPROTO_IPV4,
             hooknum: libbpf_rs::NF_INET_LOCAL_IN,
             priority: 100,
@@ -170,7 +172,7 @@ fn attach_and_detach(program: &ProgramMut<'_>, place: Place, cgroup: Option<&Pat
     link.map(drop).map_err(|error| io_error(&error))
 }
 
-/// What becomes of a loaded program: is it translated, is its run timed?
+/// Finds out whether a loaded program is translated to machine code, and whether its runs are timed.
 fn behaviour(program: &ProgramMut<'_>) -> Vec<(Fact, Answer)> {
     use std::os::fd::AsFd;
 
@@ -187,7 +189,7 @@ fn behaviour(program: &ProgramMut<'_>) -> Vec<(Fact, Answer)> {
     answers
 }
 
-/// In the namespace of the trial, where nobody's packets pass its netfilter hooks.
+/// Loads and attaches the stack programs in the namespace of the trial, whose netfilter hooks see no traffic.
 fn stack() -> Answer {
     let config =
         dwell_engine::layers::Config { namespace: stack::own_namespace().ok(), rows: 64, ..Default::default() };
@@ -216,6 +218,19 @@ fn response() -> Answer {
     }))
 }
 
+/// Loads the balancer with the smallest tables: whether there is memory for its own is another question.
+fn balancer() -> Answer {
+    let options = PlaneOptions {
+        max_connections: 1 << 10,
+        max_vips: 1,
+        max_reals: 1,
+        max_zero_vips: 1,
+        max_zero_servers: 1,
+        ..PlaneOptions::default()
+    };
+    of_loading(Plane::load(&options))
+}
+
 fn of_loading<T>(probe: Result<T, Error>) -> Answer {
     match probe {
         Ok(_) => Answer::yes(""),
@@ -223,14 +238,14 @@ fn of_loading<T>(probe: Result<T, Error>) -> Answer {
             Answer { remedy: Some(remedy.into()), ..Answer::no(format!("{io}{detail}")) }
         }
         Err(other @ Error::NoLoop { .. }) => {
-            Answer { remedy: Fact::BpfLoop.remedy().map(str::to_owned), ..Answer::no(other.to_string()) }
+            Answer { remedy: Some(Fact::BpfLoop.remedy().to_owned()), ..Answer::no(other.to_string()) }
         }
         Err(other) => Answer::no(other.to_string()),
     }
 }
 
 fn maps() -> Vec<(Fact, Answer)> {
-    /// More than the tables of `rtt` take unless --max-flows is raised.
+    /// The size of an array that is larger than the tables of `rtt`, unless --max-flows is raised.
     const LARGE: u32 = 32 << 20;
 
     let missing = Capability::missing(&[Capability::Bpf]);
@@ -253,7 +268,7 @@ fn maps() -> Vec<(Fact, Answer)> {
             let limit = limit.map_or("unknown".into(), |bytes| format!("{} KiB", bytes >> 10));
             let mut answer = Answer::of_trial(&large, &missing);
             if answer.holds == Some(true) {
-                answer.detail = format!("{limit}, which does not bind BPF maps here");
+                answer.detail = format!("{limit}, which does not limit BPF maps here");
             } else {
                 answer.detail = format!("{limit}; {}", answer.detail);
             }
@@ -269,62 +284,22 @@ fn maps() -> Vec<(Fact, Answer)> {
     ]
 }
 
-/// What would leave traces outside a namespace of its own.
-fn in_namespace(namespace: &Answer) -> Vec<(Fact, Answer)> {
+/// Tries clsact, which would leave traces outside a namespace of its own.
+fn clsact(namespace: &Answer) -> Answer {
     if namespace.holds != Some(true) {
-        let untried = Answer::untried("a network namespace");
-        return [Fact::Clsact, Fact::Veth, Fact::Forwarding, Fact::PacketQueue]
-            .map(|fact| (fact, untried.clone()))
-            .to_vec();
+        return Answer::untried("a network namespace");
     }
     let clsact = loaded("try_tc").and_then(|object| {
-        attach_and_detach(&load::program(&object, "try_tc"), Place::Loopback(Hook::TcIngress, TcHookKind::Clsact), None)
+        attach_and_detach(
+            &load::program(&object, "try_tc"),
+            Target::Loopback(Hook::TcIngress, TcHookKind::Clsact),
+            None,
+        )
     });
-    let forwarding = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-    let queue = "*mangle\n-A FORWARD -j NFQUEUE --queue-num 1\nCOMMIT\n";
-    let queues = command("iptables-legacy-restore", &[], queue);
-    let queues = match queues.holds {
-        Some(true) => command("ip6tables-legacy-restore", &[], queue),
-        _ => queues,
-    };
-    let pair = ["link", "add", "one", "type", "veth", "peer", "name", "two"];
-    vec![
-        (Fact::Clsact, Answer::of_trial(&clsact, &Capability::missing(&Capability::TO_LOAD))),
-        (Fact::Veth, command("ip", &pair, "")),
-        (Fact::Forwarding, Answer::of_trial(&forwarding, &[])),
-        (Fact::PacketQueue, queues),
-    ]
+    Answer::of_trial(&clsact, &Capability::missing(&Capability::TO_LOAD))
 }
 
-/// Runs a program in the namespace of this thread.
-fn command(program: &str, arguments: &[&str], input: &str) -> Answer {
-    let Some(path) = find_program(program) else {
-        return Answer::unknown(format!("there is no program {program}"));
-    };
-    let output = Command::new(path)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .and_then(|mut child| {
-            if let Some(mut stdin) = child.stdin.take() {
-                // A program that does not read has said why on stderr.
-                let _ = stdin.write_all(input.as_bytes());
-            }
-            child.wait_with_output()
-        });
-    match output {
-        Ok(output) if output.status.success() => Answer::yes(""),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Answer::no(format!("{program}: {}", said.lines().next().unwrap_or_default()))
-        }
-        Err(error) => Answer::unknown(format!("{program}: {error}")),
-    }
-}
-
-/// Where the search path, or the usual place of administrators' programs, has it.
+/// Finds a program on the search path, or in the usual folders for administrators' programs.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -6,37 +6,37 @@ use dwell_engine::{
     abi,
     histogram::Histogram,
     measure::{Event, Method},
-    rtt::{Aggregate, Config, Counters, Group, GroupKey, Prefix},
+    rtt::{Aggregate, Config, Group, GroupKey, Prefix},
 };
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
-    Error, Hook, Interface, TcHookKind, load,
+    Error, Hook, TcHookKind, load,
     vantage::{Spec, Vantage, failed, jiffy_ns, read_percpu},
 };
 
 static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_tc.bpf.o"));
 static XDP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt_xdp.bpf.o"));
-/// Maps that the programs at both hooks use.
+/// Maps that the programs at both hooks share.
 const SHARED_MAPS: [&str; 7] = ["flows", "cold", "stamps", "groups", "histograms", GENERATION, GROUPS_USED];
 const GENERATION: &str = ".data.generation";
 const GROUPS_USED: &str = ".data.groups_used";
 
-/// What to load.
+/// What to load, and how to attach it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// What to measure.
     pub config: Config,
-    /// Deliver each sample to user space.
+    /// Report each sample to user space.
     pub report: bool,
     /// Count samples in the kernel.
     pub aggregate: Option<Aggregate>,
-    /// Where to watch packets that come in.
+    /// The hook that watches incoming packets.
     pub ingress: Hook,
     /// How to attach at tc.
     pub tc: TcHookKind,
-    /// Packets bring their time with them: for `replay_packet` only.
+    /// Take the time from the packet, for [`Probe::replay_packet`] only.
     pub replay: bool,
 }
 
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// In network byte order.
+/// The bytes of an address in network byte order.
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -67,10 +67,16 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The loaded program. Dropping it detaches and unloads everything.
-pub struct Probe {
-    vantage: Vantage<Event>,
+/// The loaded programs. Dropping it detaches and unloads everything.
+///
+/// A full ring buffer loses events: it has room for some 43,000 (4 MiB).
+pub type Probe = Vantage<Event, Groups>;
+
+/// The histograms that the programs count samples in.
+pub struct Groups {
+    /// How samples are grouped; `None` if they are not counted in the kernel.
     aggregate: Option<Aggregate>,
+    /// Which half of the histograms the programs count in, 0 or 1.
     generation: u32,
 }
 
@@ -79,7 +85,7 @@ impl Probe {
     pub fn load(options: &Options) -> Result<Probe, Error> {
         let program = options.to_program();
         let buckets = options.config.buckets();
-        let places = buckets * abi::DWELL_WAYS;
+        let slots = buckets * abi::DWELL_WAYS;
         let spec = Spec {
             what: "the RTT program",
             tc: TC_OBJECT,
@@ -92,50 +98,27 @@ impl Probe {
             ring_bytes: 1 << 22,
             event_bytes: 512,
             sizes: &[
-                ("flows", places),
-                ("cold", places),
+                ("flows", slots),
+                ("cold", slots),
                 ("stamps", options.config.stamps()),
                 ("groups", program.max_groups),
                 ("histograms", 2 * program.max_groups),
             ],
             shared: &SHARED_MAPS,
         };
-        Ok(Probe { vantage: Vantage::load(&spec, Event::from_kernel)?, aggregate: options.aggregate, generation: 0 })
+        Vantage::open(&spec, Event::from_kernel, Groups { aggregate: options.aggregate, generation: 0 })
     }
 
-    /// Watches both directions of an interface; of loopback one, as its
-    /// packets pass twice.
-    pub fn attach(&mut self, interface: &Interface) -> Result<(), Error> {
-        self.vantage.attach(interface, !interface.is_loopback())
-    }
-
-    /// Stops watching. What was measured can still be read.
-    pub fn detach(&mut self) {
-        self.vantage.detach();
-    }
-
-    /// Hands on the events that have arrived, in the order of the kernel's
-    /// ring buffer. The kernel wakes nobody: call it often enough that the
-    /// ring (4 MiB, some 43,000 events) does not fill.
-    pub fn drain(&mut self, emit: impl FnMut(Event)) -> Result<(), Error> {
-        self.vantage.drain(emit)
-    }
-
-    /// What was counted so far, over all CPUs.
-    pub fn counters(&mut self) -> Result<Counters, Error> {
-        self.vantage.counters()
-    }
-
-    /// Ends an interval: the groups that had samples in it. Programs that run
-    /// meanwhile count into the other half of the histograms.
+    /// Ends an interval, and returns the groups that had samples in it. Programs that run meanwhile count in the other
+    /// half of the histograms.
     pub fn take_groups(&mut self) -> Result<Vec<Group>, Error> {
-        let Some(aggregate) = self.aggregate else {
+        let Some(aggregate) = self.extension.aggregate else {
             return Ok(Vec::new());
         };
-        let past = self.generation;
-        self.generation = load::flip(&self.vantage.map(GENERATION), past)?;
+        let past = self.extension.generation;
+        self.extension.generation = load::flip(&self.map(GENERATION), past)?;
 
-        let keys = self.vantage.map("groups");
+        let keys = self.map("groups");
         let mut groups = vec![(0, None)];
         for key in keys.keys() {
             let Ok(Some(index)) = keys.lookup(&key, MapFlags::ANY) else {
@@ -149,9 +132,9 @@ impl Probe {
             };
             groups.push((u32::from_ne_bytes(index), Some(key)));
         }
-        let histograms = self.vantage.map("histograms");
+        let histograms = self.map("histograms");
         let empty = vec![vec![0; size_of::<abi::dwell_histogram>()]; cpus()?];
-        let mut taken = Vec::new();
+        let mut with_samples = Vec::new();
         for (index, key) in groups {
             let index = index + past * aggregate.max_groups.max(1);
             let mut histogram = Histogram::default();
@@ -166,46 +149,14 @@ impl Probe {
             histograms
                 .update_percpu(&index.to_ne_bytes(), &empty, MapFlags::ANY)
                 .map_err(failed("write", "histograms"))?;
-            taken.push(Group { key, histogram });
+            with_samples.push(Group { key, histogram });
         }
-        taken.sort_by_key(|group| group.key);
-        Ok(taken)
-    }
-
-    /// Places in the flow table.
-    pub fn places(&self) -> u64 {
-        self.vantage.places()
-    }
-
-    /// How often each program ran and for how many nanoseconds, if the kernel
-    /// keeps count (sysctl kernel.bpf_stats_enabled).
-    pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
-        self.vantage.run_times()
-    }
-
-    /// Closes idle flows, so that those who follow flow events hear of it.
-    pub fn sweep(&mut self) -> Result<(), Error> {
-        self.vantage.sweep(abi::DWELL_CLOSE_IDLE)
-    }
-
-    /// Closes all flows: the run is over.
-    pub fn finish(&mut self) -> Result<(), Error> {
-        self.vantage.sweep(abi::DWELL_CLOSE_END)
-    }
-
-    /// Events that could not be read: always 0 unless kernel and user space
-    /// come from different builds.
-    pub fn unreadable_events(&self) -> u64 {
-        self.vantage.unreadable_events()
-    }
-
-    /// Runs the program over one packet as if it had passed at `time_ns`
-    /// (BPF_PROG_TEST_RUN). The program must be loaded with `replay`.
-    pub fn replay_packet(&mut self, data: &[u8], time_ns: u64) -> Result<(), Error> {
-        self.vantage.replay_packet(data, time_ns)
+        with_samples.sort_by_key(|group| group.key);
+        Ok(with_samples)
     }
 }
 
+/// Decodes the key of a group; `None` of bytes that the kernel did not write.
 fn group_key(bytes: &[u8], aggregate: &Aggregate) -> Option<GroupKey> {
     let raw = abi::dwell_group_key::read_from_bytes(bytes).ok()?;
     let address =

@@ -1,5 +1,4 @@
-//! From device to device: what a packet crosses in this host, through its network
-//! namespaces.
+//! How long packets take from device to device, through all network namespaces of this host.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -26,8 +25,7 @@ const NAMES: &str = "names";
 const ROWS: &str = "hop_rows";
 const UNTOLD: &str = "untold";
 
-/// Programs by the hook that they are for; the last places of a way first, so that
-/// no byte is on its way to one that is not watched yet.
+/// Programs by hook; those at the end of a path first, so that no byte is under way to a hook that is not watched yet.
 const PROGRAMS: [(&str, &str); 5] = [
     ("tp_btf/netif_receive_skb_entry", "device_in_at_once"),
     ("tp_btf/netif_rx", "device_in"),
@@ -44,8 +42,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Loads the programs for the flows of a configuration, of all network namespaces.
-    /// Nothing is attached yet.
+    /// Loads the programs for the flows of a configuration, but in all network namespaces. Nothing is attached yet.
     pub fn load(config: &Config) -> Result<Devices, Error> {
         let config = Config { namespace: None, rows: config.rows.min(1 << 15), ..config.clone() };
         let bytes = if Kernel::of_this_host().has_typed_reads() { TYPED_OBJECT } else { PROBED_OBJECT };
@@ -62,7 +59,7 @@ impl Devices {
         Ok(Devices { links: Vec::new(), object: kernel::load(WHAT, object)?, generation: 0 })
     }
 
-    /// Begins to watch.
+    /// Starts to watch.
     pub fn attach(&mut self) -> Result<(), Error> {
         for (hook, program) in PROGRAMS {
             let program = load::program(&self.object, program);
@@ -77,14 +74,14 @@ impl Devices {
         self.links.clear();
     }
 
-    /// Ends an interval: what each hop took in it, each origin's in the order of the way,
-    /// the origin of most bytes first.
+    /// Ends an interval, and returns the time of each hop in it. Hops of one origin stay together, in the order of the
+    /// path; the origin with the most bytes comes first.
     pub fn take(&mut self) -> Result<Vec<HopTime>, Error> {
         let past = self.generation;
         self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
         let hops = load::map(&mut self.object, HOPS);
         let keys: Vec<_> = hops.keys().collect();
-        let mut taken = Vec::new();
+        let mut times = Vec::new();
         for key in keys {
             let value = hops.lookup(&key, MapFlags::ANY).map_err(failed("read", HOPS))?;
             let time = value.and_then(|value| HopTime::from_kernel(&key, &value));
@@ -92,21 +89,21 @@ impl Devices {
                 continue;
             };
             hops.delete(&key).map_err(failed("write", HOPS))?;
-            taken.push(time);
+            times.push(time);
         }
         let mut bytes = BTreeMap::<Place, u64>::new();
-        for time in &taken {
+        for time in &times {
             let most = bytes.entry(time.hop.origin).or_default();
             *most = time.histogram.count().max(*most);
         }
-        taken.sort_by_key(|time| {
+        times.sort_by_key(|time| {
             let origin = time.hop.origin;
             (Reverse(bytes[&origin]), origin, time.since_ns, time.hop)
         });
-        Ok(taken)
+        Ok(times)
     }
 
-    /// The name of the device at a place, if a packet was there.
+    /// The name of the device at a point, if a packet has passed it.
     pub fn name(&mut self, place: Place) -> Result<Option<String>, Error> {
         let key = place.to_core();
         let name =
@@ -117,8 +114,8 @@ impl Devices {
         }))
     }
 
-    /// Hops that there was no room for.
-    pub fn untold(&mut self) -> Result<u64, Error> {
+    /// The number of hops that are not reported, as there was no room for them.
+    pub fn dropped_hops(&mut self) -> Result<u64, Error> {
         let cpus = read_percpu(&load::map(&mut self.object, UNTOLD), UNTOLD, 0)?;
         let count = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         Ok(cpus.iter().map(count).sum())

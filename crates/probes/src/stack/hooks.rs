@@ -1,5 +1,5 @@
-//! Which hook stamps which layer: data. A family names hooks of one kind, and a
-//! profile in which order families are asked for a hook of a layer.
+//! The hooks that stamp each layer: data. A family lists hooks of one kind, and a profile the order in which families
+//! are preferred.
 
 use dwell_engine::layers::{Layer, Segment};
 use libbpf_rs::{NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING};
@@ -7,109 +7,110 @@ use libbpf_rs::{NF_INET_LOCAL_OUT, NF_INET_PRE_ROUTING};
 use super::kernel::{Kernel, Lack};
 use crate::Error;
 
-/// Families of hooks, the preferred one first.
+/// An order of preference among families of hooks.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {
-    /// Its name as an option's value.
+    /// The name, as a value of `--hooks`.
     pub name: &'static str,
-    /// Each layer is stamped by the first family that has a hook of it here.
+    /// The families, the preferred one first. Each layer is stamped by the first one that has a usable hook for it.
     pub families: &'static [Family],
 }
 
-/// Hooks of one kind, one or more a layer.
+/// Hooks of one kind, one or more per layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Family {
-    /// Its name in output.
+    /// The name in output.
     pub name: &'static str,
-    /// In the order of a byte's way.
+    /// The hooks, in the order in which a byte passes them.
     pub hooks: &'static [Hook],
 }
 
-/// A place in the kernel where a layer is stamped.
+/// A hook in the kernel where a layer is stamped.
 #[derive(Debug, Clone, Copy)]
 pub struct Hook {
-    /// Which layer.
+    /// The layer that it stamps.
     pub layer: Layer,
-    /// Its name in output.
+    /// The name in output.
     pub name: &'static str,
-    /// How the program gets there.
-    pub(super) place: Place,
-    /// The program, in the objects.
+    /// How the program is attached.
+    pub(super) attach: Attach,
+    /// The name of the program in the objects; empty for [`Attach::Carried`].
     pub(super) program: &'static str,
-    /// Why there, and when it fires.
+    /// Why this hook was selected, and when it fires.
     pub about: &'static str,
 }
 
-/// How a program gets to its hook.
+/// How a program is attached to its hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A tracepoint with types, by its name.
+pub(super) enum Attach {
+    /// To a tracepoint with types, by its name.
     Tracepoint(&'static str),
-    /// A netfilter hook of both IP versions.
+    /// To a netfilter hook of both IP versions.
     Netfilter(i32),
-    /// The entry of a kernel function, by its name.
+    /// To the entry of a kernel function, by its name.
     Fentry(&'static str),
-    /// The same, by a breakpoint.
+    /// To the entry of a kernel function by a breakpoint (kprobe).
     Kprobe(&'static str),
-    /// None of its own: packets bring this stamp to the program of IP.
+    /// Not at all: packets carry this stamp to the program of IP.
     Carried,
 }
 
 #[rustfmt::skip]
 const TRACEPOINTS: Family = Family { name: "tracepoint", hooks: &[
-    Hook { layer: Layer::TxSocket, name: "tp_btf/tcp_sendmsg_locked", place: Place::Tracepoint("tcp_sendmsg_locked"), program: "tx_socket", about: "before a piece of a write is copied" },
-    Hook { layer: Layer::TxTcp, name: "skb/tstamp", place: Place::Carried, program: "", about: "the time that TCP writes into a packet as it hands it down" },
-    Hook { layer: Layer::TxIp, name: "netfilter/LOCAL_OUT", place: Place::Netfilter(NF_INET_LOCAL_OUT), program: "tx_ip", about: "after IP has made its header" },
-    Hook { layer: Layer::TxQueue, name: "tp_btf/net_dev_queue", place: Place::Tracepoint("net_dev_queue"), program: "tx_queue", about: "before the queueing discipline" },
-    Hook { layer: Layer::TxDriver, name: "tp_btf/net_dev_start_xmit", place: Place::Tracepoint("net_dev_start_xmit"), program: "tx_driver", about: "after the queueing discipline and segmentation in software" },
-    Hook { layer: Layer::RxDriver, name: "tp_btf/napi_gro_receive_entry", place: Place::Tracepoint("napi_gro_receive_entry"), program: "rx_driver_napi", about: "drivers with NAPI: before packets are joined (GRO)" },
-    Hook { layer: Layer::RxDriver, name: "tp_btf/netif_rx", place: Place::Tracepoint("netif_rx"), program: "rx_driver", about: "drivers without NAPI: veth, loopback" },
-    Hook { layer: Layer::RxDriver, name: "tp_btf/netif_receive_skb_entry", place: Place::Tracepoint("netif_receive_skb_entry"), program: "rx_driver_at_once", about: "drivers that hand packets on at once: tun, bridges" },
-    Hook { layer: Layer::RxIp, name: "netfilter/PRE_ROUTING", place: Place::Netfilter(NF_INET_PRE_ROUTING), program: "rx_ip", about: "after IP has checked its header" },
-    Hook { layer: Layer::RxTcp, name: "tp_btf/tcp_probe", place: Place::Tracepoint("tcp_probe"), program: "rx_tcp", about: "an established connection takes the packet, after the socket's backlog" },
-    Hook { layer: Layer::RxReady, name: "tp_btf/sk_data_ready", place: Place::Tracepoint("sk_data_ready"), program: "rx_ready", about: "the application is told that bytes are in order" },
-    Hook { layer: Layer::RxSocket, name: "tp_btf/tcp_rcv_space_adjust", place: Place::Tracepoint("tcp_rcv_space_adjust"), program: "rx_socket", about: "after a piece was copied to the application" },
+    Hook { layer: Layer::TxSocket, name: "tp_btf/tcp_sendmsg_locked", attach: Attach::Tracepoint("tcp_sendmsg_locked"), program: "tx_socket", about: "before a part of a write is copied" },
+    Hook { layer: Layer::TxTcp, name: "skb/tstamp", attach: Attach::Carried, program: "", about: "the time that TCP writes into a packet as it passes it to IP" },
+    Hook { layer: Layer::TxIp, name: "netfilter/LOCAL_OUT", attach: Attach::Netfilter(NF_INET_LOCAL_OUT), program: "tx_ip", about: "after IP has written its header" },
+    Hook { layer: Layer::TxQueue, name: "tp_btf/net_dev_queue", attach: Attach::Tracepoint("net_dev_queue"), program: "tx_queue", about: "before the queueing discipline" },
+    Hook { layer: Layer::TxDriver, name: "tp_btf/net_dev_start_xmit", attach: Attach::Tracepoint("net_dev_start_xmit"), program: "tx_driver", about: "after the queueing discipline and segmentation in software" },
+    Hook { layer: Layer::RxDriver, name: "tp_btf/napi_gro_receive_entry", attach: Attach::Tracepoint("napi_gro_receive_entry"), program: "rx_driver_napi", about: "drivers with NAPI: before packets are merged (GRO)" },
+    Hook { layer: Layer::RxDriver, name: "tp_btf/netif_rx", attach: Attach::Tracepoint("netif_rx"), program: "rx_driver", about: "drivers without NAPI: veth, loopback" },
+    Hook { layer: Layer::RxDriver, name: "tp_btf/netif_receive_skb_entry", attach: Attach::Tracepoint("netif_receive_skb_entry"), program: "rx_driver_at_once", about: "drivers that deliver packets at once: tun, bridges" },
+    Hook { layer: Layer::RxIp, name: "netfilter/PRE_ROUTING", attach: Attach::Netfilter(NF_INET_PRE_ROUTING), program: "rx_ip", about: "after IP has checked its header" },
+    Hook { layer: Layer::RxTcp, name: "tp_btf/tcp_probe", attach: Attach::Tracepoint("tcp_probe"), program: "rx_tcp", about: "an established connection receives the packet, after the socket's backlog" },
+    Hook { layer: Layer::RxReady, name: "tp_btf/sk_data_ready", attach: Attach::Tracepoint("sk_data_ready"), program: "rx_ready", about: "the application is notified that bytes are in order" },
+    Hook { layer: Layer::RxSocket, name: "tp_btf/tcp_rcv_space_adjust", attach: Attach::Tracepoint("tcp_rcv_space_adjust"), program: "rx_socket", about: "after a part was copied to the application" },
 ] };
 
-const WRITE: &str = "a write begins, before it waits for room";
-const SENDFILE: &str = "the same of sendfile(2), until Linux 6.4";
-const OUTPUT: &str = "after IP has made its header and its netfilter hook";
+const WRITE: &str = "a write starts, before it waits for room";
+const SENDFILE: &str = "a sendfile(2) starts, until Linux 6.4";
+const OUTPUT: &str = "after IP has written its header and passed its netfilter hook";
 const DELIVER: &str = "after IP has found that the packet is for this host";
-const ESTABLISHED: &str = "an established connection takes the packet, after the socket's backlog";
-const READABLE: &str = "the application is told that bytes are in order";
-const COPIED: &str = "after a piece was copied to the application";
+const ESTABLISHED: &str = "an established connection receives the packet, after the socket's backlog";
+const READABLE: &str = "the application is notified that bytes are in order";
+const COPIED: &str = "after a part was copied to the application";
 
-/// Where tracepoints cannot do without: those of queue and driver are as old as BPF.
+/// Hooks at the entry of kernel functions, for layers whose tracepoints may be missing. Those of queue and driver are as
+/// old as BPF.
 macro_rules! at_entry {
-    ($kind:literal, $place:path) => {
+    ($kind:literal, $attach:path) => {
         Family {
             name: $kind,
             hooks: &[
-                at_entry!($kind, $place, TxSocket, "tcp_sendmsg_locked", WRITE),
-                at_entry!($kind, $place, TxSocket, "do_tcp_sendpages", SENDFILE),
-                at_entry!($kind, $place, TxIp, "ip_output", OUTPUT),
-                at_entry!($kind, $place, TxIp, "ip6_output", OUTPUT),
-                at_entry!($kind, $place, RxIp, "ip_local_deliver", DELIVER),
-                at_entry!($kind, $place, RxIp, "ip6_input", DELIVER),
-                at_entry!($kind, $place, RxTcp, "tcp_rcv_established", ESTABLISHED),
-                at_entry!($kind, $place, RxReady, "sock_def_readable", READABLE),
-                at_entry!($kind, $place, RxSocket, "tcp_rcv_space_adjust", COPIED),
+                at_entry!($kind, $attach, TxSocket, "tcp_sendmsg_locked", WRITE),
+                at_entry!($kind, $attach, TxSocket, "do_tcp_sendpages", SENDFILE),
+                at_entry!($kind, $attach, TxIp, "ip_output", OUTPUT),
+                at_entry!($kind, $attach, TxIp, "ip6_output", OUTPUT),
+                at_entry!($kind, $attach, RxIp, "ip_local_deliver", DELIVER),
+                at_entry!($kind, $attach, RxIp, "ip6_input", DELIVER),
+                at_entry!($kind, $attach, RxTcp, "tcp_rcv_established", ESTABLISHED),
+                at_entry!($kind, $attach, RxReady, "sock_def_readable", READABLE),
+                at_entry!($kind, $attach, RxSocket, "tcp_rcv_space_adjust", COPIED),
             ],
         }
     };
-    ($kind:literal, $place:path, $layer:ident, $function:literal, $about:expr) => {
+    ($kind:literal, $attach:path, $layer:ident, $function:literal, $about:expr) => {
         Hook {
             layer: Layer::$layer,
             name: concat!($kind, "/", $function),
-            place: $place($function),
+            attach: $attach($function),
             program: concat!($kind, "_", $function),
             about: $about,
         }
     };
 }
 
-const FENTRIES: Family = at_entry!("fentry", Place::Fentry);
-const KPROBES: Family = at_entry!("kprobe", Place::Kprobe);
+const FENTRIES: Family = at_entry!("fentry", Attach::Fentry);
+const KPROBES: Family = at_entry!("kprobe", Attach::Kprobe);
 
 /// All profiles. The first is the default.
 #[rustfmt::skip]
@@ -120,63 +121,62 @@ pub static PROFILES: &[Profile] = &[
     Profile { name: "kprobe", families: &[KPROBES, TRACEPOINTS] },
 ];
 
-/// A hook of the default profile, and whether this host uses it.
+/// A hook of the default profile, and whether it is used on this host.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// Which hook.
+    /// The hook.
     pub hook: &'static Hook,
-    /// Of which family.
+    /// The name of its family.
     pub family: &'static str,
-    /// What it lacks here, if anything.
+    /// Why it cannot be used here, if it cannot.
     pub lack: Option<Lack>,
-    /// Whether it is used: it lacks nothing, and no family that is preferred has one
-    /// of the layer.
+    /// Whether it is used: it is usable, and no preferred family has a usable hook for the layer.
     pub used: bool,
 }
 
 impl Profile {
-    /// The profile of a name.
+    /// Finds a profile by name.
     pub fn find(name: &str) -> Option<&'static Profile> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// The hooks that this kernel has and that are to be used, in the order of a byte's
-    /// way. Whether it lets the programs in is found out by attaching.
-    pub(super) fn choose(&'static self, kernel: &Kernel) -> Result<Vec<&'static Hook>, Error> {
-        // What was asked for by name is not quietly replaced.
+    /// Selects the hooks to use on this kernel, in the order in which a byte passes them. Whether the kernel allows the
+    /// programs there is found out by attaching.
+    pub(super) fn select(&'static self, kernel: &Kernel) -> Result<Vec<&'static Hook>, Error> {
+        // A family that was requested by name is not replaced silently.
         if let Some(first) = self.families.first()
             && first.name == self.name
-            && !first.hooks.iter().any(|hook| kernel.lack(hook.place).is_none())
+            && !first.hooks.iter().any(|hook| kernel.lack(hook.attach).is_none())
         {
             return Err(Error::Family { family: first.name });
         }
-        Ok(self.used(|hook| kernel.lack(hook.place).is_none()))
+        Ok(self.used(|hook| kernel.lack(hook.attach).is_none()))
     }
 
-    /// Of each layer, the hooks that are there of the first family that has one. No other
-    /// is asked for, as asking may be a trial.
+    /// Selects, for each layer, the usable hooks of the first family that has one. Others are not checked, as a check
+    /// may be a trial.
     fn used(&'static self, is_there: impl Fn(&Hook) -> bool) -> Vec<&'static Hook> {
-        let of_layer = |layer| {
+        let select = |layer| {
             let mut families = self.families.iter().map(|family| -> Vec<_> {
                 let hooks = family.hooks.iter();
                 hooks.filter(|hook| hook.layer == layer && is_there(hook)).collect()
             });
             families.find(|hooks| !hooks.is_empty())
         };
-        let mut hooks: Vec<_> = Layer::ALL.into_iter().filter_map(of_layer).flatten().collect();
-        // What packets bring to the program of IP goes without it.
+        let mut hooks: Vec<_> = Layer::ALL.into_iter().filter_map(select).flatten().collect();
+        // Without the program of IP, nothing reads the stamp that packets carry.
         if !hooks.iter().any(|hook| hook.layer == Layer::TxIp) {
-            hooks.retain(|hook| hook.place != Place::Carried);
+            hooks.retain(|hook| hook.attach != Attach::Carried);
         }
         hooks
     }
 }
 
-/// What the default profile uses here, and what it would use otherwise: in the order of a
-/// byte's way, the preferred first.
+/// Lists the hooks of the default profile in the order in which a byte passes them, the preferred one of each layer
+/// first.
 pub fn candidates() -> Vec<Candidate> {
     let kernel = Kernel::of_this_host();
-    let used = PROFILES[0].used(|hook| kernel.lack(hook.place).is_none());
+    let used = PROFILES[0].used(|hook| kernel.lack(hook.attach).is_none());
     let mut candidates: Vec<_> = PROFILES[0]
         .families
         .iter()
@@ -184,7 +184,7 @@ pub fn candidates() -> Vec<Candidate> {
         .map(|(family, hook)| Candidate {
             hook,
             family,
-            lack: kernel.lack(hook.place),
+            lack: kernel.lack(hook.attach),
             used: used.iter().any(|other| other.name == hook.name),
         })
         .collect();
@@ -192,14 +192,13 @@ pub fn candidates() -> Vec<Candidate> {
     candidates
 }
 
-/// The names of a layer's hooks, or `None` where it has none here.
+/// The names of a layer's hooks, separated by commas; `None` if it has none.
 pub fn names(present: &[&'static Hook], layer: Layer) -> Option<String> {
     let names: Vec<_> = present.iter().filter(|hook| hook.layer == layer).map(|hook| hook.name).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// The layers that a segment lies between: a total begins at the first layer of its
-/// side that there is a hook for.
+/// The layers that a segment lies between. A total starts at the first layer of its direction that has a hook.
 pub fn ends(present: &[&'static Hook], segment: Segment) -> (Layer, Layer) {
     let (from, to) = segment.ends();
     let first = present.iter().map(|hook| hook.layer).find(|layer| layer.direction() == segment.direction());
@@ -209,7 +208,7 @@ pub fn ends(present: &[&'static Hook], segment: Segment) -> (Layer, Layer) {
     }
 }
 
-/// Segments of which an end has no hook here, with the layer that is missing.
+/// The segments of which one end has no hook, with the layer of that end.
 pub fn missing(present: &[&'static Hook]) -> Vec<(Segment, Layer)> {
     let hooked = |layer: Layer| present.iter().any(|hook| hook.layer == layer);
     Segment::ALL
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(names(Layer::TxSocket), "fentry/tcp_sendmsg_locked,fentry/do_tcp_sendpages");
         assert_eq!(names(Layer::TxIp), "fentry/ip6_output");
         assert_eq!(names(Layer::RxIp), "netfilter/PRE_ROUTING");
-        let hooks = PROFILES[0].used(|hook| !absent.contains(&hook.name) && !matches!(hook.place, Place::Fentry(_)));
+        let hooks = PROFILES[0].used(|hook| !absent.contains(&hook.name) && !matches!(hook.attach, Attach::Fentry(_)));
         assert_eq!(hooks[0].name, "kprobe/tcp_sendmsg_locked");
         let hooks = PROFILES[2].used(|_| true);
         assert_eq!(hooks[0].name, "fentry/tcp_sendmsg_locked");

@@ -1,5 +1,4 @@
-//! What the running kernel has, as far as the stack programs need it: from its types,
-//! and where these do not tell, by trying.
+//! Features of the running kernel that the stack programs need: found in its types, or else by trial.
 
 use std::cell::OnceCell;
 
@@ -12,14 +11,14 @@ use libbpf_rs::{
 };
 use serde::Serialize;
 
-use super::hooks::Place;
+use super::hooks::Attach;
 use crate::{
     Error,
     host::{self, Capability},
     load,
 };
 
-/// Loads programs that loop.
+/// Loads programs that call bpf_loop.
 pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
     load::load(what, object).map_err(|error| if host::has_loop() { error } else { Error::NoLoop { what } })
 }
@@ -30,11 +29,11 @@ pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Err
 pub enum Lack {
     /// The kernel does not have it.
     Hook,
-    /// The kernel has the place, and lets no program of this kind in.
+    /// The kernel has the hook, but does not allow programs of this kind.
     Permission,
 }
 
-/// The running kernel.
+/// The running kernel's types, and the outcomes of trials.
 pub(super) struct Kernel {
     btf: Option<Btf<'static>>,
     netfilter: OnceCell<bool>,
@@ -52,17 +51,18 @@ impl Kernel {
         }
     }
 
-    /// Without types or privilege, loading says what is wrong.
-    pub(super) fn lack(&self, place: Place) -> Option<Lack> {
+    /// Why a hook cannot be used; `None` if it can, or if this is unknown for want of types or privilege: then loading
+    /// reports what is wrong.
+    pub(super) fn lack(&self, attach: Attach) -> Option<Lack> {
         let has = |is_there: bool| (!is_there).then_some(Lack::Hook);
-        match place {
-            Place::Carried => None,
-            Place::Tracepoint(name) => has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}"))),
-            Place::Netfilter(_) => {
+        match attach {
+            Attach::Carried => None,
+            Attach::Tracepoint(name) => has(self.has_type::<Typedef<'_>>(&format!("btf_trace_{name}"))),
+            Attach::Netfilter(_) => {
                 has(tried(&self.netfilter, || ProgramType::Netfilter.is_supported().unwrap_or(false)))
             }
-            Place::Fentry(function) => self.at_entry(function, &self.fentry, "try_fentry"),
-            Place::Kprobe(function) => self.at_entry(function, &self.kprobe, "try_kprobe"),
+            Attach::Fentry(function) => self.at_entry(function, &self.fentry, "try_fentry"),
+            Attach::Kprobe(function) => self.at_entry(function, &self.kprobe, "try_kprobe"),
         }
     }
 
@@ -74,7 +74,7 @@ impl Kernel {
         (!is_let_in).then_some(Lack::Permission)
     }
 
-    /// Whether programs can read what they were not given, by its type.
+    /// Whether programs may read memory behind untyped pointers by its type.
     pub(super) fn has_typed_reads(&self) -> bool {
         self.has_type::<Func<'_>>("bpf_rdonly_cast")
     }

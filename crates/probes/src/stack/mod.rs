@@ -1,4 +1,4 @@
-//! Where bytes spend their time in the layers of this host.
+//! How long bytes spend in the layers of this host.
 
 mod baseline;
 mod budget;
@@ -7,10 +7,8 @@ mod hooks;
 mod kernel;
 mod monitor;
 mod namespaces;
-mod trips;
 
 use std::{
-    cell::RefCell,
     cmp::Reverse,
     collections::BTreeMap,
     fs::File,
@@ -20,7 +18,6 @@ use std::{
         linux::fs::MetadataExt,
     },
     path::{Path, PathBuf},
-    rc::Rc,
 };
 
 use dwell_engine::{
@@ -28,17 +25,17 @@ use dwell_engine::{
     histogram::Histogram,
     layers::{Config, Counters, Ends, FlowSide, Layer, Passage, PidNamespace, Segment, SegmentFigures, next_grid},
 };
-use hooks::Place;
+use hooks::Attach;
 use kernel::Kernel;
 use libbpf_rs::{
     Link, MapCore, MapFlags, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6, NetfilterOpts, Object, ProgramMut,
-    RingBuffer, RingBufferBuilder,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
     Error,
     error::io_error,
+    events::Events,
     load,
     vantage::{failed, read_percpu},
 };
@@ -49,11 +46,11 @@ pub use hooks::{Candidate, Family, Hook, PROFILES, Profile, candidates, ends, mi
 pub use kernel::Lack;
 pub use monitor::{Interval, Monitor, Observer};
 pub use namespaces::NamespaceNames;
-pub use trips::{Trip, trips};
 
-/// Reads the kernel's memory by its types.
+/// The programs that read kernel memory by its types.
 static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typed.bpf.o"));
-/// The same, by a helper, which costs more: on kernels that do not let it otherwise, and for kprobes.
+/// The programs that read kernel memory by a helper, which costs more: for kernels that do not allow typed reads, and
+/// for kprobes.
 static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_probed.bpf.o"));
 
 const FLOWS: &str = "flows";
@@ -61,30 +58,30 @@ const GENERATION: &str = ".data.generation";
 const GRID: &str = ".data.grid";
 const PASSAGES: &str = "passages";
 
-/// Flows that are known to be chosen at once; of more, the ones that were longest without
-/// a byte are chosen anew when their process writes or reads.
-const CHOSEN: u32 = 1 << 16;
+/// The most flows that are known to be selected. If there are more, the ones that were idle longest are forgotten, and
+/// selected anew when their process writes or reads.
+const SELECTED: u32 = 1 << 16;
 
-/// Of the ring buffer: 29,000 passages, 0.3 s of 10 Gbit/s at 1 byte in 16384.
+/// The size of the ring buffer: 29,000 byte traces, or 0.3 s of 10 Gbit/s at one byte in 16384.
 const PASSAGES_BYTES: u32 = 4 << 20;
 
-/// What to load.
+/// What to stamp, and with which hooks.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What to stamp. Which layers are is found out here.
+    /// Which bytes to stamp. Its layers, processes and cgroup are filled in when the programs are loaded.
     pub config: Config,
-    /// Flows to keep apart, if they are to be.
+    /// The number of flows to keep apart; `None` for sums only.
     pub max_flows: Option<u32>,
-    /// Whose flows are followed: numbers of processes, if [`Config::processes`].
+    /// The processes whose flows are followed; empty for all processes.
     pub processes: Vec<u32>,
-    /// And a cgroup with all below it, if [`Config::cgroup`].
+    /// A cgroup whose flows are followed, with those of the cgroups below it.
     pub cgroup: Option<PathBuf>,
-    /// Where.
+    /// The hooks to use.
     pub profile: &'static Profile,
 }
 
 impl Options {
-    /// Everything that the configuration says, of all processes, flows not kept apart.
+    /// Follows the flows of all processes, without keeping them apart.
     pub fn new(config: Config, profile: &'static Profile) -> Options {
         Options { config, max_flows: None, processes: Vec::new(), cgroup: None, profile }
     }
@@ -97,21 +94,19 @@ pub struct Probe {
     hooks: Vec<&'static Hook>,
     generation: u32,
     grid: u32,
-    passages: Passages,
-}
-
-/// What the ring buffer had.
-struct Passages {
-    ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<Vec<Passage>>>,
+    passages: Events<Passage>,
 }
 
 impl Probe {
     /// Loads the programs. Nothing is attached yet.
     pub fn load(options: &Options) -> Result<Probe, Error> {
+        Probe::load_with(options, Passage::from_kernel)
+    }
+
+    fn load_with(options: &Options, decode: fn(&[u8]) -> Option<Passage>) -> Result<Probe, Error> {
         let kernel = Kernel::of_this_host();
-        let hooks = options.profile.choose(&kernel)?;
-        let at_kprobe = |hook: &&Hook| matches!(hook.place, Place::Kprobe(_));
+        let hooks = options.profile.select(&kernel)?;
+        let at_kprobe = |hook: &&Hook| matches!(hook.attach, Attach::Kprobe(_));
         let bytes = if kernel.has_typed_reads() && !hooks.iter().any(at_kprobe) { TYPED_OBJECT } else { PROBED_OBJECT };
         let mut layers: Vec<Layer> = hooks.iter().map(|hook| hook.layer).collect();
         layers.dedup();
@@ -135,7 +130,7 @@ impl Probe {
             let entries = match name.as_str() {
                 "rows" => Some(config.rows()),
                 FLOWS => options.max_flows,
-                "chosen" => is_picky.then_some(CHOSEN),
+                "chosen" => is_picky.then_some(SELECTED),
                 "processes" => of_processes.then_some(options.processes.len() as u32),
                 PASSAGES => config.passages.then_some(PASSAGES_BYTES),
                 _ => None,
@@ -148,7 +143,7 @@ impl Probe {
             }
         }
         let mut object = kernel::load("the stack programs", object)?;
-        let passages = Passages::open(&mut object)?;
+        let passages = Events::open(&load::map(&mut object, PASSAGES), decode)?;
         for process in &options.processes {
             if !Path::new(&format!("/proc/{process}")).exists() {
                 return Err(Error::NoProcess(*process));
@@ -167,19 +162,18 @@ impl Probe {
         Ok(Probe { links: Vec::new(), object, hooks, generation: 0, grid: 0, passages })
     }
 
-    /// Begins to stamp: the last layer first, so that no byte is on its way to a
-    /// layer that is not watched yet. Netfilter hooks are those of this thread's
-    /// network namespace.
+    /// Starts to stamp: the last layer first, so that no byte is under way to a layer that is not watched yet. The
+    /// netfilter hooks are those of this thread's network namespace.
     pub fn attach(&mut self) -> Result<(), Error> {
-        // What was on its way when they were last attached is not seen to its end.
+        // Bytes that were under way when the programs were last detached are not seen to their end.
         self.thin(self.grid & 31)?;
         for hook in self.hooks.iter().rev() {
-            if hook.place == Place::Carried {
+            if hook.attach == Attach::Carried {
                 continue;
             }
             let program = load::program(&self.object, hook.program);
-            let attached = match hook.place {
-                Place::Netfilter(number) => netfilter(&program, number).map(|links| self.links.extend(links)),
+            let attached = match hook.attach {
+                Attach::Netfilter(number) => netfilter(&program, number).map(|links| self.links.extend(links)),
                 _ => program.attach().map(|link| self.links.push(link)),
             };
             attached.map_err(|error| refused(hook.name, hook.layer.name(), &error))?;
@@ -192,18 +186,13 @@ impl Probe {
         self.links.clear();
     }
 
-    /// Hands on the bytes that went all the way since the last call, if
-    /// [`Config::passages`] asks for them. Nobody is woken: look at least ten times a
-    /// second.
+    /// Hands on the bytes that have passed all layers of a direction since the last call, if [`Config::passages`] asks
+    /// for them. The kernel does not wake its reader: poll at least ten times per second.
     pub fn drain(&mut self, emit: impl FnMut(Passage)) -> Result<(), Error> {
-        let passages = &self.passages;
-        passages.ring.consume().map_err(failed("read", PASSAGES))?;
-        passages.arrived.borrow_mut().drain(..).for_each(emit);
-        Ok(())
+        self.passages.drain(emit)
     }
 
-    /// From now on, of the bytes that are on the grid only each 2^thin-th is stamped. Those
-    /// that are on their way are left out.
+    /// Stamps only one byte in 2^thin of the sampling grid from now on. Bytes that are under way are left out.
     pub fn thin(&mut self, thin: u32) -> Result<(), Error> {
         self.grid = next_grid(self.grid, thin);
         load::map(&mut self.object, GRID)
@@ -211,13 +200,13 @@ impl Probe {
             .map_err(failed("write", GRID))
     }
 
-    /// The hooks that are used.
+    /// The hooks that stamp.
     pub fn hooks(&self) -> &[&'static Hook] {
         &self.hooks
     }
 
-    /// Ends an interval: what each segment took in it. Programs that run
-    /// meanwhile count into the other half of the histograms.
+    /// Ends an interval, and returns how long bytes spent in each segment. Programs that run meanwhile count in the
+    /// other half of the histograms.
     pub fn take(&mut self) -> Result<Vec<SegmentFigures>, Error> {
         let past = self.generation;
         self.generation = load::flip(&load::map(&mut self.object, GENERATION), past)?;
@@ -233,7 +222,7 @@ impl Probe {
         Ok(taken)
     }
 
-    /// Over all CPUs; what is taken is cleared.
+    /// Reads a histogram over all CPUs, and clears it.
     fn take_histogram(&mut self, index: u32) -> Result<Histogram, Error> {
         let histograms = load::map(&mut self.object, "histograms");
         let cpus = read_percpu(&histograms, "histograms", index)?;
@@ -252,9 +241,8 @@ impl Probe {
         Ok(histogram)
     }
 
-    /// What each flow's segments took in the interval that [`take`](Probe::take) ended,
-    /// most bytes first: the two sides of a flow, where both are here, one after the
-    /// other.
+    /// Returns how long bytes of each flow spent in its segments in the interval that [`take`](Probe::take) ended, the
+    /// flow with the most bytes first. A flow whose two ends are on this host has the segments of both.
     pub fn take_flows(&mut self) -> Result<Vec<(Ends, Vec<SegmentFigures>)>, Error> {
         let past = 1 - self.generation;
         let flows = load::map(&mut self.object, FLOWS);
@@ -280,7 +268,7 @@ impl Probe {
         Ok(taken)
     }
 
-    /// What was counted so far, over all CPUs.
+    /// What was counted since the start, over all CPUs.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         let cpus = read_percpu(&load::map(&mut self.object, "counters"), "counters", 0)?;
         Ok(Counters::sum(
@@ -292,8 +280,14 @@ impl Probe {
         ))
     }
 
-    /// How often each program ran and for how many nanoseconds, if the kernel
-    /// keeps count (sysctl kernel.bpf_stats_enabled).
+    /// The number of byte traces that could not be decoded: always 0 unless kernel and user space come from different
+    /// builds.
+    pub fn unreadable_passages(&self) -> u64 {
+        self.passages.unreadable()
+    }
+
+    /// The name, the number of runs and the run time in nanoseconds of each program that has run, if the kernel counts
+    /// them (sysctl kernel.bpf_stats_enabled).
     pub fn run_times(&self) -> Vec<(&'static str, u64, u64)> {
         let programs = self.hooks.iter().map(|hook| hook.program);
         programs
@@ -306,24 +300,7 @@ impl Probe {
     }
 }
 
-impl Passages {
-    fn open(object: &mut Object) -> Result<Passages, Error> {
-        let arrived = Rc::new(RefCell::new(Vec::new()));
-        let queue = Rc::clone(&arrived);
-        let map = load::map(object, PASSAGES);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&map, move |bytes| {
-                queue.borrow_mut().extend(Passage::from_kernel(bytes));
-                0
-            })
-            .map_err(failed("read", PASSAGES))?;
-        let ring = builder.build().map_err(failed("read", PASSAGES))?;
-        Ok(Passages { ring, arrived })
-    }
-}
-
-/// The number of this thread's network namespace, as programs see it.
+/// The inode number of this thread's network namespace, by which programs know it.
 pub fn own_namespace() -> io::Result<u32> {
     let number = Path::new("/proc/thread-self/ns/net").metadata()?.st_ino();
     u32::try_from(number).map_err(io::Error::other)
@@ -338,7 +315,7 @@ fn no_cgroup(path: &Path, io: io::Error) -> Error {
     Error::Cgroup { path: path.to_owned(), io }
 }
 
-/// Attaches to a hook of both IP versions; of one where the kernel has no IPv6.
+/// Attaches to a netfilter hook of both IP versions, or of IPv4 alone where the kernel has no IPv6.
 fn netfilter(program: &ProgramMut<'_>, number: i32) -> libbpf_rs::Result<Vec<Link>> {
     let mut links = vec![netfilter_of(program, NFPROTO_IPV4, number)?];
     if Path::new("/proc/net/if_inet6").exists() {
@@ -347,8 +324,8 @@ fn netfilter(program: &ProgramMut<'_>, number: i32) -> libbpf_rs::Result<Vec<Lin
     Ok(links)
 }
 
-/// Before other hooks on the way up, after them on the way down; beside other BPF
-/// programs, of which the kernel takes one a priority.
+/// Attaches before other hooks on receive and after them on send. The kernel allows one BPF program per priority, so
+/// the next ones are tried where others are attached.
 fn netfilter_of(program: &ProgramMut<'_>, protocol_family: i32, hooknum: i32) -> libbpf_rs::Result<Link> {
     const TRIES: i32 = 64;
 
@@ -356,7 +333,7 @@ fn netfilter_of(program: &ProgramMut<'_>, protocol_family: i32, hooknum: i32) ->
         program.attach_netfilter_with_opts(NetfilterOpts {
             protocol_family,
             hooknum,
-            // The kernel keeps the very first and last places for itself.
+            // The kernel reserves the very first and last priorities.
             priority: match hooknum {
                 NF_INET_LOCAL_OUT => i32::MAX - 1 - offset,
                 _ => i32::MIN + 1 + offset,
@@ -383,8 +360,46 @@ fn refused(hook: &'static str, layer: &'static str, error: &libbpf_rs::Error) ->
                 "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root, or grant them with \
                  setcap"
             }
-            _ => "`dwell doctor` tells what this kernel lacks",
+            _ => "`dwell doctor` shows what this kernel lacks",
         },
         io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        process::Command,
+        thread,
+    };
+
+    use dwell_testbed::skip::lacks_root;
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    #[test]
+    fn root_byte_traces_that_cannot_be_decoded_are_counted() {
+        if lacks_root() {
+            return;
+        }
+        let body = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+            let namespace = Some(own_namespace().unwrap());
+            let config = Config { sample_bytes: 64, passages: true, namespace, ..Config::default() };
+            let mut probe = Probe::load_with(&Options::new(config, &PROFILES[0]), |_| None).unwrap();
+            probe.attach().unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            client.write_all(&[1; 640]).unwrap();
+            server.read_exact(&mut [0; 640]).unwrap();
+            probe.drain(|passage| panic!("{passage:?} was not decoded")).unwrap();
+            assert!(probe.unreadable_passages() >= 10, "{}", probe.unreadable_passages());
+        };
+        thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
 }

@@ -29,6 +29,8 @@ pub struct Interval {
     pub flows: Vec<(Ends, Vec<SegmentFigures>)>,
     /// What was counted since the start of the run.
     pub counters: Counters,
+    /// The number of byte traces that could not be decoded since the start of the run.
+    pub unreadable_passages: u64,
 }
 
 /// Receives what a [`Monitor`] measures.
@@ -116,6 +118,7 @@ impl Monitor {
             segments: self.probe.take()?,
             flows: self.probe.take_flows()?,
             counters: self.probe.counters()?,
+            unreadable_passages: self.probe.unreadable_passages(),
         };
         observer.interval(&interval, self.probe.hooks())
     }
@@ -128,6 +131,11 @@ impl Monitor {
     /// What was counted since the start of the run.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         self.probe.counters()
+    }
+
+    /// The number of byte traces that could not be decoded since the start of the run.
+    pub fn unreadable_passages(&self) -> u64 {
+        self.probe.unreadable_passages()
     }
 
     /// A sentence for people on how much of the time nothing was stamped, if the budget could not be kept otherwise.

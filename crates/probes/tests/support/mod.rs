@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use dwell_capture::Reader;
 
-/// Times and bytes.
+/// Packets: their times in nanoseconds, and their bytes.
 pub type Packets = Vec<(u64, Vec<u8>)>;
 
-/// Packets of an Ethernet capture, filled up with zeros to their length on the
-/// wire: the kernel takes whole packets only.
+/// Reads the packets of an Ethernet capture, padded with zeros to their length on the wire, as the kernel accepts whole
+/// packets only.
 pub fn packets(path: &Path) -> Packets {
     let mut packets = Vec::new();
     let Ok(mut reader) = Reader::open(path) else {

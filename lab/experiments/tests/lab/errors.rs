@@ -26,6 +26,16 @@ fn root_names_that_no_lab_has_or_may_have() {
 }
 
 #[test]
+fn the_doctor_reports_on_the_laboratory_and_its_programs() {
+    let report = lab(&["doctor"]);
+    assert!(matches!(report.status, Some(0 | 3)), "{report}");
+    for row in ["up", "stack", "iperf3", "veth devices", "RTT program loads"] {
+        let is_row = |line: &str| line.starts_with(&format!("{row} "));
+        assert!(report.stdout.lines().any(is_row), "{report}");
+    }
+}
+
+#[test]
 fn links_that_no_lab_can_have() {
     let said: String = ["--rate=fast", "--rate=0", "--rate=1T", "--loss=2", "--client-rtt=20"]
         .iter()

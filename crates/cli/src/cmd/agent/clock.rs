@@ -1,4 +1,4 @@
-//! Answers those who may ask for this host's clock.
+//! Answers the collector's requests for this host's clock.
 
 use std::net::SocketAddr;
 
@@ -7,45 +7,44 @@ use dwell_probes::clock::{Reflector, ReflectorOptions};
 
 use crate::{session::session, tell::tell};
 
-/// One collector at a time.
-pub struct Answer {
+/// Answers one collector at a time.
+pub struct ClockReflector {
     reflector: Option<Reflector>,
     session: Option<u64>,
 }
 
-impl Answer {
-    /// Where it cannot answer, it says so: all else goes on.
-    pub fn start() -> Answer {
+impl ClockReflector {
+    /// Starts to answer. Where this is not possible, it logs why, and the agent works without it.
+    pub fn start() -> ClockReflector {
         let reflector = Reflector::attach(&ReflectorOptions::default());
         let reflector = reflector.map_err(|error| {
             tell(format_args!(
-                "the collector cannot compare this host's clock: {error}; the way between hosts \
-                 is not told"
+                "the collector cannot compare this host's clock: {error}; latency between hosts is not reported"
             ));
         });
-        Answer { reflector: reflector.ok(), session: None }
+        ClockReflector { reflector: reflector.ok(), session: None }
     }
 
-    /// Where to ask.
+    /// The UDP port that answers, if any does.
     pub fn port(&self) -> Option<u16> {
         self.reflector.as_ref().map(Reflector::port)
     }
 
-    /// This collector may ask, and no other.
-    pub fn begin(&mut self, collector: SocketAddr, secret: &Secret) {
-        self.end();
+    /// Answers this collector, and no other.
+    pub fn admit(&mut self, collector: SocketAddr, secret: &Secret) {
+        self.dismiss();
         let Some(reflector) = &self.reflector else {
             return;
         };
         let session = session(secret);
         match reflector.admit(&session, collector.ip()) {
             Ok(()) => self.session = Some(session.id),
-            Err(error) => tell(format_args!("the clock is not compared: {error}")),
+            Err(error) => tell(format_args!("the clock cannot be compared: {error}")),
         }
     }
 
-    /// Nobody may ask.
-    pub fn end(&mut self) {
+    /// Stops answering.
+    pub fn dismiss(&mut self) {
         if let (Some(reflector), Some(session)) = (&self.reflector, self.session.take()) {
             reflector.dismiss(session);
         }

@@ -1,4 +1,4 @@
-//! `dwell agent`: what the layers of this host tell, for a collector.
+//! `dwell agent`: sends the times of bytes in the layers of this host to a collector.
 
 mod clock;
 mod metrics;
@@ -13,7 +13,7 @@ use dwell_fleet::{
     wire::{AgentName, Hello},
 };
 
-use self::{clock::Answer, send::Reporter};
+use self::{clock::ClockReflector, send::Reporter};
 use crate::{
     args::{positive_duration, sample_bytes, socket},
     exit::{Exit, Failure},
@@ -24,14 +24,14 @@ use crate::{
     tell::tell,
 };
 
-/// At the end, for the collector to store what it has not.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait at the end for the collector to store what it has not.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Send what the layers of this host tell to a collector
+/// Send the times of bytes in the layers of this host to a collector
 ///
-/// Measures as `dwell stack` does, and sends it to `dwell collect`, which joins what several hosts
-/// tell of the same bytes. While the collector is away, what is measured waits within --buffer, and
-/// the oldest goes first.
+/// Measures like `dwell stack`, and sends the results to `dwell collect`, which joins those that
+/// several hosts have of the same bytes. While the collector is unreachable, results are kept up to
+/// --buffer, and the oldest are dropped first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,21 +40,21 @@ Examples:
   dwell agent --collector collector.example:4790 --cert web-1.pem --key web-1.key --ca ca.pem")]
 #[group(skip)]
 pub struct Args {
-    /// Where `dwell collect` listens
+    /// The address where `dwell collect` listens
     #[arg(long, value_name = "HOST:PORT")]
     collector: CollectorAddress,
 
     #[command(flatten)]
     identity: IdentityArgs,
 
-    /// A name that no other agent of the collector has; by default that of the host
+    /// Name of this agent, different from that of any other agent of the collector [default: the host's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
     #[command(flatten)]
     selection: StackArgs,
 
-    /// Time over which segments are summed up
+    /// Time over which segments are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -62,16 +62,16 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
 
-    /// Stamp one byte in so many of a connection: a power of two from 64 to 16777216, the same on
-    /// all hosts
+    /// Stamp one in N bytes of each connection: a power of two from 64 to 16777216, the same on all
+    /// hosts
     #[arg(long, value_name = "N", default_value_t = 65536, value_parser = sample_bytes)]
     sample_bytes: u32,
 
-    /// Flows to keep apart in an interval; of others only the sums are told
+    /// Most flows to keep apart in an interval; others count in the sums only
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
 
-    /// Megabytes that may wait for the collector
+    /// Megabytes of results to keep for the collector
     #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     buffer: u32,
 
@@ -80,47 +80,46 @@ pub struct Args {
     metrics: Option<SocketAddr>,
 }
 
-/// Rules that the programs have room for.
-const MOST_RULES: usize = 16;
+/// The number of filter rules that the programs have room for.
+const MAX_RULES: usize = 16;
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let identity = args.identity.identity()?;
     let name = args.name.clone().unwrap_or_else(host_name);
-    let answer = Answer::start();
+    let mut reflector = ClockReflector::start();
     let hello =
-        Hello { name: AgentName::try_from(name)?, run: rand::random(), boot: boot_id()?, sync_port: answer.port() };
+        Hello { name: AgentName::try_from(name)?, run: rand::random(), boot: boot_id()?, sync_port: reflector.port() };
     let mut config = Config { passages: true, again: true, ..args.selection.config(args.sample_bytes)? };
-    // Its own connection is none of what it is to measure.
+    // The connection to the collector is not measured.
     let own = FilterRule::parse_all(&[format!("!:{}", args.collector.port())]);
-    if config.filter.len() < MOST_RULES {
+    if config.filter.len() < MAX_RULES {
         config.filter.extend(own.map_err(Failure::usage)?);
     }
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
     let mut monitor = args.selection.attach(config, Some(args.max_flows))?;
     let collector = args.collector.clone();
-    let mut answer = answer;
-    let told = move |event| match event {
-        Event::Authenticated { collector, secret } => answer.begin(collector, &secret),
+    let on_event = move |event| match event {
+        Event::Authenticated { collector, secret } => reflector.admit(collector, &secret),
         Event::Connected { collector } => {
-            tell(format_args!("the collector at {collector} is there"));
+            tell(format_args!("connected to the collector at {collector}"));
         }
         Event::Disconnected { reason, is_new } => {
-            answer.end();
+            reflector.dismiss();
             if !is_new {
                 return;
             }
             tell(format_args!("no collector at {collector}: {reason}; what is measured waits"));
         }
     };
-    let most_bytes = args.buffer as usize * 1_000_000;
-    let uplink = Uplink::start(args.collector.clone(), identity, hello, most_bytes, told)?;
+    let max_bytes = args.buffer as usize * 1_000_000;
+    let uplink = Uplink::start(args.collector.clone(), identity, hello, max_bytes, on_event)?;
     let mut reporter = Reporter::new(uplink, served);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);
-    let left = reporter.finish(PATIENCE);
+    let left = reporter.finish(DRAIN_TIMEOUT);
     monitor.pauses().into_iter().for_each(tell);
     ended.and(last)?;
     match (left.batches, left.dropped) {
@@ -128,8 +127,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         (waiting, dropped) => Err(Failure::new(
             Exit::Incomplete,
             anyhow!(
-                "of what was measured, the collector has not stored {waiting} batches, and \
-                 {dropped} more were given up for want of room (--buffer)"
+                "the collector has not stored {waiting} batches of what was measured, and {dropped} more were dropped as \
+                 --buffer was full"
             ),
         )),
     }

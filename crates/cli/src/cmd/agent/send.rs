@@ -5,13 +5,17 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::layers::{Counters, Direction, Ends, Layer, Passage, SegmentFigures};
+use dwell_engine::{
+    layers::{Direction, Ends, Layer, Passage, SegmentFigures},
+    socket::TcpInfo,
+};
 use dwell_fleet::{
     Backlog, Batcher, Uplink,
     wire::{FlowReport, FlowRtt, FlowSegment, IntervalReport, SegmentReport},
 };
 use dwell_metrics::Shared;
 use dwell_probes::stack::{self, Hook, Interval, Observer};
+use dwell_socket::outside;
 
 use super::metrics::AgentMetrics;
 use crate::{exit::Failure, served::Served, source::clock, tell::tell};
@@ -39,15 +43,15 @@ impl Reporter {
     }
 
     /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
-    fn round_trips(&mut self, flows: &[(Ends, Vec<SegmentFigures>)]) -> HashMap<Ends, stack::Trip> {
+    fn round_trips(&mut self, flows: &[(Ends, Vec<SegmentFigures>)]) -> HashMap<Ends, RoundTrip> {
         let wanted: HashSet<_> = flows.iter().flat_map(|(ends, _)| [*ends, reverse(*ends)]).collect();
         let mut round_trips = HashMap::new();
         if wanted.is_empty() {
             return round_trips;
         }
-        let result = stack::trips(|trip| {
-            if wanted.contains(&trip.ends) {
-                round_trips.insert(trip.ends, trip);
+        let result = outside::established(|ends, info| {
+            if wanted.contains(ends) {
+                round_trips.extend(RoundTrip::of(info).map(|round_trip| (*ends, round_trip)));
             }
         });
         if let Err(error) = result
@@ -77,7 +81,7 @@ impl Observer for Reporter {
     }
 
     fn interval(&mut self, interval: &Interval, hooks: &[&'static Hook]) -> Result<(), Failure> {
-        let counters = counters(&interval.counters);
+        let counters = counters(interval);
         if let Some((_, metrics)) = &self.served {
             let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.first));
             metrics.lock().interval(segments, &counters, self.batcher.backlog());
@@ -121,23 +125,45 @@ fn segments_of(figures: &[SegmentFigures]) -> Vec<FlowSegment> {
 }
 
 /// Returns the round-trip times of a flow, for the directions in which its bytes passed.
-fn rtts_of(ends: Ends, figures: &[SegmentFigures], round_trips: &HashMap<Ends, stack::Trip>) -> Vec<FlowRtt> {
+fn rtts_of(ends: Ends, figures: &[SegmentFigures], round_trips: &HashMap<Ends, RoundTrip>) -> Vec<FlowRtt> {
     let rtts =
         [(Direction::Tx, ends), (Direction::Rx, reverse(ends))].into_iter().filter_map(|(direction, from_here)| {
             let is_used = |row: &SegmentFigures| row.segment.direction() == direction && row.first.count() > 0;
             let trip = round_trips.get(&from_here).filter(|_| figures.iter().any(is_used))?;
             let is_received = direction == Direction::Rx;
-            Some(FlowRtt { ends, is_received, min_ns: trip.least_ns, smoothed_ns: trip.smoothed_ns })
+            Some(FlowRtt { ends, is_received, min_ns: trip.min_ns, smoothed_ns: trip.smoothed_ns })
         });
     rtts.collect()
+}
+
+/// The round trip of a connection, as TCP has measured it.
+#[derive(Debug, Clone, Copy)]
+struct RoundTrip {
+    /// The minimum of the last minutes (`net.ipv4.tcp_min_rtt_wlen`).
+    min_ns: u64,
+    /// The smoothed one (RFC 6298).
+    smoothed_ns: u64,
+}
+
+impl RoundTrip {
+    /// `None` if TCP has measured none, as on a side that has sent nothing.
+    fn of(info: &TcpInfo) -> Option<RoundTrip> {
+        // TCP reports a minimum that it has not measured as 0 or as all ones.
+        let min_us = info.min_rtt_us.filter(|us| (1..u32::MAX).contains(us))?;
+        let ns = |us: u32| u64::from(us) * 1_000;
+        (info.rtt_us > 0).then(|| RoundTrip { min_ns: ns(min_us), smoothed_ns: ns(info.rtt_us) })
+    }
 }
 
 fn reverse(ends: Ends) -> Ends {
     Ends { src: ends.dst, dst: ends.src }
 }
 
-fn counters(counters: &Counters) -> Vec<(String, u64)> {
+/// The counters of an interval, by the names that the store has them under.
+fn counters(interval: &Interval) -> Vec<(String, u64)> {
+    let counters = &interval.counters;
+    let unreadable = ("passages_unreadable".to_owned(), interval.unreadable_passages);
     let missed = Layer::ALL.map(|layer| (format!("missed {}", layer.name()), counters.missed(layer)));
     let named = counters.named().map(|(name, value)| (name.to_owned(), value));
-    named.chain(missed).collect()
+    named.chain([unreadable]).chain(missed).collect()
 }

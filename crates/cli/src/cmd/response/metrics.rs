@@ -136,7 +136,7 @@ impl Exporter {
         let means = self.means.iter(now_ns).take(self.max_groups);
         self.responses.lock().means = means.map(|(prefix, running)| (prefix.to_string(), running.mean_ns)).collect();
         let counters = probe.counters()?;
-        self.status.lock().update(&counters, probe.places(), probe.run_times());
+        self.status.lock().update(&counters, probe.slots(), probe.run_times());
         Ok(())
     }
 }

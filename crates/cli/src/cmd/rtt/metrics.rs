@@ -59,6 +59,6 @@ impl Exporter {
 
     /// Updates what the probe exports about itself.
     pub fn status(&self, probe: &Probe, counters: &Counters) {
-        self.status.lock().update(counters, probe.places(), probe.run_times());
+        self.status.lock().update(counters, probe.slots(), probe.run_times());
     }
 }

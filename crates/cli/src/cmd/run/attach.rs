@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dwell_probes::cgroup::{self as keeper, Keeper};
+use dwell_probes::cgroup::{self, SendBufferLimiter};
 use dwell_socket::outside::{self, Cgroup, Outside, Scope};
 
 use super::{
@@ -53,23 +53,23 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
         printer.note(&error.to_string());
     }
     let is_kept = args.minimize || args.congestion.is_some();
-    let keeper = is_kept.then(|| {
-        Keeper::attach(&keeper::Options {
+    let limiter = is_kept.then(|| {
+        SendBufferLimiter::attach(&cgroup::Options {
             cgroup: path.to_owned(),
             target: args.minimize.then_some(args.target),
             congestion: args.congestion.clone(),
         })
     });
-    let keeper = keeper.transpose()?;
+    let limiter = limiter.transpose()?;
     let exit = watch(args, watcher, printer, &stop)?;
-    if let Some(mut keeper) = keeper {
-        report_settings(&keeper.counts()?, args);
+    if let Some(mut limiter) = limiter {
+        report_settings(&limiter.counts()?, args);
     }
     Ok(exit)
 }
 
-fn report_settings(counts: &keeper::Counts, args: &Args) {
-    let keeper::Counts { connections, settings, refused, congestion_refused } = *counts;
+fn report_settings(counts: &cgroup::Counts, args: &Args) {
+    let cgroup::Counts { connections, settings, refused, congestion_refused } = *counts;
     tell(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
     if refused > 0 {
         tell(format_args!("the kernel refused {refused} settings of send buffers"));

@@ -1,4 +1,4 @@
-//! Interval by interval, on standard output.
+//! Prints interval by interval on standard output.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let last = monitor.end_interval(&mut printer);
     let counters = monitor.counters()?;
     if !matches!(&last, Err(failure) if failure.exit == Exit::Done) {
-        describe(&counters).into_iter().for_each(tell);
+        describe(&counters, monitor.unreadable_passages()).into_iter().for_each(tell);
         printer.describe_hops()?;
         monitor.pauses().into_iter().for_each(tell);
     }
@@ -162,12 +162,11 @@ impl Printer {
         let Some(devices) = &mut self.devices else {
             return Ok(());
         };
-        let untold = devices.untold()?;
-        if untold > 0 {
-            let hops = counted(untold, "hop", "hops");
+        let dropped = devices.dropped_hops()?;
+        if dropped > 0 {
+            let hops = counted(dropped, "hop", "hops");
             tell(format_args!(
-                "{hops} from device to device not told: there are more pairs of devices than are \
-                 kept apart"
+                "{hops} from device to device not reported: there are more pairs of devices than are kept apart"
             ));
         }
         Ok(())
@@ -211,8 +210,8 @@ impl Observer for Printer {
     }
 }
 
-/// What is in no segment, and why: a line for each reason that there is.
-fn describe(counters: &Counters) -> Vec<String> {
+/// Describes the bytes that are in no segment: one line per reason.
+fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
     let reasons = [
         (
             counters.get(Counter::TxUnbegun),
@@ -226,27 +225,28 @@ fn describe(counters: &Counters) -> Vec<String> {
         (
             counters.get(Counter::TxAgain),
             "that TCP had sent again before they reached the driver, left out \
-             (--include-retransmissions tells them apart)",
+             (--include-retransmissions reports them separately)",
         ),
         (
             counters.get(Counter::RxAgain),
             "that came in again as this host had dropped them, left out \
-             (--include-retransmissions tells them apart)",
+             (--include-retransmissions reports them separately)",
         ),
         (
             counters.get(Counter::TxDisplaced),
-            "that lost their place to others before they reached the driver, left out: take a \
+            "that lost their slot to others before they reached the driver, left out: set a \
              larger --sample-bytes",
         ),
         (
             counters.get(Counter::RxDisplaced),
-            "that lost their place to others before they were read, left out: take a larger \
+            "that lost their slot to others before they were read, left out: set a larger \
              --sample-bytes",
         ),
         (
             counters.get(Counter::PassagesLost),
-            "not told one by one, as there were too many: take a larger --sample-bytes",
+            "not reported one by one, as there were too many: set a larger --sample-bytes",
         ),
+        (unreadable_passages, "not reported one by one, as they could not be decoded: dwell and its programs differ"),
         (counters.get(Counter::FlowsUntold), "counted in no flow, as there are more flows than --max-flows"),
     ];
     let reasons = reasons.map(|(bytes, what)| (bytes, what.to_owned()));
@@ -262,7 +262,7 @@ fn describe(counters: &Counters) -> Vec<String> {
         .collect();
     if counters.get(Counter::RxUnwalked) > 0 {
         lines.push(format!(
-            "{} more was read at once than is looked at, the rest left out: take a larger \
+            "{} more was read at once than is looked at, the rest left out: set a larger \
              --sample-bytes",
             counted(counters.get(Counter::RxUnwalked), "time", "times")
         ));

@@ -1,0 +1,275 @@
+//! What each verb needs of the host: data. A new verb is a row of [`DWELL`], and its needs below.
+
+use super::{Answer, Device, Fact};
+
+/// What a binary asks of its host.
+#[derive(Debug)]
+pub struct Requirements {
+    /// The name of the binary.
+    pub binary: &'static str,
+    /// Its verbs, in the order of importance.
+    pub verbs: &'static [Verb],
+    /// Facts that no other binary asks for, in the order of the table.
+    pub extra: &'static [ExtraFact],
+}
+
+/// A verb, with the options that make a difference to what it needs.
+#[derive(Debug)]
+pub struct Verb {
+    /// Its name, as it is typed.
+    pub name: &'static str,
+    /// What it needs, in groups that verbs share.
+    pub needs: &'static [&'static [Need]],
+    /// What may make network interfaces unfit for it.
+    pub obstacles: &'static [Obstacle],
+}
+
+/// Something that a verb needs of the host.
+#[derive(Debug, PartialEq)]
+pub struct Need {
+    /// The facts of which one is enough. The first is the one that is reported as missing, and whose row in the table
+    /// mentions the need.
+    pub any_of: &'static [Fact],
+    /// What it is good for; empty where that goes without saying.
+    pub serves: &'static str,
+    /// What follows where none of the facts holds.
+    pub otherwise: Otherwise,
+}
+
+/// What follows where a need is not met.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Otherwise {
+    /// The verb cannot run, and this is why.
+    Impossible(&'static str),
+    /// The verb runs, but this is lost.
+    Degraded(&'static str),
+}
+
+impl Otherwise {
+    pub(super) fn consequence(self) -> &'static str {
+        match self {
+            Otherwise::Impossible(text) | Otherwise::Degraded(text) => text,
+        }
+    }
+}
+
+/// Something about a network interface that is in the way of a verb.
+#[derive(Debug)]
+pub struct Obstacle {
+    /// Describes it, if the interface has it.
+    pub find: fn(&Device) -> Option<String>,
+    /// Whether the verb can run on the interface nevertheless.
+    pub is_passable: bool,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// A fact that only one binary asks for, such as that a program is installed.
+#[derive(Debug)]
+pub struct ExtraFact {
+    /// Its name for machines, and that of [`Fact::Extra`].
+    pub key: &'static str,
+    /// Its name for people.
+    pub name: &'static str,
+    /// What to do where it does not hold; may be empty.
+    pub remedy: &'static str,
+    /// Finds out whether it holds; is given the key.
+    pub probe: fn(&str) -> Answer,
+}
+
+impl Requirements {
+    /// All facts, in the order of the table.
+    pub fn facts(&self) -> impl Iterator<Item = Fact> {
+        Fact::all().chain(self.extra.iter().map(|extra| Fact::Extra(extra.key)))
+    }
+
+    /// The name of a fact for people.
+    pub(super) fn name(&self, fact: Fact) -> &'static str {
+        self.extra(fact).map_or(fact.name(), |extra| extra.name)
+    }
+
+    /// What to do where a fact does not hold, if anything can be done.
+    pub(super) fn remedy(&self, fact: Fact) -> Option<&'static str> {
+        let remedy = self.extra(fact).map_or(fact.remedy(), |extra| extra.remedy);
+        Some(remedy).filter(|remedy| !remedy.is_empty())
+    }
+
+    fn extra(&self, fact: Fact) -> Option<&'static ExtraFact> {
+        self.extra.iter().find(|extra| fact == Fact::Extra(extra.key))
+    }
+}
+
+/// The row of live RTT measurement, on which the exit status of `dwell doctor` depends.
+pub(super) static LIVE_RTT: Verb = Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] };
+
+/// What `dwell` asks of its host.
+#[rustfmt::skip]
+pub static DWELL: Requirements = Requirements {
+    binary: "dwell",
+    verbs: &[
+        Verb { name: "rtt -i", needs: &[RTT], obstacles: &[] },
+        Verb { name: "rtt -i --ingress-hook xdp", needs: &[RTT_AT_XDP, RTT], obstacles: &[XDP_TAKEN_FOR_RTT] },
+        Verb { name: "rtt -r", needs: &[], obstacles: &[] },
+        Verb { name: "response -i", needs: &[RESPONSE, RTT], obstacles: &[] },
+        Verb { name: "response -r", needs: &[], obstacles: &[] },
+        Verb { name: "stack", needs: &[STACK], obstacles: &[] },
+        Verb { name: "agent", needs: &[STACK, AGENT], obstacles: &[] },
+        Verb { name: "collect", needs: &[COLLECT], obstacles: &[] },
+        Verb { name: "report", needs: &[], obstacles: &[] },
+        Verb { name: "run", needs: &[RUN], obstacles: &[] },
+        Verb { name: "run --congestion bbr", needs: &[RUN, BBR], obstacles: &[] },
+        Verb { name: "lb run", needs: &[BALANCER, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_LB, NO_NATIVE_XDP] },
+        Verb { name: "lb decap", needs: &[DECAP, XDP_PACKETS], obstacles: &[XDP_TAKEN_FOR_DECAP, NO_NATIVE_XDP] },
+    ],
+    extra: &[],
+};
+
+use Otherwise::{Degraded, Impossible};
+
+/// Live RTT. That the program loads is the proof; the rest says what that takes, and so why it may have been refused.
+#[rustfmt::skip]
+pub const RTT: &[Need] = &[
+    Need { any_of: &[Fact::RttProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::RttProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::RttProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
+    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::RttProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::RttProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::Tcx, Fact::Clsact], serves: "watches packets; detached with the process, however it ends", otherwise: Impossible("has no hook to watch packets at tc") },
+    Need { any_of: &[Fact::Tcx], serves: "", otherwise: Degraded("falls back to clsact: a run ended by SIGKILL leaves its filters behind") },
+    Need { any_of: &[Fact::Clsact, Fact::Tcx], serves: "watches packets where there is no tcx", otherwise: Impossible("nothing to fall back to without tcx") },
+    Need { any_of: &[Fact::Jit], serves: "runs as machine code", otherwise: Degraded("each packet costs several times as much") },
+    Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", otherwise: Degraded("the kernel times each program run: some 44 ns more for each packet") },
+    Need { any_of: &[Fact::MemoryLock, Fact::RttProgram], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
+    Need { any_of: &[Fact::TcProgram, Fact::RttProgram], serves: "watches packets", otherwise: Impossible("cannot watch packets at tc") },
+    Need { any_of: &[Fact::BpfLoop, Fact::RttProgram], serves: "finds idle flows", otherwise: Impossible("its program needs it") },
+    Need { any_of: &[Fact::RingBuffer, Fact::RttProgram], serves: "reports samples", otherwise: Impossible("cannot report samples") },
+    Need { any_of: &[Fact::MmapableArray, Fact::RttProgram], serves: "keeps its flow table", otherwise: Impossible("cannot keep its flow table") },
+];
+
+/// Live RTT with ingress at XDP, in addition to [`RTT`].
+#[rustfmt::skip]
+pub const RTT_AT_XDP: &[Need] = &[
+    Need { any_of: &[Fact::RttXdpProgram], serves: "measures at XDP", otherwise: Impossible("cannot measure at XDP") },
+    Need { any_of: &[Fact::XdpProgram, Fact::RttXdpProgram], serves: "watches packets", otherwise: Impossible("cannot watch packets at XDP") },
+    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Impossible("cannot watch packets at XDP") },
+];
+
+/// Live response latency, in addition to [`RTT`].
+#[rustfmt::skip]
+pub const RESPONSE: &[Need] = &[
+    Need { any_of: &[Fact::ResponseProgram], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
+    Need { any_of: &[Fact::XdpAttach], serves: "watches packets before the network stack", otherwise: Degraded("measures at tc, where packets may have been merged") },
+];
+
+/// The layers of the host.
+#[rustfmt::skip]
+pub const STACK: &[Need] = &[
+    Need { any_of: &[Fact::StackProgram], serves: "stamps layers in the kernel", otherwise: Impossible("cannot stamp layers") },
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::StackProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::StackProgram], serves: "attaches programs to netfilter hooks", otherwise: Impossible("cannot attach programs to netfilter hooks") },
+    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::StackProgram], serves: "reads the kernel's sockets and packets", otherwise: Impossible("cannot read the kernel's sockets and packets") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", otherwise: Impossible("cannot find fields of sockets and packets") },
+    Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", otherwise: Impossible("most layers have no hook") },
+    Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", otherwise: Impossible("IP has no hook") },
+    Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", otherwise: Impossible("its programs need it") },
+    Need { any_of: &[Fact::StackHooks], serves: "measures every segment", otherwise: Degraded("segments at that layer are shown as missing") },
+];
+
+/// An agent, in addition to [`STACK`]. The socket that stands in for XDP has a program too, which refuses strangers.
+#[rustfmt::skip]
+pub const AGENT: &[Need] = &[
+    Need { any_of: &[Fact::ClockPrograms], serves: "answers collectors that ask for its clock", otherwise: Degraded("its clock cannot be compared, so latency between hosts is not reported") },
+    Need { any_of: &[Fact::XdpAttach], serves: "answers before the network stack", otherwise: Degraded("its clock is compared by sockets, within a wider bound") },
+];
+
+/// A collector. It runs without privilege too: then clocks are compared by sockets.
+#[rustfmt::skip]
+pub const COLLECT: &[Need] = &[
+    Need { any_of: &[Fact::ClockPrograms], serves: "compares clocks of agents", otherwise: Degraded("clocks are compared by sockets, within a wider bound") },
+    Need { any_of: &[Fact::XdpAttach], serves: "compares clocks without the delay of queues", otherwise: Degraded("clocks are compared by sockets, within a wider bound") },
+];
+
+/// Sockets seen from user space, without privilege.
+#[rustfmt::skip]
+const RUN: &[Need] = &[
+    Need { any_of: &[Fact::SockDiag], serves: "sees connections of any program from outside", otherwise: Degraded("measures only programs that libdwell can be loaded into, and no --attach") },
+    Need { any_of: &[Fact::TcpCounts], serves: "measures exactly", otherwise: Degraded("delays are estimated from segments, as with --set estimator=paper") },
+];
+
+#[rustfmt::skip]
+const BBR: &[Need] = &[
+    Need { any_of: &[Fact::Bbr], serves: "shortens queues in the network", otherwise: Impossible("the kernel refuses it to users") },
+];
+
+/// The load balancer.
+#[rustfmt::skip]
+const BALANCER: &[Need] = &[
+    Need { any_of: &[Fact::BalancerProgram], serves: "balances packets in the kernel", otherwise: Impossible("cannot balance packets") },
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
+    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::BalancerProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::XdpProgram, Fact::BalancerProgram], serves: "balances packets", otherwise: Impossible("cannot balance packets") },
+    Need { any_of: &[Fact::BpfLoop, Fact::BalancerProgram], serves: "finds idle connections", otherwise: Impossible("its program needs it") },
+    Need { any_of: &[Fact::RingBuffer, Fact::BalancerProgram], serves: "reports response latency", otherwise: Impossible("cannot report response latency") },
+    Need { any_of: &[Fact::MemoryLock, Fact::BalancerProgram], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
+    Need { any_of: &[Fact::BpfFilesystem], serves: "keeps connections while it restarts", otherwise: Impossible("has no place to pin its program and tables") },
+    Need { any_of: &[Fact::CapNetRaw], serves: "checks the health of backends by ping", otherwise: Degraded("cannot check the health of backends by ping") },
+];
+
+/// The end of a balancer's tunnel on a backend.
+#[rustfmt::skip]
+const DECAP: &[Need] = &[
+    Need { any_of: &[Fact::DecapProgram], serves: "unpacks tunnels in the kernel", otherwise: Impossible("cannot unpack tunnels") },
+    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::DecapProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::DecapProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
+    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::DecapProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
+    Need { any_of: &[Fact::InitialUserNamespace, Fact::DecapProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::XdpProgram, Fact::DecapProgram], serves: "unpacks tunnels", otherwise: Impossible("cannot unpack tunnels") },
+];
+
+/// Programs that change packets at XDP.
+#[rustfmt::skip]
+const XDP_PACKETS: &[Need] = &[
+    Need { any_of: &[Fact::XdpAttach], serves: "handles packets before the network stack", otherwise: Impossible("cannot handle packets at XDP") },
+    Need { any_of: &[Fact::Jit], serves: "runs as machine code", otherwise: Degraded("each packet costs several times as much") },
+    Need { any_of: &[Fact::StatisticsOff], serves: "runs at full speed", otherwise: Degraded("the kernel times each program run: some 44 ns more for each packet") },
+];
+
+const XDP_TAKEN_FOR_RTT: Obstacle = Obstacle {
+    find: |device| xdp_holder(device, None),
+    is_passable: false,
+    remedy: "leave --ingress-hook at tc, which runs beside it",
+};
+
+const XDP_TAKEN_FOR_LB: Obstacle = Obstacle {
+    find: |device| xdp_holder(device, Some("balance_xdp")),
+    is_passable: false,
+    remedy: "detach it, or have it call the balancer's program (`chain` in the configuration)",
+};
+
+const XDP_TAKEN_FOR_DECAP: Obstacle =
+    Obstacle { find: |device| xdp_holder(device, None), is_passable: false, remedy: "detach it" };
+
+const NO_NATIVE_XDP: Obstacle = Obstacle {
+    find: |device| {
+        let why = || format!("{}: its driver runs no XDP programs, so the network stack does, slower", device.name);
+        (device.native_xdp == Some(false)).then(why)
+    },
+    is_passable: true,
+    remedy: "an interface whose driver runs XDP programs (`dwell doctor` shows it by interface)",
+};
+
+/// Describes the XDP program that occupies a device, unless it is `own`, which the verb takes over.
+fn xdp_holder(device: &Device, own: Option<&str>) -> Option<String> {
+    let holder = device.xdp.as_ref()?.first()?;
+    if own.is_some() && holder.name.as_deref() == own {
+        return None;
+    }
+    let name = holder.name.as_deref().unwrap_or("unnamed");
+    Some(format!(
+        "{}: the XDP program {name} (id {}) occupies the device, which has room for one",
+        device.name, holder.id
+    ))
+}
