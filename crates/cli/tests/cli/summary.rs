@@ -230,6 +230,9 @@ fn groups_beyond_the_limit_are_counted_as_other() {
     for key in ["interface", "method", "prefix"] {
         assert!(other[key].is_null(), "{other}");
     }
+    let counted = |told: &str| number(of_type(told, "rtt-status").last().unwrap(), "aggregate_other");
+    assert_eq!(counted(&few), number(other, "count"));
+    assert_eq!(counted(&all), 0);
 }
 
 #[test]

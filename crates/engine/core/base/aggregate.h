@@ -4,7 +4,7 @@
 
 #include "base/events.h"
 
-/* Whose samples share a histogram: by the prefix of the side that answered. */
+/* What samples of one histogram have in common; the prefix is that of the side that answered. */
 struct dwell_group_key {
 	struct dwell_address prefix;
 	__u32 interface;
@@ -12,16 +12,16 @@ struct dwell_group_key {
 	__u8 reserved[3];
 };
 
-/* What the RTT program is told at load. */
+/* Configuration of the RTT program, written before it is loaded. */
 struct dwell_rtt_program {
 	struct dwell_rtt_config config;
 	struct dwell_address prefix6_mask;
 	__u32 prefix4_mask; /* network byte order */
-	__u32 max_groups;   /* at least 1: group 0 takes the rest */
-	__u32 jiffy_ns;     /* the kernel's tick; 0 if not known */
+	__u32 max_groups;   /* at least 1: group 0 holds samples without a group of their own */
+	__u32 jiffy_ns;     /* length of the kernel's tick; 0: unknown */
 	__u8 report;        /* deliver each sample through the ring buffer */
-	__u8 aggregate;     /* count samples in a histogram by group */
-	__u8 replay;        /* packets bring their time, as in a capture */
+	__u8 aggregate;     /* count samples in one histogram per group */
+	__u8 replay;        /* packets bring their own time, as in a capture */
 	__u8 reserved[1];
 };
 

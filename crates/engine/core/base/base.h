@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Words that every part of the core uses. The core is plain C: no helper, no
- * map, no allocation, no loop without a constant bound. BPF programs include
- * it, and user space compiles the same headers natively.
+/* Types and macros that every part of the core uses. The core is plain C: no helper, no map, no allocation, no loop
+ * without a constant bound. BPF programs include it, and user space compiles the same headers natively.
  */
 #ifndef DWELL_BASE_H
 #define DWELL_BASE_H
@@ -16,15 +15,12 @@
 #define dwell_likely(x) __builtin_expect(!!(x), 1)
 #define dwell_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Keeps the compiler from caching or reordering memory that another CPU
- * writes. Enough on machines with total store order; on others a torn read
- * is caught by the check word of the object read.
+/* Keeps the compiler from caching or reordering accesses to memory that another CPU writes. That is enough on machines
+ * with total store order; on others, a check word in the object reveals a torn read.
  */
 #define DWELL_BARRIER() __asm__ volatile("" ::: "memory")
 
-/* Makes the compiler test and use one and the same register, so that the BPF
- * verifier knows the bounds of what is used.
- */
+/* Makes the compiler test and use the same register, so that the BPF verifier knows the bounds of the value. */
 #define DWELL_OPAQUE(x) __asm__ volatile("" : "+r"(x))
 
 #define dwell_ntohs(x) __builtin_bswap16(x)
@@ -50,7 +46,7 @@ static __always_inline __u64 dwell_mix(__u64 hash, __u64 word)
  * their cost.
  */
 struct dwell_clock {
-	__u64 now_ns; /* 0 in the kernel: not read yet */
+	__u64 now_ns; /* 0 in the kernel: the clock has not been read yet */
 };
 
 #endif

@@ -12,11 +12,11 @@
 #define DWELL_MAX_POWER 36
 #define DWELL_BUCKETS ((DWELL_MAX_POWER - DWELL_GROUPING_POWER + 1) << DWELL_GROUPING_POWER)
 
-/* What one CPU has counted for one group in one interval. */
+/* Durations that one CPU counted for one group in one interval. */
 struct dwell_histogram {
 	__u64 count;
 	__u64 sum_ns;
-	__u64 min_ns; /* meaningless while count is 0 */
+	__u64 min_ns; /* undefined while count is 0 */
 	__u64 max_ns;
 	__u32 bucket[DWELL_BUCKETS];
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One packet that compares clocks: found in a frame, checked, answered. The program that embeds it
- * defines dwell_sync_now(), dwell_sync_session_at() and dwell_sync_count().
+/* A packet that compares clocks: located in a frame, verified, answered. clock/embed.h lists what a program must
+ * supply.
  */
 #ifndef DWELL_CLOCK_SYNC_H
 #define DWELL_CLOCK_SYNC_H
@@ -10,10 +10,10 @@
 #include "clock/sync_types.h"
 
 #define DWELL_SYNC_UDP_BYTES (sizeof(struct dwell_udp) + sizeof(struct dwell_sync))
-#define DWELL_SYNC_WORDS 5 /* of 8 bytes, that are authenticated */
+#define DWELL_SYNC_WORDS 5 /* words of 8 bytes that are authenticated */
 #define DWELL_SYNC_TTL 64
 
-/* Where the parts of a frame are. One of ipv4 and ipv6 is there. */
+/* Pointers to the parts of a frame. Either ipv4 or ipv6 is set. */
 struct dwell_sync_frame {
 	struct dwell_ethernet *ethernet;
 	struct dwell_ipv4 *ipv4;
@@ -28,8 +28,8 @@ static __always_inline int dwell_sync_is_ours(const struct dwell_sync *sync, __u
 	       !sync->reserved;
 }
 
-/* True if this is a frame with nothing but such a packet in it: no tag, option, extension header
- * or fragment. Hosts that follow the protocol send no others.
+/* Returns true if the frame holds only such a packet: no tag, option, extension header or fragment. Hosts that follow
+ * the protocol send no others.
  */
 static __always_inline int dwell_sync_locate(void *data, void *end, __u8 kind, struct dwell_sync_frame *frame)
 {
@@ -89,7 +89,7 @@ static __always_inline int dwell_sync_same(const struct dwell_address *a, const 
 	return a->high == b->high && a->low == b->low;
 }
 
-/* The MAC of all but the last word, the departure. */
+/* Starts the MAC with all words but the last, the departure. */
 static __always_inline struct dwell_sip dwell_sync_mac_begin(const struct dwell_sip_key *key,
 							     const struct dwell_sync *sync)
 {
@@ -114,7 +114,7 @@ static __always_inline __u64 dwell_sync_mac(const struct dwell_sip_key *key, con
 	return dwell_sync_mac_end(&sip, sync->departure_ns);
 }
 
-/* Takes a sequence that is greater than all before; false if another packet has taken it. */
+/* Claims a sequence number that is greater than all before. Returns false if another packet has claimed it. */
 static __always_inline int dwell_sync_take(__u64 *largest, __u64 sequence)
 {
 	__u64 before = *(volatile __u64 *)largest;
@@ -122,9 +122,7 @@ static __always_inline int dwell_sync_take(__u64 *largest, __u64 sequence)
 	return sequence > before && __sync_val_compare_and_swap(largest, before, sequence) == before;
 }
 
-/* The session whose collector sent this request, for the first time; else none, and the reason is
- * counted.
- */
+/* Returns the session whose collector sent this request for the first time; otherwise null, and counts the reason. */
 static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedder, const struct dwell_sync *sync,
 								   const struct dwell_address *from)
 {
@@ -145,7 +143,7 @@ static __always_inline struct dwell_sync_session *dwell_sync_admit(void *embedde
 	return 0;
 }
 
-/* The time that this host claims: the true one, but in an experiment. */
+/* Returns the time that this host claims: the true one, except in an experiment. */
 static __always_inline __u64 dwell_sync_clock(const struct dwell_sync_program *program, __u64 now_ns)
 {
 	__s64 ppb = program->experiment_drift_ppb;
@@ -172,8 +170,8 @@ static __always_inline __u64 dwell_sync_add(__u64 sum, __u64 word)
 	return sum + (word & 0xffffffff) + (word >> 32);
 }
 
-/* Fills in the checksum of the IPv4 header, and returns the sum of the pseudo-header (RFC 768,
- * RFC 8200) and of all that follows but the checksum, the departure and the MAC.
+/* Fills in the checksum of the IPv4 header. Returns the sum of the pseudo-header (RFC 768, RFC 8200) and of everything
+ * behind it, except for the checksum, the departure and the MAC.
  */
 static __always_inline __u64 dwell_sync_sum(struct dwell_sync_frame *frame)
 {
@@ -200,7 +198,7 @@ static __always_inline __u64 dwell_sync_sum(struct dwell_sync_frame *frame)
 	return sum;
 }
 
-/* 0 means that there is no checksum (RFC 768). */
+/* Returns a UDP checksum from a sum; never 0, which means that there is none (RFC 768). */
 static __always_inline __u16 dwell_sync_checksum(__u64 sum)
 {
 	return dwell_sync_folded(sum) ?: 0xffff;
@@ -239,9 +237,9 @@ static __always_inline void dwell_sync_turn(struct dwell_sync_frame *frame)
 	frame->udp->dst_port = port;
 }
 
-/* The agent's side: makes a reply of a request, in its frame and of its size. Nothing is done for
- * the receiver of the reply after its departure but the last two words of the MAC. 1: a reply is in
- * the frame; 0: the frame is nobody's business here, and as it was; -1: refused.
+/* The agent's side: turns a request into a reply, in its frame and of its size. Between the departure time and the end
+ * of the reply, only the last two words of the MAC remain to be computed. Returns 1 if a reply is in the frame, 0 if
+ * the frame is not for this agent and is unchanged, -1 if it was refused.
  */
 static __always_inline int dwell_sync_reflect(void *embedder, const struct dwell_sync_program *program, void *data,
 					      void *end)
@@ -277,7 +275,7 @@ static __always_inline int dwell_sync_reflect(void *embedder, const struct dwell
 	return 1;
 }
 
-/* The collector's side: addresses a request from the loopback to where it goes. */
+/* The collector's side: addresses a request from the loopback to its agent. */
 static __always_inline void dwell_sync_address(struct dwell_sync_frame *frame, const struct dwell_sync_probe *probe)
 {
 	struct dwell_sync *sync = frame->sync;
@@ -303,7 +301,7 @@ static __always_inline void dwell_sync_address(struct dwell_sync_frame *frame, c
 	frame->udp->checksum = dwell_sync_checksum(dwell_sync_add(sum, sync->mac));
 }
 
-/* True if a reply is to this prober, and from its peer. */
+/* Returns true if a reply is for this prober, and from its peer. */
 static __always_inline int dwell_sync_is_reply_to(const struct dwell_sync_frame *frame,
 						  const struct dwell_sync_probe *probe)
 {
@@ -314,7 +312,7 @@ static __always_inline int dwell_sync_is_reply_to(const struct dwell_sync_frame 
 	       dwell_sync_mac(&probe->key, frame->sync) == frame->sync->mac;
 }
 
-/* A reply to this exchange has come, for the first time. */
+/* Completes an exchange. Returns false if this is not its first reply. */
 static __always_inline int dwell_sync_complete(struct dwell_sync_exchange *exchange, const struct dwell_sync *sync,
 					       __u64 now_ns)
 {

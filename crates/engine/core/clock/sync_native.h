@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Sync packets for user space: where XDP cannot be, and tests. The caller owns the memory. */
+/* Sync packets for user space: for hosts without XDP, and tests. The caller owns the memory. */
 #ifndef DWELL_CLOCK_SYNC_NATIVE_H
 #define DWELL_CLOCK_SYNC_NATIVE_H
 
@@ -19,20 +19,19 @@ __u64 dwell_sync_siphash(const struct dwell_sip_key *key, const void *message, _
 /* Writes the MAC. */
 void dwell_sync_seal(const struct dwell_sip_key *key, struct dwell_sync *sync);
 
-/* True if it is of this kind and its MAC is right. */
+/* Returns true if the packet is of this kind and its MAC is correct. */
 int dwell_sync_is_sealed(const struct dwell_sip_key *key, const struct dwell_sync *sync, __u8 kind);
 
 __u64 dwell_sync_claimed(const struct dwell_sync_program *program, __u64 now_ns);
 
-/* As the agent's program at XDP: see dwell_sync_reflect(). */
+/* Handles a frame as the agent's XDP program does: see dwell_sync_reflect(). */
 int dwell_sync_agent_frame(struct dwell_sync_agent *agent, void *frame, __u32 bytes);
 
-/* As the collector's programs: addresses the request in a frame from the loopback; true if there
- * is one.
+/* Addresses the request in a frame from the loopback, as the collector's program does. Returns false if there is none.
  */
 int dwell_sync_send_frame(const struct dwell_sync_probe *probe, void *frame, __u32 bytes);
 
-/* Takes the reply in a frame; true if there is one of this session. */
+/* Completes an exchange from the reply in a frame. Returns false if there is none of this session. */
 int dwell_sync_take_frame(__u64 session, const struct dwell_sync_probe *probe, struct dwell_sync_exchange *exchange,
 			  void *frame, __u32 bytes, __u64 now_ns);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `dwell lb`, a packet at a time: what it is, where it goes (choose.h, zero_rtt.h),
- * and what it becomes on its way there.
+/* `dwell lb`, one packet: what it is (lb/parse.h), where it goes (lb/select.h, lb/zero_rtt.h), and what it becomes on
+ * its way there (lb/encapsulation.h).
  */
 #ifndef DWELL_LB_BALANCE_H
 #define DWELL_LB_BALANCE_H
@@ -10,7 +10,7 @@
 #include "lb/encapsulation.h"
 #include "lb/reply.h"
 
-/* False for most packets that are to no VIP. */
+/* Returns false for most packets that are not sent to a VIP. */
 static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_vip_filter *maybe = dwell_vip_filter_of(embedder);
@@ -19,7 +19,7 @@ static __always_inline int dwell_may_be_vip(void *embedder, const struct dwell_p
 	return maybe && maybe->word[bit / 64 & (DWELL_VIP_FILTER_BITS / 64 - 1)] >> bit % 64 & 1;
 }
 
-/* The same of VIPs whose packets go by connection ID. */
+/* Returns false for most packets that are not sent to a VIP that routes by connection ID. */
 static __always_inline int dwell_may_be_zero(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_zero_state *state = dwell_zero_state_of(embedder);
@@ -36,7 +36,7 @@ static __always_inline dwell_zero_vip_id dwell_zero_vip_at_port(void *embedder, 
 	return vip && vip->zero_slot ? (__u64)vip->number << 32 | vip->zero_slot : 0;
 }
 
-/* True if the packet is to an address of a VIP, whatever else it is. */
+/* Returns true if the packet is sent to an address of a VIP, whatever it carries. */
 static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packet *packet)
 {
 	const struct dwell_address *vip = dwell_packet_vip(packet);
@@ -44,9 +44,8 @@ static __always_inline int dwell_is_vip(void *embedder, const struct dwell_packe
 	return !!dwell_vip_of(embedder, vip, dwell_is_v4(vip) ? DWELL_PROTO_ICMP : DWELL_PROTO_ICMPV6, 0);
 }
 
-/* Sum of the inner packet without a look at its payload: the transport's checksum
- * makes up for that. 0 if it cannot be known: of UDP without a checksum, and
- * behind options.
+/* Returns the sum of the inner packet without reading its payload, which the transport's checksum makes up for; 0 if it
+ * cannot be known: UDP without a checksum, and behind options.
  */
 static __always_inline __u64 dwell_inner_sum(const void *data, const void *end, const struct dwell_packet *packet)
 {
@@ -86,7 +85,7 @@ static __always_inline __u32 dwell_balance_drop(struct dwell_decision *decision,
 	return decision->verdict = DWELL_VERDICT_DROP;
 }
 
-/* Sends the packet on its way to the real that was decided. */
+/* Sends the packet to decision->real. Returns an enum dwell_verdict. */
 static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedder, const struct dwell_packet *packet,
 						__u32 ingress, struct dwell_decision *decision)
 {
@@ -106,7 +105,7 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 		if ((const void *)(ip + 1) > dwell_frame_end(frame))
 			return dwell_balance_drop(decision, DWELL_REASON_MALFORMED);
 		version = ip->version_length >> 4;
-		/* an error is not answered by another (RFC 1122 section 3.2.2) */
+		/* an error is not answered by an error (RFC 1122 section 3.2.2) */
 		if (decision->reason == DWELL_REASON_QUOTED)
 			return dwell_balance_drop(decision, DWELL_REASON_TOO_BIG);
 		if (real->mtu <= outer_bytes || !dwell_balance_too_big(frame, version, real->mtu - outer_bytes))
@@ -131,8 +130,8 @@ static __always_inline __u32 dwell_balance_send(DWELL_FRAME *frame, void *embedd
 
 static __always_inline void dwell_balance_load(void *embedder, const struct dwell_packet *packet)
 {
-	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->vip);
-	struct dwell_load *real = dwell_real_load_at(embedder, packet->real);
+	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->lb.vip);
+	struct dwell_load *real = dwell_real_load_at(embedder, packet->lb.real);
 
 	if (vip) {
 		vip->packets++;
@@ -144,7 +143,7 @@ static __always_inline void dwell_balance_load(void *embedder, const struct dwel
 	}
 }
 
-/* What is neither a flow's nor a quote of one's. */
+/* Handles a packet that neither belongs to a flow nor quotes a packet of one. */
 static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct dwell_table *table,
 						      const struct dwell_packet *packet, __u32 reading, __u32 ingress,
 						      struct dwell_decision *decision)
@@ -169,7 +168,9 @@ static __always_inline __u32 dwell_balance_unbalanced(DWELL_FRAME *frame, struct
 	return decision->verdict = DWELL_VERDICT_PASS;
 }
 
-/* Why a packet that may be QUIC's goes by its connection ID; DWELL_REASON_FLOW if it does not. */
+/* Routes a packet that may be QUIC by its connection ID. Returns the reason, DWELL_REASON_FLOW if it is routed as any
+ * UDP.
+ */
 static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell_table *table,
 						struct dwell_packet *packet, __u32 reading, int dry_run)
 {
@@ -183,9 +184,8 @@ static __always_inline __u32 dwell_balance_quic(DWELL_FRAME *frame, struct dwell
 	return dwell_balance_zero_route(frame, table->embedder, packet, l4, dry_run);
 }
 
-/* One packet. Returns enum dwell_verdict, and fills the decision, which is zeros
- * before; the frame is what goes out. With `dry_run` no table and no count changes.
- * `wire_bytes` and `segments` are the caller's to set before.
+/* Balances one packet. Returns an enum dwell_verdict and fills the decision, which the caller has zeroed; the frame is
+ * what goes out. With `dry_run` no table and no counter changes. The caller has set `wire_bytes` and `segments`.
  */
 static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_table *table, struct dwell_packet *packet,
 					   __u32 ingress, int dry_run, struct dwell_decision *decision)
@@ -208,13 +208,13 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 		decision->reason = dwell_balance_quic(frame, table, packet, reading, dry_run);
 	if (decision->reason == DWELL_REASON_FLOW)
 		decision->reason = dwell_balance_flow(table, packet, dry_run);
-	decision->real = packet->real;
-	decision->vip = packet->vip;
+	decision->real = packet->lb.real;
+	decision->vip = packet->lb.vip;
 	if (dwell_unlikely(decision->reason >= DWELL_REASON_NO_BACKEND))
 		return dwell_balance_drop(decision, decision->reason);
-	if (!packet->vip)
+	if (!packet->lb.vip)
 		return decision->verdict = DWELL_VERDICT_PASS;
-	if (!packet->real)
+	if (!packet->lb.real)
 		return dwell_balance_drop(decision, DWELL_REASON_NO_BACKEND);
 	dwell_balance_forward(frame, table, packet, ingress, decision);
 	if (!dry_run && decision->verdict != DWELL_VERDICT_DROP)
@@ -222,7 +222,7 @@ static __always_inline __u32 dwell_balance(DWELL_FRAME *frame, struct dwell_tabl
 	return decision->verdict;
 }
 
-/* Cuts and turns round what is too big, and says how big it may be. */
+/* Turns a packet that is too big into an ICMP error that names the largest size. */
 static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u32 mtu)
 {
 	const int head_4 = sizeof(struct dwell_ipv4) + sizeof(struct dwell_icmp_error);
@@ -235,9 +235,7 @@ static __always_inline int dwell_too_big(DWELL_FRAME *frame, __u32 version, __u3
 	       dwell_too_big_6_write(dwell_frame_data(frame), dwell_frame_end(frame), mtu);
 }
 
-/* True if a packet came of the connection of late, and its client has not said
- * that it is over.
- */
+/* Returns true if the connection had a packet recently, and its client has not ended it. */
 static __always_inline int dwell_is_active(struct dwell_table *table, const struct dwell_slot *slot)
 {
 	__u32 limit = dwell_balance_config_of(table->embedder)->active_coarse, idle;

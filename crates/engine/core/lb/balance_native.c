@@ -231,7 +231,7 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 
 static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
-	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->lb.attempt);
 	struct dwell_address client = dwell_zero_client(packet);
 
 	for (__u32 server = 0; vip && server < vip->servers; server++)

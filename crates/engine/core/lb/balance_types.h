@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What kernel and user space share for `dwell lb`: VIPs, reals (the backends
- * behind them), and what became of packets.
+/* Types of `dwell lb` that kernel and user space share: VIPs, reals (the backends behind them), and what became of
+ * packets.
  */
 #ifndef DWELL_LB_BALANCE_TYPES_H
 #define DWELL_LB_BALANCE_TYPES_H
@@ -8,11 +8,11 @@
 #include "base/events.h"
 #include "lb/zero_rtt_types.h"
 
-/* Raised whenever pinned maps of another build would be misread. */
+/* Version of the pinned maps, raised whenever those of another build would be misread. */
 #define DWELL_BALANCE_LAYOUT 2
 
-/* A virtual address that clients connect to. Each address of a VIP also has an
- * entry with the protocol ICMP or ICMPv6 and port 0, whose number is 0.
+/* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
+ * or ICMPv6 and port 0, whose number is 0.
  */
 struct dwell_vip_key {
 	struct dwell_address address;
@@ -23,55 +23,53 @@ struct dwell_vip_key {
 
 #define DWELL_VIP_MEASURE 1 /* response latency is estimated */
 #define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP unless it has a zero_slot */
-#define DWELL_VIP_SOURCE 4  /* new connections go by the client's address alone */
-#define DWELL_VIP_NETWORK 8 /* of which, if it is IPv6, the first half counts */
+#define DWELL_VIP_SOURCE 4  /* new connections are selected by the client's address alone */
+#define DWELL_VIP_NETWORK 8 /* with DWELL_VIP_SOURCE: only the first half of an IPv6 address counts */
 
 struct dwell_vip {
 	__u32 number;    /* 1 to max_vips */
 	__u32 size;      /* entries of its Maglev table; 0: no backend */
 	__u32 flags;     /* DWELL_VIP_* */
-	__u32 zero_slot; /* of its struct dwell_zero_vip: packets go by connection ID; 0: none */
+	__u32 zero_slot; /* slot of its struct dwell_zero_vip: packets are routed by connection ID; 0: none */
 };
 
 enum dwell_forward {
 	DWELL_FORWARD_NONE,
-	DWELL_FORWARD_L2,   /* another destination MAC, for reals on a segment of ours */
+	DWELL_FORWARD_L2,   /* another destination MAC address, for reals on the same segment */
 	DWELL_FORWARD_IPIP, /* RFC 2003, RFC 2473, RFC 4213: 4in4, 6in6, 6in4, 4in6 */
-	DWELL_FORWARD_GUE,  /* UDP, and in it IP without a header between: GUE variant 1 */
+	DWELL_FORWARD_GUE,  /* UDP that carries IP without a header in between: GUE variant 1 */
 };
 
-#define DWELL_REAL_DOWN 1 /* connections that are not established go elsewhere */
+#define DWELL_REAL_DOWN 1 /* connections that are not established are sent elsewhere */
 
 /* A backend. */
 struct dwell_real {
 	struct dwell_address address;
-	__u32 interface; /* where packets to it go out; 0: it cannot be reached */
+	__u32 interface; /* where packets to it leave; 0: it cannot be reached */
 	__u8 destination_mac[6];
 	__u8 source_mac[6];
-	__u16 mtu;      /* of the way there: the largest IP packet, outer headers included */
+	__u16 mtu;      /* path MTU to it: the largest IP packet, with outer headers */
 	__u16 gue_port; /* host order */
 	__u8 forward;   /* enum dwell_forward */
 	__u8 flags;     /* DWELL_REAL_* */
 	__u8 reserved[2];
 };
 
-/* Which addresses may be VIPs: a bit for those that share a hash. Most packets of
- * others need no look-up more.
- */
+/* Bitmap of addresses that may be VIPs, by hash. It spares most packets to other addresses a look-up. */
 #define DWELL_VIP_FILTER_BITS 65536
 struct dwell_vip_filter {
 	__u64 word[DWELL_VIP_FILTER_BITS / 64];
 };
 
-/* Part of a Maglev table: numbers of reals. The kernel takes each on its own when a
- * table is written, which costs as much as copying hundreds of them.
+/* Part of a Maglev table: numbers of reals. When a table is written, the kernel handles each element on its own, which
+ * costs as much as copying hundreds of entries.
  */
 #define DWELL_CHUNK 256
 struct dwell_chunk {
 	__u32 real[DWELL_CHUNK];
 };
 
-/* What a VIP or a real was sent. Bytes of IP, without what we put around them. */
+/* What a VIP or a real was sent. Bytes are those of IP, without outer headers. */
 struct dwell_load {
 	__u64 packets;
 	__u64 bytes;
@@ -79,47 +77,47 @@ struct dwell_load {
 };
 
 struct dwell_balance_config {
-	__u64 hash_seed;               /* of Maglev: the same on all balancers of a VIP */
-	struct dwell_address outer_v4; /* source of outer headers: the low 16 bits vary */
-	struct dwell_address outer_v6; /* the low 64 bits do */
-	__u32 active_coarse;           /* a connection without a packet for so long is not active */
-	__u32 cid_mask;                /* connection IDs that are cached, less 1 */
+	__u64 hash_seed;               /* seed of Maglev hashes: the same on all balancers of a VIP */
+	struct dwell_address outer_v4; /* source of outer headers; the low 16 bits vary */
+	struct dwell_address outer_v6; /* source of outer headers; the low 64 bits vary */
+	__u32 active_coarse;           /* a connection without a packet for longer is not active; coarse units */
+	__u32 cid_mask;                /* connection IDs that are cached, minus 1 */
 };
 
-/* What is pinned with the maps, so that they are used as they were made. */
+/* Pinned with the maps, so that another process uses them as they were created. */
 struct dwell_balance_layout {
 	__u32 layout; /* DWELL_BALANCE_LAYOUT */
 	__u32 slot_bytes;
 	__u64 table_seed;
-	__u32 estimator;  /* whose state the slots hold */
-	__u32 chain_slot; /* plus 1, where another program calls us; 0: none does */
+	__u32 estimator;  /* enum dwell_estimator whose state the slots hold */
+	__u32 chain_slot; /* slot that another program calls, plus 1; 0: none */
 };
 
-/* What became of a packet, and why. A counter each. */
+/* What became of a packet, and why. Each has a counter. */
 enum dwell_reason {
-	/* passed on, to the next program or to this host */
+	/* passed on to the next program or to this host */
 	DWELL_REASON_NOT_IP,
 	DWELL_REASON_NOT_VIP,
 	/* sent to a real */
-	DWELL_REASON_CONNECTION, /* where its connection is */
-	DWELL_REASON_NEW,        /* by the VIP's Maglev table, and entered */
-	DWELL_REASON_FALLBACK,   /* the same, of a connection that is not new, but not known */
+	DWELL_REASON_CONNECTION, /* to the real of its connection */
+	DWELL_REASON_NEW,        /* by the VIP's Maglev table, and entered into the connection table */
+	DWELL_REASON_FALLBACK,   /* as DWELL_REASON_NEW, for a connection that is under way but not known */
 	DWELL_REASON_FULL,       /* by the Maglev table, as the connection table has no slot */
-	DWELL_REASON_MOVED,      /* by the Maglev table: its real is down or gone */
-	DWELL_REASON_QUOTED,     /* an ICMP error, where the packet that it quotes belongs */
-	DWELL_REASON_CID,        /* where its connection ID says */
-	DWELL_REASON_DIVERTED,   /* the same as new, to a server that is less loaded */
+	DWELL_REASON_MOVED,      /* by the Maglev table, as its real is down or gone */
+	DWELL_REASON_QUOTED,     /* an ICMP error, to the real of the packet that it quotes */
+	DWELL_REASON_CID,        /* to the server that its connection ID names */
+	DWELL_REASON_DIVERTED,   /* as DWELL_REASON_NEW, but to a less loaded server */
 	/* answered */
 	DWELL_REASON_PING,
 	DWELL_REASON_TOO_BIG, /* by "fragmentation needed" or "packet too big" */
 	/* dropped */
-	DWELL_REASON_NO_BACKEND, /* the VIP has none */
-	DWELL_REASON_NO_ROUTE,   /* to the real */
-	DWELL_REASON_TTL,        /* would not live on: a loop, or traceroute */
+	DWELL_REASON_NO_BACKEND, /* the VIP has no backend */
+	DWELL_REASON_NO_ROUTE,   /* the real cannot be reached */
+	DWELL_REASON_TTL,        /* hop limit reached: a loop, or traceroute */
 	DWELL_REASON_FRAGMENT,
 	DWELL_REASON_MALFORMED,  /* cut off, or a length contradicts itself */
-	DWELL_REASON_NO_ROOM,    /* the driver left none for outer headers */
-	DWELL_REASON_UNROUTABLE, /* no server's connection ID where there must be one */
+	DWELL_REASON_NO_ROOM,    /* the driver left no room for outer headers */
+	DWELL_REASON_UNROUTABLE, /* a short header without a server's connection ID */
 	DWELL_REASONS,
 };
 
@@ -129,13 +127,13 @@ struct dwell_balance_counters {
 	__u64 zero[DWELL_ZERO_COUNTERS];
 };
 
-/* What a backend's end of the tunnel did with a packet. A counter each. */
+/* What a backend's end of the tunnel did with a packet. Each has a counter. */
 enum dwell_decap {
-	DWELL_DECAP_OTHER, /* not for us: passed on as it is */
+	DWELL_DECAP_OTHER, /* not for this end: passed on unchanged */
 	DWELL_DECAP_IPIP,
 	DWELL_DECAP_GUE,
-	DWELL_DECAP_MARKED,    /* taken out as well: congestion was marked on the way */
-	DWELL_DECAP_CONGESTED, /* dropped, as the same cannot be told the inner packet */
+	DWELL_DECAP_MARKED,    /* unwrapped, and congestion on the path was marked in the inner packet */
+	DWELL_DECAP_CONGESTED, /* dropped, as the inner packet cannot carry the congestion mark */
 	DWELL_DECAP_MALFORMED, /* dropped */
 	DWELL_DECAPS,
 };
@@ -152,7 +150,7 @@ struct dwell_decap_program {
 enum dwell_verdict {
 	DWELL_VERDICT_PASS,
 	DWELL_VERDICT_DROP,
-	DWELL_VERDICT_SEND, /* where it came in */
+	DWELL_VERDICT_SEND, /* out of the interface where it arrived */
 	DWELL_VERDICT_REDIRECT,
 };
 
@@ -161,8 +159,8 @@ struct dwell_decision {
 	__u32 vip;    /* 0: none */
 	__u32 reason; /* enum dwell_reason */
 	__u32 verdict;
-	__u32 interface; /* where it goes out, if it does */
-	__u32 size;      /* of IP, as it goes out */
+	__u32 interface; /* where it leaves, if it does */
+	__u32 size;      /* IP length when it leaves */
 };
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A backend's end of the tunnel: takes the inner packet out of what is addressed
- * to this host. Checksums of UDP around it are not looked at: the inner packet has
- * its own.
+/* A backend's end of the balancer's tunnel: unwraps packets that are addressed to this host. The outer UDP checksum is
+ * ignored, as the inner packet has its own.
  */
 #ifndef DWELL_LB_DECAP_H
 #define DWELL_LB_DECAP_H
@@ -15,7 +14,7 @@
 #define DWELL_ECN_ECT1 1
 #define DWELL_ECN_CE 3
 
-/* The inner packet's ECN from both (RFC 6040 section 4.2); ~0: it must be dropped. */
+/* Returns the inner packet's ECN from both headers (RFC 6040 section 4.2); ~0: it must be dropped. */
 static __always_inline __u32 dwell_ecn_out(__u32 outer, __u32 inner)
 {
 	if (outer == DWELL_ECN_CE)
@@ -26,14 +25,14 @@ static __always_inline __u32 dwell_ecn_out(__u32 outer, __u32 inner)
 }
 
 struct dwell_tunnel {
-	__u32 bytes;  /* of outer headers; 0: not for us */
+	__u32 bytes;  /* bytes of outer headers; 0: not for this host */
 	__u32 inside; /* IP version of the inner packet; 0: as its first byte says */
 	__u32 room;   /* bytes of IP that the tunnel carries */
 	__u32 ecn;    /* of the outer header */
 	__u32 kind;   /* enum dwell_decap */
 };
 
-/* IP in IP, or UDP to the port of GUE. */
+/* Recognizes IP in IP, and UDP to the port of GUE. */
 static __always_inline void dwell_tunnel_of(const void *data, const void *end, __u32 at, __u32 proto, __u32 room,
 					    __u16 gue_port, struct dwell_tunnel *tunnel)
 {
@@ -88,7 +87,7 @@ static __always_inline void dwell_tunnel_read(const void *data, const void *end,
 	}
 }
 
-/* Gives the inner packet the outer one's mark. False if it must be dropped. */
+/* Marks the inner packet as the outer one was. Returns false if it must be dropped. */
 static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 ecn, __u32 *changed)
 {
 	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
@@ -108,13 +107,13 @@ static __always_inline int dwell_ecn_hand_on(void *data, const void *end, __u32 
 		before = ip->version_length | (__u16)ip->tos << 8;
 		ip->tos = (ip->tos & ~DWELL_ECN_MASK) | next;
 		ip->checksum = dwell_checksum_change(ip->checksum, before, ip->version_length | (__u16)ip->tos << 8);
-	} else { /* the traffic class begins in the first byte's lower half */
+	} else { /* the traffic class begins in the lower half of the first byte */
 		ip->tos = (ip->tos & ~(DWELL_ECN_MASK << 4)) | next << 4;
 	}
 	return 1;
 }
 
-/* The inner packet fits the tunnel, and is of the version that it should be. */
+/* Returns the EtherType of the inner packet; 0 if it does not fit the tunnel or has another version than it should. */
 static __always_inline __u16 dwell_inner_type(const void *data, const void *end, const struct dwell_tunnel *tunnel)
 {
 	DWELL_PEEK(struct dwell_ipv4, ip, DWELL_IP_OFFSET, 0);
@@ -129,7 +128,7 @@ static __always_inline __u16 dwell_inner_type(const void *data, const void *end,
 	return version == 6 && dwell_ntohs(ip6->payload_length) + sizeof(*ip6) <= tunnel->room ? DWELL_ETH_IPV6 : 0;
 }
 
-/* One packet. Returns enum dwell_decap. */
+/* Unwraps one packet. Returns an enum dwell_decap. */
 static __always_inline __u32 dwell_decapsulate(DWELL_FRAME *frame, __u16 gue_port)
 {
 	const void *data = dwell_frame_data(frame), *end = dwell_frame_end(frame);

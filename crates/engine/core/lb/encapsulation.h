@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a packet gets on its way to a real: a hop less to live, and a header
- * around it, or another Ethernet destination.
+/* Prepares a packet for the path to its real: decrements its hop limit, and writes outer headers around it or another
+ * Ethernet destination.
  */
 #ifndef DWELL_LB_ENCAPSULATION_H
 #define DWELL_LB_ENCAPSULATION_H
@@ -25,14 +25,14 @@ static __always_inline __u16 dwell_fold(__u64 sum)
 	return sum;
 }
 
-/* Ones' complement sum of 32-bit words (RFC 1071), in the order of memory. */
+/* Adds an address to a ones' complement sum of 32-bit words in memory order (RFC 1071). */
 static __always_inline __u64 dwell_sum_address(const struct dwell_address *address)
 {
 	return (address->high & 0xffffffff) + (address->high >> 32) + (address->low & 0xffffffff) +
 	       (address->low >> 32);
 }
 
-/* How many bytes a real's outer headers have. */
+/* Returns the size of a real's outer headers in bytes. */
 static __always_inline __u32 dwell_encapsulation_bytes(const struct dwell_real *real)
 {
 	__u32 bytes = dwell_is_v4(&real->address) ? sizeof(struct dwell_ipv4) : sizeof(struct dwell_ipv6);
@@ -42,18 +42,18 @@ static __always_inline __u32 dwell_encapsulation_bytes(const struct dwell_real *
 	return real->forward == DWELL_FORWARD_IPIP ? bytes : 0;
 }
 
-/* What of the inner packet goes into the outer headers. */
+/* What the outer headers take from the inner packet. */
 struct dwell_inner {
 	__u32 version;  /* 4 or 6 */
-	__u32 bytes;    /* of IP */
+	__u32 bytes;    /* IP length */
 	__u32 tos;      /* DSCP and ECN */
-	__u32 ttl;      /* left of it: the outer header has no more, so that no loop lives on */
-	__u32 spread;   /* varies by flow: source address and port */
-	__u64 checksum; /* sum of all its bytes; 0: not known */
+	__u32 ttl;      /* what is left of it: the outer header gets no more, so that a loop ends */
+	__u32 spread;   /* varies by flow: the source of source address and port */
+	__u64 checksum; /* sum of the whole packet; 0: unknown */
 };
 
-/* Takes a hop off. False if none is left (RFC 2003 section 3.1: a tunnel's entry
- * is a hop). `inner` learns version and TOS.
+/* Decrements the hop limit, and fills version and TOS of `inner`. Returns false if the limit is reached (RFC 2003
+ * section 3.1: a tunnel's entry is a hop).
  */
 static __always_inline int dwell_decrement_ttl(void *data, const void *end, struct dwell_inner *inner)
 {
@@ -69,7 +69,7 @@ static __always_inline int dwell_decrement_ttl(void *data, const void *end, stru
 		inner->version = 4;
 		inner->tos = ip->tos;
 		inner->ttl = --ip->ttl;
-		sum = (__u32)ip->checksum + 1; /* RFC 1624, in the order of memory */
+		sum = (__u32)ip->checksum + 1; /* RFC 1624, in memory order */
 		ip->checksum = sum + (sum >> 16);
 		return 1;
 	}
@@ -86,7 +86,7 @@ static __always_inline void dwell_link_write(struct dwell_link *link, const stru
 	__u32 *to = (void *)link;
 	const __u32 *from = (const void *)real->destination_mac;
 
-	/* both addresses, which follow each other here and there */
+	/* both addresses, which are adjacent here and there */
 	to[0] = from[0];
 	to[1] = from[1];
 	to[2] = from[2];
@@ -117,7 +117,7 @@ static __always_inline void dwell_encapsulate_v6(struct dwell_ipv6 *ip6, const s
 						 const struct dwell_inner *inner, __u32 bytes, __u8 next,
 						 const struct dwell_balance_config *config)
 {
-	/* the flow label lets the way there spread flows (RFC 6438) */
+	/* routers on the path spread flows by the flow label (RFC 6438) */
 	__u32 first = 6U << 28 | inner->tos << 20 | (inner->spread >> 12 & 0xfffff);
 
 	ip6->version_class_flow = dwell_ntohl(first);
@@ -130,7 +130,7 @@ static __always_inline void dwell_encapsulate_v6(struct dwell_ipv6 *ip6, const s
 	ip6->dst_low = real->address.low;
 }
 
-/* The checksum of UDP over IPv6, from the sum of what UDP carries. */
+/* Returns the checksum of UDP over IPv6, from the sum of its payload. */
 static __always_inline __u16 dwell_encapsulation_checksum(const struct dwell_ipv6 *ip6, const struct dwell_udp *udp,
 							  const struct dwell_inner *inner)
 {
@@ -152,11 +152,11 @@ static __always_inline void dwell_encapsulate_udp(struct dwell_udp *udp, const s
 	udp->src_port = dwell_ntohs(0xc000 | (inner->spread >> 16 & 0x3fff));
 	udp->dst_port = dwell_ntohs(real->gue_port);
 	udp->length = dwell_ntohs(sizeof(*udp) + inner->bytes);
-	udp->checksum = 0; /* over IPv4 it may be left out (RFC 768) */
+	udp->checksum = 0; /* optional over IPv4 (RFC 768) */
 }
 
-/* Writes all in front of the inner packet. The frame has grown before. False if
- * it has not, which the BPF verifier cannot know.
+/* Writes everything in front of the inner packet; the frame has grown before. Returns false if it has not, which the
+ * BPF verifier cannot know.
  */
 static __always_inline int dwell_encapsulate(void *data, const void *end, const struct dwell_real *real,
 					     const struct dwell_inner *inner, const struct dwell_balance_config *config)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Heavy hitters by randomised admission (RAP: Ben Basat, Chen, Einziger, Friedman,
- * Kassner, "Randomized admission policy for efficient top-k, frequency, and volume
- * estimation"): a connection that has no server takes that of the lightest, whose
- * count is c, with probability 1 / (c + 1), and goes on counting from there. So the
- * light ones, which are many, seldom push each other about.
+/* Heavy hitters by randomized admission (RAP: Ben Basat, Chen, Einziger, Friedman, Kassner, "Randomized admission
+ * policy for efficient top-k, frequency, and volume estimation"): a connection without an entry replaces the lightest
+ * one, whose count is c, with probability 1 / (c + 1), and continues its count. So light connections, of which there
+ * are many, seldom replace each other.
  *
- * Of two CPUs at one table, counts may be lost and admissions are given up.
+ * If two CPUs use one table at once, counts may be lost and admissions are skipped.
  */
 #ifndef DWELL_LB_HEAVY_H
 #define DWELL_LB_HEAVY_H
@@ -20,7 +19,7 @@ static __always_inline __u64 dwell_heavy_tag(const struct dwell_address *address
 	return hash >> 48 ? hash >> 48 : 1;
 }
 
-/* The lane that holds this tag, or 4: as dwell_way_of(). */
+/* Returns the lane that holds this tag, or 4; see dwell_way_of(). */
 static __always_inline __u32 dwell_heavy_lane(__u64 tags, __u64 tag)
 {
 	const __u64 ones = 0x0001000100010001ULL;
@@ -36,7 +35,8 @@ static __always_inline __u32 dwell_heavy_lane(__u64 tags, __u64 tag)
 #define DWELL_HEAVY_NONE DWELL_HEAVY_MAX
 #define DWELL_HEAVY_ANY_PORT 0x10000
 
-/* The server of a connection, or with DWELL_HEAVY_ANY_PORT one of an address. */
+/* Returns the entry of a connection, or with DWELL_HEAVY_ANY_PORT one of an address; DWELL_HEAVY_NONE if there is none.
+ */
 static __always_inline __u32 dwell_heavy_find(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					      __u32 port, const struct dwell_heavy_config *config)
 {
@@ -79,7 +79,7 @@ static __always_inline void dwell_heavy_set_tag(struct dwell_heavy *heavy, __u32
 	*(volatile __u64 *)&heavy->tags[word] = (tags & ~(0xffffULL << shift)) | tag << shift;
 }
 
-/* The interval is over: what was not seen in two of them makes room. */
+/* Ends an interval. Entries that were not hit in two of them are freed. */
 static __always_inline void dwell_heavy_turn(struct dwell_heavy *heavy)
 {
 	heavy->packets = 0;
@@ -115,8 +115,8 @@ static __always_inline void dwell_heavy_tick(struct dwell_heavy *heavy, const st
 	dwell_heavy_unlock(heavy);
 }
 
-/* A free server, or else the lightest; and the count there. Without a branch, as the
- * verifier would go on from each server apart.
+/* Returns a free entry, or else the lightest, and its count. It has no branch, as the verifier would continue from each
+ * entry separately.
  */
 static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heavy,
 						  const struct dwell_heavy_config *config, __u32 *least)
@@ -130,7 +130,7 @@ static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heav
 		__u64 count = heavy->count[place] + heavy->before[place];
 		__u64 is_used = ((__u64)place - config->most) >> 63, candidate, is_less;
 
-		/* the compiler would make branches of them */
+		/* without this, the compiler would make branches of them */
 		DWELL_OPAQUE(is_used);
 		candidate = (is_used ^ 1) << 61 | count << 8 | place;
 		is_less = (candidate - lightest) >> 63; /* both are below 2^63 */
@@ -141,7 +141,7 @@ static __always_inline __u32 dwell_heavy_lightest(const struct dwell_heavy *heav
 	return lightest & (DWELL_HEAVY_MAX - 1);
 }
 
-/* Counts a packet of a connection that has a server; false if it has none. */
+/* Counts a packet of a connection with an entry. Returns false if it has none. */
 static __always_inline int dwell_heavy_hit(struct dwell_heavy *heavy, const struct dwell_address *address, __u16 port,
 					   const struct dwell_heavy_config *config)
 {
@@ -168,15 +168,14 @@ static __always_inline void dwell_heavy_replace(struct dwell_heavy *heavy, __u32
 	heavy->count[place]++;
 }
 
-/* True with probability 1 / (count + 1). */
+/* Returns true with probability 1 / (count + 1). */
 static __always_inline int dwell_heavy_draw(__u32 random, __u32 count)
 {
 	return !((random * ((__u64)count + 1)) >> 32);
 }
 
-/* Counts a packet of a connection that has no server. The same number is drawn
- * against what the least count is at least, and then against it: most packets
- * need no search.
+/* Counts a packet of a connection without an entry. The same random number is tried against a lower bound of the least
+ * count, and then against the count itself: most packets need no search.
  */
 static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy, const struct dwell_address *address,
 					      __u16 port, __u32 random, const struct dwell_heavy_config *config)
@@ -193,8 +192,8 @@ static __always_inline void dwell_heavy_admit(struct dwell_heavy *heavy, const s
 	dwell_heavy_tick(heavy, config);
 }
 
-/* A packet of a client to this server. `address` is what the client is known by:
- * of IPv6 whatever part of it chooses the server.
+/* Counts a packet that a client sends to this server. `address` identifies the client: for IPv6 it is the part of the
+ * address that selects the server.
  */
 static __always_inline void dwell_heavy_count(struct dwell_heavy *heavy, const struct dwell_address *address,
 					      __u16 port, __u32 random, const struct dwell_heavy_config *config)
@@ -203,7 +202,7 @@ static __always_inline void dwell_heavy_count(struct dwell_heavy *heavy, const s
 		dwell_heavy_admit(heavy, address, port, random, config);
 }
 
-/* How many connections are heavier than the heaviest of this address. Without a branch, as
+/* Returns how many connections are heavier than the heaviest of this address. It has no branch; see
  * dwell_heavy_lightest().
  */
 static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, const struct dwell_address *address,
@@ -238,7 +237,7 @@ static __always_inline __u32 dwell_heavy_rank(const struct dwell_heavy *heavy, c
 	return rank;
 }
 
-/* True if a connection of this address is among the server's heaviest. */
+/* Returns true if a connection of this address is among the server's heaviest. */
 static __always_inline int dwell_heavy_has(const struct dwell_heavy *heavy, const struct dwell_address *address,
 					   const struct dwell_heavy_config *config)
 {

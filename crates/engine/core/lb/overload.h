@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which servers are overloaded, by what they say themselves. */
+/* Which servers are overloaded, by the load that they report. */
 #ifndef DWELL_LB_OVERLOAD_H
 #define DWELL_LB_OVERLOAD_H
 
@@ -12,9 +12,8 @@ static __always_inline __u64 dwell_stamp_of_seconds(__u64 seconds)
 	return seconds << 32;
 }
 
-/* Takes over what a server says, if it is newer than all before. `unix_s` is now,
- * and `now_s` as well, on the clock of `seen_s`. Of two CPUs one may lose: it
- * was as good.
+/* Takes over a load that a server reports, if it is newer than all before. `unix_s` and `now_s` are the present time,
+ * the latter on the clock of `seen_s`. If two CPUs have a report at once, one may be lost: it was as good.
  */
 static __always_inline enum dwell_load_result dwell_load_update(struct dwell_server_load *load, __u64 stamp,
 								__u64 unix_s, __u32 now_s,
@@ -34,9 +33,8 @@ static __always_inline enum dwell_load_result dwell_load_update(struct dwell_ser
 	return DWELL_LOAD_ACCEPTED;
 }
 
-/* 1 or 0, of numbers below 2^63. Without a branch here and in what follows: the
- * verifier would count along, and a kernel takes no program that it has not walked
- * through in so many steps.
+/* Returns 1 if a < b, else 0, for numbers below 2^63. Here and below there is no branch: the verifier would follow both
+ * sides in each turn of a loop, and the kernel limits how many steps it may walk.
  */
 static __always_inline __u64 dwell_less(__u64 a, __u64 b)
 {
@@ -46,9 +44,8 @@ static __always_inline __u64 dwell_less(__u64 a, __u64 b)
 	return difference >> 63;
 }
 
-/* The load code of a server that can be given something, 0 if nothing is known. What
- * is of a moment to come was said before the clock was set back, or is read while
- * another CPU writes it: that is not old.
+/* Returns the load code of a server that may get connections; 0 if its load is unknown. A report from the future is not
+ * stale: the clock was set back since, or another CPU is just writing it.
  */
 static __always_inline __u32 dwell_load_code(const struct dwell_server_load *load, __u32 now_s,
 					     const struct dwell_overload_config *config)
@@ -59,8 +56,8 @@ static __always_inline __u32 dwell_load_code(const struct dwell_server_load *loa
 	return load->stamp & 0xffff & (((load->flags & DWELL_SERVER_OUT) | is_stale) - 1);
 }
 
-/* How many servers are known, how many of them wait for less than `code`, and who
- * waits least: its code and, in the low bits, its turn.
+/* How many servers are known, how many of them wait for less than a code, and the least: its code and, in the low bits,
+ * its turn.
  */
 struct dwell_load_ranking {
 	__u64 known;
@@ -78,7 +75,7 @@ static __always_inline void dwell_load_ranking_add(struct dwell_load_ranking *st
 	standing->least += (candidate - standing->least) & -(dwell_less(candidate, standing->least) & is_known);
 }
 
-/* Whose turn it is, of `count` that begin with `from`. */
+/* Returns the server at a turn of a round over `count` servers that begins with `from`. */
 static __always_inline __u32 dwell_server_of_turn(__u32 from, __u32 turn, __u32 count)
 {
 	__u32 index = from + turn;
@@ -86,13 +83,11 @@ static __always_inline __u32 dwell_server_of_turn(__u32 from, __u32 turn, __u32 
 	return index - (count & (dwell_less(index, count) - 1)) & (DWELL_SERVERS_MAX - 1);
 }
 
-/* True if a server's wait is above a percentile of all that are known, and by more
- * than `margin_ns` above the least (TrafficGrinder, Equation 1); then `least` is
- * whose that is. The percentile lies between the two values next to its rank, as
- * of few servers the highest would never be above it otherwise. `servers` has
- * DWELL_SERVERS_MAX places, `count` of them in use. Of servers that wait alike the
- * first from `from` on is the least: where many do, a number that differs from
- * connection to connection keeps them from all going to the same.
+/* Returns true if a server's wait is above a percentile of all known ones, and exceeds the least by more than
+ * `margin_ns` (TrafficGrinder, Equation 1); then `least` is the server with the least wait. The percentile lies between
+ * the two values next to its rank, as otherwise the highest of few servers would never be above it. `servers` has
+ * DWELL_SERVERS_MAX entries, `count` of them in use. Among servers with the same wait, the first from `from` on is the
+ * least: a number that differs from connection to connection spreads connections over them.
  */
 static __always_inline int dwell_overload_divert(const struct dwell_server_load *servers, __u32 count, __u32 server,
 						 __u32 from, __u32 now_s, const struct dwell_overload_config *config,

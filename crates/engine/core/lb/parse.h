@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet as a balancer sees it: by its outermost IP header, which follows the
- * Ethernet header at once. A frame with a VLAN tag is not ours.
+/* A packet as the balancer reads it: by its outermost IP header, which follows the Ethernet header at once. A frame
+ * with a VLAN tag passes.
  */
 #ifndef DWELL_LB_PARSE_H
 #define DWELL_LB_PARSE_H
 
 #include "lb/balance_types.h"
-#include "parse/packet.h"
+#include "parse/transport.h"
 
 #define DWELL_IP_OFFSET sizeof(struct dwell_ethernet)
-/* IPv6 extension headers that are walked, at most. */
+/* Most IPv6 extension headers that are skipped. */
 #define DWELL_EXTENSIONS_MAX 4
 
 enum dwell_reading {
-	DWELL_READ_PLAIN,   /* a flow's, with its key */
-	DWELL_READ_UNUSUAL, /* of plain reading: needs more work */
+	DWELL_READ_PLAIN,   /* TCP or UDP, with its key */
+	DWELL_READ_UNUSUAL, /* the fast path cannot read it */
 	DWELL_READ_OTHER,   /* a protocol that is not balanced */
 	DWELL_READ_NOT_IP,
 	DWELL_READ_PING,
-	DWELL_READ_QUOTE, /* an ICMP error; the key is that of the packet that it quotes */
-	/* of these the key has the addresses alone */
+	DWELL_READ_QUOTE, /* an ICMP error; the key is that of the quoted packet */
+	/* for these the key has only addresses */
 	DWELL_READ_FRAGMENT,
 	DWELL_READ_MALFORMED,
 };
 
-/* What reading found. The transport's offset matters to few. */
+/* What the balancer read, and the offset of the transport, which few need. */
 #define DWELL_READING(reading, l4_offset) ((__u32)(reading) | (__u32)(l4_offset) << 8)
 #define dwell_reading_of(r) ((r)&0xff)
 #define dwell_reading_l4(r) ((r) >> 8)
@@ -41,7 +41,7 @@ static __always_inline int dwell_is_v4(const struct dwell_address *address)
 	return !address->high && (__u32)address->low == 0xffff0000;
 }
 
-/* The address's bit in struct dwell_vip_filter. */
+/* Returns an address's bit in struct dwell_vip_filter. */
 static __always_inline __u32 dwell_vip_filter_bit(const struct dwell_address *address)
 {
 	__u64 word = address->high ^ address->low;
@@ -49,7 +49,7 @@ static __always_inline __u32 dwell_vip_filter_bit(const struct dwell_address *ad
 	return ((__u32)(word ^ word >> 32) * 0x9e3779b1) >> 16;
 }
 
-/* The VIP: only clients send packets here. */
+/* Returns the VIP that a packet is sent to: only clients send packets here. */
 static __always_inline const struct dwell_address *dwell_packet_vip(const struct dwell_packet *packet)
 {
 	return packet->direction & 1 ? &packet->key.a : &packet->key.b;
@@ -72,41 +72,30 @@ static __always_inline void dwell_lb_parse_start(struct dwell_packet *packet, __
 	packet->tcp_flags = 0;
 }
 
-/* Ports, and TCP's numbers. `payload_bytes` is what IP carries. */
+/* Reads the transport of a packet whose payload_bytes is what IP carries. Sets the key. */
 static __always_inline __u32 dwell_lb_parse_transport(const void *data, const void *end, __u32 l4_offset,
 						      struct dwell_address src, struct dwell_address dst,
 						      struct dwell_packet *packet)
 {
+	struct dwell_transport transport;
+	__u32 result;
+
 	if (packet->proto == DWELL_PROTO_TCP) {
-		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_READ_MALFORMED);
-		__u32 header = (tcp->data_offset >> 4) * 4;
-
-		if (header < sizeof(*tcp) || header > packet->payload_bytes)
-			return DWELL_READ_MALFORMED;
-		packet->kind = DWELL_KIND_TCP;
-		packet->payload_bytes -= header;
-		packet->tcp_flags = tcp->flags;
-		packet->seq = dwell_ntohl(tcp->seq);
-		packet->ack = dwell_ntohl(tcp->ack);
-		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
+		result = dwell_read_tcp(data, end, l4_offset, packet->payload_bytes, packet, &transport);
 	} else {
-		DWELL_PEEK(struct dwell_udp, udp, l4_offset, DWELL_READ_MALFORMED);
-		__u32 bytes = dwell_ntohs(udp->length);
-
-		if (bytes < sizeof(*udp) || bytes > packet->payload_bytes)
-			return DWELL_READ_MALFORMED;
-		packet->kind = DWELL_KIND_UDP;
-		packet->payload_bytes -= sizeof(*udp);
+		result = dwell_read_udp(data, end, l4_offset, packet->payload_bytes, !dwell_is_v4(&src), packet,
+					&transport);
 		packet->seq = 0;
 		packet->ack = 0;
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port), dwell_ntohs(udp->dst_port));
 	}
+	if (result != DWELL_FRAME_OK)
+		return DWELL_READ_MALFORMED;
+	dwell_set_key(packet, &src, &dst, transport.src_port, transport.dst_port);
 	return DWELL_READ_PLAIN;
 }
 
-/* The common case: TCP or UDP right after an IP header without options. Sets
- * the key whatever it returns, but for DWELL_READ_UNUSUAL and DWELL_READ_NOT_IP.
+/* Reads the common case: TCP or UDP directly behind an IP header without options. Sets the key unless it returns
+ * DWELL_READ_UNUSUAL or DWELL_READ_NOT_IP.
  */
 static __always_inline __u32 dwell_lb_parse(const void *data, const void *end, struct dwell_packet *packet)
 {
@@ -147,8 +136,8 @@ static __always_inline __u32 dwell_lb_parse(const void *data, const void *end, s
 	return DWELL_READ_NOT_IP;
 }
 
-/* Where the transport is behind extension headers: offset and protocol, packed;
- * DWELL_PROTO_FRAGMENT for a fragment, 0 if it cannot be found.
+/* Skips extension headers. Returns offset and protocol of the transport, packed; DWELL_PROTO_FRAGMENT for a fragment, 0
+ * if the transport cannot be found.
  */
 static __always_inline __u32 dwell_lb_parse_extensions(const void *data, const void *end)
 {
@@ -181,9 +170,8 @@ static __always_inline __u32 dwell_lb_parse_extensions(const void *data, const v
 	return 0;
 }
 
-/* The addresses and ports that an ICMP error quotes. The VIP sent what is
- * quoted, so that the connection is the same seen from the other end; a quote of
- * another sender is not for us to judge, and of no connection.
+/* Reads the addresses and ports that an ICMP error quotes. The VIP has sent the quoted packet, so that the connection
+ * is the same, seen from the other end. A quote of another sender belongs to no connection here.
  */
 static __always_inline __u32 dwell_lb_parse_quote(const void *data, const void *end, __u32 at,
 						  const struct dwell_address *vip, struct dwell_packet *packet)
@@ -200,7 +188,7 @@ static __always_inline __u32 dwell_lb_parse_quote(const void *data, const void *
 
 		if (ip->version_length >> 4 != 4 || header < sizeof(*ip))
 			return DWELL_READ_MALFORMED;
-		if (ip->fragment & 0xff1f) /* not the first: it has no ports */
+		if (ip->fragment & 0xff1f) /* not the first fragment: it has no ports */
 			return DWELL_READ_FRAGMENT;
 		src = dwell_address_v4(ip->src);
 		dst = dwell_address_v4(ip->dst);
@@ -227,7 +215,7 @@ static __always_inline __u32 dwell_lb_parse_quote(const void *data, const void *
 	DWELL_PEEK(__u32, ports, l4, DWELL_READ_MALFORMED);
 	packet->proto = proto;
 	packet->may_open = 0;
-	/* as the client's packets have it: towards the VIP */
+	/* as in the client's packets: towards the VIP */
 	dwell_set_key(packet, &dst, &src, dwell_ntohs(*ports >> 16), dwell_ntohs((__u16)*ports));
 	return DWELL_READ_QUOTE;
 }
@@ -242,13 +230,13 @@ static __always_inline __u32 dwell_lb_parse_icmp(const void *data, const void *e
 		return DWELL_READ_MALFORMED;
 	if (icmp->type == (is_v4 ? 8 : 128))
 		return DWELL_READ_PING;
-	/* unreachable, time exceeded, parameter problem; unreachable to the same */
+	/* unreachable, time exceeded, parameter problem; for IPv6 unreachable to parameter problem */
 	if (is_v4 ? icmp->type == 3 || icmp->type == 11 || icmp->type == 12 : icmp->type >= 1 && icmp->type <= 4)
 		return dwell_lb_parse_quote(data, end, l4_offset + sizeof(*icmp), vip, packet);
 	return DWELL_READ_OTHER;
 }
 
-/* Any IP packet that is not plain. Returns a DWELL_READING(). */
+/* Reads any IP packet that the fast path cannot. Returns a DWELL_READING(). */
 static __always_inline __u32 dwell_lb_parse_unusual(const void *data, const void *end, struct dwell_packet *packet)
 {
 	DWELL_PEEK(struct dwell_ethernet, eth, 0, DWELL_READ_NOT_IP);
@@ -283,7 +271,7 @@ static __always_inline __u32 dwell_lb_parse_unusual(const void *data, const void
 	}
 	dwell_lb_parse_start(packet, proto, bytes, 0);
 	dwell_set_key(packet, &src, &dst, 0, 0);
-	/* hop-by-hop options are read as an extension, so that 0 is no protocol */
+	/* hop-by-hop options were skipped as an extension, so that 0 means no protocol */
 	if (!proto || bytes > room || l4 > DWELL_IP_OFFSET + bytes)
 		return DWELL_READ_MALFORMED;
 	if (proto == DWELL_PROTO_FRAGMENT)

@@ -24,7 +24,7 @@
 #define DWELL_CID_MAX_BYTES 20       /* octets of a connection ID, by RFC 9000 */
 #define DWELL_CID_PLAIN_MAX_BYTES 19 /* octets of server ID and nonce */
 #define DWELL_CID_NONCE_MIN_BYTES 4
-#define DWELL_CID_ROTATIONS 7 /* the eighth says that an ID cannot be routed */
+#define DWELL_CID_ROTATIONS 7 /* the eighth marks an ID that cannot be routed */
 #define DWELL_CID_UNROUTABLE 7
 
 #define DWELL_CID_OWN_SERVER 2
@@ -32,29 +32,29 @@
 #define DWELL_CID_OWN_BYTES 17
 
 enum dwell_cid_cipher {
-	DWELL_CID_NONE, /* no such configuration */
+	DWELL_CID_NONE, /* not configured */
 	DWELL_CID_CLEAR,
 	DWELL_CID_BLOCK,
 	DWELL_CID_FOUR_PASS,
 };
 
-/* How connection IDs of one rotation are made. */
+/* The format and key of connection IDs of one rotation. */
 struct dwell_cid_config {
 	struct dwell_aes128 key;
 	__u8 cipher; /* enum dwell_cid_cipher */
 	__u8 rotation;
 	__u8 server_id_bytes;
 	__u8 nonce_bytes;
-	__u8 stamped; /* own layout */
+	__u8 stamped; /* our own layout */
 	__u8 reserved[3];
 };
 
-/* Server ID and nonce, the rest zero. */
+/* Server ID and nonce; unused octets are zero. */
 struct dwell_cid_plain {
 	__u8 octet[32];
 } DWELL_ALIGNED(8);
 
-/* False if there is no such layout. `key` has 16 octets; none: in the clear. */
+/* Configures a layout. `key` has 16 octets; null: in the clear. Returns false if there is no such layout. */
 static inline int dwell_cid_config_init(struct dwell_cid_config *config, __u32 rotation, __u32 server_id_bytes,
 					__u32 nonce_bytes, const __u8 *key)
 {
@@ -73,7 +73,7 @@ static inline int dwell_cid_config_init(struct dwell_cid_config *config, __u32 r
 	return 1;
 }
 
-/* Octets of a connection ID. */
+/* Returns the length of a connection ID in octets. */
 static __always_inline __u32 dwell_cid_bytes(const struct dwell_cid_config *config)
 {
 	return 1 + config->server_id_bytes + config->nonce_bytes;
@@ -104,14 +104,14 @@ static __always_inline void dwell_block_write(const struct dwell_block *block, _
 	}
 }
 
-/* Half of a plaintext, at the beginning of a block. Where octets are odd in number, the
- * one in the middle is shared: the left half has its first four bits.
+/* Half of a plaintext, at the beginning of a block. If the number of octets is odd, the halves share the one in the
+ * middle: the left half has its first four bits.
  */
 struct dwell_half {
 	__u64 high, low;
 };
 
-/* The bits that are a half's. */
+/* Returns a mask of the bits that belong to a half. */
 static __always_inline struct dwell_half dwell_half_mask(__u32 bytes, int is_right)
 {
 	__u32 half = (bytes + 1) / 2, odd = bytes & 1;
@@ -144,15 +144,13 @@ static __always_inline struct dwell_half dwell_half_read(const __u8 *octets)
 	return half;
 }
 
-/* Both halves, the left one first, and which bits are theirs: where the passes work. */
+/* Work space of the passes: both halves, the left one first, and their masks. */
 struct dwell_cid_halves {
 	struct dwell_half of[2];
 	struct dwell_half mask[2];
 };
 
-/* One pass: what the other half and the number of the pass do to this one. Odd passes change
- * the right half.
- */
+/* Runs one pass over a half, from the other half and the number of the pass. Odd passes change the right half. */
 static __always_inline void dwell_cid_pass(const struct dwell_cid_config *config, __u32 bytes, __u32 pass,
 					   struct dwell_cid_halves *halves)
 {
@@ -166,7 +164,7 @@ static __always_inline void dwell_cid_pass(const struct dwell_cid_config *config
 	to->low ^= ((__u64)block.word[2] << 32 | block.word[3]) & mask->low;
 }
 
-/* Four passes in their order, or back. */
+/* Runs the four passes, or undoes them. */
 static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *config, struct dwell_cid_plain *plain,
 						struct dwell_cid_halves *halves, int back)
 {
@@ -199,7 +197,7 @@ static __always_inline void dwell_cid_four_pass(const struct dwell_cid_config *c
 	}
 }
 
-/* Server ID and nonce of a connection ID whose first octet has been read, in slot. */
+/* Opens a connection ID whose first octet has been read: server ID and nonce are decrypted in place. */
 static __always_inline void dwell_cid_open(const struct dwell_cid_config *config, struct dwell_cid_plain *plain,
 					   struct dwell_cid_halves *halves)
 {
@@ -214,8 +212,7 @@ static __always_inline void dwell_cid_open(const struct dwell_cid_config *config
 	}
 }
 
-/* Makes a connection ID of `dwell_cid_bytes(config)` octets, which it returns. A nonce
- * must not come again with a key.
+/* Makes a connection ID and returns its length, dwell_cid_bytes(config). A nonce must never be used twice with a key.
  */
 static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, const __u8 *server_id, const __u8 *nonce,
 				     __u8 cid[DWELL_CID_MAX_BYTES])
@@ -241,8 +238,8 @@ static inline __u32 dwell_cid_encode(const struct dwell_cid_config *config, cons
 	return bytes + 1;
 }
 
-/* False if the connection ID is not of this configuration. What follows it is the server's;
- * the low bits of the first octet may be anything.
+/* Decodes a connection ID. Returns false if it is not of this configuration. Octets behind it belong to the server; the
+ * low bits of the first octet may be anything.
  */
 static inline int dwell_cid_decode(const struct dwell_cid_config *config, const __u8 *cid, __u32 cid_bytes,
 				   struct dwell_cid_plain *plain)
@@ -259,16 +256,16 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
 	return 1;
 }
 
-/* Freshness and load of our own layout. */
+/* The stamp of our own layout: freshness and load. */
 #define DWELL_CID_STAMP(freshness, load) ((__u64)(freshness) << 16 | (__u16)(load))
 #define dwell_cid_stamp_freshness(stamp) ((stamp) >> 16)
 #define dwell_cid_stamp_wait(stamp) ((__u16)(stamp))
-/* The Unix time when it was made, in seconds (32 bits): the rest tells connection IDs of a
- * second apart.
+/* Unix time at which a stamp was made, in seconds (32 bits); the rest of the freshness distinguishes stamps of one
+ * second.
  */
 #define dwell_cid_stamp_seconds(stamp) ((__u32)((stamp) >> 32))
 
-/* In the own layout of a configuration that has it. */
+/* Makes a connection ID of our own layout, which the configuration must have. Returns its length. */
 static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *config, __u16 server, __u64 stamp,
 					     __u8 cid[DWELL_CID_MAX_BYTES])
 {
@@ -282,9 +279,7 @@ static inline __u32 dwell_cid_encode_stamped(const struct dwell_cid_config *conf
 
 #define DWELL_CID_FORGED 0x10000
 
-/* What an opened block says: the server's ID, and its stamp; DWELL_CID_FORGED if nobody with
- * the key made it.
- */
+/* Returns the server's ID of an opened block, and its stamp; DWELL_CID_FORGED if it was not made with the key. */
 static __always_inline __u32 dwell_cid_stamped(const struct dwell_block *block, __u64 *stamp)
 {
 	*stamp = (__u64)block->word[2] << 32 | block->word[3];
@@ -293,10 +288,9 @@ static __always_inline __u32 dwell_cid_stamped(const struct dwell_block *block, 
 	return block->word[0] >> 16;
 }
 
-/* Waiting times in 16 bits: 0 unknown, 1 none, and from there on nanoseconds, exact up to 2047
- * and then with 11 significant bits, so that the error is at most 0.05 %. A longer wait has a
- * larger code. What is longer than 2^42 ns (73 minutes) is taken for that; no server sends a
- * larger code.
+/* Waiting times in 16 bits: 0 is unknown, 1 is none, and larger codes are nanoseconds, exact up to 2047 and then with
+ * 11 significant bits, so that the error is at most 0.05 %. A longer wait has a larger code. Waits from 2^42 ns (73
+ * minutes) share the largest code; no server sends a larger one.
  */
 #define DWELL_WAIT_UNKNOWN 0
 #define DWELL_WAIT_NONE 1
@@ -312,11 +306,11 @@ static __always_inline __u16 dwell_wait_code(__u64 wait_ns)
 	if (wait_ns < 2048)
 		return 1 + wait_ns;
 	shift = 53 - __builtin_clzll(wait_ns);
-	/* rounded up to the next power of two, the sum is its code */
+	/* if rounding carries into the next power of two, the sum is still its code */
 	return 1 + (shift << 10) + ((wait_ns + (1ULL << shift >> 1)) >> shift);
 }
 
-/* In the middle of what has this code; 0 for DWELL_WAIT_UNKNOWN too. */
+/* Returns the middle of the waits that have this code; 0 for DWELL_WAIT_UNKNOWN. */
 static __always_inline __u64 dwell_wait_ns(__u16 code)
 {
 	__u32 index = code ? code - 1 : 0, shift;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a VIP answers itself: pings, and packets that are too big for the way to
- * their real. Each answer goes back where the packet came from.
+/* The answers that a VIP gives itself: to pings, and to packets that are too big for the path to their real. Each goes
+ * back where the packet came from.
  */
 #ifndef DWELL_LB_REPLY_H
 #define DWELL_LB_REPLY_H
@@ -9,8 +9,8 @@
 
 #define DWELL_REPLY_TTL 64
 
-/* Of the packet that an error is about: header and options, and eight bytes
- * more (RFC 792); for IPv6 more, as it says why it may (RFC 4443 section 2.4).
+/* How much of a packet an error about it quotes, in bytes: header, options, and eight bytes (RFC 792); for IPv6 more,
+ * as RFC 4443 section 2.4 allows.
  */
 #define DWELL_QUOTE_4 68
 #define DWELL_QUOTE_6 208
@@ -19,15 +19,15 @@ struct dwell_icmp_error {
 	__u8 type;
 	__u8 code;
 	__u16 checksum;
-	__u16 unused; /* IPv4; of IPv6 the upper half of the MTU, always 0 */
+	__u16 unused; /* for IPv4; for IPv6 the upper half of the MTU, always 0 */
 	__u16 mtu;
 } DWELL_WORDS(4);
 
-/* Bytes of the answers. */
+/* IP lengths of the answers. */
 #define DWELL_TOO_BIG_4 (sizeof(struct dwell_ipv4) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_4)
 #define DWELL_TOO_BIG_6 (sizeof(struct dwell_ipv6) + sizeof(struct dwell_icmp_error) + DWELL_QUOTE_6)
 
-/* A checksum after one of its words changed (RFC 1624). */
+/* Returns a checksum after one of its words changed (RFC 1624). */
 static __always_inline __u16 dwell_checksum_change(__u16 checksum, __u16 before, __u16 after)
 {
 	return ~dwell_fold((__u64)(__u16)~checksum + (__u16)~before + after);
@@ -41,7 +41,7 @@ static __always_inline void dwell_link_swap(struct dwell_link *link)
 	__builtin_memcpy(link->source, old.destination, sizeof(link->source));
 }
 
-/* Makes an echo reply of an echo request. A wrong checksum stays wrong. */
+/* Turns an echo request into its reply. A wrong checksum stays wrong. */
 static __always_inline int dwell_reply_ping(void *data, const void *end, __u32 l4_offset)
 {
 	struct dwell_ipv4 *ip = data + DWELL_IP_OFFSET;
@@ -86,18 +86,18 @@ static __always_inline int dwell_reply_ping(void *data, const void *end, __u32 l
 	return 1;
 }
 
-/* Fields of any size may lie in it. */
+/* A word of a header, whose fields have any size. */
 typedef __u32 __attribute__((may_alias)) dwell_word;
 
-/* Sum of a struct's words. */
+/* Adds the words of a struct to a sum. */
 #define DWELL_SUM(sum, words, bytes)                                                                                   \
 	do {                                                                                                           \
 		const dwell_word *word_ = (const void *)(words);                                                       \
 		_Pragma("clang loop unroll(full)") for (__u32 i_ = 0; i_ < (bytes) / 4; i_++)(sum) += word_[i_];       \
 	} while (0)
 
-/* The frame begins where the answer is to: what it quotes follows, and the
- * quoted packet's Ethernet header is before that.
+/* Writes an error in front of the packet that it quotes. The frame begins where the answer does; the quoted packet's
+ * Ethernet header is before its IP header.
  */
 static __always_inline int dwell_too_big_4_write(void *data, const void *end, __u32 mtu)
 {
@@ -161,7 +161,7 @@ static __always_inline int dwell_too_big_6_write(void *data, const void *end, __
 	icmp->unused = 0;
 	icmp->mtu = dwell_ntohs(mtu);
 	sum = (__u32)dwell_ntohs(bytes) + (DWELL_PROTO_ICMPV6 << 8);
-	/* the addresses are the end of the header, and what they are of follows */
+	/* the addresses end the IP header, and the ICMP header follows */
 	DWELL_SUM(sum, (const void *)icmp - 4 * sizeof(__u64), 4 * sizeof(__u64) + bytes);
 	icmp->checksum = ~dwell_fold(sum);
 	return 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `dwell lb`: where a connection is, or where the Maglev table of its VIP puts it.
+/* `dwell lb`: finds the real of a connection, or selects one by the Maglev table of its VIP.
  *
- * The connection table is the flow table: one look-up finds the real and what
- * the estimator of response latency remembers. A connection stays at its real
- * whatever becomes of the Maglev table.
+ * The connection table is the flow table: one look-up finds both the real and the estimator's state. A connection stays
+ * at its real whatever becomes of the Maglev table.
  */
 #ifndef DWELL_LB_SELECT_H
 #define DWELL_LB_SELECT_H
@@ -12,9 +11,8 @@
 #include "response/slot.h"
 #include "lb/zero_rtt.h"
 
-/* What was chosen is in the packet: real, vip, measured. This says why, and where
- * the connection's slot is if the estimator is to see the packet; packed so that
- * a verified-apart BPF function can return it.
+/* A selection: its reason, and the connection's slot if the estimator must see the packet; the real, the VIP and
+ * whether to measure are in the packet. It is packed so that a BPF function that is verified apart can return it.
  */
 typedef __u64 dwell_selection;
 #define DWELL_SELECTION(reason, slot_index) ((__u64)(reason) | 1ULL << 31 | (__u64)(slot_index) << 32)
@@ -23,7 +21,7 @@ typedef __u64 dwell_selection;
 #define dwell_selection_is_measured(c) ((c)&1ULL << 31)
 #define dwell_selection_slot(c) ((__u32)((c) >> 32))
 
-/* Reals that are down are passed over so often at most. */
+/* Entries of the Maglev table that are tried until one leads to a real that is up. */
 #define DWELL_SELECT_TRIES 4
 
 static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder, const struct dwell_address *address,
@@ -38,8 +36,8 @@ static __always_inline const struct dwell_vip *dwell_vip_of(void *embedder, cons
 	return dwell_vip_at(embedder, &key);
 }
 
-/* The hash that Maglev's table is entered by. The client's address alone keeps
- * all its connections together.
+/* Returns the hash that selects an entry of the Maglev table. By the client's address alone it keeps all connections of
+ * a client together.
  */
 static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *packet, __u64 seed, __u32 flags)
 {
@@ -53,7 +51,7 @@ static __always_inline __u64 dwell_selection_hash(const struct dwell_packet *pac
 	return dwell_key_hash(&packet->key, packet->proto, seed);
 }
 
-/* By the Maglev table alone. Returns DWELL_REASON_NEW, unless it led nowhere. */
+/* Selects a real by the Maglev table alone. Returns DWELL_REASON_NEW, or why it led nowhere. */
 static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *packet)
 {
 	const struct dwell_vip *vip =
@@ -61,12 +59,12 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 	__u32 first = 0;
 	__u64 hash;
 
-	packet->real = 0;
-	packet->vip = 0;
+	packet->lb.real = 0;
+	packet->lb.vip = 0;
 	if (!vip || !vip->number)
 		return DWELL_REASON_NOT_VIP;
-	packet->vip = vip->number;
-	packet->measured = !!(vip->flags & DWELL_VIP_MEASURE);
+	packet->lb.vip = vip->number;
+	packet->lb.measured = !!(vip->flags & DWELL_VIP_MEASURE);
 	if (!vip->size)
 		return DWELL_REASON_NO_BACKEND;
 	hash = dwell_selection_hash(packet, dwell_balance_config_of(embedder)->hash_seed, vip->flags);
@@ -85,12 +83,12 @@ static __always_inline __u32 dwell_select(void *embedder, struct dwell_packet *p
 		}
 		hash = dwell_mix(hash, i + 1);
 	}
-	/* where all that were tried are down, they are kept: none is better */
-	packet->real = first;
+	/* If every candidate is down, keep the first: the others are no better. */
+	packet->lb.real = first;
 	return first ? DWELL_REASON_NEW : DWELL_REASON_NO_BACKEND;
 }
 
-/* What a client's packet says of its connection. */
+/* Updates the flags of a connection from a client's packet. */
 static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet)
 {
 	__u8 flags = slot->head.flags, next = flags;
@@ -100,19 +98,19 @@ static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struc
 			next |= DWELL_HEAD_ESTABLISHED;
 		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST))
 			next |= DWELL_HEAD_CLOSING;
-		else if (packet->payload_bytes) /* it was not over: a forged end */
+		else if (packet->payload_bytes) /* the connection was not over: the end was forged */
 			next &= ~DWELL_HEAD_CLOSING;
 	}
-	/* a flood can send each SYN several times, and each Initial of QUIC */
-	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->attempt && slot->packets < DWELL_SETTLED_PACKETS &&
+	/* a flood can repeat its SYN, or its Initial of QUIC */
+	if (!(packet->tcp_flags & DWELL_TCP_SYN) && !packet->lb.attempt && slot->packets < DWELL_SETTLED_PACKETS &&
 	    ++slot->packets == DWELL_SETTLED_PACKETS)
 		next |= DWELL_HEAD_SETTLED;
 	if (next != flags)
 		slot->head.flags = next;
 }
 
-/* Has the cache lines that the estimator is about to need come together, before
- * anything waits for the first.
+/* Fetches the cache lines that the estimator is about to need at once, so that it does not wait for one after the
+ * other.
  */
 static __always_inline void dwell_slot_prefetch(const struct dwell_slot *slot)
 {
@@ -121,7 +119,7 @@ static __always_inline void dwell_slot_prefetch(const struct dwell_slot *slot)
 	(void)*(const volatile __u8 *)&slot->state.adaptive.sent;
 }
 
-/* Steps the estimator. */
+/* Steps the estimator of a connection. */
 static __always_inline void dwell_slot_measure(struct dwell_table *table, struct dwell_slot *slot,
 					       const struct dwell_packet *packet)
 {
@@ -136,7 +134,7 @@ static __always_inline void dwell_slot_measure(struct dwell_table *table, struct
 		dwell_arrival_of(&arrival, packet, DWELL_KEY_5TUPLE, dwell_now(table->clock));
 		if (dwell_slot_step(table, slot, &arrival, record))
 			dwell_slot_report(table, slot, record);
-	} else { /* the slot is another's by now */
+	} else { /* the slot has been reused */
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 	}
 	dwell_slot_unlock(slot);
@@ -144,8 +142,8 @@ static __always_inline void dwell_slot_measure(struct dwell_table *table, struct
 
 static __always_inline void dwell_balance_opened(void *embedder, const struct dwell_packet *packet)
 {
-	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->vip);
-	struct dwell_load *real = dwell_real_load_at(embedder, packet->real);
+	struct dwell_load *vip = dwell_vip_load_at(embedder, packet->lb.vip);
+	struct dwell_load *real = dwell_real_load_at(embedder, packet->lb.real);
 
 	if (vip)
 		vip->opened++;
@@ -153,7 +151,7 @@ static __always_inline void dwell_balance_opened(void *embedder, const struct dw
 		real->opened++;
 }
 
-/* A new connection of QUIC goes elsewhere if its server has no time for it. */
+/* Diverts a new QUIC connection if its server is overloaded. Returns the reason. */
 static __always_inline __u32 dwell_select_less_loaded(struct dwell_table *table, struct dwell_packet *packet,
 						      __u32 reason, int dry_run)
 {
@@ -169,21 +167,21 @@ static __always_inline __u32 dwell_select_less_loaded(struct dwell_table *table,
 	diverted &= ~DWELL_ZERO_IS_HEAVY;
 	if (!diverted)
 		return reason;
-	packet->real = diverted;
+	packet->lb.real = diverted;
 	return DWELL_REASON_DIVERTED;
 }
 
-/* A packet of no known connection. */
+/* Handles a packet of no known connection. */
 static __always_inline dwell_selection dwell_select_new(struct dwell_table *table, struct dwell_packet *packet,
 							int dry_run)
 {
 	__u32 reason = dwell_balance_select(table->embedder, packet), mask = table->config->bucket_mask,
-	      own = packet->real;
+	      own = packet->lb.real;
 	struct dwell_lookup found;
 
-	if (!packet->real)
+	if (!packet->lb.real)
 		return DWELL_SELECTION_UNMEASURED(reason);
-	if (packet->attempt)
+	if (packet->lb.attempt)
 		reason = dwell_select_less_loaded(table, packet, reason, dry_run);
 	if (packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) != DWELL_TCP_SYN)
 		reason = DWELL_REASON_FALLBACK;
@@ -192,19 +190,18 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 	found = dwell_flow_admit(table, packet, dwell_bucket_first(packet->hash, mask),
 				 dwell_bucket_second(packet->hash, mask));
 	if (!found.head) {
-		/* the rest of its flight must come there too */
-		packet->real = own;
+		/* the rest of its first flight must go to the same real */
+		packet->lb.real = own;
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_FULL);
 	}
 	dwell_balance_opened(table->embedder, packet);
 	dwell_slot_mark((struct dwell_slot *)found.head, packet);
-	return packet->measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
+	return packet->lb.measured ? DWELL_SELECTION(reason, found.slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
-/* True if a packet of this connection must not go on to its real: that is gone,
- * or nothing is established there and it is down or out of reach, or the
- * packet is of another connection between the same ends. All else stays,
- * where the real is well even a SYN after an end: that may have been forged.
+/* Returns true if a packet of this connection must not go to its real: that is gone; or nothing is established there
+ * and it is down or out of reach; or the packet belongs to another connection between the same endpoints. Everything
+ * else stays. With a healthy real even a SYN after an end stays, as the end may have been forged.
  */
 static __always_inline int dwell_must_reselect(struct dwell_table *table, const struct dwell_slot *slot,
 					       const struct dwell_packet *packet, const struct dwell_real *real)
@@ -213,7 +210,7 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 
 	if (!real || real->forward == DWELL_FORWARD_NONE)
 		return 1;
-	if (dwell_unlikely(packet->attempt) &&
+	if (dwell_unlikely(packet->lb.attempt) &&
 	    dwell_attempt_is_over(table->embedder, packet, dwell_now_coarse(table->clock) - slot->head.seen))
 		return 1;
 	if (dwell_likely(real->interface && !(real->flags & DWELL_REAL_DOWN)))
@@ -224,23 +221,23 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 	return real->flags & DWELL_REAL_DOWN || !(flags & DWELL_HEAD_SETTLED);
 }
 
-/* Under the slot's lock. */
+/* Moves a locked slot to the real that was selected for the packet. */
 static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
 	if (dwell_slot_end_epoch(table, slot, ~0ULL, record))
 		dwell_slot_report(table, slot, record);
 	__builtin_memset(&slot->state, 0, sizeof(slot->state));
-	slot->real = packet->real;
-	slot->vip = packet->vip;
-	slot->measured = packet->measured;
+	slot->lb.real = packet->lb.real;
+	slot->lb.vip = packet->lb.vip;
+	slot->measured = packet->lb.measured;
 	slot->packets = 0;
 	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED);
 	dwell_balance_opened(table->embedder, packet);
 }
 
-/* A packet of a connection that may not stay where it is. Where another CPU is at
- * the connection it stays for this packet: two of them must not choose apart.
+/* Selects anew for a connection that must leave its real. If another CPU has its slot, this packet still goes to the
+ * old real: two CPUs must not select differently.
  */
 static __always_inline dwell_selection dwell_select_again(struct dwell_table *table, struct dwell_packet *packet,
 							  __u32 slot_index, int dry_run)
@@ -249,20 +246,20 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 	struct dwell_slot *slot = dwell_slot_at(table->embedder, slot_index);
 	struct dwell_response_event *record = dwell_response_record(table);
 
-	if (!packet->real || !slot || !record)
+	if (!packet->lb.real || !slot || !record)
 		return DWELL_SELECTION_UNMEASURED(reason);
-	if (packet->attempt)
+	if (packet->lb.attempt)
 		dwell_select_less_loaded(table, packet, reason, dry_run);
-	reason = slot->real == packet->real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
+	reason = slot->lb.real == packet->lb.real ? DWELL_REASON_CONNECTION : DWELL_REASON_MOVED;
 	if (dry_run)
 		return DWELL_SELECTION_UNMEASURED(reason);
 	if (!dwell_slot_lock(slot)) {
-		packet->real = slot->real;
+		packet->lb.real = slot->lb.real;
 		return DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 	}
 	if (dwell_same_key(&slot->head.key, &packet->key)) {
-		if (!dwell_must_reselect(table, slot, packet, dwell_real_at(table->embedder, slot->real))) {
-			packet->real = slot->real;
+		if (!dwell_must_reselect(table, slot, packet, dwell_real_at(table->embedder, slot->lb.real))) {
+			packet->lb.real = slot->lb.real;
 			reason = DWELL_REASON_CONNECTION;
 		} else if (reason == DWELL_REASON_MOVED) {
 			dwell_slot_move(table, slot, packet, record);
@@ -274,7 +271,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
-/* What a packet of a connection that stays does to it. */
+/* Updates a connection that stays with its real. */
 static __always_inline dwell_selection dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
 							   struct dwell_slot *slot, __u32 slot_index)
 {
@@ -287,7 +284,7 @@ static __always_inline dwell_selection dwell_balance_known(struct dwell_table *t
 			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }
 
-/* Where the packet's connection is, or goes. Returns why. */
+/* Finds or selects the real of a packet. Returns the reason. */
 static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struct dwell_packet *packet, int dry_run)
 {
 	__u32 mask = table->config->bucket_mask;
@@ -297,16 +294,16 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
 	dwell_selection choice = DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 
 	if (dwell_likely(slot)) {
-		packet->real = slot->real;
-		packet->vip = slot->vip;
+		packet->lb.real = slot->lb.real;
+		packet->lb.vip = slot->lb.vip;
 		if (slot->measured)
 			dwell_slot_prefetch(slot);
 		DWELL_BARRIER();
-		/* the slot may be another's by now: a look-up more would find nothing */
+		/* the slot may have been reused: another look-up would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&slot->head.key, &packet->key)))
 			choice = dwell_balance_select_new(table, packet, 1);
 		else if (dwell_unlikely(dwell_must_reselect(table, slot, packet,
-							    dwell_real_at(table->embedder, packet->real))))
+							    dwell_real_at(table->embedder, packet->lb.real))))
 			choice = dwell_balance_select_again(table, packet, found.slot_index, dry_run);
 		else if (!dry_run)
 			choice = dwell_balance_known(table, packet, slot, found.slot_index);
@@ -320,8 +317,8 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
 	return dwell_selection_reason(choice);
 }
 
-/* The connection of what an ICMP error quotes. It is not refreshed: anybody can
- * send such.
+/* Finds the connection that an ICMP error quotes, without refreshing it, as anybody can send such an error. Returns the
+ * reason.
  */
 static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table, struct dwell_packet *packet)
 {
@@ -331,14 +328,14 @@ static __always_inline __u32 dwell_balance_quoted(struct dwell_table *table, str
 	struct dwell_slot *slot = (struct dwell_slot *)found.head;
 
 	if (slot) {
-		packet->real = slot->real;
-		packet->vip = slot->vip;
+		packet->lb.real = slot->lb.real;
+		packet->lb.vip = slot->lb.vip;
 		DWELL_BARRIER();
 		if (dwell_likely(dwell_same_key(&slot->head.key, &packet->key)))
 			return DWELL_REASON_QUOTED;
 	}
 	reason = dwell_selection_reason(dwell_balance_select_new(table, packet, 1));
-	return packet->real ? DWELL_REASON_QUOTED : reason;
+	return packet->lb.real ? DWELL_REASON_QUOTED : reason;
 }
 
 #endif

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where a packet of QUIC goes by its destination connection ID, and by nothing else
- * but what RFC 8999 says of every version: the form of the header, and where the
- * connection ID is. docs/method/zero-rtt.md tells the rules and why.
- *
- * - A connection ID with a server's ID in it: to that server. In a long header only if
- *   it is as young as a handshake.
- * - A long header without: a new connection. The connection table keeps it together by
- *   its ends and the connection ID that its client drew; where it is not known, the Maglev
- *   table tells by the client's address, or, where that server is overloaded and the client
- *   heavy, the least loaded one.
- * - A short header without: nowhere.
+/* Routes a QUIC packet by its destination connection ID, and by nothing else but what RFC 8999 says of every version:
+ * the form of the header, and where the connection ID is. docs/method/zero-rtt.md gives the rules and their reasons.
+ * - A connection ID that names a server: to that server. In a long header only if it is as young as a handshake.
+ * - A long header whose ID names no server: a new connection. The connection table keeps it together by its endpoints
+ *   and the ID that its client chose. If it is not in the table, the Maglev table selects by the client's address, or,
+ *   if that server is overloaded and the client heavy, the least loaded server is selected.
+ * - A short header whose ID names no server: nowhere.
  */
 #ifndef DWELL_LB_ZERO_RTT_H
 #define DWELL_LB_ZERO_RTT_H
@@ -21,27 +17,27 @@
 #include "lb/parse.h"
 #include "lb/zero_rtt_types.h"
 
-/* Number and slot of the VIP that a packet is to; 0 if it is none of these. */
+/* Number and slot of the VIP that a packet is sent to; 0 if the VIP does not route by connection ID. */
 typedef __u64 dwell_zero_vip_id;
 #define dwell_zero_number_of(id) ((__u32)((id) >> 32))
 #define dwell_zero_slot_of(id) ((__u32)(id))
 
-/* To go on as any UDP does. */
+/* In place of an enum dwell_reason: the packet is routed as any UDP. */
 #define DWELL_REASON_FLOW 0xff
 
-/* In place of a server's index: none, and what is to be counted. */
+/* In place of a server's index: there is none, and this counter says why. */
 #define DWELL_ZERO_NONE(counter) (1U << 31 | (counter))
 #define dwell_zero_is_none(server) ((server) >> 31)
 #define dwell_zero_counter_of(server) ((server)&0xff)
 
-/* What tells connection IDs apart that clients draw: they have 8 octets at least (RFC 9000
+/* The beginning of a connection ID that a client chose, which identifies it: such IDs have at least 8 octets (RFC 9000
  * section 7.2).
  */
 struct dwell_cid_begin {
 	__u64 word;
 } DWELL_WORDS(8);
 
-/* What follows the first octet of our own connection IDs. */
+/* The octets after the first of our own connection IDs. */
 struct dwell_cid_words {
 	__u64 word[2];
 } DWELL_WORDS(8);
@@ -60,8 +56,8 @@ static __always_inline __u32 dwell_zero_now_s(void *embedder)
 	return dwell_zero_clock_s(embedder) + (state ? state->unix_offset_s : 0);
 }
 
-/* What a client is known by: its address, of IPv6 the network, as the rest changes by
- * itself (RFC 8981).
+/* Returns what identifies a client: its IPv4 address, or the network of its IPv6 address, as the rest changes by itself
+ * (RFC 8981).
  */
 static __always_inline struct dwell_address dwell_zero_client(const struct dwell_packet *packet)
 {
@@ -77,7 +73,7 @@ static __always_inline __u16 dwell_zero_client_port(const struct dwell_packet *p
 	return packet->direction & 1 ? packet->key.b_port : packet->key.a_port;
 }
 
-/* The server of a server's ID, which is in the plaintext of `work`. */
+/* Returns the index of the server whose ID is in the plaintext of `work`. */
 static __always_inline __u32 dwell_zero_find_named(void *embedder, __u32 slot, const struct dwell_cid_config *layout,
 						   struct dwell_zero_work *work)
 {
@@ -95,8 +91,8 @@ static __always_inline __u32 dwell_zero_find_named(void *embedder, __u32 slot, c
 	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
 
-/* Opens the connection ID of one block that is in the entry, and puts the stamp there, if our
- * own layout has one. Returns the server's index, or DWELL_ZERO_NONE().
+/* Opens the connection ID of one block that is in the entry, and stores its stamp there if our own layout has one.
+ * Returns the server's index, or DWELL_ZERO_NONE().
  */
 static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
@@ -119,7 +115,9 @@ static __always_inline __u32 dwell_zero_open_block(void *embedder, __u32 rotatio
 	return server ? server - 1 : DWELL_ZERO_NONE(DWELL_ZERO_NO_SERVER);
 }
 
-/* The same in the clear or of four passes, from `at` in the frame on. */
+/* Opens a connection ID in the clear or of four passes, from offset `at` of the frame. Returns as
+ * dwell_zero_open_block().
+ */
 static __always_inline __u32 dwell_zero_open_other(const void *data, const void *end, void *embedder, __u32 slot,
 						   __u32 rotation, __u32 at)
 {
@@ -146,7 +144,7 @@ static __always_inline __u32 dwell_zero_open_other(const void *data, const void 
 	return dwell_zero_find_named(embedder, slot, layout, work);
 }
 
-/* What a server says of its load, once for each connection ID. */
+/* Takes over the load that a connection ID reports, once per connection ID. */
 static __always_inline void dwell_zero_update_load(void *embedder, const struct dwell_zero_vip *vip,
 						   struct dwell_cid_entry *entry)
 {
@@ -165,8 +163,8 @@ static __always_inline void dwell_zero_update_load(void *embedder, const struct 
 		dwell_zero_count(embedder, DWELL_ZERO_LOAD_REFUSED);
 }
 
-/* A short header that came for a server: what that says of its load, and who sends it much.
- * Long headers are not counted: anybody may send them with what was heard of others.
+/* Accounts a short header that was routed to a server: the load that its ID reports, and the client that sent it. Long
+ * headers are not counted, as anybody may send them with IDs that he has overheard.
  */
 static __always_inline void dwell_zero_account(void *embedder, const struct dwell_packet *packet,
 					       struct dwell_cid_entry *entry)
@@ -185,8 +183,8 @@ static __always_inline void dwell_zero_account(void *embedder, const struct dwel
 		dwell_zero_admit(embedder, heavy, &client, port, &vip->heavy);
 }
 
-/* True if a connection ID is as young as one of a handshake. Whoever has an older one got it
- * from another connection, and may want to choose a server by it.
+/* Returns true if a connection ID is as young as one of a handshake. An older one comes from another connection, whose
+ * owner may want to choose a server by it.
  */
 static __always_inline int dwell_zero_is_young(void *embedder, const struct dwell_zero_vip *vip, __u64 stamp)
 {
@@ -195,10 +193,10 @@ static __always_inline int dwell_zero_is_young(void *embedder, const struct dwel
 	return vip && age_s <= (__s32)vip->window_s && age_s >= -(__s32)vip->overload.slack_s;
 }
 
-/* In a long header the destination connection ID follows form, version and its length. */
+/* Offset of the destination connection ID in a long header, behind form, version and its length. */
 #define DWELL_LONG_CID 6
 
-/* False if it is cut off. */
+/* Locates the connection ID. Returns false if it is cut off. */
 static __always_inline int dwell_zero_read(const void *data, const void *end, __u32 at, __u32 payload_bytes,
 					   struct dwell_zero_header *header)
 {
@@ -216,7 +214,7 @@ static __always_inline int dwell_zero_read(const void *data, const void *end, __
 	return payload_bytes >= DWELL_LONG_CID + header->bytes;
 }
 
-/* Whose a connection ID is: a server, or DWELL_ZERO_NONE(). Fills the entry. */
+/* Opens a connection ID and fills the entry. Returns the server's index, or DWELL_ZERO_NONE(). */
 static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder, const struct dwell_zero_vip *vip,
 					     __u32 first, const struct dwell_zero_header *header,
 					     struct dwell_cid_entry *entry)
@@ -240,9 +238,9 @@ static __always_inline __u32 dwell_zero_open(DWELL_FRAME *frame, void *embedder,
 	return dwell_zero_open_foreign(frame, embedder, entry->slot, rotation, header->at);
 }
 
-/* Has the connection table tell connections of one socket apart: all that a client sends before
- * it has a server's ID has the one that it drew. Not where what comes later and has no server's ID
- * goes as its connection began: that has another.
+/* Adds the connection ID that a client chose to the packet's key, so that connections from one socket stay apart until
+ * the server has assigned an ID. Not called with DWELL_ZERO_HASH: later packets carry another ID and must still find
+ * the entry.
  */
 static __always_inline void dwell_attempt_key(const void *data, const void *end, struct dwell_packet *packet, __u32 at)
 {
@@ -253,11 +251,11 @@ static __always_inline void dwell_attempt_key(const void *data, const void *end,
 		return;
 	DWELL_PEEK(struct dwell_cid_begin, begin, at, );
 	drawn = dwell_mix(begin->word, 0) >> 32;
-	packet->key.interface = drawn; /* of no use else at a balancer */
+	packet->key.attempt_id = drawn;
 	packet->hash = dwell_mix(dwell_mix(packet->hash, drawn), packet->hash);
 }
 
-/* A packet whose connection ID nobody on this CPU knows. Returns as dwell_zero_route(). */
+/* Routes a packet whose connection ID is not in this CPU's cache. Returns as dwell_zero_route(). */
 static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet,
 						__u32 first, const struct dwell_zero_header *header,
 						struct dwell_cid_entry *entry, int dry_run)
@@ -280,14 +278,14 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 	if (!dry_run && (!dwell_zero_is_none(server) || dwell_zero_counter_of(server) != DWELL_ZERO_NO_LAYOUT))
 		dwell_zero_count(embedder, DWELL_ZERO_OPENED);
 	if (!dwell_zero_is_none(server)) {
-		packet->real = real;
+		packet->lb.real = real;
 		return DWELL_REASON_CID;
 	}
 	if (!dry_run && header->bytes)
 		dwell_zero_count(embedder, dwell_zero_counter_of(server));
-	packet->vip = entry->vip_number;
+	packet->lb.vip = entry->vip_number;
 	if (header->is_long) {
-		packet->attempt = entry->slot;
+		packet->lb.attempt = entry->slot;
 		if (header->bytes >= sizeof(struct dwell_cid_begin) && !(vip->flags & DWELL_ZERO_HASH))
 			dwell_zero_add_attempt(frame, packet, header->at);
 		return DWELL_REASON_FLOW;
@@ -295,8 +293,8 @@ static __always_inline __u32 dwell_zero_unknown(DWELL_FRAME *frame, void *embedd
 	return vip->flags & DWELL_ZERO_HASH ? DWELL_REASON_FLOW : DWELL_REASON_UNROUTABLE;
 }
 
-/* A packet of UDP whose header is at `l4`. Returns why it goes where it goes, DWELL_REASON_FLOW
- * if as any UDP does, and puts real and VIP into the packet.
+/* Routes a UDP packet whose header is at `l4`, and stores real and VIP in the packet. Returns an enum dwell_reason, or
+ * DWELL_REASON_FLOW if it is routed as any UDP.
  */
 static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder, struct dwell_packet *packet, __u32 l4,
 					      int dry_run)
@@ -332,8 +330,8 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 	    known->vip.high == address->high && known->vip.low == address->low &&
 	    (!work->header.is_long ||
 	     dwell_zero_is_young(embedder, dwell_zero_vip_at(embedder, known->slot), known->stamp))) {
-		packet->real = known->real;
-		packet->vip = known->vip_number;
+		packet->lb.real = known->real;
+		packet->lb.vip = known->vip_number;
 		if (!dry_run && !work->header.is_long)
 			dwell_zero_account_packet(embedder, packet, known);
 		return DWELL_REASON_CID;
@@ -350,7 +348,7 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 	reason = dwell_zero_unknown(frame, embedder, packet, first, &work->header, entry, dry_run);
 	if (reason != DWELL_REASON_CID)
 		return reason;
-	packet->vip = entry->vip_number;
+	packet->lb.vip = entry->vip_number;
 	if (!dry_run && !work->header.is_long)
 		dwell_zero_account_packet(embedder, packet, entry);
 	if (!dry_run && known && entry->is_block)
@@ -367,20 +365,20 @@ static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct d
 	return heavy && dwell_heavy_has(heavy, client, &vip->heavy);
 }
 
-/* Beside where a new connection is diverted to: its client is heavy at its server; it is to
- * be asked whether it is so anywhere.
+/* Flags next to the real that a connection is diverted to: its client is heavy at its own server; it must be checked
+ * whether it is heavy at any.
  */
 #define DWELL_ZERO_IS_HEAVY (1U << 31)
 #define DWELL_ZERO_CHECK_ANYWHERE (1U << 30)
 
-/* Where a new connection goes in place of packet->real: a real that is less loaded, if that one
- * is overloaded and the client heavy; 0 if it stays.
+/* Returns the real that a new connection is diverted to in place of packet->lb.real: a less loaded one, if that is
+ * overloaded and the client heavy; 0 if it stays.
  */
 static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwell_packet *packet)
 {
-	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
-	struct dwell_server_load *loads = dwell_zero_loads_at(embedder, packet->attempt);
-	__u32 server = dwell_zero_server_by_real(embedder, packet->real), from, least = 0;
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->lb.attempt);
+	struct dwell_server_load *loads = dwell_zero_loads_at(embedder, packet->lb.attempt);
+	__u32 server = dwell_zero_server_by_real(embedder, packet->lb.real), from, least = 0;
 	struct dwell_address client = dwell_zero_client(packet);
 	const struct dwell_real *real;
 	int is_heavy;
@@ -402,10 +400,10 @@ static __always_inline __u32 dwell_zero_divert(void *embedder, const struct dwel
 	return least | (is_heavy ? DWELL_ZERO_IS_HEAVY : DWELL_ZERO_CHECK_ANYWHERE);
 }
 
-/* True if what its ends have in the connection table was another connection. */
+/* Returns true if the connection table's entry for these endpoints belongs to an earlier connection. */
 static __always_inline int dwell_attempt_is_over(void *embedder, const struct dwell_packet *packet, __u32 idle_coarse)
 {
-	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->attempt);
+	const struct dwell_zero_vip *vip = dwell_zero_vip_at(embedder, packet->lb.attempt);
 
 	return vip && !dwell_is_future(idle_coarse) && idle_coarse > vip->attempt_coarse;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A VIP of QUIC whose packets go where their connection ID says. */
+/* Types of VIPs that route QUIC packets by connection ID. */
 #ifndef DWELL_LB_ZERO_RTT_TYPES_H
 #define DWELL_LB_ZERO_RTT_TYPES_H
 
@@ -8,12 +8,12 @@
 #include "lb/overload_types.h"
 #include "lb/quic_lb.h"
 
-/* A short header without a server's ID goes by the client's address, in place of nowhere. */
+/* A short header without a server's ID is routed by the client's address instead of being dropped. */
 #define DWELL_ZERO_HASH 1
 /* A client that is heavy at any server may be diverted, not only at its own. */
 #define DWELL_ZERO_ANY 2
 
-/* A server has the same index in all arrays of its VIP as long as it is there. */
+/* A server of such a VIP. It keeps its index in all arrays of the VIP while it is there. */
 struct dwell_zero_server {
 	__u32 real;  /* 0: no server has this index */
 	__u32 heavy; /* number of its table of heavy hitters */
@@ -23,38 +23,38 @@ struct dwell_zero_vip {
 	struct dwell_cid_config layout[DWELL_CID_ROTATIONS];
 	struct dwell_overload_config overload;
 	struct dwell_heavy_config heavy;
-	__u32 servers;        /* in use */
-	__u32 window_s;       /* a connection ID in a long header is not older */
-	__u32 attempt_coarse; /* so long packets without a server's ID stay together */
+	__u32 servers;        /* entries of server[] in use */
+	__u32 window_s;       /* largest age of a connection ID in a long header */
+	__u32 attempt_coarse; /* how long packets without a server's ID stay together; coarse units */
 	__u32 flags;          /* DWELL_ZERO_* */
 	struct dwell_zero_server server[DWELL_SERVERS_MAX];
 };
 
-/* Places plus 1 by server IDs of our own layout. 0: nobody's. */
+/* Server indexes plus 1, by server IDs of our own layout; 0: no server. */
 struct dwell_zero_ids {
 	__u16 server[65536];
 };
 
-/* A server ID of another layout. */
+/* The key of a server ID of another layout. */
 struct dwell_zero_name {
 	__u32 slot;
 	__u8 bytes;
-	__u8 id[15]; /* the rest zero */
+	__u8 id[15]; /* unused octets are zero */
 };
 
 struct dwell_zero_loads {
 	struct dwell_server_load server[DWELL_SERVERS_MAX];
 };
 
-/* Which addresses and ports may be such VIPs: a bit for those that share a hash. */
+/* Bitmap of addresses and ports that may be such VIPs, by hash. */
 #define DWELL_ZERO_BITS 4096
 struct dwell_zero_state {
-	__u32 unix_offset_s; /* Unix time less that of the kernel's clock */
-	__u32 generation;    /* what was cached under another is not so any more; never 0 */
+	__u32 unix_offset_s; /* Unix time minus that of the kernel's clock */
+	__u32 generation;    /* changes to void what was cached; never 0 */
 	__u64 vip_filter[DWELL_ZERO_BITS / 64];
 };
 
-/* Whose connection ID it is: spares opening it again. A cache line. */
+/* A cached connection ID, which need not be opened again. It fills a cache line. */
 struct dwell_cid_entry {
 	__u64 cid[2]; /* without the first octet */
 	struct dwell_address vip;
@@ -64,18 +64,18 @@ struct dwell_cid_entry {
 	__u16 slot;
 	__u16 server;
 	__u32 vip_number;
-	__u16 noted;    /* its load has been noted, or says nothing */
-	__u16 is_block; /* what is in `cid` is what was opened: it may be cached */
+	__u16 noted;    /* its load has been taken over, or it reports none */
+	__u16 is_block; /* `cid` holds all that was opened, so that it may be cached */
 };
 
 /* Where a packet's connection ID is. */
 struct dwell_zero_header {
 	__u32 at;
-	__u32 bytes; /* of a short header all that follows: it does not say */
+	__u32 bytes; /* its length; all that follows in a short header, which does not state it */
 	__u32 is_long;
 };
 
-/* Where a connection ID is opened: too much for a stack. */
+/* Work space for opening a connection ID, which is too large for the stack. */
 struct dwell_zero_work {
 	struct dwell_zero_header header;
 	struct dwell_cid_plain plain;
@@ -85,15 +85,15 @@ struct dwell_zero_work {
 	__u32 reserved;
 };
 
-/* What is counted beside why packets went where they did. */
+/* What is counted apart from the reasons of packets. */
 enum dwell_zero_counter {
-	DWELL_ZERO_OPENED,       /* connection IDs that were opened: not cached */
-	DWELL_ZERO_NO_LAYOUT,    /* of a rotation or a length that is not configured */
-	DWELL_ZERO_FORGED,       /* opened, and made by nobody with the key */
-	DWELL_ZERO_NO_SERVER,    /* of a server that there is not */
-	DWELL_ZERO_OLD,          /* in a long header, and not of this handshake */
-	DWELL_ZERO_LOAD_UPDATED, /* news of a server's load */
-	DWELL_ZERO_LOAD_REFUSED, /* news of its load that cannot be true, or is too old */
+	DWELL_ZERO_OPENED,       /* connection IDs that were not cached and had to be opened */
+	DWELL_ZERO_NO_LAYOUT,    /* a rotation or a length that is not configured */
+	DWELL_ZERO_FORGED,       /* opened, but not made with the key */
+	DWELL_ZERO_NO_SERVER,    /* names a server that does not exist */
+	DWELL_ZERO_OLD,          /* in a long header, and older than a handshake */
+	DWELL_ZERO_LOAD_UPDATED, /* loads that servers reported */
+	DWELL_ZERO_LOAD_REFUSED, /* reported loads that cannot be true, or are too old */
 	DWELL_ZERO_HEAVY,        /* new connections of heavy hitters */
 	DWELL_ZERO_COUNTERS,
 };

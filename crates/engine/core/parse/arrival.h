@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which flow a packet belongs to, and which way it goes, for those who need no
- * more of it than that: encrypted packets, fragments and unknown protocols
- * count too.
+/* The flow and direction of any packet, for programs that need nothing else: encrypted packets, fragments and unknown
+ * protocols count too.
  */
 #ifndef DWELL_PARSE_ARRIVAL_H
 #define DWELL_PARSE_ARRIVAL_H
 
 #include "parse/cid.h"
 #include "parse/filter.h"
-#include "parse/packet.h"
+#include "parse/transport.h"
 
 #define DWELL_PROTO_ESP 50
 
-#define DWELL_WIREGUARD_DATA 4 /* message type, as the first 32 bits lie in memory */
+#define DWELL_WIREGUARD_DATA 4 /* message type, as the first 32 bits in memory */
 #define DWELL_WIREGUARD_BYTES 32
 
 struct dwell_wireguard_data {
@@ -24,11 +23,11 @@ struct dwell_esp {
 	__u32 spi;
 } DWELL_PACKED;
 
-/* Ports below this are those of servers: Linux gives its clients none of them. */
+/* Ports below this belong to servers: Linux gives clients none of them. */
 #define DWELL_EPHEMERAL_PORT 32768
 
-/* The IP header to go by: the innermost that can be reached, even if it
- * carries what no parser knows; with `outer` the first.
+/* Locates the IP header that identifies the flow: the innermost that can be reached, even if no parser knows what it
+ * carries; with `outer` the first.
  */
 static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const void *data, const void *end, __u32 link,
 						    int outer)
@@ -63,15 +62,15 @@ static __always_inline dwell_where dwell_locate_any(DWELL_FRAME *frame, const vo
 	return DWELL_WHERE_ERROR(DWELL_SKIP_DEPTH);
 }
 
-/* Reads a packet as far as its flow, and TCP's numbers where they can be seen.
- * Returns DWELL_FRAME_OK, or the counter that says why not. `wire_bytes`,
- * `segments` and `key.interface` are the caller's to set before.
+/* Parses a packet as far as its flow, and TCP's numbers if they are visible. Returns DWELL_FRAME_OK, or the counter
+ * that says why not. The caller has set `wire_bytes`, `segments` and `key.interface`.
  */
 static __always_inline __u32 dwell_arrival_parse_any(const void *data, const void *end, dwell_where where, __u32 wanted,
 						     struct dwell_packet *packet)
 {
-	__u32 l4_offset = dwell_where_l4(where), failed, header;
+	__u32 l4_offset = dwell_where_l4(where), failed;
 	struct dwell_address src = {}, dst = {};
+	struct dwell_transport transport;
 	__u8 proto = dwell_where_proto(where);
 
 	failed = dwell_parse_ip(data, end, where, packet->wire_bytes, &src, &dst, &packet->payload_bytes);
@@ -89,42 +88,33 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_TCP) {
-		DWELL_PEEK(struct dwell_tcp, tcp, l4_offset, DWELL_SKIP_TRUNCATED);
-		header = (tcp->data_offset >> 4) * 4;
-		if (header < sizeof(*tcp) || header > packet->payload_bytes)
-			return DWELL_SKIP_MALFORMED;
-		packet->kind = DWELL_KIND_TCP;
+		failed = dwell_read_tcp(data, end, l4_offset, packet->payload_bytes, packet, &transport);
+		if (failed != DWELL_FRAME_OK)
+			return failed;
 		packet->key_kind = DWELL_KEY_5TUPLE;
-		packet->payload_bytes -= header;
-		packet->tcp_flags = tcp->flags;
-		packet->seq = dwell_ntohl(tcp->seq);
-		packet->ack = dwell_ntohl(tcp->ack);
-		packet->may_open = !(tcp->flags & DWELL_TCP_RST);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(tcp->src_port), dwell_ntohs(tcp->dst_port));
+		dwell_set_key(packet, &src, &dst, transport.src_port, transport.dst_port);
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_UDP) {
-		DWELL_PEEK(struct dwell_udp, udp, l4_offset, DWELL_SKIP_TRUNCATED);
-		if (packet->payload_bytes < sizeof(*udp))
-			return DWELL_SKIP_MALFORMED;
-		packet->payload_bytes -= sizeof(*udp);
-		packet->kind = DWELL_KIND_UDP;
+		failed = dwell_read_udp(data, end, l4_offset, packet->payload_bytes, dwell_where_version(where) == 6,
+					packet, &transport);
+		if (failed != DWELL_FRAME_OK)
+			return failed;
+		l4_offset += transport.header_bytes;
 		if (wanted != DWELL_KEY_5TUPLE && packet->payload_bytes >= DWELL_WIREGUARD_BYTES &&
 		    !(packet->payload_bytes & 15)) {
-			DWELL_PEEK(struct dwell_wireguard_data, message, l4_offset + sizeof(*udp),
-				   DWELL_SKIP_TRUNCATED);
+			DWELL_PEEK(struct dwell_wireguard_data, message, l4_offset, DWELL_SKIP_TRUNCATED);
 			if (message->type == DWELL_WIREGUARD_DATA) {
 				packet->key_kind = DWELL_KEY_WIREGUARD;
-				dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port),
-					      dwell_ntohs(udp->dst_port));
+				dwell_set_key(packet, &src, &dst, transport.src_port, transport.dst_port);
 				dwell_set_key_id(packet, message->receiver);
 				return DWELL_FRAME_OK;
 			}
 		}
 		packet->key_kind = DWELL_KEY_5TUPLE;
 		if (wanted == DWELL_KEY_AUTO || wanted == DWELL_KEY_QUIC_CID)
-			dwell_quic_peek(data, end, l4_offset + sizeof(*udp), wanted == DWELL_KEY_QUIC_CID, packet);
-		dwell_set_key(packet, &src, &dst, dwell_ntohs(udp->src_port), dwell_ntohs(udp->dst_port));
+			dwell_quic_peek(data, end, l4_offset, wanted == DWELL_KEY_QUIC_CID, packet);
+		dwell_set_key(packet, &src, &dst, transport.src_port, transport.dst_port);
 		return DWELL_FRAME_OK;
 	}
 	if (proto == DWELL_PROTO_ESP && wanted != DWELL_KEY_5TUPLE) {
@@ -138,7 +128,7 @@ static __always_inline __u32 dwell_arrival_parse_any(const void *data, const voi
 	return DWELL_FRAME_OK;
 }
 
-/* The same, and a packet that has not the key that is wanted is of no flow. */
+/* Parses a packet as dwell_arrival_parse_any() does, and rejects it if it does not have the wanted key. */
 static __always_inline __u32 dwell_arrival_parse(const void *data, const void *end, dwell_where where, __u32 wanted,
 						 struct dwell_packet *packet)
 {
@@ -149,9 +139,8 @@ static __always_inline __u32 dwell_arrival_parse(const void *data, const void *e
 	return result;
 }
 
-/* The direction of the client's packets, from what a flow's first packet shows:
- * what the user said of servers, else who sends the SYN, else who has a port
- * that only servers have, else who sends first.
+/* Returns the direction of the client's packets, from a flow's first packet: as the user's list of servers says, else
+ * from the sender of the SYN, else from a port that only servers have, else from the sender of the packet.
  */
 static __always_inline __u32 dwell_client_direction(const struct dwell_filter *servers,
 						    const struct dwell_packet *packet)

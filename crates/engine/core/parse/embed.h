@@ -2,11 +2,12 @@
 /* How a program on the core reaches a packet's bytes.
  *
  * An embedder that verifies functions apart (BPF) defines DWELL_FRAME before it includes the core, as the type of its
- * context, and three functions: dwell_walk_step(), dwell_tcp_option() and dwell_dns_question(). Each takes the frame
- * in place of the packet's bounds and calls the core function of the same name that ends in _on or _in (parse/walk.h,
- * parse/packet.h). They are functions of their own because the verifier then walks their loops once.
+ * context, and with it those functions that rtt/embed.h and this header declare only natively. Each takes the frame in
+ * place of the packet's bounds and calls the core function of the same name that ends in _on or _in. They are
+ * functions of their own because the verifier then walks their loops once.
  *
- * Every other embedder leaves DWELL_FRAME alone: a frame is then two pointers, and the functions are inline calls.
+ * Every other embedder leaves DWELL_FRAME alone: a frame is then two pointers, and the core defines these functions
+ * itself, as inline calls.
  */
 #ifndef DWELL_PARSE_EMBED_H
 #define DWELL_PARSE_EMBED_H
@@ -24,16 +25,6 @@ struct dwell_frame {
 
 /* Steps over one header of a nested packet: dwell_walk_on(). Returns the next walk, or DWELL_WALK_ERROR(). */
 static inline __u64 dwell_walk_step(const struct dwell_frame *frame, __u64 walk);
-
-/* Reads the TCP option at offset `at`: dwell_tcp_option_in(). Returns a DWELL_OPTION(), 0 after the last one, or
- * DWELL_OPTION_CUT.
- */
-static inline __u32 dwell_tcp_option(const struct dwell_frame *frame, __u32 at, __u32 stop);
-
-/* Hashes the question of the DNS message at an offset: dwell_dns_question_in(). Returns 0 if it has no single
- * question, and DWELL_DNS_CUT if it is cut off.
- */
-static inline __u32 dwell_dns_question(const struct dwell_frame *frame, __u32 offset);
 #endif
 
 #endif

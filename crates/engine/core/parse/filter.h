@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which flows are followed: all, or those that match an including rule; never
- * those that match an excluding one. Asked only for packets of no known flow.
+/* Which flows are followed: all, or those that match an including rule; never those that match an excluding one. It is
+ * evaluated only for packets of unknown flows.
  */
 #ifndef DWELL_PARSE_FILTER_H
 #define DWELL_PARSE_FILTER_H

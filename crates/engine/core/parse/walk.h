@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The way to the innermost IP header and to what it carries, through any
- * nesting of link headers, tags and tunnels: a step a header, each of which
- * BPF verifies on its own.
+/* Walks to the innermost IP header and its payload, through any nesting of link headers, tags and tunnels. A step
+ * covers one header, and BPF verifies each step on its own.
  */
 #ifndef DWELL_PARSE_WALK_H
 #define DWELL_PARSE_WALK_H
@@ -22,12 +21,12 @@
 #define DWELL_LINK_IPV6 229
 #define DWELL_LINK_SLL2 276
 
-/* Headers looked through on the way to the innermost IP packet. */
+/* Most headers that are walked through. */
 #define DWELL_MAX_HOPS 16
 #define DWELL_MAX_OFFSET 1024
 
-/* Where things are, or why they are not: packed so that a verified-apart BPF
- * function can return it.
+/* Where the headers are, or the counter that says why they are not: packed so that a BPF function that is verified
+ * apart can return it.
  */
 typedef __u64 dwell_where;
 #define DWELL_WHERE(ip, l4, proto, version)                                                                            \
@@ -39,9 +38,7 @@ typedef __u64 dwell_where;
 #define dwell_where_version(w) ((__u8)((w) >> 40))
 #define dwell_where_error(w) ((__u32)((w) >> 48))
 
-/* True of the frames that carry no IP at all, ARP above all: told by a look at
- * two bytes.
- */
+/* True for frames that never carry IP, mostly ARP: two bytes show it. */
 #define DWELL_NEVER_IP(type) ((type) == DWELL_ETH_ARP || (type) == DWELL_ETH_LLDP)
 
 #define DWELL_PEEK(type, name, offset, failure)                                                                        \
@@ -49,9 +46,7 @@ typedef __u64 dwell_where;
 	if ((const char *)(name + 1) > (const char *)end)                                                              \
 	return failure
 
-/* The common case: no tag, no option, no extension header, no tunnel.
- * Returns 0 if it is not that.
- */
+/* Locates the headers in the common case: no tag, option, extension header or tunnel. Returns 0 otherwise. */
 static __always_inline dwell_where dwell_locate_plain(const void *data, const void *end, __u32 link)
 {
 	__u32 offset = 0;
@@ -88,15 +83,15 @@ static __always_inline dwell_where dwell_locate_plain(const void *data, const vo
 	return 0;
 }
 
-/* A walk through nested headers, packed like dwell_where: where the next header
- * is, what it is, and the innermost IP header so far.
+/* A walk through nested headers, packed as dwell_where is: offset and type of the next header, and the innermost IP
+ * header so far.
  */
 typedef __u64 dwell_walk;
 enum dwell_layer {
 	DWELL_LAYER_TYPE,  /* next is an EtherType */
 	DWELL_LAYER_PROTO, /* next is an IP protocol */
 	DWELL_LAYER_FOUND, /* next is a transport that matchers know */
-	DWELL_LAYER_ERROR, /* next is the counter that says why */
+	DWELL_LAYER_ERROR, /* next is the counter that says why the walk ends */
 };
 #define DWELL_WALK(layer, next, offset, ip, version)                                                                   \
 	((__u64)(offset) | (__u64)(ip) << 16 | (__u64)(next) << 32 | (__u64)(layer) << 48 | (__u64)(version) << 56)
@@ -107,7 +102,7 @@ enum dwell_layer {
 #define dwell_walk_layer(w) ((__u32)((w) >> 48) & 0xff)
 #define dwell_walk_version(w) ((__u32)((w) >> 56))
 
-/* The first step: past the link header. */
+/* Starts a walk: steps over the link header. */
 static __always_inline dwell_walk dwell_walk_link(const void *data, const void *end, __u32 link)
 {
 	const dwell_walk truncated = DWELL_WALK_ERROR(DWELL_SKIP_TRUNCATED);
@@ -133,8 +128,8 @@ static __always_inline dwell_walk dwell_walk_link(const void *data, const void *
 	case DWELL_LINK_RAW:
 	case DWELL_LINK_IPV4:
 	case DWELL_LINK_IPV6: {
-		/* NULL and LOOP start with an address family whose number for
-		 * IPv6 differs by system: the IP version says it as well.
+		/* NULL and LOOP begin with an address family whose number for IPv6 depends on the system: the IP
+		 * version shows it as well.
 		 */
 		offset = link == DWELL_LINK_NULL || link == DWELL_LINK_LOOP ? 4 : 0;
 		DWELL_PEEK(__u8, first, offset, truncated);
@@ -148,7 +143,7 @@ static __always_inline dwell_walk dwell_walk_link(const void *data, const void *
 	return DWELL_WALK_ERROR(DWELL_SKIP_LINK);
 }
 
-/* Past a header that an EtherType names. */
+/* Steps over a header that an EtherType names. */
 static __always_inline dwell_walk dwell_walk_type(const void *data, const void *end, dwell_walk walk)
 {
 	const dwell_walk truncated = DWELL_WALK_ERROR(DWELL_SKIP_TRUNCATED);
@@ -187,7 +182,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 		DWELL_PEEK(__u32, label, offset, truncated);
 		if (!(dwell_ntohl(*label) & 0x100))
 			return DWELL_WALK(DWELL_LAYER_TYPE, next, offset + 4, ip, version);
-		/* bottom of the stack: only the payload tells what it is */
+		/* bottom of the stack: only the payload shows its type */
 		DWELL_PEEK(__u8, first, offset + 4, truncated);
 		if (*first >> 4 == 4)
 			return DWELL_WALK(DWELL_LAYER_TYPE, DWELL_ETH_IPV4, offset + 4, ip, version);
@@ -212,7 +207,7 @@ static __always_inline dwell_walk dwell_walk_type(const void *data, const void *
 	return DWELL_WALK_ERROR(DWELL_SKIP_NOT_IP);
 }
 
-/* Past a header that an IP protocol number names. */
+/* Steps over a header that an IP protocol number names. */
 static __always_inline dwell_walk dwell_walk_proto(const void *data, const void *end, dwell_walk walk)
 {
 	const dwell_walk truncated = DWELL_WALK_ERROR(DWELL_SKIP_TRUNCATED);

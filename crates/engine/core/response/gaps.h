@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Modes of the gaps between packets: Algorithm 2 of "Measuring Response
- * Latencies Under Asymmetric Routing" (arXiv 2505.14358).
+/* Modes of the gaps between packets: Algorithm 2 of "Measuring Response Latencies Under Asymmetric Routing" (arXiv
+ * 2505.14358).
  *
- * A mode takes 12 bytes. Its edges are floats of 16 bits, rounded outward, so
- * that a mode never excludes a gap that it was given; count and sum share a
- * word and are exact.
+ * A mode takes 12 bytes. Its edges are floats of 16 bits, rounded outward, so that a mode never excludes a gap that it
+ * counted; count and sum share a word and are exact.
  */
 #ifndef DWELL_RESPONSE_GAPS_H
 #define DWELL_RESPONSE_GAPS_H
@@ -15,9 +14,8 @@
 #define DWELL_MODES 10
 #endif
 
-/* A duration as a float without sign: 11 bits of mantissa, exact below 4096 ns,
- * else within 0.05 %. Codes ascend with what they stand for. All from 2^36 ns
- * (68.7 s) on has the last code.
+/* A duration as an unsigned float of 16 bits: 11 bits of mantissa, exact below 4096 ns, otherwise within 0.05 %. A
+ * longer duration has a larger code; all from 2^36 ns (68.7 s) on share the last.
  */
 #define DWELL_FLOAT16_MANTISSA_BITS 11
 #define DWELL_FLOAT16_LIMIT_NS (1ULL << 36)
@@ -49,7 +47,7 @@ static __always_inline __u32 dwell_log2(__u64 value)
 	return power + (__u32)(value >> 1);
 }
 
-/* Rounded down. */
+/* Returns the code of a duration, rounded down. */
 static __always_inline __u16 dwell_float16_floor(__u64 ns)
 {
 	__u32 shift;
@@ -72,7 +70,7 @@ static __always_inline __u64 dwell_float16_ns(__u32 code)
 	return (__u64)(code - (shift << DWELL_FLOAT16_MANTISSA_BITS)) << (shift & 63);
 }
 
-/* Rounded up. */
+/* Returns the code of a duration, rounded up. */
 static __always_inline __u16 dwell_float16_ceil(__u64 ns)
 {
 	__u32 code = dwell_float16_floor(ns);
@@ -80,15 +78,13 @@ static __always_inline __u16 dwell_float16_ceil(__u64 ns)
 	return code + (dwell_float16_ns(code) < ns && ns < DWELL_FLOAT16_LIMIT_NS);
 }
 
-/* How many durations, and their sum, in a word: 24 bits and 40 (18 minutes). */
+/* The number of durations and their sum in one word, of 24 and 40 bits (18 minutes). */
 typedef __u64 dwell_tally;
 #define DWELL_TALLY_ONE (1ULL << 40)
 #define dwell_tally_count(tally) ((tally) >> 40)
 #define dwell_tally_sum(tally) ((tally) & (DWELL_TALLY_ONE - 1))
 
-/* A tally that is full takes no more, so that the mean stays what it was.
- * Returns 1 if it took the duration.
- */
+/* Adds a duration. Returns 0 if the tally is full: it then stays as it is, so that its mean does. */
 static __always_inline int dwell_tally_add(dwell_tally *tally, __u64 ns)
 {
 	if (dwell_unlikely(ns >= DWELL_TALLY_ONE || dwell_tally_sum(*tally) + ns >= DWELL_TALLY_ONE ||
@@ -99,12 +95,12 @@ static __always_inline int dwell_tally_add(dwell_tally *tally, __u64 ns)
 }
 
 struct dwell_mode {
-	__u32 low, high; /* of the tally: two words, as a mode takes 12 bytes */
-	__u16 min, max;  /* brief durations */
+	__u32 low, high; /* a tally, in two words so that a mode takes 12 bytes */
+	__u16 min, max;  /* edges, as floats of 16 bits */
 };
 
 struct dwell_modes {
-	struct dwell_mode mode[DWELL_MODES]; /* ascending, apart by more than epsilon */
+	struct dwell_mode mode[DWELL_MODES]; /* ascending, more than epsilon apart */
 };
 
 static __always_inline dwell_tally dwell_mode_tally(const struct dwell_mode *mode)
@@ -118,10 +114,10 @@ static __always_inline void dwell_mode_set(struct dwell_mode *mode, dwell_tally 
 	mode->high = tally >> 32;
 }
 
-/* How near a gap must come to an edge: absolute, or a part of the edge. */
+/* How near to an edge a gap must be: absolute, or relative to the edge. */
 struct dwell_tolerance {
 	__u64 ns;
-	__u32 q8; /* of 256; 0: absolute */
+	__u32 q8; /* in 1/256; 0: absolute */
 };
 
 static __always_inline __u64 dwell_tolerance_ns(const struct dwell_tolerance *near, __u64 edge_ns)
@@ -129,7 +125,7 @@ static __always_inline __u64 dwell_tolerance_ns(const struct dwell_tolerance *ne
 	return near->q8 ? edge_ns * near->q8 >> 8 : near->ns;
 }
 
-/* True if the durations from `low` to `high` touch. */
+/* Returns true if the durations from `low` to `high` touch. */
 static __always_inline int dwell_touches(const struct dwell_tolerance *near, __u64 low_ns, __u64 high_ns)
 {
 	return low_ns + dwell_tolerance_ns(near, low_ns) >= high_ns;
@@ -143,7 +139,7 @@ static __always_inline int dwell_mode_holds(const struct dwell_mode *mode, const
 	return gap_ns + reach >= min && dwell_touches(near, dwell_float16_ns(mode->max), gap_ns);
 }
 
-/* Keeps bits below `at` and moves those above it down by one, over bit `at`. */
+/* Removes bit `at`: keeps those below it and moves those above it down by one. */
 static __always_inline __u32 dwell_bits_close(__u32 bits, __u32 at)
 {
 	__u32 below = (1U << at) - 1;
@@ -151,7 +147,7 @@ static __always_inline __u32 dwell_bits_close(__u32 bits, __u32 at)
 	return (bits & below) | (bits >> 1 & ~below);
 }
 
-/* Moves bit `at` and those above it up by one. */
+/* Inserts a bit: moves bit `at` and those above it up by one. */
 static __always_inline __u32 dwell_bits_open(__u32 bits, __u32 at)
 {
 	__u32 below = (1U << at) - 1;
@@ -159,13 +155,13 @@ static __always_inline __u32 dwell_bits_open(__u32 bits, __u32 at)
 	return (bits & below) | (bits & ~below) << 1;
 }
 
-/* What a gap did to the modes. */
+/* What became of a gap. */
 enum dwell_mode_result {
 	DWELL_MODE_COUNTED,
-	DWELL_MODE_DISCARDED, /* no mode near, and none left; or its mode is full */
+	DWELL_MODE_DISCARDED, /* no mode is near, and none is left; or its mode is full */
 };
 
-/* Mode `at` and the one above it become one. */
+/* Joins mode `at` and the one above it. */
 static __always_inline void dwell_modes_join(struct dwell_modes *modes, __u8 *used, __u16 *marks, __u32 at)
 {
 	__u32 marked = *marks >> 1 & 1U << at;
@@ -188,7 +184,7 @@ static __always_inline void dwell_modes_join(struct dwell_modes *modes, __u8 *us
 	(*used)--;
 }
 
-/* False if the two together hold more than a tally can. */
+/* Returns false if two modes together hold more than a tally can. */
 static __always_inline int dwell_modes_fit(const struct dwell_mode *one, const struct dwell_mode *two)
 {
 	__u64 a = dwell_mode_tally(one), b = dwell_mode_tally(two);
@@ -197,8 +193,8 @@ static __always_inline int dwell_modes_fit(const struct dwell_mode *one, const s
 	       dwell_tally_count(a) + dwell_tally_count(b) < (1 << 24);
 }
 
-/* Joins the first pair of modes that touch, if there is one. A gap moves one edge, so
- * that there is no second pair but by rounding.
+/* Joins the first pair of modes that touch, if there is one. A gap moves one edge, so that only rounding makes a second
+ * pair.
  */
 static __always_inline void dwell_modes_merge(struct dwell_modes *modes, __u8 *used, __u16 *marks,
 					      const struct dwell_tolerance *near)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Response latency from the client's packets alone: one packet, one end of an
- * epoch. Estimates are made of the records of epochs by who reads them, once an
- * epoch.
+/* Response latency from the client's packets alone: steps of one packet, and the end of an epoch. User space makes
+ * estimates from the records of epochs, once per epoch.
  *
- * Epochs are aligned to the clock. A gap belongs to the epoch of the packet
- * that ends it. A packet that is older than the newest makes no gap and ends no
- * epoch, unless it is older by an epoch or more: then the clock was set back.
+ * Epochs are aligned to the clock. A gap belongs to the epoch of the packet that ends it. A packet that is older than
+ * the newest makes no gap and ends no epoch, unless it is older by an epoch or more: then the clock was set back.
  */
 #ifndef DWELL_RESPONSE_H
 #define DWELL_RESPONSE_H
@@ -19,8 +17,8 @@ static __always_inline struct dwell_tolerance dwell_tolerance_of(const struct dw
 	return near;
 }
 
-/* True for what carries no data, as far as can be seen. The end of a connection
- * is left out too: no response triggers it.
+/* Returns true for a packet that carries no data, as far as can be seen. The end of a connection counts as bare too, as
+ * no response triggers it.
  */
 static __always_inline int dwell_is_bare(const struct dwell_arrival *arrival,
 					 const struct dwell_response_config *config)
@@ -32,8 +30,8 @@ static __always_inline int dwell_is_bare(const struct dwell_arrival *arrival,
 	return !arrival->payload_bytes;
 }
 
-/* True if more of the same write follows, as far as one packet shows: in TCP, a
- * large one without the mark of its end; else one of about the path's largest.
+/* Returns true if more of the same write follows, as far as one packet shows: in TCP, a large packet without the mark
+ * of a write's end; otherwise one of about the path's largest size.
  */
 static __always_inline int dwell_looks_full(const struct dwell_arrival *arrival,
 					    const struct dwell_response_config *config)
@@ -43,13 +41,13 @@ static __always_inline int dwell_looks_full(const struct dwell_arrival *arrival,
 	return arrival->bytes >= config->mtu - config->mtu / 16;
 }
 
-/* Another connection of the same addresses and ports: there is no gap to it. */
+/* Returns true for the SYN of another connection with the same addresses and ports: there is no gap to it. */
 static __always_inline int dwell_is_syn(const struct dwell_arrival *arrival)
 {
 	return arrival->visible == DWELL_VISIBLE_TCP && arrival->tcp_flags & DWELL_TCP_SYN;
 }
 
-/* How long after the last request its newest ACK came. */
+/* Returns the time from the last request to its newest ACK. */
 static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock, const struct dwell_arrival *arrival)
 {
 	if (!clock->last_ns || arrival->time_ns <= clock->last_ns)
@@ -57,8 +55,8 @@ static __always_inline __u16 dwell_answer(const struct dwell_epoch_clock *clock,
 	return dwell_float16_floor(arrival->time_ns - clock->last_ns);
 }
 
-/* The score of a client that mostly waits after the ACK of an answer, long beside
- * the answer, before it sends again: from 0 to 63.
+/* Returns the score, from 0 to 63, of a client that mostly waits after the ACK of an answer, long compared with the
+ * answer, before it sends again.
  */
 static __always_inline __u32 dwell_waits(const struct dwell_response_config *config, __u32 waits, __u64 gap_ns,
 					 __u16 answer)
@@ -72,7 +70,7 @@ static __always_inline __u32 dwell_waits(const struct dwell_response_config *con
 	return waits < 4 ? 0 : waits - 4;
 }
 
-/* pirate: the gap that this packet ends. */
+/* pirate: counts the gap that this packet ends. */
 static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state,
 						const struct dwell_response_config *config,
 						const struct dwell_arrival *arrival)
@@ -108,7 +106,7 @@ static __always_inline void dwell_pirate_packet(struct dwell_pirate_state *state
 		dwell_count_u16(&state->discarded);
 }
 
-/* gap: a sample. */
+/* gap: counts a sample. */
 static __always_inline void dwell_gap_batch(struct dwell_gap_state *state, __u64 batch_ns)
 {
 	__u16 low = dwell_float16_floor(batch_ns), high = dwell_float16_ceil(batch_ns);
@@ -208,7 +206,7 @@ static __always_inline void dwell_gap_take(struct dwell_gap_state *state, struct
 	state->handshake_ns = 0;
 }
 
-/* All states begin with the clock. */
+/* Takes over and resets an epoch; all states begin with the clock. */
 static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 					     const struct dwell_response_config *config, struct dwell_epoch *ended)
 {
@@ -232,9 +230,7 @@ static __always_inline void dwell_epoch_take(union dwell_response_state *state,
 	clock->full = 0;
 }
 
-/* What is known of the flow's past is of another clock: gaps and requests that
- * wait begin anew.
- */
+/* Forgets the flow's past, which belongs to another clock: gaps and pending requests start anew. */
 static __always_inline void dwell_clock_was_set(union dwell_response_state *state,
 						const struct dwell_response_config *config)
 {
@@ -266,8 +262,8 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
 	return 1;
 }
 
-/* The only division, once an epoch. A packet that is late for an epoch which was
- * told counts in the one after the last told.
+/* Starts an epoch; the only division, once per epoch. A packet that is late for an epoch that was already reported
+ * counts in the one after the last reported.
  */
 static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
 					      const struct dwell_response_config *config, __u64 now_ns)
@@ -277,7 +273,7 @@ static __always_inline void dwell_epoch_begin(struct dwell_epoch_clock *clock,
 	clock->end_ns = end_ns <= clock->end_ns ? clock->end_ns + config->epoch_ns : end_ns;
 }
 
-/* Steps one packet. Returns 1 and fills `ended` if it begins another epoch. */
+/* Steps one packet. Returns 1 and fills `ended` if it starts another epoch. */
 static __always_inline int dwell_response_step(union dwell_response_state *state,
 					       const struct dwell_response_config *config,
 					       const struct dwell_arrival *arrival, struct dwell_epoch *ended)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* auto: what a packet is, a request, a part of one, or progress, where TCP's
- * header shows it and where only size and time do.
+/* auto: classifies packets as requests, parts of one, or progress, where TCP's header is visible and where only size
+ * and time are.
  */
 #ifndef DWELL_RESPONSE_AUTO_H
 #define DWELL_RESPONSE_AUTO_H
@@ -11,23 +11,21 @@
 #define DWELL_TCP_RST 4
 #define DWELL_TCP_PSH 8
 
-/* A smaller payload is no full segment of any path. */
+/* Least payload of a full segment on any path. */
 #define DWELL_SEGMENT_MIN_BYTES 1000
-/* A larger one is a request, and no word of the protocol below it: the frames
- * that keep an HTTP/2 connection going, the end of a TLS handshake.
+/* Largest payload that may be a word of the protocol below a request: frames that keep an HTTP/2 connection alive, the
+ * end of a TLS handshake.
  */
 #define DWELL_MINOR 96
 
-/* Whether a write goes on after a data packet, as far as it shows. */
+/* Whether a write continues after a data packet, as far as it shows. */
 enum dwell_part {
 	DWELL_PART_LAST,
-	DWELL_PART_GUESS, /* as large as any of the flow, and large enough for a full one */
+	DWELL_PART_GUESS, /* as large as any of the flow, and large enough for a full segment */
 	DWELL_PART_MORE,
 };
 
-/* A data packet: true if a request begins with it. One that follows a full one
- * continues that request.
- */
+/* Returns true if a data packet begins a request. One that follows a full packet continues that request. */
 static __always_inline int dwell_begins_request(struct dwell_auto_state *state, enum dwell_part part)
 {
 	int begins = !(state->flags & DWELL_FLOW_PART);
@@ -42,8 +40,8 @@ static __always_inline int dwell_begins_request(struct dwell_auto_state *state, 
 	return begins;
 }
 
-/* A multiple of the path's segments goes on; else the mark at the end of a write
- * tells, in connections that have it; else the size alone.
+/* Returns whether a write continues. A multiple of the path's segments does; otherwise the mark at the end of a write
+ * decides, in connections that set it, and the size alone in others.
  */
 static __always_inline enum dwell_part dwell_tcp_part(struct dwell_auto_state *state,
 						      const struct dwell_arrival *arrival)
@@ -64,8 +62,8 @@ static __always_inline enum dwell_part dwell_tcp_part(struct dwell_auto_state *s
 	return is_largest ? DWELL_PART_GUESS : DWELL_PART_LAST;
 }
 
-/* Follows the usual size of a request, without those that are far smaller unless
- * there is little else. Returns 1 for those.
+/* Follows the usual size of a request, without those that are far smaller unless there is little else. Returns 1 for a
+ * far smaller one.
  */
 static __always_inline int dwell_is_minor(struct dwell_auto_state *state, __u32 payload)
 {
@@ -76,8 +74,7 @@ static __always_inline int dwell_is_minor(struct dwell_auto_state *state, __u32 
 	return minor;
 }
 
-/* The client ends a TLS handshake with a small message, to which there is no
- * answer: it is none of those that wait if a request follows it at once.
+/* Forgets the small message that ends a client's TLS handshake, which has no answer, if a request follows it at once.
  */
 static __always_inline void dwell_forget_greeting(struct dwell_auto_state *state, int minor)
 {
@@ -89,9 +86,7 @@ static __always_inline void dwell_forget_greeting(struct dwell_auto_state *state
 	state->flags &= ~DWELL_FLOW_GREET;
 }
 
-/* How many requests begin with a packet: several of one packet each, if what
- * merged packets joined them.
- */
+/* Returns how many requests begin with a packet: several of one packet each, if merged packets joined them. */
 static __always_inline __u32 dwell_requests_in(const struct dwell_arrival *arrival)
 {
 	__u32 segments = arrival->segments;
@@ -110,7 +105,7 @@ static __always_inline void dwell_tcp_request(struct dwell_auto_state *state,
 	dwell_forget_greeting(state, minor);
 	if (minor)
 		dwell_count_u16(&state->minor);
-	/* most packets are one */
+	/* most requests are one packet */
 	dwell_request_in(state, config, arrival->time_ns, progress, 1);
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
@@ -162,8 +157,7 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 		state->sent[(state->tail - 1) & (DWELL_QUEUE_LENGTH - 1)] = state->pace;
 }
 
-/* The smallest packet of the flow, unless it was the only such one in its epoch
- * (a keepalive); and the largest.
+/* Learns the largest packet of the flow, and the smallest, unless it was the only such one in its epoch (a keepalive).
  */
 static __always_inline void dwell_learn_sizes(struct dwell_auto_state *state, __u32 bytes)
 {
@@ -181,8 +175,8 @@ static __always_inline void dwell_learn_sizes(struct dwell_auto_state *state, __
 		state->largest = bytes;
 }
 
-/* What the epoch had takes the place of what the flow ever had. If ACKs were taken
- * for requests until now, none of these waits.
+/* Replaces the sizes of the flow by those of the epoch. If ACKs were taken for requests until now, none of these is
+ * pending.
  */
 static __always_inline void dwell_renew_sizes(struct dwell_auto_state *state)
 {
@@ -199,15 +193,14 @@ static __always_inline void dwell_renew_sizes(struct dwell_auto_state *state)
 	state->largest = 0;
 }
 
-/* Without headers, small packets are transport ACKs if there are others too. The
- * first few are in any case: those of a handshake. What is known to be UDP has
- * none.
+/* Returns true for a transport ACK without visible headers: a small packet, if there are others too. The first few are
+ * ACKs in any case: those of a handshake. What is known to be UDP has none.
  */
 static __always_inline int dwell_is_ack_sized(const struct dwell_auto_state *state,
 					      const struct dwell_response_config *config,
 					      const struct dwell_arrival *arrival)
 {
-	const __u32 options = 40; /* that ACKs may differ by */
+	const __u32 options = 40; /* by which ACKs may differ */
 	__u32 bytes = arrival->bytes;
 	__u32 least = bytes < state->least ? bytes : state->least;
 
@@ -217,9 +210,8 @@ static __always_inline int dwell_is_ack_sized(const struct dwell_auto_state *sta
 	       (state->segment > least + options || (!state->tail && state->clock.packets <= 8));
 }
 
-/* A timer sends at one pace, ACKs and requests alike; a client that waits for
- * responses sends soon after what ends them. Gaps within a quarter of the mean
- * are of one pace.
+/* Distinguishes a timer, which sends ACKs and requests alike at one pace, from a client that waits for responses and
+ * sends soon after what ends them. Gaps within a quarter of the mean are of one pace.
  */
 static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, int is_ack)
@@ -242,7 +234,7 @@ static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, con
 		state->steady -= state->steady < 4 ? state->steady : 4;
 }
 
-/* A request after a pause tells of an end, if no ACK did. */
+/* Handles a packet without visible headers. A request after a pause shows an end, if no ACK did. */
 static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
@@ -276,8 +268,8 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, con
 	dwell_request(state, config, arrival->time_ns, progress);
 }
 
-/* The round trip of the handshake: from the SYN to the packet after it, unless
- * there were several SYNs. Returns 0 if there is none.
+/* Returns the round trip of the handshake, from the SYN to the packet after it; 0 if there is none, or if there were
+ * several SYNs.
  */
 static __always_inline __u64 dwell_handshake(__u16 *flags, __u64 last_ns, const struct dwell_arrival *arrival)
 {
@@ -296,8 +288,8 @@ static __always_inline __u64 dwell_handshake(__u16 *flags, __u64 last_ns, const 
 	return arrival->time_ns - last_ns;
 }
 
-/* True if this SYN is of another connection of the same addresses and ports: then
- * what is known of the last one is forgotten.
+/* Returns true if this SYN opens another connection with the same addresses and ports: the state of the last one is
+ * then forgotten.
  */
 static __always_inline int dwell_begins_connection(const struct dwell_auto_state *state,
 						   const struct dwell_arrival *arrival)
@@ -325,7 +317,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 	state->flags &= ~DWELL_FLOW_NUMBERS;
 }
 
-/* Fills the record, and begins anew what counts an epoch. */
+/* Fills the record, and resets what is counted per epoch. */
 static __always_inline void dwell_auto_take(struct dwell_auto_state *state, struct dwell_epoch *epoch)
 {
 	epoch->depth = state->depth;

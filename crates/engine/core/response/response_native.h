@@ -5,13 +5,13 @@
 
 #include "response/response_types.h"
 
-/* As dwell_response_step() and dwell_response_end(). */
+/* Native versions of dwell_response_step() and dwell_response_end(). */
 int dwell_native_response_step(union dwell_response_state *state, const struct dwell_response_config *config,
 			       const struct dwell_arrival *arrival, struct dwell_epoch *ended);
 int dwell_native_response_end(union dwell_response_state *state, const struct dwell_response_config *config,
 			      __u64 now_ns, struct dwell_epoch *ended);
 
-/* A duration as an edge of a mode, rounded down and up, and what a code stands for. */
+/* The edge of a mode as a code of 16 bits, rounded down and up, and the duration of a code. */
 __u16 dwell_native_float16_floor(__u64 ns);
 __u16 dwell_native_float16_ceil(__u64 ns);
 __u64 dwell_native_float16_ns(__u16 code);

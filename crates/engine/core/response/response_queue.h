@@ -32,7 +32,7 @@ static __always_inline void dwell_count_u8(__u8 *count)
 	*count += *count != 0xff;
 }
 
-/* A mean that a value moves by a 2^shift-th of what it is off. */
+/* Returns a mean after it has moved towards a value by 1/2^shift of the difference. */
 static __always_inline __u32 dwell_toward(__u32 mean, __u32 value, __u32 shift)
 {
 	if (value >= mean)
@@ -45,19 +45,16 @@ static __always_inline __u32 dwell_queued(const struct dwell_auto_state *state)
 	return (__u8)(state->tail - state->head);
 }
 
-/* Ends come at once with others, and one in eight is missed: then responses
- * follow each other closely, and progress by other than full segments is an end
- * within the run. Else it is a server that writes a response in parts.
+/* Score from which ends come at once with others, and one in eight is missed: responses follow each other closely, and
+ * progress by anything but full segments is an end within the run. Below it, a server writes a response in parts.
  */
 #define DWELL_MERGED 16
 
-/* A client keeps its window full if so many requests in a row came alone, each after
- * an end.
- */
+/* Consecutive requests that came alone, each after an end, by which a client is taken to keep its window full. */
 #define DWELL_ALONE 32
 
-/* What BPF verifies apart, once each: it defines these as calls, with its own
- * configuration, before it includes this.
+/* Functions that BPF verifies apart: it defines these as calls, with its own configuration, before it includes this;
+ * see response/embed.h.
  */
 #ifndef DWELL_RESPONSE_OUTLINED
 #define dwell_request(state, config, now_ns, progress) dwell_request_in(state, config, now_ns, progress, 0)
@@ -65,7 +62,7 @@ static __always_inline __u32 dwell_queued(const struct dwell_auto_state *state)
 #define dwell_missed dwell_missed_in
 #endif
 
-/* An end was seen, or concluded, at `tick`. */
+/* Handles an end that was seen, or concluded, at `tick`. */
 static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
 					      const struct dwell_response_config *config, __u32 tick)
 {
@@ -84,7 +81,7 @@ static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
 		return;
 	}
 	latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
-	if (latency_ns > config->idle_ns) { /* of a time before the clock was set, or given up */
+	if (latency_ns > config->idle_ns) { /* from before the clock was set, or given up */
 		dwell_count_u16(&state->clock.idle);
 		return;
 	}
@@ -92,8 +89,8 @@ static __always_inline void dwell_complete_in(struct dwell_auto_state *state,
 	state->held = latency ? latency : 1;
 }
 
-/* The run of progress is over. With segments of known size, a run of full ones
- * only is a part of a response: the server waits for its window.
+/* Closes the run of progress. If segments have a known size, a run of full ones is only a part of a response: the
+ * server waits for its window.
  */
 static __always_inline void dwell_close_run(struct dwell_auto_state *state, const struct dwell_response_config *config)
 {
@@ -129,8 +126,7 @@ static __always_inline void dwell_progress(struct dwell_auto_state *state, __u64
 		state->flags |= DWELL_FLOW_EDGE;
 }
 
-/* True unless the ACK number advances by full segments. The remainder is taken
- * by 32-bit division, for progress only.
+/* Returns true unless the ACK number advances by full segments. The remainder is a 32-bit division, for progress only.
  */
 static __always_inline int dwell_is_edge(struct dwell_auto_state *state, __u32 delta)
 {
@@ -142,7 +138,7 @@ static __always_inline int dwell_is_edge(struct dwell_auto_state *state, __u32 d
 	return 0;
 }
 
-/* The ACK number of a packet, data or not. */
+/* Handles the ACK number of a packet with or without data. */
 static __always_inline void dwell_ack_number(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
 {
@@ -167,15 +163,13 @@ static __always_inline void dwell_ack_number(struct dwell_auto_state *state, con
 		dwell_close_run(state, config);
 }
 
-/* A hole is filled within this many ticks (1.07 s), or never: it was lost behind
- * the client, before us.
- */
+/* Ticks (1.07 s) within which a hole is filled, or never: it was lost between the client and here. */
 #define DWELL_HOLE_AGE (1 << 22)
 
 enum dwell_data {
-	DWELL_DATA_SEEN, /* before */
+	DWELL_DATA_SEEN, /* seen before */
 	DWELL_DATA_NEXT,
-	DWELL_DATA_FILLS, /* a hole: it was overtaken, or its first copy was lost before us */
+	DWELL_DATA_FILLS, /* fills a hole: it was overtaken, or its first copy was lost on the way here */
 };
 
 static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
@@ -200,7 +194,7 @@ static __always_inline enum dwell_data dwell_is_new(struct dwell_auto_state *sta
 	return DWELL_DATA_FILLS;
 }
 
-/* Half octaves; what is shorter or longer is in the first or last bucket. */
+/* Returns the bucket of a gap: half octaves; the first and last bucket hold what is shorter or longer. */
 static __always_inline __u32 dwell_gap_log(__u64 gap_ns)
 {
 	__u32 power = dwell_log2(gap_ns), index;
@@ -211,7 +205,7 @@ static __always_inline __u32 dwell_gap_log(__u64 gap_ns)
 	return index < DWELL_GAP_LOGS ? index : DWELL_GAP_LOGS - 1;
 }
 
-/* The time since the last request, and since the one `depth` before. */
+/* Counts the time since the last request, and since the one `depth` before. */
 static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
 					       const struct dwell_response_config *config, __u32 tick)
 {
@@ -232,14 +226,13 @@ static __always_inline void dwell_request_gaps(struct dwell_auto_state *state,
 		dwell_count_u16(&state->gap_log[dwell_gap_log(gap_ns) & (DWELL_GAP_LOGS - 1)]);
 }
 
-/* True if a client that sends a request now waits for nothing else any more. If
- * it let ends pass without a request, it had none to send; that it has one now
- * means that the page or the batch is complete, and the next begins. The longer
- * the pause before the request, the fewer ends must have been seen. With packets
- * out of order there is no telling.
+/* Returns true if a client that sends a request now waits for nothing else any more. If it let ends pass without a
+ * request, it had none to send; that it has one now means that the page or the batch is complete, and the next begins.
+ * The longer the pause before the request, the fewer ends must have been seen. With packets out of order this cannot be
+ * told.
  */
-static __always_inline int dwell_begins_anew(const struct dwell_auto_state *state,
-					     const struct dwell_response_config *config, __u32 pause)
+static __always_inline int dwell_starts_again(const struct dwell_auto_state *state,
+					      const struct dwell_response_config *config, __u32 pause)
 {
 	__u32 waiting = dwell_queued(state), ends = state->ends;
 	__u32 run_gap = dwell_tick(config->run_gap_ns);
@@ -253,8 +246,8 @@ static __always_inline int dwell_begins_anew(const struct dwell_auto_state *stat
 	return ends > 1 && ends > waiting;
 }
 
-/* A client that keeps its window full is late at times, too. If it is again and
- * again, it has no window: it waits for one response, then sends one request.
+/* Returns true if a client that keeps its window full is merely late. If that happens again and again, it has no
+ * window: it waits for one response, then sends one request.
  */
 static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					   __u32 pause)
@@ -271,21 +264,21 @@ static __always_inline int dwell_is_hiccup(struct dwell_auto_state *state, const
 	return 0;
 }
 
-/* How many ends were not seen, now that the client sends a request: they came at
- * once with others. It cannot wait for more than it sends at once.
+/* Returns how many ends were not seen, now that the client sends a request: they came at once with others. It cannot
+ * wait for more than it sends at once.
  */
 static __always_inline __u32 dwell_ends_missed(struct dwell_auto_state *state,
 					       const struct dwell_response_config *config, __u32 first, __u32 pause)
 {
 	__u32 waiting = dwell_queued(state);
 
-	if (first && dwell_begins_anew(state, config, pause) && !dwell_is_hiccup(state, config, pause))
+	if (first && dwell_starts_again(state, config, pause) && !dwell_is_hiccup(state, config, pause))
 		return waiting;
 	return waiting >= state->depth ? waiting - state->depth + 1 : 0;
 }
 
-/* A client that keeps its window full sends one for each end: of more than one, the
- * others were none, and all but one of the window still wait.
+/* Corrects the queue of a client that keeps its window full and sends one request per end: of several ends the others
+ * were none, and all but one of the window are still pending.
  */
 static __always_inline void dwell_refill(struct dwell_auto_state *state)
 {
@@ -295,7 +288,7 @@ static __always_inline void dwell_refill(struct dwell_auto_state *state)
 	dwell_count_u16(&state->surplus);
 }
 
-/* So many ends, of which nothing was seen. */
+/* Handles ends of which nothing was seen. */
 static __always_inline void dwell_missed_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					    __u32 missed)
 {
@@ -327,8 +320,8 @@ static __always_inline void dwell_request_ends(struct dwell_auto_state *state,
 	state->ends = 0;
 }
 
-/* Closes the run that a request ends. If all of the run is the ACK number of
- * that very request, the response may have come long before: hidden.
+/* Closes the run that a request ends. If the run consists of the ACK number of that very request, the response may have
+ * come long before: it is hidden.
  */
 static __always_inline void dwell_close_by_request(struct dwell_auto_state *state,
 						   const struct dwell_response_config *config, __u32 tick)
@@ -344,9 +337,8 @@ static __always_inline void dwell_close_by_request(struct dwell_auto_state *stat
 		dwell_tally_add(&state->hidden, (__u64)state->held << DWELL_TICK_SHIFT);
 }
 
-/* The longest burst is what the client sends at once. A packet that overtakes
- * others makes one too, and without headers one that is sent again: then a burst
- * counts if it comes early, or again and again.
+/* Learns how many requests the client sends at once: the longest burst. A packet that overtakes others makes a burst
+ * too, and without headers one that is sent again: a burst then counts if it comes early, or repeatedly.
  */
 static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
 {
@@ -365,8 +357,8 @@ static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
 	state->depth = state->burst < DWELL_QUEUE_LENGTH ? state->burst : DWELL_QUEUE_LENGTH;
 }
 
-/* A client that never had as many under way in two epochs, though it waited for
- * all of them at times, has come down to what it had.
+/* Reduces `depth` for a client that never had as many requests under way in two epochs, although it sometimes waited
+ * for all of them.
  */
 static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
 {
@@ -386,7 +378,7 @@ static __always_inline void dwell_forget_depth(struct dwell_auto_state *state)
 	state->peak = waiting < DWELL_QUEUE_LENGTH ? waiting : DWELL_QUEUE_LENGTH;
 }
 
-/* The client sent a request so long after the end that it answers to. */
+/* Counts the time from an end to the request that answers to it. */
 static __always_inline void dwell_react(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					__u32 ticks)
 {
@@ -406,8 +398,8 @@ static __always_inline void dwell_push(struct dwell_auto_state *state, __u32 tic
 		state->peak = waiting;
 }
 
-/* A request that was lost before us and sent again: the first was sent when the
- * hole was seen, about, and that it comes now tells of no end. 0: not known when.
+/* Handles a request that was lost on the way here and sent again: the first copy was sent about when the hole was seen,
+ * and its arrival now shows no end. 0: that time is unknown.
  */
 static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u32 tick)
 {
@@ -417,8 +409,8 @@ static __always_inline void dwell_push_again(struct dwell_auto_state *state, __u
 		dwell_push(state, tick);
 }
 
-/* `progress` is the tick of the newest progress before this packet's own. With
- * `apart`, what most requests need not is left to a function that is verified apart.
+/* Handles a request. `progress` is the tick of the newest progress before this packet's own. With `apart`, rare cases
+ * are left to a function that is verified apart.
  */
 static __always_inline void dwell_request_in(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     __u64 now_ns, __u32 progress, int apart)

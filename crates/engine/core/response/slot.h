@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* `dwell response` on a flow table: whose packets count, what happens as
- * epochs and flows end.
- */
+/* `dwell response` on a flow table: which packets count, and what happens when epochs and flows end. */
 #ifndef DWELL_RESPONSE_SLOT_H
 #define DWELL_RESPONSE_SLOT_H
 
@@ -11,33 +9,42 @@
 #include "response/response.h"
 #include "response/response_event.h"
 
-/* One flow. Its packets may come on several CPUs at once: the lock is tried for
- * a while, and then the packet is given up, and counted. All that a balancer needs
- * to send a packet on is in the first cache line.
+/* One flow. Its packets may arrive on several CPUs at once: each tries the lock for a while, and then gives the packet
+ * up and counts it. The first cache line holds all that the balancer needs to forward a packet.
  */
 struct dwell_slot {
 	struct dwell_head head;
 	__u32 lock;
 	union {
-		__u32 real;  /* at a balancer: the backend */
-		__u32 token; /* QUIC: of the alias that leads here, brief; 0: none */
-	};
-	union {
-		__u32 vip;  /* at a balancer: what the backend is one of */
-		__u32 id;   /* QUIC: of the connection, the same whatever its ends are */
-		__u32 next; /* of nobody: the next slot that is free, plus 1 */
+		/* of `dwell response`: the QUIC connection */
+		struct {
+			__u32 token; /* short token of the alias that leads here; 0: none */
+			__u32 id;    /* number of the connection, the same whatever its endpoints are */
+		} connection;
+		/* of the balancer: where the connection goes */
+		struct {
+			__u32 real;
+			__u32 vip;
+		} lb;
+		/* of a slot that no flow occupies */
+		struct {
+			__u32 reserved;
+			__u32 next; /* index of the next free slot, plus 1; 0: none */
+		} vacant;
 	};
 	__u8 client : 1;   /* direction of the client's packets */
-	__u8 measured : 1; /* at a balancer: its latency is estimated */
+	__u8 measured : 1; /* at a balancer: the latency of the connection is estimated */
 	__u8 key_kind : 6;
-	__u8 packets;     /* of the client, up to DWELL_SETTLED_PACKETS */
-	__u16 token_next; /* of the newest packet, if it is another: its upper half */
+	__u8 packets;     /* packets of the client, up to DWELL_SETTLED_PACKETS */
+	__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
 	union dwell_response_state state;
 };
 _Static_assert(__builtin_offsetof(struct dwell_slot, state) == 64, "a cache line");
 
-/* More than a flow of a flood has: SYN, ACK, request. */
+/* Packets after which a flow cannot be part of a flood: SYN, ACK, request. */
 #define DWELL_SETTLED_PACKETS 3
+/* Silence of the old endpoints after which a connection may have moved: 20 ms in coarse units. */
+#define DWELL_MIGRATION_COARSE (20000000 >> 20)
 #define DWELL_SLOT_LOCK_TRIES 64
 
 static __always_inline int dwell_slot_lock(struct dwell_slot *slot)
@@ -48,7 +55,7 @@ static __always_inline int dwell_slot_lock(struct dwell_slot *slot)
 	return 0;
 }
 
-/* Machines that keep the order of stores need no exchange. */
+/* Unlocks a slot. Machines that keep the order of stores need no exchange. */
 static __always_inline void dwell_slot_unlock(struct dwell_slot *slot)
 {
 	if (DWELL_STORES_IN_ORDER) {
@@ -67,7 +74,7 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	    has_id = slot->key_kind == DWELL_KEY_ESP || slot->key_kind == DWELL_KEY_WIREGUARD;
 	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
-	/* at a balancer a flood's flows would fill the ring buffer */
+	/* at a balancer, the flows of a flood would fill the ring buffer */
 	if (slot->measured && !record->epoch.requests && !record->epoch.all && !record->epoch.handshake_ns)
 		return;
 	record->event = DWELL_EVENT_RESPONSE;
@@ -78,9 +85,9 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	record->dst = from_b ? key->a : key->b;
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
 	record->dst_port = has_id ? 0 : from_b ? key->a_port : key->b_port;
-	record->id = slot->key_kind == DWELL_KEY_QUIC_CID ? slot->id : id;
-	record->real = slot->measured ? slot->real : 0;
-	record->vip = slot->measured ? slot->vip : 0;
+	record->id = slot->key_kind == DWELL_KEY_QUIC_CID ? slot->connection.id : id;
+	record->real = slot->measured ? slot->lb.real : 0;
+	record->vip = slot->measured ? slot->lb.vip : 0;
 	dwell_table_count(table, DWELL_SAMPLES);
 	dwell_response_emit(table, record);
 }
@@ -103,7 +110,6 @@ static __always_inline int dwell_slot_is_available(void *embedder)
 	return dwell_pool_spare(dwell_pool_of(embedder), dwell_slot_total(embedder));
 }
 
-/* None if other CPUs are at the pool all the time: the packet goes on without one. */
 static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, struct dwell_bucket *bucket, __u32 index,
 						 __u32 way)
 {
@@ -122,7 +128,7 @@ static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, stru
 		slot = dwell_slot_at(table->embedder, (__u32)top - 1);
 		if (!slot)
 			break;
-		if (dwell_pool_swap(pool, top, *(volatile __u32 *)&slot->next)) {
+		if (dwell_pool_swap(pool, top, *(volatile __u32 *)&slot->vacant.next)) {
 			slot_index = (__u32)top - 1;
 			break;
 		}
@@ -131,9 +137,8 @@ static __always_inline __u32 dwell_slot_allocate(struct dwell_table *table, stru
 	return slot_index;
 }
 
-/* Nobody may find it there any more. The slot is lost until the table is made anew if all
- * tries fail: each only if another CPU's exchange falls into the few nanoseconds between
- * look and exchange.
+/* Returns a slot to the pool; no look-up leads to it any more. If every try fails, the slot is lost until the table is
+ * created again: each fails only if another CPU's exchange falls into the nanoseconds between read and exchange.
  */
 static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slot_index)
 {
@@ -143,7 +148,7 @@ static __always_inline void dwell_slot_free(struct dwell_table *table, __u32 slo
 	for (int i = 0; pool && slot && i < DWELL_POOL_TRIES; i++) {
 		__u64 top = *(volatile __u64 *)&pool->top;
 
-		*(volatile __u32 *)&slot->next = (__u32)top;
+		*(volatile __u32 *)&slot->vacant.next = (__u32)top;
 		DWELL_BARRIER();
 		if (dwell_pool_swap(pool, top, slot_index + 1))
 			return;
@@ -175,12 +180,12 @@ static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 sl
 		return;
 	if (record && dwell_slot_end_epoch(table, slot, ~0ULL, record))
 		dwell_slot_report(table, slot, record);
-	/* a CPU that found the flow before must see that it is gone */
+	/* a CPU that found the flow before must notice that it is gone */
 	__builtin_memset(&slot->head.key, 0xff, sizeof(slot->head.key));
 }
 
-/* Which way is the client's must be known before a packet of the other way, on
- * another CPU, can find the flow.
+/* Decides at once which direction is the client's, before a packet of the other direction, on another CPU, can find the
+ * flow.
  */
 static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot_index,
 					   const struct dwell_packet *packet)
@@ -191,23 +196,23 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 		return 0;
 	__builtin_memset(&slot->head, 0, sizeof(slot->head));
 	__builtin_memset(&slot->state, 0, sizeof(slot->state));
-	/* only clients' packets come to a balancer */
-	slot->client = packet->vip ? packet->direction & 1
-				   : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
+	/* a balancer receives only clients' packets */
+	slot->client = packet->lb.vip ? packet->direction & 1
+				      : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
 	slot->key_kind = packet->key_kind;
-	slot->measured = packet->measured;
+	slot->measured = packet->lb.measured;
 	slot->packets = 0;
-	slot->real = packet->real; /* of no balancer: 0, and so no token */
+	slot->lb.real = packet->lb.real; /* 0 unless at a balancer: no token */
 	slot->token_next = 0;
-	if (packet->vip)
-		slot->vip = packet->vip;
+	if (packet->lb.vip)
+		slot->lb.vip = packet->lb.vip;
 	else
-		slot->id = packet->hash;
+		slot->connection.id = packet->hash;
 	return 1;
 }
 
-/* Moves a connection here from the slot between its old ends, if that has been
- * silent for 20 ms: else they are two, whose IDs begin alike.
+/* Moves a connection here from the slot of its old endpoints if those were silent for DWELL_MIGRATION_COARSE; otherwise
+ * they are two connections whose IDs begin alike.
  */
 static __always_inline void dwell_slot_follow(struct dwell_table *table, struct dwell_slot *slot, __u64 token)
 {
@@ -219,22 +224,22 @@ static __always_inline void dwell_slot_follow(struct dwell_table *table, struct 
 	if (!alias || alias->token != token)
 		return;
 	old = dwell_slot_at(table->embedder, alias->slot_index);
-	if (!old || old == slot || old->token != dwell_token_short(token) || old->client != slot->client)
+	if (!old || old == slot || old->connection.token != dwell_token_short(token) || old->client != slot->client)
 		return;
 	idle = dwell_now_coarse(table->clock) - old->head.seen;
-	if (idle < 19 || dwell_is_future(idle) || !dwell_slot_lock(old))
+	if (idle < DWELL_MIGRATION_COARSE || dwell_is_future(idle) || !dwell_slot_lock(old))
 		return;
-	if (old->token == dwell_token_short(token)) { /* else the slot is another's by now */
+	if (old->connection.token == dwell_token_short(token)) { /* otherwise the slot has been reused */
 		slot->key_kind = old->key_kind;
-		slot->id = old->id;
+		slot->connection.id = old->connection.id;
 		slot->state = old->state;
-		old->token = 0;
+		old->connection.token = 0;
 		__builtin_memset(&old->state, 0, sizeof(old->state));
 	}
 	dwell_slot_unlock(old);
 }
 
-/* Keeps the way from the connection ID to the flow. */
+/* Makes the connection ID lead to the flow, once two packets in a row carry it. */
 static __always_inline void dwell_slot_alias(struct dwell_table *table, struct dwell_slot *slot, __u32 slot_index,
 					     __u64 token)
 {
@@ -250,10 +255,10 @@ static __always_inline void dwell_slot_alias(struct dwell_table *table, struct d
 		return;
 	alias->slot_index = slot_index;
 	alias->token = token;
-	slot->token = dwell_token_short(token);
+	slot->connection.token = dwell_token_short(token);
 }
 
-/* What a client's packet shows of its connection. The slot is locked. */
+/* Updates the connection of a locked slot from a client's packet. */
 static __always_inline void dwell_slot_connection(struct dwell_table *table, const struct dwell_lookup *found,
 						  const struct dwell_packet *packet)
 {
@@ -262,13 +267,13 @@ static __always_inline void dwell_slot_connection(struct dwell_table *table, con
 
 	if (packet->key_kind == DWELL_KEY_QUIC_CID)
 		slot->key_kind = DWELL_KEY_QUIC_CID;
-	if (!packet->cid)
+	if (!packet->response.cid)
 		return;
 	token = dwell_cid_token(packet, slot->client, table->config->seed);
-	/* these ends are new, or the connection had moved away from them */
-	if (!slot->token && !slot->state.clock.last_ns)
+	/* the endpoints are new, or the connection had moved away from them */
+	if (!slot->connection.token && !slot->state.clock.last_ns)
 		dwell_slot_follow(table, slot, token);
-	if (slot->key_kind == DWELL_KEY_QUIC_CID && slot->token != dwell_token_short(token))
+	if (slot->key_kind == DWELL_KEY_QUIC_CID && slot->connection.token != dwell_token_short(token))
 		dwell_slot_alias(table, slot, found->slot_index, token);
 }
 
@@ -289,7 +294,7 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival, cons
 		arrival->visible = DWELL_VISIBLE_UDP;
 }
 
-/* One parsed packet through look-up and estimator. */
+/* Takes one parsed packet through look-up and estimator. */
 static __always_inline void dwell_slot_packet(struct dwell_table *table, const struct dwell_packet *packet)
 {
 	struct dwell_lookup found = dwell_flow_of(table, packet);
@@ -311,7 +316,7 @@ static __always_inline void dwell_slot_packet(struct dwell_table *table, const s
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
 	}
-	if (!dwell_same_key(&slot->head.key, &packet->key)) { /* the slot is another's by now */
+	if (!dwell_same_key(&slot->head.key, &packet->key)) { /* the slot has been reused */
 		dwell_slot_unlock(slot);
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return;
@@ -326,9 +331,7 @@ static __always_inline void dwell_slot_packet(struct dwell_table *table, const s
 	dwell_slot_unlock(slot);
 }
 
-/* Ends the epochs of a bucket that are over, then frees idle flows; with
- * DWELL_CLOSE_END all.
- */
+/* Ends the epochs of a bucket that are over, then frees idle flows; with DWELL_CLOSE_END, all of them. */
 static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 index, __u32 reason)
 {
 	struct dwell_bucket *bucket = dwell_bucket_at(table->embedder, index);
@@ -348,7 +351,7 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 	dwell_bucket_sweep(table, index, reason);
 }
 
-/* The packet that dwell_locate_plain() or dwell_locate_any() found. */
+/* Locates the packet's headers with dwell_locate_plain() or dwell_locate_any(), whichever the key needs. */
 static __always_inline dwell_where dwell_response_locate(DWELL_FRAME *frame, const void *data, const void *end,
 							 __u32 link, __u32 key_kind)
 {

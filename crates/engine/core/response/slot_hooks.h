@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What slot.h wants of its embedder, in user space: the embedder is a struct
- * dwell_slots, or begins with one.
- */
+/* Supplies response/embed.h in user space. The embedder is a struct dwell_slots, or begins with one. */
 #ifndef DWELL_RESPONSE_SLOT_HOOKS_H
 #define DWELL_RESPONSE_SLOT_HOOKS_H
 
 #include "response/slot_native.h"
 #ifndef DWELL_STORES_IN_ORDER
-#define DWELL_STORES_IN_ORDER 1 /* one thread */
+#define DWELL_STORES_IN_ORDER 1 /* a table has one thread */
 #endif
 #include "response/slot.h"
 

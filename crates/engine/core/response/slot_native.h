@@ -25,17 +25,15 @@ struct dwell_slots {
 	struct dwell_response_event event[DWELL_RESPONSE_EVENTS];
 };
 
-/* Bytes of a slot, and of an alias. */
+/* Size of a slot and of an alias in bytes. */
 __u32 dwell_slots_stride(void);
 __u32 dwell_slots_alias_stride(void);
 
-/* As dwell_native_packet(). */
+/* Observes one packet, as dwell_native_packet() does. */
 void dwell_slots_packet(struct dwell_slots *slots, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
 			__u32 interface, __u64 time_ns);
 
-/* Ends the epochs of a bucket that are over, and frees idle flows; with
- * DWELL_CLOSE_END all.
- */
+/* Ends the epochs of a bucket that are over, and frees idle flows; with DWELL_CLOSE_END, all of them. */
 void dwell_slots_sweep(struct dwell_slots *slots, __u32 bucket, __u64 time_ns, __u32 reason);
 
 #endif

@@ -13,6 +13,18 @@ struct dwell_flow;
 struct dwell_stamp;
 struct dwell_step;
 
+#ifdef DWELL_FRAME_IS_NATIVE
+/* Reads the TCP option at offset `at`: dwell_tcp_option_in(). Returns a DWELL_OPTION(), 0 after the last one, or
+ * DWELL_OPTION_CUT.
+ */
+static inline __u32 dwell_tcp_option(const struct dwell_frame *frame, __u32 at, __u32 stop);
+
+/* Hashes the question of the DNS message at an offset: dwell_dns_question_in(). Returns 0 if it has no single
+ * question, and DWELL_DNS_CUT if it is cut off.
+ */
+static inline __u32 dwell_dns_question(const struct dwell_frame *frame, __u32 offset);
+#endif
+
 /* Returns the flow in a slot: there are DWELL_WAYS slots per bucket. Null if the index is beyond the array. */
 static __always_inline struct dwell_flow *dwell_flow_at(void *embedder, __u32 slot_index);
 

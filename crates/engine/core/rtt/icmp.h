@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* icmp, icmpv6: echo request and reply by identifier (part of the flow's key)
- * and sequence (RFC 792, RFC 4443 section 4). A duplicated request keeps the
- * time of the first; a sequence that comes round again takes the new one.
+/* icmp, icmpv6: echo request and reply, matched by identifier (part of the flow's key) and sequence number (RFC 792,
+ * RFC 4443 section 4). A duplicated request keeps the time of the first; a sequence number that comes round again takes
+ * the new time.
  */
 #ifndef DWELL_RTT_ICMP_H
 #define DWELL_RTT_ICMP_H
@@ -21,7 +21,7 @@ static __always_inline void dwell_icmp(struct dwell_step *step)
 	if (!cold)
 		return;
 	mine = &cold->side[direction].icmp;
-	if (packet->is_answer) {
+	if (packet->rtt.is_answer) {
 		waiting = dwell_stamp_find(step, method, !direction, packet->seq);
 		if (waiting.stamp)
 			dwell_stamp_take(step, &waiting, method, 0);
@@ -35,7 +35,7 @@ static __always_inline void dwell_icmp(struct dwell_step *step)
 	if (dwell_may_stamp(step)) {
 		dwell_stamp_put(step, method, packet->seq, 0);
 	} else {
-		/* the reply must not find the request of an earlier round */
+		/* the reply must not match a request of an earlier round */
 		waiting = dwell_stamp_find(step, method, direction, packet->seq);
 		if (waiting.stamp)
 			waiting.stamp->check = 0;

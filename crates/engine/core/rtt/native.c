@@ -94,12 +94,14 @@ static void prefetch_stamps(const struct dwell_native *native, const struct dwel
 {
 	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask;
 
-	if (!packet->has_ts)
+	if (!packet->rtt.has_ts)
 		return;
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->tsval) & mask], 1);
+		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval) & mask],
+		1);
 	__builtin_prefetch(
-		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->tsecr) & mask], 1);
+		&native->stamps[dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr) & mask],
+		1);
 }
 
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
@@ -133,7 +135,7 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	packet.wire_bytes = wire_bytes;
 	packet.segments = 1;
 	packet.key.interface = interface_of(data, bytes, link, interface);
-	result = dwell_parse(&frame, data, end, where, &native->config, &packet);
+	result = dwell_rtt_parse(&frame, data, end, where, &native->config, &packet);
 	if (result != DWELL_FRAME_OK) {
 		native->counters.value[result]++;
 		return;

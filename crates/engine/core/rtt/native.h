@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The core for user space: replay, tests, fuzzing. The caller owns the memory. */
+/* `dwell rtt` for user space: replay, tests, fuzzing. The caller owns the memory. */
 #ifndef DWELL_RTT_NATIVE_H
 #define DWELL_RTT_NATIVE_H
 
@@ -29,13 +29,13 @@ struct dwell_native {
 	union dwell_native_event event[DWELL_NATIVE_EVENTS];
 };
 
-/* Observes one packet: `bytes` of it are at `data`, `wire_bytes` were on the
- * wire. What it caused is in event[0..events].
+/* Observes one packet, of which `bytes` are at `data` and `wire_bytes` were on the wire. The events that it caused are
+ * in event[0..events].
  */
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
 			 __u32 interface, __u64 time_ns);
 
-/* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all. */
+/* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all of them. */
 void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason);
 
 __u32 dwell_native_bucket_index(__u64 value_ns);

@@ -1,42 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* quic-handshake: the client's first Initial, and the first long-header
- * packet back.
+/* quic-handshake: the client's first Initial, and the first long-header packet in return.
  *
- * quic-spin: the client inverts the spin bit that it last saw, the server
- * echoes it (RFC 9000 section 17.4). So the sides take turns: after an edge of
- * one side only the other may change its value, the server to the client's, the
- * client away from the server's. Seen from the middle, an edge that follows the
- * other side's is a round trip to its sender (RFC 9312 section 3.8.2).
+ * quic-spin: the client inverts the spin bit that it last saw, the server echoes it (RFC 9000 section 17.4). So the
+ * sides take turns: after an edge of one side only the other may change its value, the server to the client's, the
+ * client away from the server's. To an observer in the middle, an edge that follows the other side's is a round trip to
+ * its sender (RFC 9312 section 3.8.2).
  *
- * Either side may instead send a constant, or a random value with each packet
- * (RFC 9000 recommends it for at least one connection in sixteen), and then
- * there is nothing to measure. A constant is seen at once, as the other side
- * never gets its turn. Chance is told from rule by how long it would go on:
- * - An edge out of turn or of the wrong value is a fault. Samples resume after a
- *   streak of right edges, longer the more faults there were.
- * - Each side must be trusted, by one of three kinds of evidence that its values
- *   are not drawn for each packet. Each is as likely by chance as given:
- *   * holds: 6 packets kept the value while the other side had the turn, where
- *     each had an even chance to be a fault (2^-6),
- *   * calm: packets that kept the value outweigh three times those that changed
- *     it by 8 since the connection began (1.84^-8, 0.8 %),
- *   * flips: 16 packets in a row changed it, as when requests and answers take
- *     turns one by one (2^-16).
- *   With each fault 2 more are asked for, so that the chances add up to little
- *   more than the first.
- * What is genuine but too short or too sparse to prove it gives nothing.
+ * Either side may instead send a constant, or a random value with each packet (RFC 9000 recommends it for at least one
+ * connection in sixteen), and then there is nothing to measure. A constant is recognized at once, as the other side
+ * never gets its turn. Randomness is recognized by how long a rule has held:
+ * - An edge out of turn or of the wrong value is a fault. Samples resume after a streak of correct edges, which is
+ *   longer the more faults there were.
+ * - Each side must be trusted, by one of three kinds of evidence that its values are not random. In parentheses is the
+ *   probability that random values produce it. Holds: 6 packets kept the value while it was the other side's turn, each
+ *   of which had an even chance to be a fault (2^-6). Calm: since the connection began, packets that kept the value
+ *   exceed three times those that changed it by 8 (1.84^-8, 0.8 %). Flips: 16 consecutive packets changed it, as when
+ *   requests and answers alternate (2^-16).
+ *
+ * Each fault raises these numbers by 2, so that the probabilities add up to little more than the first. A genuine spin
+ * bit that is too short or too sparse to prove itself gives no sample.
  */
 #ifndef DWELL_RTT_QUIC_H
 #define DWELL_RTT_QUIC_H
 
 #include "rtt/step.h"
 
-#define DWELL_QUIC_WAITING 1 /* an Initial was stamped and not answered */
+#define DWELL_QUIC_WAITING 1 /* an Initial was stamped and has no answer yet */
 #define DWELL_QUIC_OFFERED 2 /* an Initial was seen */
 #define DWELL_QUIC_CLIENT_KNOWN 4
-#define DWELL_QUIC_CLIENT 8 /* the client's direction, if known */
+#define DWELL_QUIC_CLIENT 8 /* the client's direction, if it is known */
 #define DWELL_QUIC_EDGE_KNOWN 16
-#define DWELL_QUIC_EDGE 32 /* direction of the last edge, if known */
+#define DWELL_QUIC_EDGE 32 /* direction of the last edge, if it is known */
 
 #define DWELL_SPIN_STREAK 2
 #define DWELL_SPIN_STREAK_PER_FAULT 4
@@ -47,9 +41,8 @@
 #define DWELL_SPIN_CALM_MAX 100
 #define DWELL_SPIN_FLIPS 16
 
-/* True if an Initial of this direction would be a client's first: of the flow,
- * or of another connection between the same ports. A client sends no Initial
- * any more once it sends short headers (RFC 9001 section 4.9.1).
+/* Returns true if an Initial of this direction would be a client's first: of the flow, or of another connection between
+ * the same ports. A client stops sending Initials once it sends short headers (RFC 9001 section 4.9.1).
  */
 static __always_inline int dwell_quic_begins(struct dwell_step *step)
 {
@@ -70,12 +63,12 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 direction = packet->direction & 1;
-	__u32 type = packet->quic_first >> 4 & 3;
-	__u32 initial = packet->quic_version == 0x6b3343cf ? 1 : 0;
+	__u32 type = packet->rtt.quic_first >> 4 & 3;
+	__u32 initial = packet->rtt.quic_version == 0x6b3343cf ? 1 : 0;
 	struct dwell_cold *cold;
 	struct dwell_pending_stamp waiting;
 
-	if (packet->quic_version && type == initial && dwell_quic_begins(step)) {
+	if (packet->rtt.quic_version && type == initial && dwell_quic_begins(step)) {
 		flow->quic = DWELL_QUIC_OFFERED | DWELL_QUIC_CLIENT_KNOWN | (direction ? DWELL_QUIC_CLIENT : 0);
 		cold = dwell_cold_of(step);
 		if (cold)
@@ -94,9 +87,8 @@ static __always_inline void dwell_quic_long(struct dwell_step *step)
 		dwell_stamp_take(step, &waiting, DWELL_QUIC_HANDSHAKE, DWELL_SAMPLE_HANDSHAKE);
 }
 
-/* Edges of one side that are closer than this are taken for reordering: a
- * quarter of the round trip known so far, halved with each rejection so that a
- * slow handshake cannot silence a fast path for good.
+/* Returns the distance below which edges of one side are taken for reordering: a quarter of the round trip known so
+ * far, halved with each rejection, so that a slow handshake cannot silence a fast path for good.
  */
 static __always_inline __u64 dwell_spin_floor(const struct dwell_step *step, const struct dwell_spin_state *spin)
 {
@@ -114,7 +106,7 @@ static __always_inline int dwell_spin_trusts(const struct dwell_spin_state *side
 	       side->flips >= DWELL_SPIN_FLIPS + 2 * faults;
 }
 
-/* A packet with the value of its side's last one. */
+/* Handles a packet with the same value as its side's last one. */
 static __always_inline void dwell_spin_kept(struct dwell_spin_state *mine, int its_turn)
 {
 	mine->flips = 0;
@@ -132,7 +124,7 @@ static __always_inline void dwell_spin_changed(struct dwell_spin_state *mine)
 		mine->calm -= DWELL_SPIN_CALM_PER_FLIP;
 }
 
-/* Somebody does not spin, or packets were lost or reordered. */
+/* Handles an edge that breaks the rule: one side does not spin, or packets were lost or reordered. */
 static __always_inline void dwell_spin_fault(struct dwell_step *step, struct dwell_cold *cold,
 					     struct dwell_spin_state *mine)
 {
@@ -151,7 +143,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	struct dwell_cold *cold = dwell_cold_of(step);
 	struct dwell_spin_state *mine;
 	const struct dwell_spin_state *other;
-	__u8 value = packet->quic_first >> 5 & 1, quic = flow->quic;
+	__u8 value = packet->rtt.quic_first >> 5 & 1, quic = flow->quic;
 	__u32 first = !(quic & DWELL_QUIC_EDGE_KNOWN);
 	__u32 last = quic & DWELL_QUIC_EDGE ? 1 : 0;
 	__u64 now, previous;
@@ -206,7 +198,7 @@ static __always_inline void dwell_quic_spin(struct dwell_step *step)
 	}
 	if (is_client != inverts) {
 		dwell_spin_fault(step, cold, mine);
-		/* or it is the other way round, and who began was not seen */
+		/* otherwise the roles are unknown: the first packet was not seen */
 		if (!(quic & DWELL_QUIC_WAITING))
 			flow->quic &= ~DWELL_QUIC_CLIENT_KNOWN;
 		return;
@@ -235,13 +227,13 @@ static __always_inline void dwell_quic(struct dwell_step *step)
 {
 	struct dwell_cold *cold;
 
-	if (step->packet->quic_first & 0x80) {
+	if (step->packet->rtt.quic_first & 0x80) {
 		dwell_quic_long(step);
 	} else if (dwell_method_enabled(step->config, DWELL_QUIC_SPIN) ||
 		   dwell_method_enabled(step->config, DWELL_QUIC_SPIN_LOOP)) {
 		dwell_quic_spin(step);
 	} else {
-		/* tells where the next connection begins */
+		/* shows where the next connection begins */
 		cold = dwell_cold_of(step);
 		if (cold)
 			cold->side[step->packet->direction & 1].spin.known = DWELL_SPIN_VALUE;

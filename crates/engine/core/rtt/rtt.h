@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One parsed packet through look-up, matchers and bookkeeping. */
+/* `dwell rtt`: takes one parsed packet through look-up, matcher and bookkeeping. */
 #ifndef DWELL_RTT_H
 #define DWELL_RTT_H
 
@@ -40,8 +40,7 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 	return 1;
 }
 
-/* Steps take no lock. */
-/* Each way has its own. */
+/* Each way of a bucket has a slot of its own, so that there is no pool, and steps take no lock. */
 static __always_inline __u32 dwell_slot_of(const struct dwell_bucket *bucket, __u32 index, __u32 way)
 {
 	(void)bucket;
@@ -80,23 +79,24 @@ static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 
 	(void)slot_index;
 }
 
-/* Finds the packet's flow; step->flow stays null if it has none and gets none. */
+/* Finds the packet's flow. step->flow stays null if it has none and cannot open one. */
 static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_lookup found = dwell_flow_of(step->table, packet);
 
 	if (!found.head && !packet->may_open)
-		/* a short header could be any UDP */
-		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->quic_first & 0x80) ? DWELL_SKIP_PROTOCOL
-												  : DWELL_SKIP_STRAY);
+		/* a short header could be any UDP packet */
+		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->rtt.quic_first & 0x80)
+					  ? DWELL_SKIP_PROTOCOL
+					  : DWELL_SKIP_STRAY);
 	step->flow = (struct dwell_flow *)found.head;
 	step->slot_index = found.slot_index;
 	step->opened = found.opened;
 }
 
-/* A flow that begins again under the same addresses and ports: what is known
- * of its sequence numbers and TSvals no longer holds.
+/* Handles a SYN. If the flow starts again under the same addresses and ports, its sequence numbers and TSvals no longer
+ * hold.
  */
 static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 {
@@ -126,7 +126,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 		dwell_emit_flow(step->table, flow, cold, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
 		seq->sent = 0;
 	}
-	/* a SYN that is sent again has the number of the first */
+	/* a retransmitted SYN has the number of the first */
 	if (!(seq->sent & DWELL_SEQ_NEXT) || seq->next_seq != packet->seq + 1) {
 		__builtin_memset(seq, 0, sizeof(*seq));
 		flow->own[direction] &= DWELL_OWN_FIN;
@@ -138,15 +138,13 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
 	__u32 flags = packet->tcp_flags, syn = flags & DWELL_TCP_SYN;
-	int by_ts = packet->has_ts && dwell_method_enabled(step->config, DWELL_TCP_TIMESTAMP);
+	int by_ts = packet->rtt.has_ts && dwell_method_enabled(step->config, DWELL_TCP_TIMESTAMP);
 
 	if (dwell_unlikely(syn))
 		dwell_tcp_begin(step);
 	if (by_ts)
 		dwell_tcp_timestamp(step);
-	/* a SYN's options are an offer: only the answer tells which matcher the
-	 * connection gets
-	 */
+	/* a SYN's options are an offer: only the answer shows which matcher the connection gets */
 	if (dwell_method_enabled(step->config, DWELL_TCP_SEQ) && (!by_ts || syn) && !step->match.found)
 		dwell_tcp_seq(step);
 	if (dwell_unlikely(flags & (DWELL_TCP_FIN | DWELL_TCP_RST))) {
@@ -166,7 +164,7 @@ static __always_inline void dwell_tcp(struct dwell_step *step)
 	}
 }
 
-/* Counts a sample, and tells of a flow's first. */
+/* Counts a sample, and reports a flow's first. */
 static __always_inline void dwell_rtt_count_sample(struct dwell_step *step, const struct dwell_match *match)
 {
 	struct dwell_flow *flow = step->flow;
@@ -177,7 +175,7 @@ static __always_inline void dwell_rtt_count_sample(struct dwell_step *step, cons
 				match->rtt_ns);
 }
 
-/* The least and the smoothed round trip to this side. */
+/* Updates the least and the smoothed round trip to this side. */
 static __always_inline void dwell_rtt_update(struct dwell_step *step)
 {
 	__u32 direction = step->packet->direction & 1, rtt_q7;
@@ -205,9 +203,7 @@ static __always_inline void dwell_rtt_update(struct dwell_step *step)
 	cold_side->srtt_q7 = rtt_q7;
 }
 
-/* Runs the packet through its matcher; step->match and step->loop tell what it
- * completed. step->flow is the packet's flow.
- */
+/* Runs the packet of step->flow through its matcher, which leaves what it completed in step->match and step->loop. */
 static __always_inline void dwell_rtt_step(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Times of packets that wait for their answer: one array for all flows and
- * matchers. A flow may have as many waiting as it needs; those that follow each
- * other lie side by side, so that the next is in a cache line or page that was
- * just used. A stamp has two slots; one that nobody answers is overwritten by
- * the next that falls on it.
+/* Stamps: times of packets that wait for their answer, in one array for all flows and matchers. A flow may have any
+ * number of them; consecutive ones lie next to each other, so that the next is in a cache line or page that was just
+ * used. A stamp may be in either of two entries; one that is never answered is overwritten by the next that maps to it.
  */
 #ifndef DWELL_RTT_STAMP_H
 #define DWELL_RTT_STAMP_H
@@ -13,13 +11,10 @@
 #define DWELL_STAMP_TIME_BITS 48
 #define DWELL_STAMP_TIME ((1ULL << DWELL_STAMP_TIME_BITS) - 1)
 
-/* 48 bits of hash tell stamps apart: one look-up in 10^14
- * matches falsely. 48
- * bits of time wrap in 78 hours.
- */
+/* One stamp. 48 bits of hash identify it: one look-up in 10^14 matches falsely. 48 bits of time wrap in 78 hours. */
 struct dwell_stamp {
 	__u32 check; /* 0: empty */
-	__u32 ack;   /* tcp-timestamp: what the echo must at least acknowledge */
+	__u32 ack;   /* tcp-timestamp: the least that the echo must acknowledge */
 	__u64 check_time;
 };
 
@@ -29,8 +24,8 @@ static __always_inline __u64 dwell_stamp_hash(const struct dwell_packet *packet,
 	return dwell_mix(dwell_mix(packet->hash, (__u64)id << 8 | method << 1 | direction), packet->hash >> 7);
 }
 
-/* Where a stamp lies. Sequence numbers are of bytes: segments of a cache line
- * and more do not fall on each other.
+/* Returns the index of a stamp. Sequence numbers count bytes: segments of at least a cache line (64 bytes) have entries
+ * of their own.
  */
 static __always_inline __u32 dwell_stamp_index(const struct dwell_packet *packet, __u32 method, __u32 direction,
 					       __u32 id)
@@ -47,8 +42,8 @@ static __always_inline __u32 dwell_stamp_check(__u64 hash)
 
 #define DWELL_STAMP_NONE (~0ULL)
 
-/* When what `hash` names was stamped, or DWELL_STAMP_NONE. A writer clears the
- * check word first, so what is read before it belongs together.
+/* Returns when the packet that `hash` identifies was stamped, or DWELL_STAMP_NONE. A writer clears the check word
+ * first, so that a time that is read before it belongs to it.
  */
 static __always_inline __u64 dwell_stamp_read(const struct dwell_stamp *stamp, __u64 hash, __u32 *ack)
 {
@@ -66,7 +61,7 @@ static __always_inline __u64 dwell_stamp_age(__u64 time_ns, __u64 now_ns)
 	return (now_ns - time_ns) & DWELL_STAMP_TIME;
 }
 
-/* A clock stepped back meanwhile. */
+/* Returns true if the clock was set back since the stamp. */
 static __always_inline int dwell_is_backwards(__u64 age_ns)
 {
 	return age_ns >> (DWELL_STAMP_TIME_BITS - 1) != 0;

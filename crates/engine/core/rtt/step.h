@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a matcher is given, and what it may do.
- */
+/* The input of a matcher, and what it may do. */
 #ifndef DWELL_RTT_STEP_H
 #define DWELL_RTT_STEP_H
 
 #include "rtt/embed.h"
 #include "rtt/flow.h"
+#include "rtt/parse.h"
 #include "rtt/stamp.h"
 
 struct dwell_match {
@@ -13,7 +13,7 @@ struct dwell_match {
 	__u8 found;
 	__u8 method;
 	__u8 flags;       /* DWELL_SAMPLE_* */
-	__u64 min_rtt_ns; /* least of its kind, this one included */
+	__u64 min_rtt_ns; /* least of its kind, including this one */
 };
 
 /* One packet of one flow. A packet completes at most one round trip and one
@@ -24,9 +24,9 @@ struct dwell_step {
 	const struct dwell_rtt_config *config;
 	const struct dwell_packet *packet;
 	struct dwell_flow *flow;
-	__u32 slot_index; /* of the flow */
-	__u32 opened;     /* by this packet */
-	__u32 granted;    /* the rate limit lets it be stamped: by two matchers, if it is a SYN */
+	__u32 slot_index; /* index of the flow's slot */
+	__u32 opened;     /* the packet has opened the flow */
+	__u32 granted;    /* the rate limit allows a stamp: two matchers may stamp a SYN */
 	struct dwell_match match;
 	struct dwell_match loop;
 };
@@ -36,20 +36,17 @@ static __always_inline void dwell_count(struct dwell_step *step, __u32 counter)
 	dwell_table_count(step->table, counter);
 }
 
-/* The flow's less used half; not null for a flow that has a slot, which the
- * BPF verifier cannot know.
- */
+/* Returns the flow's cold state, which is not null for a flow with a slot; the BPF verifier cannot know that. */
 static __always_inline struct dwell_cold *dwell_cold_of(struct dwell_step *step)
 {
 	return dwell_cold_at(step->table->embedder, step->slot_index);
 }
 
-/* Without an answer for this long, TCP sends again (RFC 6298 section 2). */
+/* Time after which TCP retransmits for want of an answer (RFC 6298 section 2). */
 #define DWELL_TCP_RTO_NS 1000000000ULL
 
-/* True if the packet is the first seen of its direction and answers what lay
- * unanswered for so long that it was answered before, unseen: this direction
- * came into view late.
+/* Returns true if the packet is the first of its direction and answers a packet so old that it must have been answered
+ * before, unseen: this direction came into view late.
  */
 static __always_inline int dwell_is_late_view(struct dwell_step *step, __u64 sent_ns)
 {
@@ -62,10 +59,10 @@ static __always_inline int dwell_is_late_view(struct dwell_step *step, __u64 sen
 	return age > DWELL_TCP_RTO_NS && !dwell_is_backwards(age);
 }
 
-/* The coarse clock may be this late (10 ms, the longest tick), in its units. */
+/* The most that the coarse clock may lag, in its units: 10 ms, the longest tick. */
 #define DWELL_COARSE_ERROR 11
 
-/* True if the rate limit allows another stamp of this direction now. */
+/* Returns true if the rate limit allows another stamp of this direction now. */
 static __always_inline int dwell_may_stamp(struct dwell_step *step)
 {
 	const struct dwell_rtt_config *config = step->config;
@@ -82,7 +79,7 @@ static __always_inline int dwell_may_stamp(struct dwell_step *step)
 	cold_side = &cold->side[direction];
 	if (config->rtt_rate_q8 && cold->side[!direction].srtt_q7)
 		interval = (__u64)cold->side[!direction].srtt_q7 * config->rtt_rate_q8 >> 1;
-	/* most are refused, and that much the cheap clock can tell */
+	/* most are refused, which the cheap clock can decide */
 	now_coarse = dwell_now_coarse(step->table->clock);
 	idle = now_coarse - cold_side->stamp_coarse;
 	if (cold_side->stamp_ns && !dwell_is_future(idle) && idle + DWELL_COARSE_ERROR + 1 < interval >> 20)
@@ -125,27 +122,26 @@ static __always_inline struct dwell_pending_stamp dwell_stamp_find(struct dwell_
 	return waiting.stamp ? waiting : dwell_stamp_in(dwell_stamp_at(step, index ^ 1), hash);
 }
 
-/* Where to put a stamp: where it lies already, else at its slot or beside it,
- * over the older of the two if both are taken.
+/* Returns where to put a stamp: its present entry, else the first of its two entries that is free, else the older one.
  */
 static __always_inline struct dwell_stamp *dwell_stamp_choose(struct dwell_step *step, __u32 index, __u64 hash,
 							      __u64 now)
 {
 	struct dwell_stamp *stamp = dwell_stamp_at(step, index);
-	struct dwell_stamp *beside = dwell_stamp_at(step, index ^ 1);
+	struct dwell_stamp *second = dwell_stamp_at(step, index ^ 1);
 	__u64 age;
 
-	if (!stamp || !beside || dwell_stamp_in(stamp, hash).stamp)
+	if (!stamp || !second || dwell_stamp_in(stamp, hash).stamp)
 		return stamp;
-	if (dwell_stamp_in(beside, hash).stamp)
-		return beside;
+	if (dwell_stamp_in(second, hash).stamp)
+		return second;
 	if (!stamp->check)
 		return stamp;
-	if (!beside->check)
-		return beside;
+	if (!second->check)
+		return second;
 	age = dwell_stamp_age(stamp->check_time, now);
-	if (dwell_stamp_age(beside->check_time, now) > age) {
-		stamp = beside;
+	if (dwell_stamp_age(second->check_time, now) > age) {
+		stamp = second;
 		age = dwell_stamp_age(stamp->check_time, now);
 	}
 	if (age < 1000000000ULL)
@@ -153,7 +149,7 @@ static __always_inline struct dwell_stamp *dwell_stamp_choose(struct dwell_step 
 	return stamp;
 }
 
-/* Keeps the time of this packet under `id` until its answer comes. */
+/* Keeps the time of this packet under `id` until its answer arrives. */
 static __always_inline void dwell_stamp_put(struct dwell_step *step, __u32 method, __u32 id, __u32 ack)
 {
 	__u32 direction = step->packet->direction & 1;

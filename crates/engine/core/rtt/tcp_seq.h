@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* tcp-seq: data, and the ACK that first covers its last byte.
  *
- * An ACK gives at most one sample: of the segment that ends just where it
- * acknowledges to, or else of the oldest stamped segment that it is the first
- * to cover (the probe). Karn's rule, widened: once anything makes it unclear
- * which transmission an ACK answers (a byte seen twice, a SACK block, a
- * duplicate ACK), no ACK up to the highest byte sent so far gives a sample.
+ * An ACK gives at most one sample: of the segment that ends exactly where it acknowledges to, or else of the oldest
+ * stamped segment that it is the first to cover (the probe). Karn's rule is widened: once anything makes it unclear
+ * which transmission an ACK answers (a byte seen twice, a SACK block, a duplicate ACK), no ACK up to the highest byte
+ * sent so far gives a sample.
  */
 #ifndef DWELL_RTT_TCP_SEQ_H
 #define DWELL_RTT_TCP_SEQ_H
 
 #include "rtt/step.h"
 
-/* True if it is unclear which transmission of the byte before `seq` an ACK
- * answers.
- */
+/* Returns true if it is unclear which transmission of the byte before `seq` an ACK answers. */
 static __always_inline int dwell_tcp_seq_doubts(const struct dwell_tcp_seq_state *state, __u32 seq)
 {
 	return (state->sent & DWELL_SEQ_DOUBT && !dwell_after(seq, state->doubt_sent)) ||
@@ -37,25 +34,26 @@ static __always_inline void dwell_tcp_seq_doubt_acked(struct dwell_step *step, s
 	theirs->answered |= DWELL_SEQ_DOUBT;
 }
 
-/* A probe waits until an ACK covers it. Each side tells by a bit of its own: the
- * data turns it, the ACK turns its own after. Numbers alone would not do, for
- * after 2 GiB they compare the other way round.
+/* Returns true while a probe waits for an ACK that covers it. Each side has a bit: the data turns its own, and the ACK
+ * then turns the other. Sequence numbers alone would not do, as the comparison inverts after 2 GiB.
  */
 static __always_inline int dwell_tcp_seq_waits(const struct dwell_tcp_seq_state *state)
 {
 	return (state->sent ^ state->answered) & DWELL_SEQ_PROBE;
 }
 
-/* Of the bytes that a direction has sent. Where the rate limit leaves segments
- * without a stamp, that of the same number one turn of the sequence space
- * (4 GiB) earlier is told by it.
+/* The age of a stamp at which its sequence number may have come round: 2 GiB, in units of 2^28 bytes sent. */
+#define DWELL_SEQ_AGE_MAX 8
+
+/* Returns the bytes that a direction has sent, in units of 2^28. If the rate limit leaves segments without a stamp, it
+ * reveals a stamp of the same sequence number 4 GiB earlier.
  */
-static __always_inline __u32 dwell_tcp_seq_turn(const struct dwell_side *side)
+static __always_inline __u32 dwell_tcp_seq_age(const struct dwell_side *side)
 {
 	return side->bytes >> 28;
 }
 
-/* The packet's ACK, for the data of the other direction. */
+/* Handles the packet's ACK for data of the other direction. */
 static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dwell_cold *cold)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -67,45 +65,45 @@ static __always_inline void dwell_tcp_seq_ack(struct dwell_step *step, struct dw
 	__u64 probe_ns = 0;
 
 	if (known && ack == theirs->acked) {
-		int duplicate = !packet->payload_bytes && packet->window == theirs->window &&
+		int duplicate = !packet->payload_bytes && packet->rtt.window == theirs->window &&
 				!(flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
 
-		if ((duplicate || packet->has_sack) && theirs->sent & DWELL_SEQ_NEXT &&
+		if ((duplicate || packet->rtt.has_sack) && theirs->sent & DWELL_SEQ_NEXT &&
 		    dwell_after(theirs->next_seq, ack))
 			dwell_tcp_seq_doubt_acked(step, theirs);
-		theirs->window = packet->window;
+		theirs->window = packet->rtt.window;
 		return;
 	}
 	if (known && !dwell_after(ack, theirs->acked))
 		return;
 	clear = !dwell_tcp_seq_doubts(theirs, ack);
 	if (dwell_tcp_seq_waits(theirs) && !dwell_after(theirs->probe_seq, ack)) {
-		/* before the bit is turned: then the data may take another probe */
+		/* read before the bit is turned, as the data may then start another probe */
 		probe_ns = *(volatile __u64 *)&theirs->probe_ns;
 		probed = !dwell_tcp_seq_doubts(theirs, theirs->probe_seq) && !dwell_is_late_view(step, probe_ns);
 		DWELL_BARRIER();
 		theirs->answered ^= DWELL_SEQ_PROBE;
 	}
 	theirs->acked = ack;
-	theirs->window = packet->window;
+	theirs->window = packet->rtt.window;
 	theirs->answered |= DWELL_SEQ_ACKED;
 	if (!(theirs->sent & DWELL_SEQ_NEXT))
 		return;
-	if (packet->has_sack)
+	if (packet->rtt.has_sack)
 		dwell_tcp_seq_doubt_acked(step, theirs);
 	else if (dwell_after(ack, theirs->doubt_acked))
 		theirs->answered &= ~DWELL_SEQ_DOUBT;
 	if (!clear)
 		return;
 	waiting = dwell_stamp_find(step, DWELL_TCP_SEQ, other, ack);
-	if (waiting.stamp && dwell_tcp_seq_turn(&step->flow->side[other]) - waiting.ack <= 8 &&
+	if (waiting.stamp && dwell_tcp_seq_age(&step->flow->side[other]) - waiting.ack <= DWELL_SEQ_AGE_MAX &&
 	    !dwell_is_late_view(step, waiting.time_ns))
 		dwell_stamp_take(step, &waiting, DWELL_TCP_SEQ, handshake);
 	else if (probed)
 		dwell_match_set(step, &step->match, DWELL_TCP_SEQ, dwell_now(step->table->clock) - probe_ns, handshake);
 }
 
-/* The packet's own bytes. */
+/* Handles the packet's own data. */
 static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct dwell_cold *cold)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -119,9 +117,7 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct d
 	if (!(mine->sent & DWELL_SEQ_NEXT)) {
 		mine->next_seq = end;
 		mine->sent |= DWELL_SEQ_NEXT;
-		/* what came before a flow's first packet seen is not known: it may
-		 * be a retransmission
-		 */
+		/* bytes before a flow's first packet are unknown: it may be a retransmission */
 		if (!syn) {
 			mine->doubt_sent = end;
 			mine->sent |= DWELL_SEQ_DOUBT;
@@ -141,7 +137,7 @@ static __always_inline void dwell_tcp_seq_data(struct dwell_step *step, struct d
 		return;
 	if (!dwell_may_stamp(step))
 		return;
-	dwell_stamp_put(step, DWELL_TCP_SEQ, end, dwell_tcp_seq_turn(&step->flow->side[direction]));
+	dwell_stamp_put(step, DWELL_TCP_SEQ, end, dwell_tcp_seq_age(&step->flow->side[direction]));
 	if (syn)
 		mine->sent |= DWELL_SEQ_SYN;
 	if (!dwell_tcp_seq_waits(mine) || dwell_tcp_seq_doubts(mine, mine->probe_seq)) {

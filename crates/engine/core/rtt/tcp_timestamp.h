@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* tcp-timestamp: the first packet that carries a new TSval, and the first
- * packet back that echoes it (RFC 7323 section 3).
+/* tcp-timestamp: the first packet that carries a new TSval, and the first packet in return that echoes it (RFC 7323
+ * section 3).
  *
- * The echo must also acknowledge something of the stamped packet. Without
- * that rule, data that shares its TSval with an earlier packet (a pure ACK, or
- * data before the capture began) could be answered by that packet's echo, and
- * the round trip would come out too short.
+ * The echo must also acknowledge part of the stamped packet. Without that rule, data that shares its TSval with an
+ * earlier packet (a pure ACK, or data before the capture began) could be answered by that packet's echo, and the round
+ * trip would come out too short.
  */
 #ifndef DWELL_RTT_TCP_TIMESTAMP_H
 #define DWELL_RTT_TCP_TIMESTAMP_H
 
 #include "rtt/step.h"
 
-/* The packet's echo, of a TSval of the other direction. */
+/* Handles the packet's echo of a TSval of the other direction. */
 static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -21,13 +20,13 @@ static __always_inline void dwell_tcp_timestamp_echo(struct dwell_step *step)
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 	struct dwell_pending_stamp waiting = {};
 
-	/* TSvals newer than the newest that was stamped: most, if there is a rate limit */
-	if (flow->own[other] & DWELL_OWN_STAMPED && !dwell_after(packet->tsecr, flow->stamped[other]))
-		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->tsecr);
+	/* TSvals newer than the newest stamped one: most of them under a rate limit */
+	if (flow->own[other] & DWELL_OWN_STAMPED && !dwell_after(packet->rtt.tsecr, flow->stamped[other]))
+		waiting = dwell_stamp_find(step, DWELL_TCP_TIMESTAMP, other, packet->rtt.tsecr);
 	if (!waiting.stamp || dwell_is_late_view(step, waiting.time_ns)) {
-		mine->tsecr = packet->tsecr;
+		mine->tsecr = packet->rtt.tsecr;
 	} else if (!dwell_after(waiting.ack, packet->ack)) {
-		mine->tsecr = packet->tsecr;
+		mine->tsecr = packet->rtt.tsecr;
 		dwell_stamp_take(step, &waiting, DWELL_TCP_TIMESTAMP,
 				 flow->own[other] & DWELL_OWN_TS_SYN ? DWELL_SAMPLE_HANDSHAKE : 0);
 	}
@@ -41,21 +40,22 @@ static __always_inline void dwell_tcp_timestamp(struct dwell_step *step)
 	struct dwell_tcp_ts_state *mine = &flow->ts[direction];
 	__u8 own = flow->own[direction];
 
-	/* 0 is also what mine->tsecr starts with */
+	/* 0 is also the initial value of mine->tsecr */
 	if ((packet->tcp_flags & (DWELL_TCP_ACK | DWELL_TCP_RST)) == DWELL_TCP_ACK &&
-	    (packet->tsecr != mine->tsecr || !packet->tsecr))
+	    (packet->rtt.tsecr != mine->tsecr || !packet->rtt.tsecr))
 		dwell_tcp_timestamp_echo(step);
 
 	if (syn ? !step->config->include_handshake : !packet->payload_bytes && !step->config->stamp_acks)
 		return;
-	if (own & DWELL_OWN_TSVAL && !dwell_after(packet->tsval, mine->tsval))
+	if (own & DWELL_OWN_TSVAL && !dwell_after(packet->rtt.tsval, mine->tsval))
 		return;
 	own = (own & ~DWELL_OWN_TS_SYN) | DWELL_OWN_TSVAL | (syn ? DWELL_OWN_TS_SYN : 0);
-	mine->tsval = packet->tsval;
+	mine->tsval = packet->rtt.tsval;
 	if (dwell_may_stamp(step)) {
-		flow->stamped[direction] = packet->tsval;
+		flow->stamped[direction] = packet->rtt.tsval;
 		own |= DWELL_OWN_STAMPED;
-		dwell_stamp_put(step, DWELL_TCP_TIMESTAMP, packet->tsval, packet->seq + (syn || packet->payload_bytes));
+		dwell_stamp_put(step, DWELL_TCP_TIMESTAMP, packet->rtt.tsval,
+				packet->seq + (syn || packet->payload_bytes));
 	}
 	if (own != flow->own[direction])
 		flow->own[direction] = own;

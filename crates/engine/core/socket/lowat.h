@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The least TCP_NOTSENT_LOWAT that does not starve a connection. It falls slowly while the
- * connection always had something to send, and doubles once it had not, up to what leaves in
- * the target's time. The kernel says so for a round trip, which counts as once. An application
- * that has little to send raises it too, which does no harm: there is nothing that would wait.
- * While the bottleneck has a queue it stays busy, even if the application is late.
+/* Controls TCP_NOTSENT_LOWAT: finds the least value that does not starve a connection. It falls slowly while the
+ * connection always has something to send, and doubles once it has not, up to what leaves in the target's time. The
+ * kernel reports a connection as limited by its application for a round trip, which counts once. An application that
+ * has little to send raises the value too, which does no harm, as nothing waits. While the bottleneck has a queue it
+ * stays busy, even if the application is late.
  */
 #ifndef DWELL_SOCKET_LOWAT_H
 #define DWELL_SOCKET_LOWAT_H
 
 #include "socket/lowat_types.h"
 
-/* With less than this unsent the application could not keep up with acknowledgements. */
+/* Segments of unsent data without which an application could not keep up with acknowledgements. */
 #define DWELL_LOWAT_SEGMENTS 4
-/* A queue in the network that lasts until an application comes. */
+/* A queue in the network that covers for an application that is late. */
 #define DWELL_LOWAT_COVER_US 5000
-/* It gets this long to write more, whatever it costs in delay. */
+/* Time that an application gets to write more, whatever delay that costs. */
 #define DWELL_LOWAT_MIN_US 500
 #define DWELL_LOWAT_MAX_BYTES (1U << 30)
 
@@ -25,7 +25,7 @@ static __always_inline __u32 dwell_lowat_in(__u64 rate, __u32 time_us)
 	return bytes < DWELL_LOWAT_MAX_BYTES ? bytes : DWELL_LOWAT_MAX_BYTES;
 }
 
-/* What it should be set to now; 0: leave it. */
+/* Returns what TCP_NOTSENT_LOWAT should be set to now; 0: leave it as it is. */
 static __always_inline __u32 dwell_lowat_step(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample)
 {
 	__u64 rate = lowat->rate - lowat->rate / 16;

@@ -5,7 +5,7 @@
 
 #include "socket/lowat_types.h"
 
-/* What TCP_NOTSENT_LOWAT should be set to now; 0: leave it. */
+/* Returns what TCP_NOTSENT_LOWAT should be set to now; 0: leave it as it is. */
 __u32 dwell_lowat_next(struct dwell_lowat *lowat, const struct dwell_lowat_sample *sample);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One byte on its way from device to device: through the namespaces, bridges and
- * tunnels of a host. Grid bytes and rows are as in layers.h.
+/* Traces one byte from device to device: through the namespaces, bridges and tunnels of a host. Sampling grid and rows
+ * are as in stack/layers.h.
  */
 #ifndef DWELL_STACK_HOPS_H
 #define DWELL_STACK_HOPS_H
@@ -9,7 +9,7 @@
 #include "stack/sampling.h"
 
 struct dwell_hop_row {
-	__u64 tag; /* of flow and byte; 0 if never used */
+	__u64 tag; /* hash of flow and byte; 0 if never used */
 	__u64 first_ns;
 	__u64 last_ns;
 	struct dwell_device_point origin;
@@ -22,8 +22,8 @@ static __always_inline int dwell_is_same_point(const struct dwell_device_point *
 	return point->netns == other->netns && point->device == other->device && point->point == other->point;
 }
 
-/* Counts the hop of one byte of a packet, and goes on to the next byte. Back at the
- * origin it is sent again, and its way begins anew.
+/* Counts the hop of one byte of a packet, and advances to the next byte. A byte that is back at its origin was sent
+ * again: its path starts anew.
  */
 static __always_inline void dwell_hop_step(void *embedder, const struct dwell_stack_program *program,
 					   struct dwell_pass *pass, const struct dwell_device_point *point)

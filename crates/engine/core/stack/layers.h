@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One byte on its way through the layers.
+/* Traces one byte on its way through the layers of a host.
  *
- * Each 2^shift-th byte of TCP's sequence space is a grid byte. A layer that a
- * packet with one passes stamps it in a row, which is found from flow and byte.
- * All layers and both hosts know the same bytes by the same numbers, so that no
- * search, no initial sequence number and no state of a flow is needed.
+ * The sampling grid is each 2^shift-th byte of TCP's sequence space. Each layer that a packet with such a byte passes
+ * stamps it in a row, which is found from flow and byte. All layers and both hosts know the same bytes by the same
+ * numbers, so that no search, no initial sequence number and no state of a flow is needed.
  *
- * Rows are one array for all flows. Consecutive grid bytes of a flow have
- * consecutive rows, from where its hash says. A flow uses at most half as many
- * rows as the sequence space has grid bytes: so that a row is used by another
- * byte before the same number comes round again, 4 GiB later.
+ * Rows are one array for all flows. Consecutive grid bytes of a flow have consecutive rows, from an index that its hash
+ * gives. A flow uses at most half as many rows as the sequence space has grid bytes, so that another byte has used a
+ * row before the same number comes round again, 4 GiB later.
  */
 #ifndef DWELL_STACK_LAYERS_H
 #define DWELL_STACK_LAYERS_H
@@ -17,19 +15,19 @@
 #include "stack/embed.h"
 #include "stack/sampling.h"
 
-/* Rows in a sequence that may be missing before a walk back gives up. */
+/* Consecutive rows that may be missing before a walk back gives up. */
 #define DWELL_WALK_MISSES 4
 
-/* Steps of a walk back: what may come into order, or be read, at once. */
+/* Most steps of a walk back: what may become readable, or be read, at once. */
 #define DWELL_WALK_STEPS 1024
 
 struct dwell_row {
-	__u64 tag;    /* of flow and byte; 0 if never used */
-	__u32 device; /* where it came in first */
-	__u8 sent;    /* how often TCP sent it, to 255 */
-	__u8 again;   /* it came in again before TCP took it */
+	__u64 tag;    /* hash of flow and byte; 0 if never used */
+	__u32 device; /* device where it first arrived */
+	__u8 sent;    /* how often TCP has sent it, up to 255 */
+	__u8 again;   /* it arrived again before TCP took it */
 	__u16 reserved;
-	__u64 copy_ns;                /* when the last copy left IP */
+	__u64 copy_ns;                /* time when the last copy left IP */
 	__u64 stamp_ns[DWELL_LAYERS]; /* 0 if missing */
 };
 
@@ -39,8 +37,8 @@ static __always_inline struct dwell_row *dwell_row_of(void *embedder, const stru
 	return dwell_row_at(embedder, dwell_row_index(program, flow, grid_index));
 }
 
-/* Begins a row. If it was another byte's, that one is on its way for too long, or
- * was lost: it is counted, but for what is forwarded, which no socket will read.
+/* Starts a row. If it was another byte's, that one was lost or is late, and is counted; forwarded bytes are not, as no
+ * socket will read them.
  */
 static __always_inline void dwell_row_begin(void *embedder, struct dwell_row *row, __u64 tag)
 {
@@ -55,11 +53,11 @@ static __always_inline void dwell_row_begin(void *embedder, struct dwell_row *ro
 	*row = (struct dwell_row){.tag = tag};
 }
 
-/* Stamps a byte at a layer, and says whether it is there for the first time. */
+/* Stamps a byte at a layer. Returns true if it is there for the first time. */
 static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row, __u64 tag, __u32 layer, __u64 now_ns)
 {
-	/* The socket's stamp begins a row: what a write was told to copy, and did
-	 * not, is stamped again by the next.
+	/* The socket's stamp starts a row: bytes that a write was to copy, and did not, are stamped again by the next
+	 * write.
 	 */
 	if (row->tag != tag || layer == DWELL_TX_SOCKET)
 		dwell_row_begin(embedder, row, tag);
@@ -69,7 +67,7 @@ static __always_inline int dwell_row_stamp(void *embedder, struct dwell_row *row
 	return 1;
 }
 
-/* Counts the time between two layers, if both have stamped. Returns it. */
+/* Counts the time between two layers, if both have stamped, and returns it; 0 otherwise. */
 static __always_inline __u64 dwell_row_segment(void *embedder, const struct dwell_row *row, __u32 segment, __u32 from,
 					       __u32 to)
 {
@@ -89,19 +87,18 @@ static __always_inline void dwell_row_missed(void *embedder, const struct dwell_
 			dwell_stack_count(embedder, DWELL_MISSED + layer);
 }
 
-/* Where the socket's segment ends: at IP, microseconds later, where the packet
- * did not bring the time at which TCP handed it down.
+/* Returns the layer that ends the socket's segment: IP, microseconds later than TCP, if the packet did not carry the
+ * time at which TCP handed it down.
  */
 static __always_inline __u32 dwell_row_tcp(const struct dwell_stack_program *program, const struct dwell_row *row)
 {
-	int untold = !row->stamp_ns[DWELL_TX_TCP] && program->hooked & 1U << DWELL_TX_TCP;
+	int is_unknown = !row->stamp_ns[DWELL_TX_TCP] && program->hooked & 1U << DWELL_TX_TCP;
 
-	return untold ? DWELL_TX_IP : DWELL_TX_TCP;
+	return is_unknown ? DWELL_TX_IP : DWELL_TX_TCP;
 }
 
-/* All segments of the way down at once, so that they add up to the total, and what no
- * segment explains is a figure of its own. `kind` is 0, or DWELL_SEGMENTS for those of
- * bytes that were sent again.
+/* Counts all segments of a sent byte at once, so that they add up to the total; what no segment explains is a segment
+ * of its own. `kind` is 0, or DWELL_SEGMENTS for bytes that were sent again.
  */
 static __always_inline void dwell_row_sent(void *embedder, const struct dwell_stack_program *program,
 					   const struct dwell_row *row, __u32 kind)
@@ -119,7 +116,7 @@ static __always_inline void dwell_row_sent(void *embedder, const struct dwell_st
 		dwell_segment_add(embedder, kind + DWELL_TX_UNEXPLAINED, total_ns - explained_ns);
 }
 
-/* The same of the way up. */
+/* Counts all segments of a received byte, as dwell_row_sent() does for a sent one. */
 static __always_inline void dwell_row_read(void *embedder, const struct dwell_row *row, __u32 first, __u32 kind)
 {
 	__u64 total_ns, explained_ns;
@@ -134,7 +131,7 @@ static __always_inline void dwell_row_read(void *embedder, const struct dwell_ro
 		dwell_segment_add(embedder, kind + DWELL_RX_UNEXPLAINED, total_ns - explained_ns);
 }
 
-/* As it is told, but for the ends. */
+/* Fills a byte trace, except for its ends. */
 static __always_inline void dwell_trace_fill(const struct dwell_stack_program *program, const struct dwell_row *row,
 					     __u32 grid_index, int up, int again, struct dwell_byte_trace *trace)
 {
@@ -147,12 +144,12 @@ static __always_inline void dwell_trace_fill(const struct dwell_stack_program *p
 		trace->stamp_ns[layer] = (layer > DWELL_TX_DRIVER) == up ? row->stamp_ns[layer] : 0;
 }
 
-/* The way down is over. The row is a copy: another CPU may take the original over. */
+/* Ends the way of a sent byte. The row is a copy, as another CPU may reuse the original. */
 static __always_inline void dwell_row_down(void *embedder, const struct dwell_stack_program *program,
 					   const struct dwell_row *row, __u32 grid_index)
 {
 	if (program->tx_first >= DWELL_LAYERS || !row->stamp_ns[program->tx_first]) {
-		/* what is forwarded here has no socket, and does not leave IP there */
+		/* a forwarded byte has no socket, and does not leave IP at that hook */
 		if (row->stamp_ns[DWELL_TX_IP])
 			dwell_stack_count(embedder, DWELL_TX_UNBEGUN);
 		return;
@@ -163,7 +160,7 @@ static __always_inline void dwell_row_down(void *embedder, const struct dwell_st
 		dwell_trace_emit(embedder, row, grid_index, 0, 0);
 }
 
-/* The way up is over. A driver that no hook stamps begins at IP. */
+/* Ends the way of a received byte. It begins at IP if no hook stamps the driver. */
 static __always_inline void dwell_row_up(void *embedder, const struct dwell_stack_program *program,
 					 const struct dwell_row *row, __u32 grid_index)
 {
@@ -187,8 +184,8 @@ static __always_inline void dwell_row_up(void *embedder, const struct dwell_stac
 		dwell_trace_emit(embedder, row, grid_index, 1, row->again);
 }
 
-/* With a pace, most rows are not taken again before the same numbers come round: what is
- * over, or is older than any byte gets, is of a byte 4 GiB before.
+/* Age of a row after which it belongs to a byte 4 GiB earlier. With a pace, most rows are not reused before the same
+ * numbers come round.
  */
 #define DWELL_ROW_AGE_NS (60ULL * 1000 * 1000 * 1000)
 
@@ -201,8 +198,8 @@ static __always_inline int dwell_row_is_over(const struct dwell_row *row, __u32 
 	return row->stamp_ns[layer] && now_ns > row->stamp_ns[layer] + DWELL_ROW_AGE_NS;
 }
 
-/* Where bytes are chosen, they are by the first layer, or by IP for drivers that no hook
- * stamps; the others follow. With a pace that would be what the driver's passed over.
+/* Returns true if a byte is to be traced. The first layer decides, or IP for drivers that no hook stamps, and the
+ * others follow; with a pace IP would otherwise trace bytes that the driver left out.
  */
 static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_row *row, __u64 tag, __u32 grid_index, __u32 layer,
@@ -222,10 +219,9 @@ static __always_inline int dwell_row_wanted(void *embedder, const struct dwell_s
 	return dwell_may_trace(embedder, pass->flow, grid_index, layer > DWELL_TX_DRIVER, pass->now_ns);
 }
 
-/* Below IP: true of a packet in which TCP sent the byte again. That it brings the
- * time of the first copy with it tells the first copy, which may still be queued
- * when the second is sent. Without a second one any time will do: other programs
- * may have changed it.
+/* Returns true, below IP, for a packet in which TCP sent the byte again. The first copy, which may still be queued when
+ * the second is sent, carries its own time. If there is no second copy any time will do, as other programs may have
+ * changed it.
  */
 static __always_inline int dwell_row_is_copy(const struct dwell_row *row, __u64 tag, __u64 tcp_ns)
 {
@@ -235,8 +231,8 @@ static __always_inline int dwell_row_is_copy(const struct dwell_row *row, __u64 
 static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row, __u64 tag,
 					  const struct dwell_pass *pass)
 {
-	/* a time in the future is that of a paced packet: when it should leave, and not
-	 * when TCP handed it down; nor is it that of the packet sent again
+	/* a time in the future belongs to a paced packet: it says when that should leave, not when TCP handed it down;
+	 * nor does it belong to a retransmission
 	 */
 	if (pass->tcp_ns && pass->tcp_ns <= pass->now_ns && !(row->tag == tag && row->stamp_ns[DWELL_TX_IP]))
 		dwell_row_stamp(embedder, row, tag, DWELL_TX_TCP, pass->tcp_ns);
@@ -246,8 +242,8 @@ static __always_inline void dwell_pass_ip(void *embedder, struct dwell_row *row,
 		row->sent++;
 }
 
-/* A copy that TCP sent later reached the driver. If the first one did not before,
- * it may have been dropped: then the byte is in no segment of those that went once.
+/* Handles a later copy that has reached the driver. If the first has not, it may have been dropped: the byte then
+ * counts in no segment of bytes that were sent once.
  */
 static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_row *row, __u32 grid_index, const struct dwell_pass *pass)
@@ -257,7 +253,7 @@ static __always_inline void dwell_pass_copy(void *embedder, const struct dwell_s
 	copy.stamp_ns[DWELL_TX_SOCKET] = row->stamp_ns[DWELL_TX_SOCKET];
 	if (pass->tcp_ns <= pass->now_ns)
 		copy.stamp_ns[DWELL_TX_TCP] = pass->tcp_ns;
-	/* only the last copy's is known */
+	/* only the last copy's time is known */
 	if (row->copy_ns >= pass->tcp_ns)
 		copy.stamp_ns[DWELL_TX_IP] = row->copy_ns;
 	copy.stamp_ns[DWELL_TX_DRIVER] = pass->now_ns;
@@ -288,7 +284,7 @@ static __always_inline void dwell_pass_driver(void *embedder, const struct dwell
 		dwell_row_down(embedder, program, &copy, grid_index);
 }
 
-/* Again from the same device before TCP took it: this host lost the first one. */
+/* Handles a byte that arrives again from the same device before TCP took it: this host lost the first copy. */
 static __always_inline void dwell_pass_arrive(void *embedder, struct dwell_row *row, __u64 tag,
 					      const struct dwell_pass *pass)
 {
@@ -298,7 +294,7 @@ static __always_inline void dwell_pass_arrive(void *embedder, struct dwell_row *
 		row->again = 1;
 }
 
-/* Stamps one of them, and goes on to the next. */
+/* Stamps one of the pass's bytes, and advances to the next. */
 static __always_inline void dwell_pass_step(void *embedder, const struct dwell_stack_program *program,
 					    struct dwell_pass *pass, __u32 layer)
 {
@@ -319,9 +315,8 @@ static __always_inline void dwell_pass_step(void *embedder, const struct dwell_s
 		dwell_row_stamp(embedder, row, tag, layer, pass->now_ns);
 }
 
-/* A walk back over the grid bytes below `end`, of which those that are new at a
- * layer are stamped. Beside `misses` is a word that is not 0: the verifier loses
- * count of one that is written together with another 0.
+/* A walk back over the grid bytes below `end`, which stamps those that are new at a layer. The word next to `misses` is
+ * not 0, as the verifier loses track of a value that is written together with another 0.
  */
 struct dwell_walk_back {
 	__u64 flow;
@@ -346,7 +341,7 @@ static __always_inline struct dwell_walk_back dwell_walk_from(const struct dwell
 	};
 }
 
-/* One step; true if it was the last. */
+/* Walks one step. Returns true if it was the last. */
 static __always_inline int dwell_walk_step_back(void *embedder, const struct dwell_stack_program *program,
 						struct dwell_walk_back *walk, __u32 layer)
 {

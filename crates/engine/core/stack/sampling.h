@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which bytes of a flow are followed, and by what they are known: what layers.h and
- * hops.h share.
+/* The sampling grid: which bytes of a flow are followed, and how they are identified. stack/layers.h and stack/hops.h
+ * share it.
  */
 #ifndef DWELL_STACK_SAMPLING_H
 #define DWELL_STACK_SAMPLING_H
 
 #include "stack/layers_types.h"
 
-/* Grid bytes of one packet that are stamped; of one that has more, the last.
- * All of 64 KiB where each 64th is one.
- */
+/* Most grid bytes of one packet that are stamped; of more, the last ones. It covers 64 KiB with every 64th byte. */
 #define DWELL_GRID_BYTES_MAX 1024
 
-/* Bytes of a flow. */
+/* A range of bytes of a flow. */
 struct dwell_span {
 	__u64 flow; /* hash of source and destination */
 	__u32 seq;
 	__u32 bytes;
-	__u32 grid; /* which bytes are taken now: see dwell_grid_thin() */
+	__u32 grid; /* which grid bytes are sampled now: see dwell_grid_thin() */
 	__u32 reserved;
 };
 
@@ -35,7 +33,7 @@ static __always_inline __u64 dwell_flow_hash(__u64 seed, const struct dwell_addr
 	return hash;
 }
 
-/* The first grid byte from `seq` on. */
+/* Returns the first grid byte from `seq` on. */
 static __always_inline __u32 dwell_grid_from(__u32 seq, __u32 shift)
 {
 	__u32 low = (1U << (shift & 31)) - 1;
@@ -43,21 +41,21 @@ static __always_inline __u32 dwell_grid_from(__u32 seq, __u32 shift)
 	return (seq + low) & ~low;
 }
 
-/* True if one of the bytes is on the grid. */
+/* Returns true if the range has a byte on the grid. */
 static __always_inline int dwell_grid_hit(const struct dwell_span *span, __u32 shift)
 {
 	return dwell_grid_from(span->seq, shift) - span->seq < span->bytes;
 }
 
-/* Of the grid, each 2^thin-th byte is taken; a row of another epoch is another byte's.
- * User space changes both while packets pass, so a run reads them once, together.
+/* Returns how far the grid is thinned: each 2^thin-th grid byte is sampled. A row of another epoch belongs to another
+ * byte. User space changes both while packets pass, so each run reads them once, together.
  */
 static __always_inline __u32 dwell_grid_thin(__u32 grid)
 {
 	return grid & 31;
 }
 
-/* True if one of the bytes is taken. */
+/* Returns true if the range has a sampled byte. */
 static __always_inline int dwell_span_hit(const struct dwell_stack_program *program, const struct dwell_span *span)
 {
 	return dwell_grid_hit(span, program->shift + dwell_grid_thin(span->grid));
@@ -68,25 +66,25 @@ static __always_inline __u64 dwell_row_tag(__u64 flow, __u32 grid, __u32 grid_in
 	return dwell_mix(flow + (grid >> 8), grid_index) | 1;
 }
 
-/* Where the row of a grid byte is. Consecutive ones of a flow have consecutive rows. */
+/* Returns the index of a grid byte's row. Consecutive grid bytes of a flow have consecutive rows. */
 static __always_inline __u32 dwell_row_index(const struct dwell_stack_program *program, __u64 flow, __u32 grid_index)
 {
 	return ((flow >> 32) + (grid_index & program->cycle_mask)) & program->row_mask;
 }
 
-/* The grid bytes of a packet, or of what a write is about to copy, at a layer. */
+/* The sampled bytes of a packet, or of what a write is about to copy, at a layer. */
 struct dwell_pass {
 	__u64 flow;
 	__u64 now_ns;
-	__u64 tcp_ns;     /* on the way down: when TCP handed it down, as the packet says */
-	__u32 device;     /* on the way up, at the driver: which one */
+	__u64 tcp_ns;     /* of sent bytes: when TCP handed the packet down, as the packet says */
+	__u32 device;     /* of received bytes, at the driver: the device */
 	__u32 grid_index; /* the first one, in grid bytes */
 	__u32 stride;     /* from one to the next */
-	__u32 steps;      /* how many */
-	__u32 grid;       /* that of the span */
+	__u32 steps;      /* how many there are */
+	__u32 grid;       /* of the range */
 };
 
-/* Of a span that has a grid byte. */
+/* Returns the sampled bytes of a range, which has at least one. */
 static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_program *program,
 						       const struct dwell_span *span, __u64 now_ns, __u64 tcp_ns,
 						       __u32 device)
@@ -112,7 +110,7 @@ static __always_inline struct dwell_pass dwell_pass_of(const struct dwell_stack_
 	};
 }
 
-/* Several CPUs may count at once. */
+/* Counts a duration. Several CPUs may do so at once. */
 static __always_inline void dwell_flow_segment_add(struct dwell_flow_segment *flow, __u64 ns)
 {
 	__u32 index = dwell_bucket_index(ns) >> DWELL_COARSE_SHIFT;

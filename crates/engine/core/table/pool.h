@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Places that no flow has. The one that was freed last is taken first, and fresh
- * ones in their order, so that what is in use lies close together: few pages, and
- * in cache.
+/* The pool of slots that no flow occupies. It hands out the slot that was freed last, then unused ones in their order,
+ * so that slots in use lie close together: on few pages, and in cache.
  */
 #ifndef DWELL_TABLE_POOL_H
 #define DWELL_TABLE_POOL_H
 
 #include "table/table.h"
 
-/* A bucket whose ways may have any slot. */
+/* A bucket whose ways may lead to any slot. */
 struct dwell_slot_bucket {
 	struct dwell_bucket bucket;
 	__u32 slot_index[DWELL_WAYS];
 };
 
 struct dwell_pool {
-	__u64 top;   /* the slot that was freed last, plus 1; above it how often that changed */
-	__u32 fresh; /* slots from this one on were never taken */
+	__u64 top;   /* index of the slot that was freed last, plus 1; the upper half counts changes */
+	__u32 fresh; /* slots from this index on were never used */
 	__u32 reserved;
 };
 
@@ -27,7 +26,7 @@ static __always_inline int dwell_pool_spare(const struct dwell_pool *pool, __u32
 	return pool && ((__u32)pool->top || pool->fresh < places);
 }
 
-/* A slot that was never taken. */
+/* Returns a slot that was never used, or DWELL_NO_SLOT. */
 static __always_inline __u32 dwell_pool_fresh(struct dwell_pool *pool, __u32 places)
 {
 	for (int i = 0; i < DWELL_POOL_TRIES; i++) {
@@ -41,7 +40,9 @@ static __always_inline __u32 dwell_pool_fresh(struct dwell_pool *pool, __u32 pla
 	return DWELL_NO_SLOT;
 }
 
-/* Has another be on top. The count above it tells that it left and came back. */
+/* Replaces the top of the pool. Returns false if another CPU was quicker; the count in the upper half reveals a top
+ * that left and came back.
+ */
 static __always_inline int dwell_pool_swap(struct dwell_pool *pool, __u64 top, __u32 next)
 {
 	__u64 changed = ((top >> 32) + 1) << 32 | next;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The flow table: a fixed array of buckets, four flows each. A flow lives in
- * one of two buckets that its hash names, so the table fills evenly; both
- * directions share the entry. There is no allocation and no list: admitting
- * and evicting a flow is O(1), memory is what was asked for at start, and
- * kernel and replay evict alike. What a flow is beyond its head is the
- * embedding algorithm's.
+/* The flow table: a fixed array of buckets with four flows each. A flow lives in one of the two buckets that its hash
+ * selects, so that the table fills evenly; both directions share the slot. There is no allocation and no list:
+ * admitting and evicting a flow is O(1), memory is what was requested at the start, and kernel and replay evict alike.
+ * A slot begins with its head; the rest belongs to the algorithm on the table.
  */
 #ifndef DWELL_TABLE_H
 #define DWELL_TABLE_H
@@ -15,27 +13,33 @@
 
 #define DWELL_WAYS 4
 
-/* What every flow begins with. */
+/* The beginning of every slot. */
 struct dwell_head {
 	struct dwell_flow_key key;
 	__u8 proto;
-	__u8 close_reason; /* enum dwell_close_reason: set when it is over */
+	__u8 close_reason; /* enum dwell_close_reason; set when the flow is over */
 	__u8 flags;        /* DWELL_HEAD_* */
 	__u8 reserved;
-	__u32 seen; /* last packet, coarse units */
+	__u32 seen; /* time of the last packet, in coarse units */
 };
-#define DWELL_HEAD_OPENER 1  /* direction of the first packet seen */
-#define DWELL_HEAD_SETTLED 2 /* has shown that it is no flood's */
-#define DWELL_HEAD_SPENT 4   /* has all that it wanted, may make room for others */
-#define DWELL_HEAD_CLOSING 8 /* one side says that it is over */
+#define DWELL_HEAD_OPENER 1  /* direction of the first packet */
+#define DWELL_HEAD_SETTLED 2 /* the flow has shown that it is not part of a flood */
+#define DWELL_HEAD_SPENT 4   /* the flow has had its answer and may make room for others */
+#define DWELL_HEAD_CLOSING 8 /* one side has said that the flow is over */
 #define DWELL_HEAD_ESTABLISHED 16
 
-/* The place of a flow that one side says is over may go to another after 10 s of
- * silence: anybody can forge such an end, and after half of one answers go on.
+/* A flow whose end one side has announced may lose its slot after 10 s of silence. It is not removed at once because
+ * anybody can forge such an end, and after one half has closed, answers go on.
  */
 #define DWELL_CLOSING_COARSE (10000000000ULL >> 20)
 
-/* What a table works with. */
+/* Under pressure, a flow that may be part of a flood loses its slot after 1 s of silence, or 30 s if it has been
+ * established, in coarse units.
+ */
+#define DWELL_UNSETTLED_COARSE (1000000000 >> 20)
+#define DWELL_UNSETTLED_ESTABLISHED_COARSE (30 * DWELL_UNSETTLED_COARSE)
+
+/* Everything that a step of the table works with. */
 struct dwell_table {
 	const struct dwell_table_config *config;
 	struct dwell_counters *counters;
@@ -43,9 +47,9 @@ struct dwell_table {
 	void *embedder;
 };
 
-/* Apart from the flows, so that all buckets stay in cache. */
+/* A bucket. Buckets are apart from the flows so that all of them stay in cache. */
 struct dwell_bucket {
-	__u64 tags; /* 16 bits of hash each, 0 is free */
+	__u64 tags; /* 16 bits of hash per way; 0: the way is free */
 	__u32 lock;
 	__u32 reserved;
 };
@@ -72,8 +76,8 @@ static __always_inline __u32 dwell_bucket_second(__u64 hash, __u32 mask)
 	return ((__u32)hash ^ (__u32)(dwell_tag(hash) * 0x5bd1e995)) & mask;
 }
 
-/* The way that holds this tag, or DWELL_WAYS. Plain arithmetic instead of a
- * loop with a branch each, which the verifier would walk once a way.
+/* Returns the way that holds this tag, or DWELL_WAYS. It is plain arithmetic because the verifier would walk a loop
+ * with a branch once per way.
  */
 static __always_inline __u32 dwell_way_of(__u64 tags, __u64 tag)
 {
@@ -94,11 +98,11 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x, const 
 	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
-/* Where a packet's flow is; head is null if it is not there. */
+/* The result of a look-up; `head` is null if the flow is not in the table. */
 struct dwell_lookup {
 	struct dwell_head *head;
 	__u32 slot_index;
-	__u32 opened; /* by this packet */
+	__u32 opened; /* the packet has opened the flow */
 };
 
 static __always_inline struct dwell_lookup dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
@@ -111,7 +115,7 @@ static __always_inline struct dwell_lookup dwell_flow_in(void *embedder, __u32 i
 	if (!bucket)
 		return none;
 	tags = *(volatile __u64 *)&bucket->tags;
-	/* a branch that is mostly foretold: flow and bucket may be fetched at once then */
+	/* this branch is predicted well, so that flow and bucket can be fetched at the same time */
 	if (dwell_likely((tags & 0xffff) == tag)) {
 		found.slot_index = dwell_slot_of(bucket, index, 0);
 	} else {
@@ -136,9 +140,8 @@ static __always_inline struct dwell_lookup dwell_flow_find(void *embedder, __u32
 	return found;
 }
 
-/* How good a slot is for a new flow, best first: a free one, one whose flow is
- * over, one that was idle for the timeout, and, under pressure, one that may be
- * a flood's and was silent for a second or more.
+/* How suitable a slot is for a new flow, best first: free; its flow is over; its flow was idle for the timeout; under
+ * pressure, its flow may be part of a flood and was silent for DWELL_UNSETTLED_COARSE.
  */
 enum dwell_rank {
 	DWELL_RANK_FREE,
@@ -148,8 +151,8 @@ enum dwell_rank {
 	DWELL_RANK_NONE,
 };
 
-/* Another CPU may have seen a flow a moment later than now, or the clock of a
- * capture stepped back: idle for nearly a whole turn of the coarse clock.
+/* Returns true if an idle time is negative: another CPU saw the flow a moment later than now, or the clock of a capture
+ * stepped back.
  */
 static __always_inline int dwell_is_future(__u32 idle)
 {
@@ -174,16 +177,15 @@ static __always_inline __u32 dwell_rank(const struct dwell_head *head, __u32 now
 		return DWELL_RANK_OVER;
 	if (idle > timeout_coarse || dwell_is_closed(head, idle))
 		return DWELL_RANK_IDLE;
-	if (!(head->flags & DWELL_HEAD_SETTLED) && idle > (head->flags & DWELL_HEAD_ESTABLISHED ? 30 * 953 : 953))
+	if (!(head->flags & DWELL_HEAD_SETTLED) &&
+	    idle > (head->flags & DWELL_HEAD_ESTABLISHED ? DWELL_UNSETTLED_ESTABLISHED_COARSE : DWELL_UNSETTLED_COARSE))
 		return DWELL_RANK_UNSETTLED;
 	return DWELL_RANK_NONE;
 }
 
-/* A slot for a new flow in one of its two buckets, packed: which bucket, which
- * way, how good. The first bucket is taken, which look-ups try first, unless it
- * is half full and the second is emptier. A tag is unique within its
- * bucket, so that a look-up tries one way; a bucket that has the tag already is
- * out.
+/* A slot for a new flow in one of its two buckets, packed: which bucket, which way, how suitable. The first bucket,
+ * which look-ups try first, is preferred unless it is half full and the second is emptier. A tag is unique within its
+ * bucket, so that a look-up tries one way; a bucket that already has the tag cannot be used.
  */
 #define DWELL_VACANCY(second, way, rank) ((second) | (way) << 8 | (rank) << 16)
 #define dwell_vacancy_second(v) ((v)&0xff)
@@ -206,7 +208,7 @@ static __always_inline __u32 dwell_vacancy_of(void *embedder, __u32 first, __u32
 
 	swap = one && two && dwell_bucket_used(one) >= DWELL_WAYS / 2 &&
 	       dwell_bucket_used(two) < dwell_bucket_used(one);
-	/* a free slot is told by the tags alone: no flow has to be looked at */
+	/* the tags alone show a free way: no flow has to be read */
 	for (__u32 i = 0; i < 2; i++) {
 		const struct dwell_bucket *bucket = i ^ swap ? two : one;
 		__u32 way;
@@ -239,13 +241,12 @@ static __always_inline int dwell_bucket_lock(struct dwell_bucket *bucket)
 
 static __always_inline void dwell_bucket_unlock(struct dwell_bucket *bucket)
 {
-	/* an exchange: on machines that reorder stores, all before it are seen first */
+	/* an exchange: on machines that reorder stores it makes all earlier ones visible first */
 	__sync_lock_test_and_set(&bucket->lock, 0);
 }
 
-/* Writes a new flow over way `way`; nobody finds it before its tag is there.
- * Under the bucket's lock. False if the slot is beyond the table, which cannot
- * be, but the BPF verifier does not know it.
+/* Writes a new flow over way `way`. Look-ups cannot find it before its tag is there. The bucket is locked. Returns
+ * false if the slot is beyond the table, which cannot happen, but the BPF verifier does not know that.
  */
 static __always_inline int dwell_flow_write(struct dwell_table *table, struct dwell_bucket *bucket, __u32 way,
 					    __u32 slot_index, const struct dwell_packet *packet)
@@ -266,7 +267,7 @@ static __always_inline int dwell_flow_write(struct dwell_table *table, struct dw
 	return 1;
 }
 
-/* Gives the packet's flow a slot. None if the filter or the table refuses. */
+/* Gives the packet's flow a slot. Returns no head if the filter or the table refuses. */
 static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *table,
 							    const struct dwell_packet *packet, __u32 first,
 							    __u32 second)
@@ -293,7 +294,7 @@ static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 		return none;
 	}
-	/* another CPU may have taken the slot, or admitted this very flow */
+	/* another CPU may have used the slot, or admitted this very flow */
 	if (dwell_vacancy_for(table, first, second, tag) != vacancy)
 		found.slot_index = DWELL_NO_SLOT;
 	else if (rank == DWELL_RANK_FREE)
@@ -346,8 +347,8 @@ static __always_inline struct dwell_lookup dwell_flow_of(struct dwell_table *tab
 	return found;
 }
 
-/* Frees the flows of a bucket: those that were idle for the timeout, or all of
- * them at the end of a run (DWELL_CLOSE_END).
+/* Frees flows of a bucket: those that were idle for the timeout, or, with DWELL_CLOSE_END at the end of a run, all of
+ * them.
  */
 static __always_inline void dwell_bucket_sweep(struct dwell_table *table, __u32 index, __u32 reason)
 {

@@ -7,6 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use super::native::{Counter, Counters};
 use crate::{
     histogram::Histogram,
     measure::{Method, Sample},
@@ -81,12 +82,14 @@ pub struct Groups {
     aggregate: Aggregate,
     histograms: BTreeMap<GroupKey, Histogram>,
     other: Histogram,
+    /// Samples in `other` since the start, over all intervals.
+    other_samples: u64,
 }
 
 impl Groups {
     /// Nothing gathered yet.
     pub fn new(aggregate: Aggregate) -> Groups {
-        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default() }
+        Groups { aggregate, histograms: BTreeMap::new(), other: Histogram::default(), other_samples: 0 }
     }
 
     /// Adds a sample to the group of the side that answered.
@@ -97,9 +100,19 @@ impl Groups {
         let full = self.histograms.len() + 1 >= self.aggregate.max_groups as usize;
         match self.histograms.get_mut(&key) {
             Some(histogram) => histogram.record(sample.rtt_ns),
-            None if full => self.other.record(sample.rtt_ns),
+            None if full => {
+                self.other.record(sample.rtt_ns);
+                self.other_samples += 1;
+            }
             None => self.histograms.entry(key).or_default().record(sample.rtt_ns),
         }
+    }
+
+    /// Returns the counters of a replay with the samples that found no group of their own, which the kernel counts
+    /// itself.
+    pub fn count(&self, mut counters: Counters) -> Counters {
+        counters.0[Counter::AggregateOther as usize] += self.other_samples;
+        counters
     }
 
     /// Ends an interval: the groups that had samples in it, the one for the

@@ -116,7 +116,7 @@ impl Tracker {
 
 /// What was seen, and why packets, flows or matches were not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters([u64; abi::DWELL_COUNTERS as usize]);
+pub struct Counters(pub(super) [u64; abi::DWELL_COUNTERS as usize]);
 
 impl Counters {
     /// The counters of several CPUs as one.

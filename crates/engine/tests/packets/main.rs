@@ -5,6 +5,7 @@
 mod dns;
 mod filter;
 mod flows;
+mod groups;
 mod histograms;
 mod icmp;
 mod limits;
@@ -18,4 +19,5 @@ mod tcp_seq;
 mod tcp_timestamp;
 mod time;
 mod truncation;
+mod udp_length;
 mod wire;

@@ -77,7 +77,7 @@ static void *take_and_free(void *number)
 			break;
 		}
 		/* as a flow writes over the link to the next free slot */
-		slot[slot_index].vip = next_random(&random);
+		slot[slot_index].lb.vip = next_random(&random);
 		held[count++] = slot_index;
 	}
 	while (count)

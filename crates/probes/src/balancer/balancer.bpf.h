@@ -423,7 +423,7 @@ __noinline int zero_anywhere(const struct dwell_packet *packet)
 
 	if (!packet)
 		return 0;
-	asked.slot = packet->attempt;
+	asked.slot = packet->lb.attempt;
 	asked.client = dwell_zero_client(packet);
 	vip = dwell_zero_vip_at(0, asked.slot);
 	if (vip)

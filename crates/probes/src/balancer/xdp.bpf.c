@@ -111,7 +111,7 @@ static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index,
 		slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, index, way));
 		if (!slot)
 			continue;
-		real = slot->real;
+		real = slot->lb.real;
 		active = bpf_map_lookup_elem(&actives, &real);
 		/* all of them in the upper half, those that are active in the lower */
 		if (active)

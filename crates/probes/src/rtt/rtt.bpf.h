@@ -199,7 +199,7 @@ __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_pa
 		where = dwell_locate_nested(context, data, end, link);
 	if (dwell_unlikely(dwell_where_error(where)))
 		return dwell_where_error(where);
-	return dwell_parse(context, data, end, where, &program.config, packet);
+	return dwell_rtt_parse(context, data, end, where, &program.config, packet);
 }
 
 static __always_inline void observe(dwell_context *context, __u32 link)

@@ -69,7 +69,7 @@ impl Replay {
         {
             let length_ns = self.intervals.length_ns();
             told.tell(|report| report.interval(end_ns, length_ns, &groups.take()));
-            let counters = self.tracker.counters();
+            let counters = groups.count(self.tracker.counters());
             told.tell(|report| report.status(end_ns, counters));
         }
         let groups = &mut self.groups;
@@ -103,6 +103,7 @@ impl Replay {
             told.tell(|report| report.interval(end_ns, end_ns - start, &groups.take()));
         }
         let counters = self.tracker.counters();
+        let counters = self.groups.as_ref().map_or(counters, |groups| groups.count(counters));
         match told.failed.take() {
             None => told.report.finish(self.last_ns, Some(counters))?,
             Some(error) => {
