@@ -90,3 +90,15 @@ impl From<dwell_app::stop::ListenError> for Failure {
         Failure::new(Exit::Host, error)
     }
 }
+
+impl From<dwell_collector::Error> for Failure {
+    fn from(error: dwell_collector::Error) -> Failure {
+        match error {
+            dwell_collector::Error::Store(error) => error.into(),
+            dwell_collector::Error::Output(error) => error.into(),
+            dwell_collector::Error::Fleet(error) => error.into(),
+            waiting @ dwell_collector::Error::Waiting { .. } => Failure::new(Exit::Incomplete, waiting),
+            error => Failure::new(Exit::Host, error),
+        }
+    }
+}

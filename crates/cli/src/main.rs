@@ -6,7 +6,6 @@ mod cmd;
 mod exit;
 mod identity;
 mod served;
-mod session;
 mod set;
 mod source;
 

@@ -15,6 +15,7 @@ mod identity;
 mod link;
 mod outbox;
 mod server;
+mod session;
 mod uplink;
 pub mod wire;
 
@@ -24,4 +25,5 @@ pub use identity::{Identity, Key};
 pub use link::Secret;
 pub use outbox::{Backlog, Outbox};
 pub use server::{Agent, Handler, Refusals, Server};
+pub use session::clock_session;
 pub use uplink::{CollectorAddress, Event, Uplink};

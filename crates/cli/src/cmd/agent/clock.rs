@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use dwell_fleet::Secret;
+use dwell_fleet::{Secret, clock_session};
 use dwell_probes::clock::{Reflector, ReflectorOptions};
 
-use crate::{session::session, tell::tell};
+use crate::tell::tell;
 
 /// Answers one collector at a time.
 pub struct ClockReflector {
@@ -36,7 +36,7 @@ impl ClockReflector {
         let Some(reflector) = &self.reflector else {
             return;
         };
-        let session = session(secret);
+        let session = clock_session(secret);
         match reflector.admit(&session, collector.ip()) {
             Ok(()) => self.session = Some(session.id),
             Err(error) => tell(format_args!("the clock cannot be compared: {error}")),

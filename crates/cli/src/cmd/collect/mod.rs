@@ -1,48 +1,22 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
-mod clocks;
-mod desk;
-mod forward;
-mod ledger;
-mod metrics;
-mod time;
-
-use std::{
-    env,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::{Arc, mpsc::RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{env, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
+use dwell_collector::{Destination, Options, Print};
 use dwell_engine::layers::join::Config;
-use dwell_fleet::{Key, Server};
+use dwell_fleet::Key;
 use dwell_records::{Output, Sink, Source, entry};
-use dwell_store::{Address, Login, Server as ClickHouse, Store};
+use dwell_store::{Address, Login};
 
-use self::{
-    clocks::Clocks,
-    desk::{Job, Jobs, desk},
-    forward::Forward,
-    ledger::Ledger,
-};
 use crate::{
     args::{nanos, positive_duration, socket},
     exit::{Exit, Failure},
     identity::IdentityArgs,
     served::Served,
-    source::boot_id,
     stop::Stop,
-    tell::tell,
 };
-
-/// Between two looks whether to end, or whether an interval is over.
-const POLL: Duration = Duration::from_millis(50);
-/// Batches that are stored at once.
-const MOST_JOBS: usize = 64;
 
 /// Gather what agents on many hosts measured
 ///
@@ -140,99 +114,48 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         unreachable!("clap requires both");
     };
     let identity = args.identity.identity()?;
+    let destination = args.destination(place)?;
     let stop = Stop::listen(args.duration)?;
     let served = args.metrics.map(Served::start).transpose()?;
-    let (store, forward) = open(place, args.spool.as_deref())?;
-    let clocks = Clocks::new(args.sync_interval, boot_id()?);
-    let mut ledger = Ledger::open(store, forward, &args.told(), clocks.clone(), args.output()?, served)?;
-    let (desk, jobs) = desk(clocks);
-    let server = Server::start(listen, identity, Arc::clone(&desk))?;
-    tell(format_args!("agents are awaited at {}", server.address()));
-    let ended = work(&mut ledger, &jobs, &stop, &server);
-    let refusals = server.refusals();
-    // Who waits for an answer is told that there is none.
-    drop(jobs);
-    drop(server);
-    match ended {
-        Err(failure) if failure.exit == Exit::Incomplete => Err(failure),
-        ended => {
-            let finished = ledger.finish(&refusals);
-            ended.and(finished).map(|()| Exit::Done)
-        }
-    }
-}
-
-fn open(place: &Place, spool: Option<&Path>) -> Result<(Store, Option<Forward>), Failure> {
-    match (place, spool) {
-        (Place::File(path), None) => Ok((Store::open(path)?, None)),
-        (Place::Server(address), Some(path)) => {
-            let login = Login {
-                user: env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into()),
-                password: env::var("CLICKHOUSE_PASSWORD").ok(),
-            };
-            let mut store = Store::open(path)?;
-            let number = store.spool()?;
-            let server = ClickHouse::open(address.clone(), login)?;
-            Ok((store, Some(Forward::start(server, number)?)))
-        }
-        (Place::File(_), Some(_)) => {
-            Err(Failure::usage(anyhow!("--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE")))
-        }
-        (Place::Server(_), None) => {
-            Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
-        }
-    }
-}
-
-/// Stores what comes, many batches at once, until it is to end.
-fn work(ledger: &mut Ledger, jobs: &Jobs, stop: &Stop, server: &Server) -> Result<(), Failure> {
-    let mut looked = Instant::now();
-    while !stop.is_asked() {
-        if ledger.is_full()? {
-            thread::sleep(POLL);
-        } else {
-            match jobs.next(POLL, MOST_JOBS) {
-                Ok(some) => serve(ledger, some)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-        }
-        if looked.elapsed() >= POLL {
-            looked = Instant::now();
-            ledger.look(server)?;
-            ledger.forward()?;
-        }
-    }
-    Ok(())
-}
-
-fn serve(ledger: &mut Ledger, jobs: Vec<Job>) -> Result<(), Failure> {
-    let (mut batches, mut sights) = (Vec::new(), Vec::new());
-    for job in jobs {
-        match job {
-            Job::Hello(agent, answer) => {
-                let _ = answer.send(ledger.hello(&agent)?);
-            }
-            Job::Gone(agent, why) => tell(format_args!("{} is gone: {why}", agent.name)),
-            Job::Clock(sight) => sights.push(sight),
-            Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
-        }
-    }
-    let (told, answers): (Vec<_>, Vec<_>) =
-        batches.into_iter().map(|(agent, batch, answer)| ((agent, batch), answer)).unzip();
-    ledger.store(&told, &sights)?;
-    for answer in answers {
-        let _ = answer.send(());
-    }
-    Ok(())
+    let options = Options {
+        listen,
+        identity,
+        destination,
+        join: args.join(),
+        sync_interval: args.sync_interval,
+        print: args.print()?,
+        registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
+    };
+    dwell_collector::run(options, &stop)?;
+    Ok(Exit::Done)
 }
 
 impl Args {
-    fn told(&self) -> Config {
+    fn destination(&self, place: &Place) -> Result<Destination, Failure> {
+        match (place, &self.spool) {
+            (Place::File(path), None) => Ok(Destination::File(path.clone())),
+            (Place::Server(address), Some(spool)) => Ok(Destination::Server {
+                address: address.clone(),
+                login: Login {
+                    user: env::var("CLICKHOUSE_USER").unwrap_or_else(|_| "default".into()),
+                    password: env::var("CLICKHOUSE_PASSWORD").ok(),
+                },
+                spool: spool.clone(),
+            }),
+            (Place::File(_), Some(_)) => {
+                Err(Failure::usage(anyhow!("--spool is for a --store on a server, clickhouse://HOST:PORT/DATABASE")))
+            }
+            (Place::Server(_), None) => {
+                Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
+            }
+        }
+    }
+
+    fn join(&self) -> Config {
         Config { window_ns: nanos(self.interval), doubt_ns: nanos(self.max_clock_error), ..Config::default() }
     }
 
-    fn output(&self) -> Result<Option<ledger::Print>, Failure> {
+    fn print(&self) -> Result<Option<Print>, Failure> {
         let name = match self.format {
             Format::None => return Ok(None),
             Format::Text => "text",
@@ -240,6 +163,6 @@ impl Args {
         };
         let format = entry(name).expect("a format of this name");
         let output = Output::new((format.new)(), Sink::stdout()?, Source::default());
-        Ok(Some(ledger::Print { output, flows: self.flows }))
+        Ok(Some(Print { output, flows: self.flows }))
     }
 }

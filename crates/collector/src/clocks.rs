@@ -11,12 +11,11 @@ use std::{
     time::Duration,
 };
 
+use dwell_app::tell::tell;
 use dwell_engine::clock::{Assumptions, Clock, Converted, Fit, best};
-use dwell_fleet::{Agent, Secret};
+use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
-
-use crate::{session::session, tell::tell};
 
 /// Agents whose clocks can be asked by XDP; of more, by sockets or not at all.
 const PROBERS: u32 = 1024;
@@ -27,9 +26,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(2);
 /// Between the first two rounds; from then on it doubles, so that the drift is soon known.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a round told of a host's clock.
+/// What a round of exchanges found about a host's clock.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sight {
+pub struct ClockSample {
     /// The host's name.
     pub host: String,
     /// When, by our CLOCK_MONOTONIC.
@@ -104,20 +103,20 @@ impl Clocks {
         }
     }
 
-    /// Asks an agent's clock, now and from now on. What comes of it is handed to `tell_of`.
+    /// Asks an agent's clock, now and from now on. What comes of it is handed to `report`.
     /// Waits for the first answer, but not for long.
-    pub fn watch(&self, agent: &Agent, tell_of: impl Fn(Sight) + Send + 'static) {
+    pub fn watch(&self, agent: &Agent, report: impl Fn(ClockSample) + Send + 'static) {
         // A tunnel may end on our host, and begin on another.
         let is_same = agent.address.ip() == agent.own && agent.boot == self.0.boot;
         self.meet(agent, is_same);
         if is_same {
-            return tell_of(same(agent.name.as_str()));
+            return report(same(agent.name.as_str()));
         }
         let Some(port) = agent.sync_port else {
             return cannot(agent, "it does not answer such questions");
         };
         let address = SocketAddr::new(agent.address.ip(), port);
-        let prober = self.0.station.prober(session(&agent.secret), Some(agent.own), address);
+        let prober = self.0.station.prober(clock_session(&agent.secret), Some(agent.own), address);
         let mut prober = match prober {
             Ok(prober) => prober,
             Err(error) => return cannot(agent, error),
@@ -129,11 +128,11 @@ impl Clocks {
         let keep_asking = move || {
             let host = watched.name.as_str();
             match clocks.ask(host, &mut prober) {
-                Ok(sight) => tell_of(sight),
+                Ok(sample) => report(sample),
                 Err(why) => cannot(&watched, why),
             }
             drop(asked);
-            clocks.keep_asking(host, &mut prober, &stopped, tell_of);
+            clocks.keep_asking(host, &mut prober, &stopped, report);
         };
         let spawned = thread::Builder::new().name("clock".into()).spawn(keep_asking);
         if let Err(error) = spawned {
@@ -149,18 +148,18 @@ impl Clocks {
         self.watches().remove(&agent.secret);
     }
 
-    fn keep_asking(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, tell_of: impl Fn(Sight)) {
+    fn keep_asking(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, report: impl Fn(ClockSample)) {
         let mut pause = FIRST_PAUSE.min(self.0.pause);
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             pause = self.0.pause.min(pause * 2);
             // A round without an answer widens the bound; the next may have one.
-            if let Ok(sight) = self.ask(host, prober) {
-                tell_of(sight);
+            if let Ok(sample) = self.ask(host, prober) {
+                report(sample);
             }
         }
     }
 
-    fn ask(&self, host: &str, prober: &mut Prober) -> Result<Sight, String> {
+    fn ask(&self, host: &str, prober: &mut Prober) -> Result<ClockSample, String> {
         let round = prober.round(EXCHANGES).map_err(|error| error.to_string())?;
         self.learn(host, &round).ok_or_else(|| "its host does not answer by UDP".into())
     }
@@ -179,7 +178,7 @@ impl Clocks {
         clocks.insert(agent.name.as_str().to_owned(), Known { boot, by });
     }
 
-    fn learn(&self, host: &str, round: &Round) -> Option<Sight> {
+    fn learn(&self, host: &str, round: &Round) -> Option<ClockSample> {
         let exchange = best(&round.exchanges)?;
         let mut clocks = self.clocks();
         let By::Compared(clock) = &mut clocks.get_mut(host)?.by else {
@@ -194,7 +193,7 @@ impl Clocks {
         }
         let converted = clock.convert(exchange.t2_ns)?;
         let drift = clock.drift();
-        Some(Sight {
+        Some(ClockSample {
             host: host.to_owned(),
             at_ns: exchange.t4_ns,
             offset_ns: exchange.t2_ns.wrapping_sub(converted.ns).cast_signed(),
@@ -220,8 +219,8 @@ impl Clocks {
     }
 }
 
-fn same(host: &str) -> Sight {
-    Sight {
+fn same(host: &str) -> ClockSample {
+    ClockSample {
         host: host.to_owned(),
         at_ns: monotonic_ns(),
         offset_ns: 0,
@@ -235,7 +234,7 @@ fn same(host: &str) -> Sight {
 
 fn cannot(agent: &Agent, why: impl std::fmt::Display) {
     tell(format_args!(
-        "the clock of {} cannot be compared: {why}; until it can, nothing is told of the way \
+        "the clock of {} cannot be compared: {why}; until it can, nothing is known of the path \
          between it and other hosts",
         agent.name
     ));
@@ -260,9 +259,9 @@ mod tests {
     }
 
     fn watch(clocks: &Clocks, agent: &Agent) -> Vec<&'static str> {
-        let (tell_of, told) = mpsc::channel();
-        clocks.watch(agent, move |sight| tell_of.send(sight.method).unwrap());
-        told.iter().collect()
+        let (report, reported) = mpsc::channel();
+        clocks.watch(agent, move |sample| report.send(sample.method).unwrap());
+        reported.iter().collect()
     }
 
     /// A round that found the host's clock ahead by this.
@@ -291,13 +290,13 @@ mod tests {
         let clocks = Clocks::new(FIRST_PAUSE, "ours".into());
         let there = [192, 0, 2, 1];
         watch(&clocks, &agent("first", there));
-        let sight = clocks.learn("web", &round(1_000_000)).unwrap();
-        assert_eq!(sight.offset_ns, 1_000_000);
+        let sample = clocks.learn("web", &round(1_000_000)).unwrap();
+        assert_eq!(sample.offset_ns, 1_000_000);
         watch(&clocks, &agent("first", there));
         assert!(clocks.convert("web", 2_000_000).is_some());
         watch(&clocks, &agent("second", there));
         assert_eq!(clocks.convert("web", 2_000_000), None);
-        let sight = clocks.learn("web", &round(50)).unwrap();
-        assert_eq!((sight.offset_ns, sight.stepped), (50, false));
+        let sample = clocks.learn("web", &round(50)).unwrap();
+        assert_eq!((sample.offset_ns, sample.stepped), (50, false));
     }
 }

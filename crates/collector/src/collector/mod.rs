@@ -1,7 +1,8 @@
-//! What is written: what agents tell, and what follows from it across hosts.
+//! The thread that writes: what agents report, and what follows from it across hosts.
 
 use std::collections::HashMap;
 
+use dwell_app::tell::tell;
 use dwell_engine::{
     histogram::Histogram,
     layers::{
@@ -13,41 +14,33 @@ use dwell_fleet::{
     Agent, Refusals, Server,
     wire::{self, Batch, ByteTraces, Content, FlowRtt, IntervalReport},
 };
-use dwell_metrics::Shared;
-use dwell_records::{Clock, Output, PathTable, Record};
+use dwell_metrics::{Registry, Shared};
+use dwell_records::{Clock, PathTable, Record};
 use dwell_store::{ClockRow, IntervalRow, PathMethod, PathRow, Progress, Store, Writing, Written};
 
-use super::{
-    clocks::{Clocks, Sight},
+use crate::{
+    Error, Print,
+    clocks::{ClockSample, Clocks},
     forward::Forward,
     metrics::CollectorMetrics,
     time::Time,
 };
-use crate::{exit::Failure, served::Served, tell::tell};
 
-/// An interval is told so long after its end: agents gather for a while what they tell,
-/// and bytes settle.
+/// How long after its end an interval is reported: agents gather before they send, and bytes settle.
 const GRACE_NS: u64 = 2_000_000_000;
-/// Counters are written so often at most, and only if they changed.
+/// Counters are written at most once in this time, and only if they changed.
 const COUNTED_NS: u64 = 10_000_000_000;
 
-/// A flow that was seen on both hosts is taken to be so for this time.
+/// How long a flow counts as matched after both hosts last saw it.
 const MATCHED_NS: u64 = 60_000_000_000;
 
-/// ByteTraces that are put aside in a row, at most 200 bytes each.
+/// Byte traces in one pending row of the store, at most 200 bytes each.
 const PASSAGES: usize = 1 << 14;
 
-/// Where tables go.
-pub struct Print {
-    pub output: Output,
-    /// Each flow by itself too.
-    pub flows: bool,
-}
-
-/// Writes.
-pub struct Ledger {
+/// The state of a collector.
+pub struct Collector {
     store: Store,
-    /// To a server, if that is where rows end.
+    /// Sends rows to a server, if they are kept there.
     forward: Option<Forward>,
     time: Time,
     config: Config,
@@ -55,27 +48,27 @@ pub struct Ledger {
     clocks: Clocks,
     hosts: Hosts,
     print: Option<Print>,
-    served: Option<(Served, Shared<CollectorMetrics>)>,
-    /// When the next interval is told.
+    metrics: Option<Shared<CollectorMetrics>>,
+    /// When the next interval ends.
     due_ns: u64,
     counted_ns: u64,
-    /// When a byte of a flow was last seen on both hosts: nothing of it is estimated.
+    /// When a byte of a flow was last seen on both hosts: nothing is estimated for such a flow.
     matched: HashMap<Ends, u64>,
-    /// Until it is known whether both hosts tell of the flow. A collector that is killed loses
-    /// them: of the last seconds, nothing is estimated then.
+    /// Estimates that wait until it is known whether both hosts report the flow. A collector that is killed loses
+    /// them, so nothing is estimated for its last seconds.
     estimates: Vec<Estimate>,
     counted: HashMap<(Option<u32>, String), u64>,
-    /// ByteTraces of hosts whose clock was not known.
+    /// Byte traces of hosts whose clock was not known.
     clockless: u64,
-    /// ByteTraces that the driver's layer had missed.
+    /// Byte traces without a time at the driver.
     edgeless: u64,
-    /// ByteTraces that waited when the collector's host started anew.
+    /// Byte traces that were pending when the collector's host rebooted.
     outlived: u64,
-    /// Batches.
+    /// Batches stored.
     stored: u64,
 }
 
-/// A round trip, from which the network may be estimated.
+/// A round trip, from which the time in the network may be estimated.
 #[derive(Debug)]
 struct Estimate {
     host: String,
@@ -86,47 +79,44 @@ struct Estimate {
     length_ns: u64,
 }
 
-/// Numbers of hosts' names.
+/// Numbers for the names of hosts.
 #[derive(Debug, Default)]
 struct Hosts {
     names: Vec<String>,
     numbers: HashMap<String, u32>,
 }
 
-/// What is put aside: passages, and of each when it was at the driver on our time, and by
-/// how much that may be wrong.
+/// A pending row: when it arrived, byte traces, and for each its time at the driver on the collector's time with the
+/// bound of that time's error.
 type Aside = (u64, ByteTraces, Vec<(u64, u64)>);
 
-impl Ledger {
-    /// Goes on where the store's last collector was.
+impl Collector {
+    /// Continues where the store's last collector ended.
     pub fn open(
         store: Store,
         forward: Option<Forward>,
         config: &Config,
         clocks: Clocks,
         print: Option<Print>,
-        served: Option<Served>,
-    ) -> Result<Ledger, Failure> {
+        registry: Option<&Registry>,
+    ) -> Result<Collector, Error> {
         let (before, config) = (store.progress()?, *config);
         let time = Time::new(before.as_ref())?;
         let had_rows = before.is_some();
-        // The time of another boot is another, and may have been ahead of this one.
+        // Another boot has another time, which may have been ahead of this one.
         let before = before.filter(|before| before.boot == time.boot);
         let is_anew = had_rows && before.is_none();
         let told =
             before.map_or(Told::default(), |before| Told { at_ns: before.told_at_ns, until_ns: before.told_until_ns });
         let now_ns = time.now_ns();
-        let mut ledger = Ledger {
+        let mut collector = Collector {
             time,
             config,
             joiner: Joiner::new(config, told),
             clocks,
             hosts: Hosts::default(),
             print,
-            served: served.map(|served| {
-                let metrics = served.registry.register(CollectorMetrics::new());
-                (served, metrics)
-            }),
+            metrics: registry.map(|registry| registry.register(CollectorMetrics::new())),
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
             matched: HashMap::new(),
@@ -140,38 +130,38 @@ impl Ledger {
             store,
         };
         match is_anew {
-            true => ledger.give_up()?,
-            false => ledger.take_up()?,
+            true => collector.discard_pending()?,
+            false => collector.resume_pending()?,
         }
-        Ok(ledger)
+        Ok(collector)
     }
 
-    /// What was put aside cannot be compared with what comes now.
-    fn give_up(&mut self) -> Result<(), Failure> {
-        let mut passages = 0;
+    /// Discards pending byte traces of another boot: they cannot be compared with new ones.
+    fn discard_pending(&mut self) -> Result<(), Error> {
+        let mut traces = 0;
         self.store.pending(|_, body| {
             let aside = wire::decode::<Aside>(&body);
-            passages += aside.map_or(0, |(_, ByteTraces(some), _)| some.len() as u64);
+            traces += aside.map_or(0, |(_, ByteTraces(some), _)| some.len() as u64);
         })?;
         self.store.write(|to| to.forget(u64::MAX))?;
-        self.outlived = passages;
-        if passages > 0 {
+        self.outlived = traces;
+        if traces > 0 {
             tell(format_args!(
-                "this host has started anew: {passages} bytes that waited for their other half \
+                "this host has started anew: {traces} bytes that waited for their other half \
                  are given up"
             ));
         }
         Ok(())
     }
 
-    /// What was put aside, in the order in which it came.
-    fn take_up(&mut self) -> Result<(), Failure> {
-        let Ledger { store, hosts, joiner, .. } = self;
+    /// Reads pending byte traces again, in the order in which they arrived.
+    fn resume_pending(&mut self) -> Result<(), Error> {
+        let Collector { store, hosts, joiner, .. } = self;
         let mut damaged = 0;
         store.pending(|host, body| match wire::decode::<Aside>(&body) {
-            Ok((arrived_ns, passages, edges)) => {
+            Ok((arrived_ns, traces, edges)) => {
                 let host = hosts.number(&host);
-                halves(host, arrived_ns, &passages, &edges).for_each(|half| joiner.add(half));
+                halves(host, arrived_ns, &traces, &edges).for_each(|half| joiner.add(half));
             }
             Err(_) => damaged += 1,
         })?;
@@ -181,27 +171,26 @@ impl Ledger {
         Ok(())
     }
 
-    /// An agent comes: which batch is the last that is stored?
-    pub fn hello(&mut self, agent: &Agent) -> Result<u64, Failure> {
+    /// Greets an agent; returns the number of its last stored batch, 0 if there is none.
+    pub fn hello(&mut self, agent: &Agent) -> Result<u64, Error> {
         let last = self.store.last_batch(agent.name.as_str(), &agent.run)?;
         let again = if last.is_some() { " again" } else { "" };
         tell(format_args!("{} is here{again}, from {}", agent.name, agent.address));
         Ok(last.unwrap_or(0))
     }
 
-    /// Stores batches, unless they are there, and how clocks stood. When it returns, all is on
-    /// the disk.
-    pub fn store(&mut self, batches: &[(Agent, Batch)], sights: &[Sight]) -> Result<(), Failure> {
-        if batches.is_empty() && sights.is_empty() {
+    /// Stores batches that are not stored yet, and clock samples. When it returns, everything is on disk.
+    pub fn store(&mut self, batches: &[(Agent, Batch)], samples: &[ClockSample]) -> Result<(), Error> {
+        if batches.is_empty() && samples.is_empty() {
             return Ok(());
         }
         let now_ns = self.time.now_ns();
         let to_unix_ns = self.time.to_unix_ns();
-        let Ledger { store, time, clocks, hosts, counted, .. } = self;
+        let Collector { store, time, clocks, hosts, counted, .. } = self;
         let mut estimates = Vec::new();
         let written = store.write(|to| {
-            for sight in sights {
-                write_sight(to, sight, unix(time.at(sight.at_ns), to_unix_ns))?;
+            for sample in samples {
+                write_sample(to, sample, unix(time.at(sample.at_ns), to_unix_ns))?;
             }
             let mut all = Vec::new();
             let (mut clockless, mut edgeless) = (0, 0);
@@ -233,8 +222,8 @@ impl Ledger {
                         to.counter(now_unix_ns, Some(name), counter, *value)?;
                     }
                 }
-                let known = traces.0.iter().filter_map(|passage| {
-                    let Some(edge_ns) = Half::edge_of(passage) else {
+                let known = traces.0.iter().filter_map(|trace| {
+                    let Some(edge_ns) = Half::edge_of(trace) else {
                         edgeless += 1;
                         return None;
                     };
@@ -242,7 +231,7 @@ impl Ledger {
                         clockless += 1;
                         return None;
                     };
-                    Some((*passage, (time.at(edge.ns), edge.bound_ns)))
+                    Some((*trace, (time.at(edge.ns), edge.bound_ns)))
                 });
                 let known: Vec<_> = known.collect();
                 for some in known.chunks(PASSAGES) {
@@ -260,15 +249,15 @@ impl Ledger {
         self.edgeless += edgeless;
         self.stored += batches.len() as u64;
         self.estimates.append(&mut estimates);
-        for (host, (arrived_ns, passages, edges)) in &all {
-            let halves = halves(*host, *arrived_ns, passages, edges);
+        for (host, (arrived_ns, traces, edges)) in &all {
+            let halves = halves(*host, *arrived_ns, traces, edges);
             halves.for_each(|half| self.joiner.add(half));
         }
         Ok(())
     }
 
-    /// Tells the intervals that are over, if there are any.
-    pub fn look(&mut self, server: &Server) -> Result<(), Failure> {
+    /// Reports the intervals that are over.
+    pub fn poll(&mut self, server: &Server) -> Result<(), Error> {
         let now_ns = self.time.now_ns();
         if now_ns < self.due_ns + GRACE_NS {
             return Ok(());
@@ -280,39 +269,39 @@ impl Ledger {
             self.count(&server.refusals())?;
         }
         self.serve_counts(server);
-        self.tell_until(now_ns, until_ns)
+        self.report_until(now_ns, until_ns)
     }
 
-    /// Tells all that is left. What comes later is told apart.
-    pub fn finish(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+    /// Reports everything that is left, at the end of a run.
+    pub fn finish(&mut self, refusals: &Refusals) -> Result<(), Error> {
         let now_ns = self.time.now_ns();
         self.count(refusals)?;
-        // As if it had settled.
+        // As if all bytes had settled.
         let settled_ns = now_ns + self.config.settle_ns;
-        self.tell_until(settled_ns, now_ns + self.config.window_ns)?;
+        self.report_until(settled_ns, now_ns + self.config.window_ns)?;
         match &mut self.forward {
             Some(forward) => forward.finish(&mut self.store),
             None => Ok(()),
         }
     }
 
-    /// Sends what waits to the server, if there is one.
-    pub fn forward(&mut self) -> Result<(), Failure> {
+    /// Forwards waiting rows to the server, if there is one.
+    pub fn forward(&mut self) -> Result<(), Error> {
         match &mut self.forward {
-            Some(forward) => forward.look(&mut self.store),
+            Some(forward) => forward.poll(&mut self.store),
             None => Ok(()),
         }
     }
 
-    /// True if no more is to be taken of agents for now.
-    pub fn is_full(&self) -> Result<bool, Failure> {
+    /// True while no more batches are taken from agents.
+    pub fn is_full(&self) -> Result<bool, Error> {
         match &self.forward {
             Some(forward) => forward.is_full(&self.store),
             None => Ok(false),
         }
     }
 
-    fn tell_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Failure> {
+    fn report_until(&mut self, now_ns: u64, until_ns: u64) -> Result<(), Error> {
         let config = self.config;
         let windows = self.joiner.take(now_ns, until_ns);
         let to_unix_ns = self.time.to_unix_ns();
@@ -320,23 +309,23 @@ impl Ledger {
             boot: self.time.boot.clone(),
             offset_ns: self.time.offset_ns,
             told_at_ns: now_ns,
-            // The next collector's intervals may be others: so far these are told in full.
+            // The next collector may have other intervals: up to here these are reported in full.
             told_until_ns: until_ns - until_ns % self.config.window_ns,
         };
-        // Of a byte in an interval that is not told yet, the first half may have come so
-        // long before its end.
+        // The first half of a byte in an interval that is not reported yet may have arrived this long before the
+        // interval's end.
         let Config { window_ns, wait_ns, settle_ns, .. } = config;
         let needed_ns = until_ns.saturating_sub(window_ns + wait_ns + settle_ns + GRACE_NS);
         self.note_matched(&windows, now_ns);
-        let is_told = |estimate: &mut Estimate| config.next_end(estimate.end_ns) <= until_ns;
-        let mut told: Vec<_> = self.estimates.extract_if(.., is_told).collect();
-        told.retain(|estimate| !self.matched.contains_key(&estimate.trip.ends));
-        let Ledger { store, hosts, .. } = self;
+        let is_due = |estimate: &mut Estimate| config.next_end(estimate.end_ns) <= until_ns;
+        let mut due: Vec<_> = self.estimates.extract_if(.., is_due).collect();
+        due.retain(|estimate| !self.matched.contains_key(&estimate.trip.ends));
+        let Collector { store, hosts, .. } = self;
         store.write(|to| {
             for window in &windows {
                 write_window(to, hosts, window, window_ns, unix(window.end_ns, to_unix_ns))?;
             }
-            for estimate in &told {
+            for estimate in &due {
                 write_estimate(to, estimate)?;
             }
             to.progress(&progress)?;
@@ -354,9 +343,9 @@ impl Ledger {
         self.matched.retain(|_, seen_ns| *seen_ns > since_ns);
     }
 
-    /// For Prometheus.
+    /// Updates the metrics of paths.
     fn serve(&self, windows: &[Window]) {
-        let Some((_, metrics)) = &self.served else {
+        let Some(metrics) = &self.metrics else {
             return;
         };
         let mut metrics = metrics.lock();
@@ -369,7 +358,7 @@ impl Ledger {
         }
     }
 
-    fn print(&mut self, windows: &[Window], to_unix_ns: i64) -> Result<(), Failure> {
+    fn print(&mut self, windows: &[Window], to_unix_ns: i64) -> Result<(), Error> {
         let Some(print) = &mut self.print else {
             return Ok(());
         };
@@ -393,7 +382,7 @@ impl Ledger {
         Ok(print.output.flush()?)
     }
 
-    /// What became of the bytes that agents told of.
+    /// What became of the bytes that agents reported.
     fn outcomes(&self) -> [(&'static str, u64); 12] {
         let joined = self.joiner.counters();
         [
@@ -412,16 +401,16 @@ impl Ledger {
         ]
     }
 
-    /// Tells Prometheus what the collector itself has counted.
+    /// Updates the metrics of what the collector itself has counted.
     fn serve_counts(&self, server: &Server) {
-        if let Some((_, metrics)) = &self.served {
+        if let Some(metrics) = &self.metrics {
             let refused = server.refusals().by_reason();
             metrics.lock().counts(self.outcomes(), refused, server.agents(), self.stored);
         }
     }
 
-    /// Writes it.
-    fn count(&mut self, refusals: &Refusals) -> Result<(), Failure> {
+    /// Writes changed counters into the store.
+    fn count(&mut self, refusals: &Refusals) -> Result<(), Error> {
         let refused = refusals.by_reason();
         let refused = refused.map(|(reason, count)| (format!("refused {reason}"), count));
         let outcomes = self.outcomes();
@@ -443,11 +432,11 @@ impl Ledger {
     }
 }
 
-fn halves(host: u32, arrived_ns: u64, passages: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
-    let each = passages.0.iter().zip(edges);
-    each.map(move |(passage, (edge_ns, bound_ns))| Half {
+fn halves(host: u32, arrived_ns: u64, traces: &ByteTraces, edges: &[(u64, u64)]) -> impl Iterator<Item = Half> {
+    let each = traces.0.iter().zip(edges);
+    each.map(move |(trace, (edge_ns, bound_ns))| Half {
         host,
-        passage: *passage,
+        passage: *trace,
         edge_ns: *edge_ns,
         bound_ns: *bound_ns,
         arrived_ns,
@@ -492,7 +481,7 @@ fn write_interval(to: &mut Writing<'_>, host: &str, interval: &IntervalReport, t
     Ok(())
 }
 
-/// Half of the least round trip, where only one host tells of a flow.
+/// Writes half of the least round trip as the time in the network, where only one host reports a flow.
 fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
     let Estimate { host, trip, .. } = estimate;
     let host = host.as_str();
@@ -514,17 +503,17 @@ fn write_estimate(to: &mut Writing<'_>, estimate: &Estimate) -> Written<()> {
     })
 }
 
-fn write_sight(to: &mut Writing<'_>, sight: &Sight, time_ns: i64) -> Written<()> {
+fn write_sample(to: &mut Writing<'_>, sample: &ClockSample, time_ns: i64) -> Written<()> {
     to.clock(&ClockRow {
         time_ns,
-        host: &sight.host,
-        offset_ns: sight.offset_ns,
-        bound_ns: sight.bound_ns,
-        drift_ppb: sight.drift_ppb.map(|(ppb, _)| ppb),
-        drift_bound_ppb: sight.drift_ppb.map(|(_, bound)| bound),
-        round_trip_ns: sight.round_trip_ns,
-        method: sight.method,
-        stepped: sight.stepped,
+        host: &sample.host,
+        offset_ns: sample.offset_ns,
+        bound_ns: sample.bound_ns,
+        drift_ppb: sample.drift_ppb.map(|(ppb, _)| ppb),
+        drift_bound_ppb: sample.drift_ppb.map(|(_, bound)| bound),
+        round_trip_ns: sample.round_trip_ns,
+        method: sample.method,
+        stepped: sample.stepped,
     })
 }
 

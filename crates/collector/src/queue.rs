@@ -1,4 +1,4 @@
-//! Between the threads of agents and the one that writes.
+//! The queue between the threads of agents and the thread that writes.
 
 use std::{
     sync::{
@@ -10,41 +10,41 @@ use std::{
 
 use dwell_fleet::{Agent, Handler, wire::Batch};
 
-use super::clocks::{Clocks, Sight};
+use crate::clocks::{ClockSample, Clocks};
 
-/// Batches that wait to be stored, of up to 8 MiB each on the wire; agents wait beyond.
+/// Jobs that may wait, among them batches of up to 8 MiB each on the wire; agents wait beyond.
 const QUEUE: usize = 64;
 
-/// What is to be done.
+/// What the writing thread is asked to do.
 pub enum Job {
-    /// An agent comes: which batch is the last that is stored?
+    /// An agent connected; answered with the number of its last stored batch.
     Hello(Agent, SyncSender<u64>),
-    /// A batch; answered when it is on the disk.
+    /// Store a batch; answered when it is on disk.
     Store(Agent, Batch, SyncSender<()>),
-    /// An agent is gone, and why.
-    Gone(Agent, String),
-    /// A clock was looked at.
-    Clock(Sight),
+    /// An agent disconnected, and why.
+    Disconnected(Agent, String),
+    /// A clock was compared.
+    Clock(ClockSample),
 }
 
-/// The side of agents.
+/// The end that agents use.
 pub struct Front {
     jobs: SyncSender<Job>,
     clocks: Clocks,
 }
 
-/// The side that writes.
+/// The end of the writing thread.
 pub struct Jobs(Receiver<Job>);
 
-/// Both sides.
-pub fn desk(clocks: Clocks) -> (Arc<Front>, Jobs) {
+/// Both ends of a new queue.
+pub fn queue(clocks: Clocks) -> (Arc<Front>, Jobs) {
     let (front, jobs) = mpsc::sync_channel(QUEUE);
     let front = Front { jobs: front, clocks };
     (Arc::new(front), Jobs(jobs))
 }
 
 impl Jobs {
-    /// Waits for a job, and takes all that are there, up to `most`.
+    /// Waits for a job, and takes up to `most` that are there.
     pub fn next(&self, patience: Duration, most: usize) -> Result<Vec<Job>, RecvTimeoutError> {
         let first = self.0.recv_timeout(patience)?;
         let more = self.0.try_iter().take(most - 1);
@@ -64,9 +64,9 @@ impl Handler for Front {
 
     fn welcomed(&self, agent: &Agent) {
         let jobs = self.jobs.clone();
-        self.clocks.watch(agent, move |sight| {
-            // Nobody is there to write it at the end.
-            let _ = jobs.send(Job::Clock(sight));
+        self.clocks.watch(agent, move |sample| {
+            // At the end nobody is left to write it.
+            let _ = jobs.send(Job::Clock(sample));
         });
     }
 
@@ -79,6 +79,6 @@ impl Handler for Front {
 
     fn disconnected(&self, agent: &Agent, reason: &str) {
         self.clocks.leave(agent);
-        let _ = self.jobs.send(Job::Gone(agent.clone(), reason.to_owned()));
+        let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
     }
 }

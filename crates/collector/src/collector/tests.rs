@@ -19,22 +19,22 @@ fn what_waited_before_a_reboot_is_given_up_and_counted() {
     let open = || {
         let clocks = Clocks::new(std::time::Duration::from_secs(64), "ours".into());
         let store = Store::open(&path).unwrap();
-        Ledger::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
+        Collector::open(store, None, &Config::default(), clocks, None, None).unwrap_or_else(|failure| {
             panic!("{failure:?}");
         })
     };
-    let pending = |ledger: &Ledger| {
+    let pending = |collector: &Collector| {
         let mut rows = 0;
-        ledger.store.pending(|_, _| rows += 1).unwrap();
+        collector.store.pending(|_, _| rows += 1).unwrap();
         rows
     };
     put_aside("another boot");
-    let ledger = open();
-    assert_eq!((ledger.outlived, pending(&ledger)), (1, 0));
-    drop(ledger);
-    put_aside(&crate::source::boot_id().unwrap());
-    let ledger = open();
-    assert_eq!((ledger.outlived, pending(&ledger)), (0, 1));
+    let collector = open();
+    assert_eq!((collector.outlived, pending(&collector)), (1, 0));
+    drop(collector);
+    put_aside(&crate::time::boot_id().unwrap());
+    let collector = open();
+    assert_eq!((collector.outlived, pending(&collector)), (0, 1));
 }
 
 fn passage() -> dwell_engine::layers::Passage {

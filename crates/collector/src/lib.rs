@@ -1,0 +1,163 @@
+//! What `dwell collect` does: it listens for agents, stores their batches before it acknowledges them, compares the
+//! clocks of their hosts, and joins the byte traces of two hosts to the time in the network between them.
+//!
+//! One thread per agent receives; one thread writes ([`Collector`](collector::Collector)). Between them is a bounded
+//! queue, so agents wait while the store is slow.
+
+#![deny(clippy::print_stderr, reason = "messages go through dwell_app::tell")]
+
+mod clocks;
+mod collector;
+mod error;
+mod forward;
+mod metrics;
+mod queue;
+mod time;
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc::RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use dwell_app::{stop::Stop, tell::tell};
+use dwell_engine::layers::join::Config;
+use dwell_fleet::{Identity, Server};
+use dwell_metrics::Registry;
+use dwell_records::Output;
+use dwell_store::{Address, Login, Server as ClickHouse, Store};
+
+use self::{
+    clocks::Clocks,
+    collector::Collector,
+    forward::Forward,
+    queue::{Job, Jobs, queue},
+};
+
+pub use error::Error;
+
+/// Time between two checks whether to end, or whether an interval is over.
+const POLL: Duration = Duration::from_millis(50);
+/// Batches that are stored in one transaction at most.
+const MAX_JOBS: usize = 64;
+
+/// How to collect.
+pub struct Options {
+    /// The address to listen on for agents.
+    pub listen: SocketAddr,
+    /// What agents know the collector by, and it them.
+    pub identity: Identity,
+    /// Where rows are kept.
+    pub destination: Destination,
+    /// How bytes are joined, and over which intervals.
+    pub join: Config,
+    /// Time between two comparisons of a host's clock; the first ones follow faster.
+    pub sync_interval: Duration,
+    /// Where tables of paths are printed, if they are.
+    pub print: Option<Print>,
+    /// Where metrics are registered, if they are served.
+    pub registry: Option<Arc<Registry>>,
+}
+
+/// Where rows are kept.
+pub enum Destination {
+    /// A file of SQLite, created if it does not exist.
+    File(PathBuf),
+    /// A ClickHouse server. What is acknowledged waits in the spool, a file of SQLite, until the server has it.
+    Server {
+        /// The server and its database.
+        address: Address,
+        /// User and password.
+        login: Login,
+        /// The spool.
+        spool: PathBuf,
+    },
+}
+
+/// Tables of the paths between hosts.
+pub struct Print {
+    /// Where they go.
+    pub output: Output,
+    /// Print each flow separately as well.
+    pub flows: bool,
+}
+
+/// Collects until it is asked to stop, then finishes the open intervals.
+pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
+    let Options { listen, identity, destination, join, sync_interval, print, registry } = options;
+    let (store, forward) = open(destination)?;
+    let clocks = Clocks::new(sync_interval, time::boot_id()?);
+    let mut collector = Collector::open(store, forward, &join, clocks.clone(), print, registry.as_deref())?;
+    let (front, jobs) = queue(clocks);
+    let server = Server::start(listen, identity, Arc::clone(&front))?;
+    tell(format_args!("agents are awaited at {}", server.address()));
+    let ended = work(&mut collector, &jobs, stop, &server);
+    let refusals = server.refusals();
+    // Agents that wait for an answer learn that there will be none.
+    drop(jobs);
+    drop(server);
+    match ended {
+        Err(error) if error.is_final() => Err(error),
+        ended => {
+            let finished = collector.finish(&refusals);
+            ended.and(finished)
+        }
+    }
+}
+
+fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {
+    match destination {
+        Destination::File(path) => Ok((Store::open(&path)?, None)),
+        Destination::Server { address, login, spool } => {
+            let mut store = Store::open(&spool)?;
+            let number = store.spool()?;
+            let server = ClickHouse::open(address, login)?;
+            Ok((store, Some(Forward::start(server, number)?)))
+        }
+    }
+}
+
+/// Stores what arrives, many batches at once, until asked to stop.
+fn work(collector: &mut Collector, jobs: &Jobs, stop: &Stop, server: &Server) -> Result<(), Error> {
+    let mut polled = Instant::now();
+    while !stop.is_asked() {
+        if collector.is_full()? {
+            thread::sleep(POLL);
+        } else {
+            match jobs.next(POLL, MAX_JOBS) {
+                Ok(jobs) => serve(collector, jobs)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+        if polled.elapsed() >= POLL {
+            polled = Instant::now();
+            collector.poll(server)?;
+            collector.forward()?;
+        }
+    }
+    Ok(())
+}
+
+fn serve(collector: &mut Collector, jobs: Vec<Job>) -> Result<(), Error> {
+    let (mut batches, mut samples) = (Vec::new(), Vec::new());
+    for job in jobs {
+        match job {
+            Job::Hello(agent, answer) => {
+                let _ = answer.send(collector.hello(&agent)?);
+            }
+            Job::Disconnected(agent, reason) => tell(format_args!("{} is gone: {reason}", agent.name)),
+            Job::Clock(sample) => samples.push(sample),
+            Job::Store(agent, batch, answer) => batches.push((agent, batch, answer)),
+        }
+    }
+    let (batches, answers): (Vec<_>, Vec<_>) =
+        batches.into_iter().map(|(agent, batch, answer)| ((agent, batch), answer)).unzip();
+    collector.store(&batches, &samples)?;
+    for answer in answers {
+        let _ = answer.send(());
+    }
+    Ok(())
+}
