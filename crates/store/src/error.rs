@@ -14,7 +14,7 @@ pub enum StoreError {
         io: io::Error,
     },
     /// It is a file of something else.
-    #[error("{} is no store of dwell: name another file, or none that exists", path.display())]
+    #[error("{} is not a store of dwell: name another file, or one that does not exist", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

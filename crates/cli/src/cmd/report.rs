@@ -1,4 +1,4 @@
-//! `dwell report`: what a store holds, as a page for a browser.
+//! `dwell report`: the contents of a store as a page for a browser.
 
 use std::{
     fs,
@@ -23,8 +23,8 @@ use crate::{
 
 /// Write a page about what `dwell collect` stored: where the time goes, by segment, flow and host
 ///
-/// One HTML file that needs nothing else: a waterfall of the segments, each over time, their
-/// distributions, and hosts side by side. In the page, flows can be chosen from those it has.
+/// The page is one self-contained HTML file: a waterfall of the segments, each over time, their distributions, and
+/// hosts side by side. Its reader can select flows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,35 +33,35 @@ Examples:
   dwell report --store fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
 #[group(skip)]
 pub struct Args {
-    /// The file of the collector; it may be running
+    /// The collector's store; the collector may be running
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
 
-    /// Where to write the page [default: standard output, if that is no terminal]
+    /// File to write the page to [default: standard output, if that is not a terminal]
     #[arg(long, value_name = "FILE.html")]
     output: Option<PathBuf>,
 
-    /// Flows with this end, ADDRESS or ADDRESS:PORT; given twice, flows with both
+    /// Only flows with this end, ADDRESS or ADDRESS:PORT; given twice, flows with both
     #[arg(long, value_name = "END", value_parser = flow_end)]
     flow: Vec<FlowEnd>,
 
-    /// Flows of which one end has this port
+    /// Only flows with this port at one end
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 
-    /// What this host saw; may be given several times
+    /// Only this host; may be given several times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
 
-    /// From this time on: as in 2026-11-21T14:00:00Z, or a length of time before the end, as in 10m
+    /// Start: a time such as 2026-11-21T14:00:00Z, or a duration before the end such as 10m
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Moment>,
 
-    /// Until this time, written alike
+    /// End, in the same form
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<Moment>,
 
-    /// Flows to tell apart: those with most bytes. Each takes up to 80 KB of the page
+    /// Number of flows to keep apart, those with most bytes. Each takes up to 80 KB of the page
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_flows: u32,
 }
@@ -104,8 +104,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if args.store.to_str().is_some_and(|store| store.starts_with(Address::SCHEME)) {
         return Err(Failure::usage(anyhow!(
-            "a page is made of a file of SQLite only: of tables on a ClickHouse server, ask the \
-             server"
+            "a page is made from an SQLite file only: query tables on a ClickHouse server there"
         )));
     }
     let store = Reader::open(&args.store).map_err(unusable)?;
@@ -138,12 +137,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     })?;
     let page = report.html();
     write(args, page.as_bytes())?;
-    let (told, known) = report.flows();
-    if told < known {
+    let (shown, known) = report.flows();
+    if shown < known {
         tell(format_args!(
-            "{} of {known} flows are told apart, those with most bytes: choose some, or more with \
+            "{} of {known} flows are kept apart, those with most bytes: select some, or more with \
              --max-flows",
-            counted(told as u64, "flow", "flows")
+            counted(shown as u64, "flow", "flows")
         ));
     }
     if report.damaged() > 0 {
@@ -167,10 +166,10 @@ fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// So that there is no half of a page.
+/// Writes the page through a temporary file, so that there is never half of one.
 fn replace(path: &Path, page: &[u8]) -> anyhow::Result<()> {
     if path.exists() && !path.is_file() {
-        // A pipe or a device is written, and not put aside.
+        // A pipe or a device is written to and not replaced.
         return Ok(fs::write(path, page)?);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,4 +1,4 @@
-//! Packets of a capture, one after the other.
+//! The packets of a capture, one after the other.
 
 use std::{
     borrow::Cow,
@@ -22,35 +22,35 @@ use crate::{
     stop::Stop,
 };
 
-/// Files from this size on show their progress.
+/// Size from which a file shows its progress.
 const PROGRESS_BYTES: u64 = 8 << 20;
-/// Interfaces that are called by name; those of later sections by number.
+/// Interfaces below this number are shown by name, those of later sections by number.
 const MAX_NAMES: u32 = 65_536;
 /// Packets between two steps of the progress bar.
 const STRIDE: u64 = 4096;
 
-/// A capture that is read.
+/// An open capture.
 pub struct Capture<'a> {
     path: &'a Path,
     input: Input,
-    /// Of the last packet.
+    /// The interface of the last packet.
     interface: Option<u32>,
     unknown_links: BTreeSet<LinkType>,
 }
 
 impl<'a> Capture<'a> {
     /// Opens a file, a pipe, or with "-" standard input, as [`Input::open`].
-    pub fn open(path: &'a Path, stop: &Stop, quiet: impl FnMut() -> bool + 'static) -> Result<Capture<'a>, NoInput> {
-        Ok(Capture { path, input: Input::open(path, stop, quiet)?, interface: None, unknown_links: BTreeSet::new() })
+    pub fn open(path: &'a Path, stop: &Stop, on_idle: impl FnMut() -> bool + 'static) -> Result<Capture<'a>, NoInput> {
+        Ok(Capture { path, input: Input::open(path, stop, on_idle)?, interface: None, unknown_links: BTreeSet::new() })
     }
 
-    /// Hands on each packet, and the packet of each change of interface first to
-    /// `name`, until the capture ends, a signal comes, or `take` returns false.
+    /// Passes each packet to `observe` until the capture ends, a signal arrives, or `observe` returns false. When the
+    /// interface changes, `change_source` is called first with the change to make.
     pub fn read(
         &mut self,
         stop: &Stop,
-        mut name: impl FnMut(&mut dyn FnMut(&mut Source)),
-        mut take: impl FnMut(&Observation<'_>) -> bool,
+        mut change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
+        mut observe: impl FnMut(&Observation<'_>) -> bool,
     ) -> Result<(), Error> {
         let progress = Progress(progress(&self.input.reader));
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
@@ -59,7 +59,7 @@ impl<'a> Capture<'a> {
                 self.unknown_links.insert(packet.link);
             }
             if self.interface.replace(packet.interface) != Some(packet.interface) {
-                name(&mut |source| name_interface(source, &packet, distinguishes_interfaces));
+                change_source(&mut |source| name_interface(source, &packet, distinguishes_interfaces));
             }
             let observation = Observation {
                 time_ns: packet.time_ns,
@@ -68,7 +68,7 @@ impl<'a> Capture<'a> {
                 data: packet.data,
                 wire_len: packet.wire_len,
             };
-            if !take(&observation) {
+            if !observe(&observation) {
                 break;
             }
             if self.input.is_file && stop.is_asked() {
@@ -82,7 +82,7 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
-    /// What reading it came to, once its results are told.
+    /// Returns the outcome of the replay, once its results are written.
     pub fn verdict(&self, read: Result<(), Error>, counters: &Counters) -> Result<Exit, Failure> {
         if self.input.is_cut() {
             return Err(interrupted(self.path, self.input.reader.packets()));
@@ -94,7 +94,7 @@ impl<'a> Capture<'a> {
         let names: Vec<_> = self.unknown_links.iter().map(LinkType::to_string).collect();
         let skipped = counters.get(Counter::UnknownLink);
         let error = anyhow!(
-            "{}: {skipped} of {} packets have a link type that is not known: {}; capture on \
+            "{}: {skipped} of {} packets have an unknown link type: {}; capture on \
              another interface, or convert it with a tool that knows it",
             name_of(self.path),
             counters.get(Counter::Packets),
@@ -105,7 +105,7 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// The run was ended after so many packets.
+/// Fails because a signal ended the replay after `packets` packets.
 pub fn interrupted(path: &Path, packets: u64) -> Failure {
     let error = anyhow!(
         "interrupted: the results are of the first {} of {}",
@@ -122,7 +122,7 @@ fn name_of(path: &Path) -> Cow<'_, str> {
     }
 }
 
-/// Classic pcap does not tell interfaces apart, unless each packet does.
+/// Updates the source for a packet's interface. Classic pcap does not record interfaces, unless each packet does.
 fn name_interface(source: &mut Source, packet: &Packet<'_>, distinguishes_interfaces: bool) {
     match packet.interface_name {
         Some(name) if packet.interface < MAX_NAMES => {
@@ -135,7 +135,7 @@ fn name_interface(source: &mut Source, packet: &Packet<'_>, distinguishes_interf
     }
 }
 
-/// Removed from the terminal whatever ends the reading.
+/// A progress bar that is removed from the terminal whatever ends the replay.
 struct Progress(ProgressBar);
 
 impl Drop for Progress {

@@ -1,5 +1,5 @@
-//! A capture to read. One that comes through a pipe may fall silent, for good too: what is known is
-//! shown then, and signals are heard.
+//! The input of a replay. A pipe may fall silent, even for good: results so far are shown then, and signals are
+//! handled.
 
 use std::{
     cell::Cell,
@@ -23,32 +23,31 @@ use nix::{
 
 use crate::stop::Stop;
 
-/// Longest wait between two looks at the clock and at signals: one may come just before the wait.
-const LOOK_MS: u8 = 100;
-/// After a signal, time for the other end of a pipe to write what it holds and to end: Ctrl-C goes
-/// to both.
+/// Longest wait before the clock and signals are checked again, because a signal may arrive just before the wait.
+const POLL_MS: u8 = 100;
+/// Time after a signal for the other end of a pipe to write what it holds and end: Ctrl-C goes to both.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What is read, and whether to its end.
+/// A capture, and whether it was read to its end.
 pub struct Input {
     pub reader: Reader,
-    /// A file is left at once when asked to stop, a pipe half a second later.
+    /// Whether the capture is a file. Reading a file stops at once on a signal, a pipe half a second later.
     pub is_file: bool,
     cut: Rc<Cell<bool>>,
 }
 
-/// Nothing can be read.
+/// Why a capture could not be opened.
 pub enum NoInput {
-    /// Asked to stop before the first bytes came.
+    /// A signal arrived before the first bytes.
     Stopped,
-    /// It is no capture.
+    /// The input is not a capture, or cannot be read.
     Failed(Error),
 }
 
 impl Input {
-    /// Opens a file, a pipe, or with "-" standard input. `quiet` is called each time that a pipe
-    /// has nothing to read; it returns false where reading on is of no use.
-    pub fn open(path: &Path, stop: &Stop, quiet: impl FnMut() -> bool + 'static) -> Result<Input, NoInput> {
+    /// Opens a file, a pipe, or with "-" standard input. `on_idle` is called whenever a pipe has nothing to read; it
+    /// returns false to stop reading.
+    pub fn open(path: &Path, stop: &Stop, on_idle: impl FnMut() -> bool + 'static) -> Result<Input, NoInput> {
         let cut = Rc::new(Cell::new(false));
         let (name, file) = match open_pipe(path) {
             Ok(Some(pipe)) => pipe,
@@ -59,26 +58,26 @@ impl Input {
             }
             Err(error) => return Err(NoInput::Failed(error)),
         };
-        let patient = Patient { file, stop: stop.clone(), stopped: None, quiet, cut: Rc::clone(&cut) };
-        match Reader::from_read(&name, Box::new(patient)) {
+        let reader = PipeReader { file, stop: stop.clone(), stopped: None, on_idle, cut: Rc::clone(&cut) };
+        match Reader::from_read(&name, Box::new(reader)) {
             Ok(reader) => Ok(Input { reader, is_file: false, cut }),
             Err(_) if cut.get() => Err(NoInput::Stopped),
             Err(error) => Err(NoInput::Failed(error)),
         }
     }
 
-    /// True if reading ended before the capture did, as was asked.
+    /// Returns true if a signal ended reading before the end of the capture.
     pub fn is_cut(&self) -> bool {
         self.cut.get()
     }
 
-    /// Ends reading here.
+    /// Marks the capture as not read to its end.
     pub fn cut(&self) {
         self.cut.set(true);
     }
 }
 
-/// The name and file of an input that may have to be waited for; None for a file.
+/// Opens a pipe or standard input, with its name for messages; `None` for a file.
 fn open_pipe(path: &Path) -> Result<Option<(String, File)>, Error> {
     if path.as_os_str() == "-" {
         let name = "standard input".to_owned();
@@ -87,7 +86,7 @@ fn open_pipe(path: &Path) -> Result<Option<(String, File)>, Error> {
             Err(io) => Err(Error::Open { path: name, io }),
         };
     }
-    // What is wrong with a path is found out, and told, when it is opened as a file.
+    // Opening it as a file reports what is wrong with a path.
     let Ok(metadata) = fs::metadata(path) else {
         return Ok(None);
     };
@@ -95,7 +94,7 @@ fn open_pipe(path: &Path) -> Result<Option<(String, File)>, Error> {
         return Ok(None);
     }
     let name = path.display().to_string();
-    // Opening a named pipe waits for its writer otherwise, and no signal ends that.
+    // Without O_NONBLOCK, opening a named pipe waits for its writer, and no signal ends that.
     let flags = OFlag::O_NONBLOCK.bits();
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => Ok(Some((name, file))),
@@ -103,17 +102,17 @@ fn open_pipe(path: &Path) -> Result<Option<(String, File)>, Error> {
     }
 }
 
-/// Ends when asked to stop, as if the file had ended.
-struct Patient<F> {
+/// A reader of a pipe that ends after a signal as if the pipe had ended.
+struct PipeReader<F> {
     file: File,
     stop: Stop,
-    /// When it was first seen that the run should end.
+    /// When a signal was first noticed.
     stopped: Option<Instant>,
-    quiet: F,
+    on_idle: F,
     cut: Rc<Cell<bool>>,
 }
 
-impl<F: FnMut() -> bool> Read for Patient<F> {
+impl<F: FnMut() -> bool> Read for PipeReader<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut waited = false;
         loop {
@@ -121,15 +120,15 @@ impl<F: FnMut() -> bool> Read for Patient<F> {
                 self.cut.set(true);
                 return Ok(0);
             }
-            let ready = is_ready(self.file.as_fd(), if waited { LOOK_MS } else { 0 })?;
+            let ready = is_ready(self.file.as_fd(), if waited { POLL_MS } else { 0 })?;
             if ready {
                 match self.file.read(into) {
-                    // Somebody else has read it.
+                    // Another process has read it.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     read => return read,
                 }
             }
-            if !waited && !(self.quiet)() {
+            if !waited && !(self.on_idle)() {
                 return Ok(0);
             }
             waited = true;
@@ -137,7 +136,7 @@ impl<F: FnMut() -> bool> Read for Patient<F> {
     }
 }
 
-impl<F> Patient<F> {
+impl<F> PipeReader<F> {
     fn is_over(&mut self) -> bool {
         if self.stopped.is_none() && self.stop.is_asked() {
             self.stopped = Some(Instant::now());
@@ -146,7 +145,7 @@ impl<F> Patient<F> {
     }
 }
 
-/// True if a read would not wait; false too if a signal came meanwhile.
+/// Returns true if a read would not block; false also if a signal arrived while waiting.
 fn is_ready(file: BorrowedFd<'_>, wait_ms: u8) -> io::Result<bool> {
     let mut files = [PollFd::new(file, PollFlags::POLLIN)];
     match poll(&mut files, PollTimeout::from(wait_ms)) {

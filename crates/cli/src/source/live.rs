@@ -1,4 +1,4 @@
-//! Interfaces that are watched, and the clock of what they show.
+//! The watched interfaces, and the clock of their records.
 
 use anyhow::{Context, anyhow};
 use dwell_probes::Interface;
@@ -10,11 +10,11 @@ use crate::{
     tell::tell,
 };
 
-/// The interfaces that are watched.
+/// The watched interfaces.
 pub struct Interfaces(Vec<Interface>);
 
 impl Interfaces {
-    /// Finds them by name; each once.
+    /// Finds interfaces by name, each of them once.
     pub fn find(names: &[String]) -> Result<Interfaces, Failure> {
         let mut interfaces = Vec::new();
         for name in names {
@@ -26,18 +26,18 @@ impl Interfaces {
         Ok(Interfaces(interfaces))
     }
 
-    /// The program at XDP reads Ethernet only.
+    /// Fails if an interface has no Ethernet header, which the XDP program needs.
     pub fn require_link_headers(&self, option: &str) -> Result<(), Failure> {
         match self.0.iter().find(|interface| !interface.has_link_header()) {
             None => Ok(()),
             Some(interface) => Err(Failure::usage(anyhow!(
-                "'{}' has no Ethernet header, which the XDP program wants: leave out {option}",
+                "'{}' has no Ethernet header, which the XDP program needs: leave out {option}",
                 interface.name
             ))),
         }
     }
 
-    /// What their records mean.
+    /// Returns the source of their records.
     pub fn source(&self) -> Result<Source, Failure> {
         let mut source = Source { clock: clock(), ..Source::default() };
         for interface in &self.0 {
@@ -46,14 +46,13 @@ impl Interfaces {
         Ok(source)
     }
 
-    /// One by one.
+    /// Iterates over the interfaces.
     pub fn iter(&self) -> impl Iterator<Item = &Interface> {
         self.0.iter()
     }
 
-    /// Tells of those that are gone; an error if none is left. `before` is called
-    /// before something is told.
-    pub fn look(&mut self, mut before: impl FnMut()) -> Result<(), Failure> {
+    /// Reports interfaces that are gone, and fails if none is left. `before` is called before each report.
+    pub fn poll(&mut self, mut before: impl FnMut()) -> Result<(), Failure> {
         let (present, gone): (Vec<_>, Vec<_>) = self.0.drain(..).partition(|interface| interface.exists());
         self.0 = present;
         for interface in &gone {
@@ -68,12 +67,23 @@ impl Interfaces {
     }
 }
 
-/// Turns the kernel's time into Unix time; NTP moves them apart.
+/// Returns the current offset of the kernel's clock from Unix time; NTP changes it.
 pub fn clock() -> Clock {
     Clock::with_offset(i128::from(realtime_ns()) - i128::from(monotonic_ns()))
 }
 
-/// The number that the kernel drew when it started.
+/// Fails if `lost` events did not reach the report, naming `what` was lost and a remedy.
+pub fn fail_if_lost(lost: u64, what: &str, remedy: &str) -> Result<Exit, Failure> {
+    match lost {
+        0 => Ok(Exit::Done),
+        _ => Err(Failure::new(
+            Exit::Incomplete,
+            anyhow!("{lost} {what} were lost: user space could not keep up; {remedy}"),
+        )),
+    }
+}
+
+/// Returns the random ID that the kernel drew when it booted.
 pub fn boot_id() -> Result<String, Failure> {
     let path = "/proc/sys/kernel/random/boot_id";
     let boot = std::fs::read_to_string(path)

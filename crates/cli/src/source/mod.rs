@@ -1,15 +1,15 @@
-//! Where packets come from: interfaces and captures.
+//! Sources of packets: interfaces and captures.
 
 mod capture;
 mod input;
 mod live;
 mod metrics;
+mod replay_output;
 mod stack;
-mod told;
 
 pub use capture::{Capture, interrupted};
 pub use input::NoInput;
-pub use live::{Interfaces, boot_id, clock};
+pub use live::{Interfaces, boot_id, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus};
+pub use replay_output::ReplayOutput;
 pub use stack::{StackArgs, host_name, stack_rows};
-pub use told::Told;

@@ -155,7 +155,7 @@ fn a_link_type_that_nobody_knows() {
     insta::assert_snapshot!(File::new(&bytes).read(), @"
     exit 2
     stderr: dwell: 6 packets, 0 samples, 0 events lost, 504 bytes, 6 unknown link
-    stderr: dwell: x.pcap: 6 of 6 packets have a link type that is not known: 147; capture on another interface, or convert it with a tool that knows it
+    stderr: dwell: x.pcap: 6 of 6 packets have an unknown link type: 147; capture on another interface, or convert it with a tool that knows it
     ");
 }
 
@@ -166,7 +166,7 @@ fn one_interface_of_two_with_a_link_type_that_nobody_knows() {
     stdout: 00:00:00.005000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stdout: 00:00:00.015000Z  5.00 ms  min 5.00 ms  icmp            192.0.2.1 → 198.51.100.7 id 7
     stderr: dwell: 5 packets, 2 samples, 0 events lost, 340 bytes, 1 unknown link, 1 flow opened, 2 stamps
-    stderr: dwell: x.pcap: 1 of 5 packets have a link type that is not known: 147; capture on another interface, or convert it with a tool that knows it
+    stderr: dwell: x.pcap: 1 of 5 packets have an unknown link type: 147; capture on another interface, or convert it with a tool that knows it
     ");
 }
 

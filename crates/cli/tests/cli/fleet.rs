@@ -501,7 +501,7 @@ fn calls_that_make_no_sense_are_refused() {
         (collect(store, open), "chmod 600"),
         (collect(store, short), "43 are needed"),
         (collect(store, "/no/such/key"), "/no/such/key"),
-        (collect(text, key), "is no store of dwell"),
+        (collect(text, key), "is not a store of dwell"),
         (collect("/no/such/folder/store", key), "cannot open the store"),
         (
             vec!["collect", "--listen", "192.0.2.1:1", "--store", store, "--key-file", key],

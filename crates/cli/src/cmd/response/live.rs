@@ -1,4 +1,4 @@
-//! From interfaces, in the kernel.
+//! `dwell response` on interfaces, measured in the kernel.
 
 use std::{
     collections::hash_map::RandomState,
@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::anyhow;
 use dwell_engine::rtt::Counter;
 use dwell_probes::{
     Hook, TcHookKind,
@@ -19,15 +18,15 @@ use super::{Args, HookName, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock},
+    source::{Interfaces, clock, fail_if_lost},
     stop::Stop,
     tell::tell,
 };
 
-/// Between two looks at the ring buffer, which nothing wakes us for.
+/// Time between two polls of the ring buffer, for which there is no wake-up.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How far epochs may be told beside the clock.
+/// How far the ends of epochs may be from round times of the clock.
 const CLOCK_DRIFT_NS: u128 = 1_000_000;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
@@ -46,7 +45,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     live.finish(ended)
 }
 
-/// At XDP; with `auto` at tc where that cannot be had.
+/// Attaches at XDP; with `auto`, at tc where XDP is not available.
 fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, Failure> {
     let hook = match args.hook {
         HookName::Tc => Hook::TcIngress,
@@ -87,12 +86,12 @@ struct Live<'a> {
     probe: Probe,
     report: Report,
     interfaces: Interfaces,
-    /// When epochs were last ended by the clock.
+    /// When epochs were last ended by time.
     swept: Instant,
 }
 
 impl Live<'_> {
-    /// Watches until told to end, or until there is nothing left to watch.
+    /// Watches until the run is to end, or no interface is left.
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
         let period = (self.args.epoch / 4).max(POLL);
         while !stop.is_asked() {
@@ -104,15 +103,15 @@ impl Live<'_> {
                 self.probe.sweep()?;
                 self.drain()?;
                 self.report.status(&mut self.probe)?;
-                self.interfaces.look(|| ())?;
+                self.interfaces.poll(|| ())?;
             }
             self.report.flush()?;
         }
         Ok(())
     }
 
-    /// Epochs are aligned to the clock as it was: as long as it is nearly that,
-    /// they end at round times.
+    /// Follows the clock. Epochs are aligned to the offset at the start: as long as it has hardly changed, it is kept, so
+    /// that epochs end at round times.
     fn follow_clock(&mut self) {
         let fresh = clock();
         self.report.set_source(|source| {
@@ -133,7 +132,7 @@ impl Live<'_> {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Detaches, and tells what is left to tell, whatever ended the run.
+    /// Detaches and reports what is left, whatever ended the run.
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
         if matches!(&ended, Err(failure) if failure.exit == Exit::Done) {
@@ -141,22 +140,13 @@ impl Live<'_> {
         }
         let drained = self.drain();
         let closed = self.probe.finish().map_err(Failure::from);
-        let told = ended.and(drained).and(closed).and(self.drain());
+        let reported = ended.and(drained).and(closed).and(self.drain());
         let counters = self.probe.counters();
         let finished = self.report.finish(counters.as_ref().ok());
-        told?;
+        reported?;
         let counters = counters?;
         finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
-        if lost > 0 {
-            return Err(Failure::new(
-                Exit::Incomplete,
-                anyhow!(
-                    "{lost} epochs were lost: more ended than user space could take; take a \
-                     longer --epoch, or follow fewer flows with --filter"
-                ),
-            ));
-        }
-        Ok(Exit::Done)
+        fail_if_lost(lost, "epochs", "choose a longer --epoch, or follow fewer flows with --filter")
     }
 }

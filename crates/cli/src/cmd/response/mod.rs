@@ -33,42 +33,42 @@ use crate::{
     group = ArgGroup::new("source").required(true).multiple(true).args(["interface", "read"]),
     after_help = "\
 Examples:
-  dwell response -i eth0                         a line an epoch and flow, until Ctrl-C
+  dwell response -i eth0                         one line per epoch and flow, until Ctrl-C
   dwell response -i eth0 --server 192.0.2.0/24:443 --format jsonl > response.jsonl
   dwell response -i eth0 --format none --metrics 127.0.0.1:9469 --prefix4 32
-  dwell response -r clients.pcap --summary       a line a flow
+  dwell response -r clients.pcap --summary       one line per flow
   dwell response -r clients.pcap --estimator pirate --set show-modes=true"
 )]
 #[group(skip)]
 pub struct Args {
-    /// Watch this interface; may be given several times
+    /// Interface to watch; may be given several times
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     interface: Vec<String>,
 
-    /// Read a capture instead: pcap or pcapng, also gzipped; - for a pipe
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
 
-    /// How to estimate: auto picks by what a flow shows; pirate takes modes of the gaps between
-    /// packets; gap takes a threshold; syn-ack the handshake of TCP
+    /// Estimator: auto picks one for each flow; pirate uses modes of the gaps between packets; gap uses a threshold;
+    /// syn-ack uses the handshake of TCP
     #[arg(long, value_enum, default_value_t = EstimatorName::Auto)]
     estimator: EstimatorName,
 
-    /// Length of an epoch, which gives an estimate a flow
+    /// Length of an epoch; each gives one estimate per flow
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = epoch)]
     epoch: Duration,
 
-    /// What tells flows apart
+    /// Key that identifies a flow
     #[arg(long, value_enum, default_value_t = KeyName::Auto)]
     flow_key: KeyName,
 
-    /// Ends that are servers: PREFIX[:PORT[-PORT]] or :PORT[-PORT]; may be given up to 16 times
-    /// [default: told by the SYN, by ports, or by who sends first]
+    /// Ends that are servers: PREFIX[:PORT[-PORT]] or :PORT[-PORT]; may be given up to 16 times [default: inferred from
+    /// the SYN, the ports, or which end sends first]
     #[arg(long, value_name = "RULE")]
     server: Vec<String>,
 
-    /// Follow only flows with an end there, or with ! none of them:
-    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
+    /// [!]:PORT[-PORT]; may be given up to 16 times
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
 
@@ -76,15 +76,15 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
     mtu: u16,
 
-    /// Where headers cannot be seen: a longer IP packet, in bytes, is no transport ACK
+    /// Size in bytes above which an IP packet with unreadable headers is not a transport ACK
     #[arg(long, value_name = "BYTES", default_value_t = 160)]
     ack_size: u16,
 
-    /// Flows to follow at once
+    /// Maximum number of flows to follow at once
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
     max_flows: u32,
 
-    /// A flow without a packet for so long makes room for others
+    /// Time without a packet after which a flow makes room for others
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
     idle_timeout: Duration,
 
@@ -92,22 +92,21 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "read")]
     duration: Option<Duration>,
 
-    /// Where to watch packets that come in: before the stack at XDP, or at tc; auto takes XDP
-    /// unless another program holds it
+    /// Hook for incoming packets: XDP, which comes before the stack, or tc; auto uses XDP unless another program holds
+    /// it
     #[arg(long, value_enum, default_value_t = HookName::Auto, conflicts_with = "read")]
     hook: HookName,
 
-    /// Attach nothing for packets that come in, but take this slot of the program array that another
-    /// XDP program has pinned, and makes tail calls into; go on with slot NEXT, or pass the packet
+    /// Instead of attaching to incoming packets, use this slot of the pinned program array into which another XDP
+    /// program makes tail calls; continue with slot NEXT, or pass the packet
     #[arg(long, value_name = "MAP:SLOT[:NEXT]", conflicts_with_all = ["read", "hook"])]
     tail_call: Option<Chain>,
 
-    /// How to print: text, jsonl, or none
+    /// Output format: text, jsonl, or none
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Print at the end a line a flow instead: epochs, share with an estimate, and the estimates'
-    /// percentiles
+    /// Print one line per flow at the end instead: epochs, share with an estimate, and the estimates' percentiles
     #[arg(long)]
     summary: bool,
 
@@ -116,7 +115,7 @@ pub struct Args {
     #[arg(long, value_name = "KEY=VALUE", value_parser = constants::constant)]
     set: Vec<Constant>,
 
-    /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
 
@@ -128,7 +127,7 @@ pub struct Args {
     #[arg(long, value_name = "BITS", default_value_t = 48, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
-    /// Metrics to keep apart, one for each interface, method and prefix; what finds no place is `other`
+    /// Number of metrics, each of one interface, method and prefix; those beyond it are `other`
     #[arg(long, value_name = "N", default_value_t = 512, requires = "metrics", conflicts_with = "read", value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 }
@@ -143,7 +142,7 @@ enum EstimatorName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KeyName {
-    /// Whatever the packet is: the most telling of the others
+    /// The most specific of the others that the packet has
     Auto,
     /// Addresses, ports and protocol
     #[value(name = "5tuple")]

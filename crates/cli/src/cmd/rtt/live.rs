@@ -1,4 +1,4 @@
-//! From interfaces, in the kernel.
+//! `dwell rtt` on interfaces, measured in the kernel.
 
 use std::{
     collections::hash_map::RandomState,
@@ -21,17 +21,17 @@ use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
-    source::{Interfaces, clock},
+    source::{Interfaces, clock, fail_if_lost},
     stop::Stop,
     tell::{show, tell},
 };
 
-/// Between two looks at the ring buffer, which nothing wakes us for. It holds
-/// some 43,000 samples: two million a second.
+/// Time between two polls of the ring buffer, for which there is no wake-up. The buffer holds some 43,000 samples, which
+/// allows two million per second.
 const POLL: Duration = Duration::from_millis(20);
-/// Shorter ones would only be ends of intervals.
+/// Minimum of --interval: shorter ones would leave no time between the ends of intervals.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
-/// Silence after which a person at a terminal is told that all is well.
+/// Silence after which a person at a terminal is shown that the run goes on.
 const SILENCE: Duration = Duration::from_secs(5);
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         interfaces,
         started: Instant::now(),
         interval_started: Instant::now(),
-        told: Instant::now(),
+        shown: Instant::now(),
         line_open: false,
     };
     let lost = live.watch(&stop);
@@ -84,13 +84,14 @@ struct Live<'a> {
     interfaces: Interfaces,
     started: Instant,
     interval_started: Instant,
-    told: Instant,
-    /// The line that says how it goes stands on the terminal, without its end.
+    /// When something was last written.
+    shown: Instant,
+    /// Whether the progress line is on the terminal, without its end.
     line_open: bool,
 }
 
 impl Live<'_> {
-    /// Watches until told to end, or until there is nothing left to watch.
+    /// Watches until the run is to end, or no interface is left.
     fn watch(&mut self, stop: &Stop) -> Result<(), Failure> {
         while !stop.is_asked() {
             let left = self.args.interval.saturating_sub(self.interval_started.elapsed());
@@ -99,7 +100,7 @@ impl Live<'_> {
             self.report.flush()?;
             if self.interval_started.elapsed() >= self.args.interval {
                 self.end_interval()?;
-                self.look_for_interfaces()?;
+                self.check_interfaces()?;
             }
         }
         Ok(())
@@ -115,7 +116,7 @@ impl Live<'_> {
             }
         })?;
         if any {
-            self.told = Instant::now();
+            self.shown = Instant::now();
         }
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
@@ -129,21 +130,21 @@ impl Live<'_> {
             self.probe.sweep()?;
             self.drain()?;
         }
-        let groups = self.take_groups(length)?;
+        let groups = self.report_groups(length)?;
         if groups > 0 {
-            self.told = Instant::now();
+            self.shown = Instant::now();
         }
         let counters = self.probe.counters()?;
         self.report.status(monotonic_ns(), counters)?;
         if let Some(metrics) = &self.metrics {
             metrics.status(&self.probe, &counters);
         }
-        self.show_life(&counters);
+        self.show_progress(&counters);
         Ok(())
     }
 
-    /// Tells the interval that ends; how many groups had samples in it.
-    fn take_groups(&mut self, length: Duration) -> Result<usize, Failure> {
+    /// Reports the interval that ends. Returns the number of groups with samples.
+    fn report_groups(&mut self, length: Duration) -> Result<usize, Failure> {
         let groups = self.probe.take_groups()?;
         if let Some(metrics) = &self.metrics {
             metrics.groups(&groups);
@@ -153,9 +154,8 @@ impl Live<'_> {
         Ok(groups.len())
     }
 
-    /// On a terminal that shows no records, a line that says how it goes; on
-    /// one that shows them, a word after a long silence.
-    fn show_life(&mut self, counters: &Counters) {
+    /// Shows progress: a line on a terminal that shows no records, a message after a long silence on one that does.
+    fn show_progress(&mut self, counters: &Counters) {
         if !stderr().is_terminal() {
             return;
         }
@@ -169,55 +169,50 @@ impl Live<'_> {
         if !stdout().is_terminal() || self.args.format == Format::None {
             show(format_args!("\r\x1b[K{figures}"));
             self.line_open = true;
-        } else if self.told.elapsed() >= SILENCE {
+        } else if self.shown.elapsed() >= SILENCE {
             tell(format_args!("still watching: {figures}"));
-            self.told = Instant::now();
+            self.shown = Instant::now();
         }
     }
 
-    fn look_for_interfaces(&mut self) -> Result<(), Failure> {
+    fn check_interfaces(&mut self) -> Result<(), Failure> {
         let open = &mut self.line_open;
-        self.interfaces.look(|| end_line(open))
+        self.interfaces.poll(|| end_line(open))
     }
 
-    /// Detaches, and tells what is left to tell, whatever ended the run.
+    /// Detaches and reports what is left, whatever ended the run.
     fn finish(mut self, ended: Result<(), Failure>) -> Result<Exit, Failure> {
         self.probe.detach();
         end_line(&mut self.line_open);
-        let told = match is_closed(&ended) {
+        let reported = match is_closed(&ended) {
             true => ended,
-            false => ended.and(self.tell_rest()),
+            false => ended.and(self.report_rest()),
         };
         let counters = self.probe.counters();
-        let finished = match is_closed(&told) {
+        let finished = match is_closed(&reported) {
             true => Ok(()),
             false => self.report.finish(Some(monotonic_ns()), counters.as_ref().ok().copied()),
         };
-        told?;
+        reported?;
         let counters = counters?;
         finished?;
         let lost = counters.get(Counter::EventsLost) + self.probe.unreadable_events();
-        if lost > 0 {
-            return Err(Failure::new(
-                Exit::Incomplete,
-                anyhow!(
-                    "{lost} samples or flow events were lost: more came than user space could \
-                     take; sample less with --rate-limit, or count in the kernel with --aggregate"
-                ),
-            ));
-        }
-        Ok(Exit::Done)
+        fail_if_lost(
+            lost,
+            "samples or flow events",
+            "sample less with --rate-limit, or count in the kernel with --aggregate",
+        )
     }
 
-    /// What came since the last interval. All of it is tried, whatever fails; the first failure.
-    fn tell_rest(&mut self) -> Result<(), Failure> {
+    /// Reports everything since the last interval. Every step is tried; returns the first failure.
+    fn report_rest(&mut self) -> Result<(), Failure> {
         let drained = self.drain();
         let closed = match self.args.flow_events {
             true => self.probe.finish().map_err(Failure::from),
             false => Ok(()),
         };
         let length = self.interval_started.elapsed();
-        drained.and(closed).and(self.drain()).and(self.take_groups(length).map(drop))
+        drained.and(closed).and(self.drain()).and(self.report_groups(length).map(drop))
     }
 }
 
@@ -227,7 +222,7 @@ fn end_line(open: &mut bool) {
     }
 }
 
-/// Whoever read the results has seen enough.
+/// Returns true if the reader of the results closed its end.
 fn is_closed(ended: &Result<(), Failure>) -> bool {
     matches!(ended, Err(failure) if failure.exit == Exit::Done)
 }

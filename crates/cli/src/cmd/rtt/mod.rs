@@ -21,29 +21,28 @@ use crate::{
 
 /// Measure round-trip times of real traffic, watching it pass
 ///
-/// Each sample says whose packet was seen (src), who answered it (dst), and how long the answer
-/// took to come by: the way from here to dst and back. With traffic both ways, both sides of the
-/// path are measured.
+/// Each sample names the sender of a packet (src), the end that answered it (dst), and the time until the answer came
+/// by: the round trip from here to dst. With traffic in both directions, both sides of the path are measured.
 #[derive(Debug, clap::Args)]
 #[command(
     group = ArgGroup::new("source").required(true).multiple(true).args(["interface", "read"]),
     after_help = "\
 Examples:
-  dwell rtt -i eth0                              a line a sample, until Ctrl-C
+  dwell rtt -i eth0                              one line per sample, until Ctrl-C
   dwell rtt -i eth0 --rate-limit 100ms --format jsonl > rtt.jsonl
-  dwell rtt -i eth0 --aggregate --interval 10s   a table each 10 s, counted in the kernel
+  dwell rtt -i eth0 --aggregate --interval 10s   one table every 10 s, counted in the kernel
   dwell rtt -i eth0 --aggregate --metrics 127.0.0.1:9469
-  dwell rtt -r capture.pcapng --summary          a line a flow and method
+  dwell rtt -r capture.pcapng --summary          one line per flow and method
   tcpdump -i eth0 -w - | dwell rtt -r -
   dwell rtt -i eth0 --filter 10.0.0.0/8 --filter '!10.1.0.0/16:53'"
 )]
 #[group(skip)]
 pub struct Args {
-    /// Watch this interface; may be given several times
+    /// Interface to watch; may be given several times
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     interface: Vec<String>,
 
-    /// Read a capture instead: pcap or pcapng, also gzipped; - for a pipe
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
 
@@ -59,25 +58,25 @@ pub struct Args {
     )]
     methods: Vec<Method>,
 
-    /// Follow only flows with an end there, or with ! none of them:
-    /// [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; may be given up to 16 times
+    /// Follow only flows with an end in this range, or with ! only other flows: [!]PREFIX[:PORT[-PORT]] or
+    /// [!]:PORT[-PORT]; may be given up to 16 times
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     filter: Vec<String>,
 
-    /// Stamp a packet at most this often, in each direction of a flow; 0 for every one (QUIC samples
-    /// are rare by themselves and not limited)
+    /// Minimum time between samples of each direction of a flow; 0 to sample every packet (QUIC samples are rare and
+    /// not limited)
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
     rate_limit: Duration,
 
-    /// Stamp a packet at most once in so many round trips of the flow
+    /// Take at most one sample per MULTIPLE round trips of a flow
     #[arg(long, value_name = "MULTIPLE", value_parser = multiple)]
     rtt_rate: Option<f64>,
 
-    /// Count in histograms by prefix and print a table an interval, instead of a line a sample
+    /// Count in histograms by prefix and print one table per interval instead of one line per sample
     #[arg(long)]
     aggregate: bool,
 
-    /// How long an interval is; live at least 10ms
+    /// Length of an interval; at least 10ms on an interface
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
     interval: Duration,
 
@@ -89,8 +88,8 @@ pub struct Args {
     #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
-    /// Groups to keep apart, one for each interface, method and prefix; it bounds memory and metrics.
-    /// One of them is `other`, for all samples that find no group left
+    /// Number of groups, each of one interface, method and prefix; bounds memory and metrics. One of them is `other`,
+    /// for all samples beyond the limit
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_groups: u32,
 
@@ -98,11 +97,11 @@ pub struct Args {
     #[arg(long)]
     flow_events: bool,
 
-    /// Flows to follow at once
+    /// Maximum number of flows to follow at once
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
     max_flows: u32,
 
-    /// A flow without a packet for so long makes room for others
+    /// Time without a packet after which a flow makes room for others
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
     idle_timeout: Duration,
 
@@ -110,11 +109,11 @@ pub struct Args {
     #[arg(long)]
     include_handshake: bool,
 
-    /// Stamp pure ACKs too, whose echo waits until the other side has data to send
+    /// Sample pure ACKs too, whose echo waits until the other side has data to send
     #[arg(long)]
     include_acks: bool,
 
-    /// Take spin-bit edges of one side that are closer than this for reordering
+    /// Treat spin-bit edges from one side less than this apart as reordering
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = duration)]
     spin_floor: Duration,
 
@@ -122,23 +121,23 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "read")]
     duration: Option<Duration>,
 
-    /// Where to watch packets that come in: at tc, or before the stack at XDP
+    /// Hook for incoming packets: tc, or XDP, which comes before the stack
     #[arg(long, value_enum, default_value_t = Ingress::Tc, conflicts_with = "read")]
     ingress_hook: Ingress,
 
-    /// How to attach at tc: auto takes tcx, and clsact where the kernel lacks it
+    /// How to attach at tc: auto uses tcx, or clsact where the kernel lacks it
     #[arg(long, value_enum, default_value_t = Attach::Auto, conflicts_with = "read")]
     attach: Attach,
 
-    /// How to print: text, jsonl, ppviz, or none
+    /// Output format: text, jsonl, ppviz, or none
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Print at the end a line a flow and method: count, least, percentiles, greatest, mean
+    /// Print one line per flow and method at the end: count, minimum, percentiles, maximum, mean
     #[arg(long, action = ArgAction::SetTrue)]
     summary: bool,
 
-    /// Serve Prometheus metrics there, such as 127.0.0.1:9469, at /metrics
+    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "read", value_parser = socket)]
     metrics: Option<SocketAddr>,
 }
@@ -191,7 +190,7 @@ impl Args {
         })
     }
 
-    /// How to gather samples.
+    /// How samples are grouped.
     fn aggregation(&self) -> Aggregate {
         Aggregate { prefix4: self.prefix4, prefix6: self.prefix6, max_groups: self.max_groups }
     }
@@ -215,7 +214,7 @@ impl Args {
 fn method(text: &str) -> Result<Method, String> {
     Method::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
-        format!("there is no such method; there are {}", names.join(", "))
+        format!("unknown method; the methods are {}", names.join(", "))
     })
 }
 
