@@ -291,7 +291,7 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
 	struct dwell_lookup found = dwell_flow_find(table->embedder, dwell_bucket_first(packet->hash, mask),
 						    dwell_bucket_second(packet->hash, mask), packet);
 	struct dwell_slot *slot = (struct dwell_slot *)found.head;
-	dwell_selection choice = DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
+	dwell_selection selection = DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 
 	if (dwell_likely(slot)) {
 		packet->lb.real = slot->lb.real;
@@ -301,20 +301,20 @@ static __always_inline __u32 dwell_balance_flow(struct dwell_table *table, struc
 		DWELL_BARRIER();
 		/* the slot may have been reused: another look-up would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&slot->head.key, &packet->key)))
-			choice = dwell_balance_select_new(table, packet, 1);
+			selection = dwell_balance_select_new(table, packet, 1);
 		else if (dwell_unlikely(dwell_must_reselect(table, slot, packet,
 							    dwell_real_at(table->embedder, packet->lb.real))))
-			choice = dwell_balance_select_again(table, packet, found.slot_index, dry_run);
+			selection = dwell_balance_select_again(table, packet, found.slot_index, dry_run);
 		else if (!dry_run)
-			choice = dwell_balance_known(table, packet, slot, found.slot_index);
+			selection = dwell_balance_known(table, packet, slot, found.slot_index);
 	} else {
-		choice = dwell_balance_select_new(table, packet, dry_run);
-		if (dwell_selection_is_measured(choice))
-			slot = dwell_slot_at(table->embedder, dwell_selection_slot(choice));
+		selection = dwell_balance_select_new(table, packet, dry_run);
+		if (dwell_selection_is_measured(selection))
+			slot = dwell_slot_at(table->embedder, dwell_selection_slot(selection));
 	}
-	if (!dry_run && dwell_selection_is_measured(choice) && slot)
+	if (!dry_run && dwell_selection_is_measured(selection) && slot)
 		dwell_slot_measure(table, slot, packet);
-	return dwell_selection_reason(choice);
+	return dwell_selection_reason(selection);
 }
 
 /* Finds the connection that an ICMP error quotes, without refreshing it, as anybody can send such an error. Returns the

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Several threads at the slots of one flow table, as CPUs are in the kernel. It says what is
- * wrong, and ends with 1, if a slot is lost or is two flows'.
- *
- *     slots pool THREADS STEPS     take and free slots
+/* Runs several threads on the slots of one flow table, as CPUs are in the kernel. Prints what is wrong and exits with 1
+ * if a slot is lost or belongs to two flows.
+ *     slots pool THREADS STEPS     allocate and free slots
  *     slots table THREADS STEPS    admit flows, and free idle ones
  */
 #include <pthread.h>
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between what a swap depends on and the swap others come seldom by themselves. */
+/* Lets other threads run between a swap and what it depends on, where they would seldom come by themselves. */
 static void let_others(void)
 {
 	static __thread unsigned int turn;
@@ -21,12 +20,12 @@ static void let_others(void)
 }
 #define __sync_val_compare_and_swap(where, old, new) (let_others(), __sync_val_compare_and_swap(where, old, new))
 
-#define DWELL_STORES_IN_ORDER 0 /* on any machine */
+#define DWELL_STORES_IN_ORDER 0 /* as on any machine */
 #include "response/slot_hooks.h"
 
 #define PLACES 64U
 #define BUCKETS 32U
-#define HELD 2 /* at once by a thread of "pool" */
+#define HELD 2 /* slots that a thread of "pool" holds at once */
 
 static struct dwell_slots slots;
 static struct dwell_slot_bucket buckets[BUCKETS];
@@ -76,7 +75,7 @@ static void *take_and_free(void *number)
 			fail("was given twice", slot_index);
 			break;
 		}
-		/* as a flow writes over the link to the next free slot */
+		/* a flow overwrites the link to the next free slot */
 		slot[slot_index].lb.vip = next_random(&random);
 		held[count++] = slot_index;
 	}
@@ -91,7 +90,7 @@ static void *admit_and_sweep(void *number)
 	__u64 random = (__u64)number;
 
 	for (__u32 step = 0; step < steps; step++) {
-		/* 3 ms a step of each: the clock runs while others are at it */
+		/* 3 ms per step of any thread: the clock runs for the others too */
 		struct dwell_clock clock = {__sync_add_and_fetch(&now_ns, 3000000)};
 		struct dwell_table table = {&slots.program.table, &counters, &clock, &slots};
 		struct dwell_packet packet = {.proto = 6, .may_open = 1, .vip = 1, .real = 1};
@@ -108,7 +107,7 @@ static void *admit_and_sweep(void *number)
 	return 0;
 }
 
-/* Each slot is one flow's, or free. */
+/* Checks that each slot belongs to one flow, or is free. */
 static void audit(void)
 {
 	struct dwell_table table = {.embedder = &slots};

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The balancer's maps, and the core's steps over them. After hook_xdp.bpf.h. */
+/* Supplies lb/embed.h: the balancer's maps, and calls of the core's steps. Included after hook_xdp.bpf.h. The maps are
+ * pinned by name: a new name would break the hand-over from an older process.
+ */
 #include "frame.bpf.h"
 
 #include "lb/balance_types.h"
 #include "response/response_event.h"
 
-/* Alone in their sections, so that user space can write each whole; see rtt.bpf.h. */
+/* Each is alone in its section, so that user space can write it as a whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};
 SEC(".rodata.balance") struct dwell_balance_config balance = {};
 
@@ -35,7 +37,7 @@ struct {
 	__uint(max_entries, 1);
 } reals SEC(".maps");
 
-/* A Maglev table, of struct dwell_chunk. All may differ in size. */
+/* A Maglev table of struct dwell_chunk. Tables may differ in size. */
 struct maglev {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_INNER_MAP);
@@ -44,7 +46,7 @@ struct maglev {
 	__uint(max_entries, 1);
 };
 
-/* By the number of the VIP; swapped at once. */
+/* Maglev tables by the number of their VIP; a table is replaced at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__type(key, __u32);
@@ -59,7 +61,7 @@ struct {
 	__uint(max_entries, 1);
 } vip_counts SEC(".maps"), real_counts SEC(".maps");
 
-/* Active connections by the number of their real, as the sweep finds them. */
+/* Active connections per real, as the sweep counts them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -67,7 +69,7 @@ struct {
 	__uint(max_entries, 1);
 } actives SEC(".maps");
 
-/* Of VIPs whose packets go by connection ID, by slot; see zero_rtt.h. */
+/* VIPs that route by connection ID, by slot; see lb/zero_rtt.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -89,7 +91,7 @@ struct {
 	__uint(max_entries, 1);
 } zero_loads SEC(".maps");
 
-/* Places plus 1 by server IDs of other layouts than our own. */
+/* Server indexes plus 1, by server IDs of other layouts than our own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct dwell_zero_name);
@@ -97,7 +99,7 @@ struct {
 	__uint(max_entries, 1);
 } zero_names SEC(".maps");
 
-/* Places plus 1 by the numbers of reals. */
+/* Server indexes plus 1, by numbers of reals. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -119,7 +121,7 @@ struct {
 	__uint(max_entries, 1);
 } zero_state SEC(".maps");
 
-/* Connection IDs that were opened; the last is scratch. */
+/* Cache of connection IDs; the last entry is scratch space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -134,7 +136,7 @@ struct {
 	__uint(max_entries, 1);
 } zero_work SEC(".maps");
 
-/* For user space: that these maps are read as they were made. */
+/* Shows user space whether it can use these maps as they are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -290,27 +292,25 @@ static __always_inline int dwell_frame_cut(DWELL_FRAME *frame, __u32 bytes)
 	return now >= (int)bytes && !bpf_xdp_adjust_tail(frame, (int)bytes - now);
 }
 
-/* Global functions, so that the verifier walks each once, and the path of known
- * connections stays short.
- */
-__noinline __u32 read_odd(dwell_context *context, struct dwell_packet *packet)
+/* Global functions, so that the verifier walks each once, and the path of known connections stays short. */
+__noinline __u32 parse_unusual(dwell_context *context, struct dwell_packet *packet)
 {
 	if (!packet)
 		return DWELL_READ_NOT_IP;
 	return dwell_lb_parse_unusual(dwell_frame_data(context), dwell_frame_end(context), packet);
 }
 
-__noinline __u32 choose(struct dwell_packet *packet)
+__noinline __u32 select_real(struct dwell_packet *packet)
 {
 	return packet ? dwell_select(0, packet) : DWELL_REASON_NOT_VIP;
 }
 
 static __always_inline __u32 dwell_balance_select(void *embedder, struct dwell_packet *packet)
 {
-	return choose(packet);
+	return select_real(packet);
 }
 
-__noinline __u64 choose_first(struct dwell_packet *packet, int dry_run)
+__noinline __u64 select_new(struct dwell_packet *packet, int dry_run)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};
@@ -322,7 +322,7 @@ __noinline __u64 choose_first(struct dwell_packet *packet, int dry_run)
 	return dwell_select_new(&table, packet, dry_run);
 }
 
-__noinline __u64 choose_again(struct dwell_packet *packet, __u32 slot_index, int dry_run)
+__noinline __u64 select_again(struct dwell_packet *packet, __u32 slot_index, int dry_run)
 {
 	struct dwell_clock clock = {};
 	struct dwell_table table = {&program.table, 0, &clock};
@@ -357,17 +357,17 @@ __noinline __u32 zero_route(dwell_context *context, struct dwell_packet *packet,
 	return packet ? dwell_zero_route(context, 0, packet, l4_offset, dry_run) : DWELL_REASON_FLOW;
 }
 
-__noinline __u32 zero_block(__u32 rotation, struct dwell_cid_entry *entry)
+__noinline __u32 zero_open_own(__u32 rotation, struct dwell_cid_entry *entry)
 {
 	return entry ? dwell_zero_open_block(0, rotation, entry) : DWELL_ZERO_NONE(DWELL_ZERO_NO_LAYOUT);
 }
 
-__noinline __u32 zero_other(dwell_context *context, __u32 slot, __u32 rotation, __u32 at)
+__noinline __u32 zero_open_foreign(dwell_context *context, __u32 slot, __u32 rotation, __u32 at)
 {
 	return dwell_zero_open_other(dwell_frame_data(context), dwell_frame_end(context), 0, slot, rotation, at);
 }
 
-__noinline int zero_attempt(dwell_context *context, struct dwell_packet *packet, __u32 at)
+__noinline int zero_add_attempt(dwell_context *context, struct dwell_packet *packet, __u32 at)
 {
 	if (packet)
 		dwell_attempt_key(dwell_frame_data(context), dwell_frame_end(context), packet, at);
@@ -389,7 +389,7 @@ static __always_inline void dwell_zero_admit(void *embedder, struct dwell_heavy 
 	heavy_admit(heavy, client, port, config);
 }
 
-__noinline int zero_note(const struct dwell_packet *packet, struct dwell_cid_entry *entry)
+__noinline int zero_account(const struct dwell_packet *packet, struct dwell_cid_entry *entry)
 {
 	if (packet && entry)
 		dwell_zero_account(0, packet, entry);
@@ -401,7 +401,7 @@ __noinline __u32 zero_divert(const struct dwell_packet *packet)
 	return packet ? dwell_zero_divert(0, packet) : 0;
 }
 
-/* What bpf_loop() hands on from slot to slot. */
+/* State of bpf_loop() over the servers of a VIP. */
 struct anywhere {
 	struct dwell_address client;
 	__u32 slot;
@@ -416,7 +416,7 @@ static long anywhere_step(__u32 server, struct anywhere *asked)
 	return asked->found;
 }
 
-__noinline int zero_anywhere(const struct dwell_packet *packet)
+__noinline int zero_heavy_anywhere(const struct dwell_packet *packet)
 {
 	struct anywhere asked = {};
 	const struct dwell_zero_vip *vip;
@@ -439,24 +439,24 @@ static __always_inline __u32 dwell_balance_zero_route(DWELL_FRAME *frame, void *
 
 static __always_inline __u32 dwell_zero_open_own(void *embedder, __u32 rotation, struct dwell_cid_entry *entry)
 {
-	return zero_block(rotation, entry);
+	return zero_open_own(rotation, entry);
 }
 
 static __always_inline __u32 dwell_zero_open_foreign(DWELL_FRAME *frame, void *embedder, __u32 slot, __u32 rotation,
 						     __u32 at)
 {
-	return zero_other(frame, slot, rotation, at);
+	return zero_open_foreign(frame, slot, rotation, at);
 }
 
 static __always_inline void dwell_zero_add_attempt(DWELL_FRAME *frame, struct dwell_packet *packet, __u32 at)
 {
-	zero_attempt(frame, packet, at);
+	zero_add_attempt(frame, packet, at);
 }
 
 static __always_inline void dwell_zero_account_packet(void *embedder, const struct dwell_packet *packet,
 						      struct dwell_cid_entry *entry)
 {
-	zero_note(packet, entry);
+	zero_account(packet, entry);
 }
 
 static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const struct dwell_packet *packet)
@@ -466,7 +466,7 @@ static __always_inline __u32 dwell_zero_divert_packet(void *embedder, const stru
 
 static __always_inline int dwell_zero_is_heavy_anywhere(void *embedder, const struct dwell_packet *packet)
 {
-	return zero_anywhere(packet);
+	return zero_heavy_anywhere(packet);
 }
 
 __noinline int reply_ping(dwell_context *context, __u32 l4_offset)
@@ -481,20 +481,20 @@ __noinline int reply_too_big(dwell_context *context, __u32 version, __u32 mtu)
 
 static __always_inline __u32 dwell_balance_parse_unusual(DWELL_FRAME *frame, struct dwell_packet *packet)
 {
-	return read_odd(frame, packet);
+	return parse_unusual(frame, packet);
 }
 
 static __always_inline dwell_selection dwell_balance_select_new(struct dwell_table *table, struct dwell_packet *packet,
 								int dry_run)
 {
-	return choose_first(packet, dry_run);
+	return select_new(packet, dry_run);
 }
 
 static __always_inline dwell_selection dwell_balance_select_again(struct dwell_table *table,
 								  struct dwell_packet *packet, __u32 slot_index,
 								  int dry_run)
 {
-	return choose_again(packet, slot_index, dry_run);
+	return select_again(packet, slot_index, dry_run);
 }
 
 static __always_inline __u32 dwell_balance_forward(DWELL_FRAME *frame, struct dwell_table *table,

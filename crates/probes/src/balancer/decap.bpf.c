@@ -10,7 +10,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 SEC(".rodata.program") struct dwell_decap_program program = {};
 
-/* Addresses of this host that tunnels may end at. */
+/* Addresses of this host at which tunnels may end. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct dwell_address);

@@ -4,7 +4,7 @@
 
 #include "balancer.bpf.h"
 
-/* What `ask` found, and what it is told: where the packet comes in. */
+/* Input and output of `ask`: the interface where the packet arrives, and the decision. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -66,7 +66,7 @@ struct {
 	__uint(max_entries, 1);
 } chain SEC(".maps");
 
-/* A program of its own, as being able to make tail calls costs each run. */
+/* A program of its own, as the ability to make tail calls costs time in each run. */
 SEC("xdp")
 int balance_xdp_chained(struct xdp_md *xdp)
 {
@@ -78,7 +78,7 @@ int balance_xdp_chained(struct xdp_md *xdp)
 	return action_of(verdict, decision.interface);
 }
 
-/* What would become of a packet. Run by user space alone; it changes nothing. */
+/* Decides about a packet without changing anything. Only user space runs it. */
 SEC("xdp")
 int ask(struct xdp_md *xdp)
 {
@@ -113,7 +113,7 @@ static __always_inline void sweep_bucket(struct dwell_table *table, __u32 index,
 			continue;
 		real = slot->lb.real;
 		active = bpf_map_lookup_elem(&actives, &real);
-		/* all of them in the upper half, those that are active in the lower */
+		/* all connections in the upper half, active ones in the lower */
 		if (active)
 			*active += 1ULL << 32 | dwell_is_active(table, slot);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How the core sees a packet in the kernel: through the hook's context, which
- * the including file has defined. Before the core's own headers.
+/* Supplies parse/embed.h in the kernel: a frame is the context of the hook, which the including file has defined.
+ * Included before the core's headers.
  */
 #ifndef DWELL_FRAME
 #define DWELL_FRAME dwell_context

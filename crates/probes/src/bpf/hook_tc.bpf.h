@@ -10,8 +10,6 @@ typedef struct __sk_buff dwell_context;
 #define dwell_context_interface(skb) ((skb)->ifindex)
 #define dwell_context_time(skb) ((skb)->tstamp)
 
-/* Headers may lie beyond the linear part. Pulling them in copies bytes about,
- * and changes none.
- */
+/* Makes headers readable that lie beyond the linear part. This may move bytes, but changes none. */
 #define DWELL_LINEARIZE(skb)                                                                                           \
 	((skb)->len > (skb)->data_end - (skb)->data && !bpf_skb_pull_data(skb, (skb)->len < 256 ? (skb)->len : 256))

@@ -5,7 +5,7 @@
 
 typedef struct xdp_md dwell_context;
 
-/* All of it: a program that does not say that it can is given no frame in parts. */
+/* The whole frame: only programs that declare support get frames in fragments. */
 #define dwell_context_wire_bytes(xdp) ((__u32)((xdp)->data_end - (xdp)->data))
 #define dwell_context_segments(xdp) 1
 #define dwell_context_interface(xdp) ((xdp)->ingress_ifindex)

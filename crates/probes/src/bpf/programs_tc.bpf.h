@@ -5,7 +5,7 @@ SEC("tc")
 int observe_tc(struct __sk_buff *skb)
 {
 	observe(skb, DWELL_LINK_ETHERNET);
-	return -1; /* TCX_NEXT, TC_ACT_UNSPEC: as if we were not here */
+	return -1; /* TCX_NEXT, TC_ACT_UNSPEC: continue as if this program did not exist */
 }
 
 /* For devices without a link header: tun, WireGuard, PPP. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A flow table whose flows the estimator of response latency steps: its maps, and
- * the core's steps over them. Included after frame.bpf.h and after `program`, the
- * `struct dwell_response_program` that it is configured by.
+/* Supplies response/embed.h: a flow table whose slots hold the estimator of response latency. Included after
+ * frame.bpf.h and after `program`, the struct dwell_response_program that configures it. The balancer pins these maps
+ * by name.
  */
-/* Global, so that the verifier walks each once. */
+/* Global functions, so that the verifier walks each once. */
 #define DWELL_RESPONSE_OUTLINED
 int auto_complete(struct dwell_auto_state *state, __u32 tick);
 int auto_missed(struct dwell_auto_state *state, __u32 missed);
@@ -27,7 +27,7 @@ struct {
 	__uint(max_entries, 1);
 } seats SEC(".maps");
 
-/* The slots that nobody has. */
+/* The pool of free slots. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -35,7 +35,7 @@ struct {
 	__uint(max_entries, 1);
 } pool SEC(".maps");
 
-/* From connection IDs to flows. */
+/* Leads from connection IDs to slots. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -44,8 +44,8 @@ struct {
 	__uint(max_entries, 1);
 } aliases SEC(".maps");
 
-/* Where a record is made before it is copied into the ring buffer: one for
- * packets, one for the sweep, which a packet may interrupt.
+/* Where a record is made before it is copied into the ring buffer: one for packets, and one for the sweep, which a
+ * packet may interrupt.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -83,10 +83,10 @@ static __always_inline struct dwell_response_event *dwell_response_record(struct
 	return bpf_map_lookup_elem(&scratch, &which);
 }
 
-/* Readers come by on a timer, as for rtt. */
+/* Nobody is woken: readers poll, as for rtt. */
 static __always_inline void dwell_response_emit(struct dwell_table *table, struct dwell_response_event *record)
 {
-	/* only pirate has modes: more than half of the record */
+	/* only pirate has modes, which are more than half of the record */
 	__u32 bytes = program.response.estimator == DWELL_ESTIMATE_PIRATE
 			      ? sizeof(*record)
 			      : offsetof(struct dwell_response_event, epoch.mode);

@@ -19,10 +19,9 @@ static long sweep_one(__u32 index, void *context)
 	return 0;
 }
 
-/* Run by user space now and then, to end what nobody says is over; at the end
- * of a run, with DWELL_CLOSE_END in the mark, all. It looks at no packet. The
- * buckets from cb[0] on, as many as cb[1] says: what they report must fit into
- * the ring buffer.
+/* Sweeps cb[1] buckets from bucket cb[0] on, few enough that their reports fit into the ring buffer. User space runs it
+ * now and then to close idle flows, and at the end of a run, with DWELL_CLOSE_END in the mark, to close all. It reads
+ * no packet.
  */
 SEC("tc")
 int sweep(struct __sk_buff *skb)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every program with a flow table has: its license, buckets, counters, the
- * ring buffer, the clock. Included after `program`, whose `jiffy_ns` and
- * `replay` the clock reads, DWELL_TABLE, its table's configuration, and
- * DWELL_COUNTERS_TYPE, if it counts more than the table does: a struct that begins with
- * `struct dwell_counters`.
+/* What every program with a flow table has: license, buckets, counters, ring buffer, clock. Included after `program`,
+ * whose `jiffy_ns` and `replay` the clock reads, after DWELL_TABLE, the configuration of its table, and after
+ * DWELL_COUNTERS_TYPE, if it counts more than the table does: a struct that begins with struct dwell_counters.
  */
 #ifndef DWELL_COUNTERS_TYPE
 #define DWELL_COUNTERS_TYPE struct dwell_counters
@@ -12,7 +10,7 @@
 #define DWELL_BUCKET struct dwell_bucket
 #endif
 
-/* From kernels newer than the build machine's headers may be. */
+/* The build machine's headers may be older than this flag. */
 #ifndef BPF_F_MMAPABLE
 #define BPF_F_MMAPABLE (1U << 10)
 #endif
@@ -39,7 +37,7 @@ struct {
 	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
-/* What the embedder of a table is while user space has it swept. */
+/* The embedder of a table while user space has it swept. */
 #define DWELL_SWEEPS ((void *)1)
 
 static __always_inline __u64 dwell_now(struct dwell_clock *clock)
@@ -53,16 +51,16 @@ static __always_inline __u32 dwell_now_coarse(struct dwell_clock *clock)
 {
 	if (program.replay)
 		return clock->now_ns >> 20;
-	/* the cheapest clock there is, a nanosecond */
+	/* the cheapest clock there is: about 1 ns */
 	if (program.jiffy_ns)
 		return bpf_jiffies64() * program.jiffy_ns >> 20;
 	return bpf_ktime_get_coarse_ns() >> 20;
 }
 
-/* The including file's: parses a packet, and says how that went. */
+/* Parses a packet. The including file defines it. Returns DWELL_FRAME_OK, or the counter that says why not. */
 __u32 read_packet(dwell_context *context, __u32 link, struct dwell_packet *packet);
 
-/* Counts a packet and reads it. True if it is of use; else it is counted why not. */
+/* Counts and parses a packet. Returns true if it is of use; otherwise counts why not. */
 static __always_inline int receive(dwell_context *context, __u32 link, struct dwell_table *table,
 				   struct dwell_packet *packet)
 {
@@ -89,15 +87,13 @@ static __always_inline int receive(dwell_context *context, __u32 link, struct dw
 	return 1;
 }
 
-/* What a bucket of its own kind begins with. */
+/* A bucket of any kind begins with a struct dwell_bucket. */
 static __always_inline struct dwell_bucket *dwell_bucket_at(void *embedder, __u32 index)
 {
 	return bpf_map_lookup_elem(&buckets, &index);
 }
 
-/* Global functions, so that the verifier walks their loops once and on their
- * own.
- */
+/* Global functions, so that the verifier walks their loops once, separately. */
 __noinline __u64 dwell_walk_step(dwell_context *context, __u64 walk)
 {
 	return dwell_walk_on((void *)(long)context->data, (void *)(long)context->data_end, walk);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Keeps the send buffers of a cgroup's connections short, with nothing in their processes. */
+/* Keeps the send buffers of a cgroup's connections short, without a change to their processes. */
 #include <linux/bpf.h>
 #include <linux/in.h>
 #include <linux/tcp.h>
@@ -10,7 +10,7 @@
 
 #define SOL_TCP IPPROTO_TCP
 
-/* Its kernel's type: libbpf finds where the field is (CO-RE). */
+/* The kernel's type: libbpf finds where the field is (CO-RE). */
 struct tcp_sock {
 	__u8 rate_app_limited : 1;
 } __attribute__((preserve_access_index));

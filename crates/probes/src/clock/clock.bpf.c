@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Clocks of two hosts compared in XDP: the agent's reflector, and the collector's programs on the
- * loopback and the device. Each lets pass what is not its own.
+/* Compares the clocks of two hosts in XDP: the agent's reflector, and the collector's programs on the loopback and the
+ * device. Each passes other packets on.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -9,10 +9,10 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
+/* Alone in its section, so that user space can write it as a whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_sync_program program = {};
 
-/* The agent's, by identifier. */
+/* Sessions of the agent, by identifier. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u64);
@@ -20,7 +20,7 @@ struct {
 	__uint(max_entries, 1);
 } sessions SEC(".maps");
 
-/* The collector's, by identifier. */
+/* Sessions of the collector, by identifier. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u64);
@@ -28,7 +28,7 @@ struct {
 	__uint(max_entries, 1);
 } probes SEC(".maps");
 
-/* DWELL_SYNC_EXCHANGES a prober. */
+/* DWELL_SYNC_EXCHANGES per prober. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -69,7 +69,7 @@ static __always_inline struct dwell_sync_exchange *exchange_of(const struct dwel
 	return bpf_map_lookup_elem(&exchanges, &index);
 }
 
-/* The agent's device: requests are answered where they arrive. */
+/* At the agent's device: answers requests where they arrive. */
 SEC("xdp")
 int reflect(struct xdp_md *xdp)
 {
@@ -86,9 +86,7 @@ int reflect(struct xdp_md *xdp)
 	}
 }
 
-/* The agent's socket: what comes here was not answered at XDP. Only requests that are in order
- * wake the thread that reads it.
- */
+/* At the agent's socket: receives what XDP has not answered. Only valid requests wake the thread that reads it. */
 SEC("socket")
 int admit(struct __sk_buff *skb)
 {
@@ -116,8 +114,8 @@ int admit(struct __sk_buff *skb)
 	return skb->len;
 }
 
-/* The collector's loopback: what its own socket sends itself goes out to the agent, past the
- * queueing discipline of the device.
+/* At the collector's loopback: sends what its own socket sends itself to the agent, past the device's queueing
+ * discipline.
  */
 SEC("xdp")
 int depart(struct xdp_md *xdp)
@@ -148,7 +146,7 @@ int depart(struct xdp_md *xdp)
 	return bpf_redirect(probe->interface, 0);
 }
 
-/* The collector's device: replies to what departed. */
+/* At the collector's device: receives replies to what departed. */
 SEC("xdp")
 int arrive(struct xdp_md *xdp)
 {

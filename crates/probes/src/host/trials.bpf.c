@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The least program of each type, to find out what this kernel takes. None of
- * them does anything, should a packet or an event come by while it is attached.
+/* A minimal program of each type, to find out what this kernel accepts. None of them does anything, should a packet or
+ * an event arrive while it is attached.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -58,13 +58,13 @@ int try_sockops(void *context)
 SEC("cgroup_skb/ingress")
 int try_cgroup_skb(void *context)
 {
-	return 1; /* let it pass */
+	return 1; /* allow it */
 }
 
 SEC("cgroup/connect4")
 int try_connect(void *context)
 {
-	return 1; /* let it connect */
+	return 1; /* allow the connection */
 }
 
 SEC("netfilter")

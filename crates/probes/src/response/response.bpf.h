@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The response latency program: the core's steps over BPF maps. Included by one
- * file a hook, after that hook's context (hook_*.bpf.h).
+/* The response latency program: the core's steps over BPF maps. Included by one file per hook, after that hook's
+ * context (hook_*.bpf.h).
  */
 #include "frame.bpf.h"
 
 #include "response/response_event.h"
 
-/* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
+/* Alone in its section, so that user space can write it as a whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_response_program program = {};
 
 #include "slot.bpf.h"

@@ -19,7 +19,7 @@ struct {
 	__uint(max_entries, 1);
 } chain SEC(".maps");
 
-/* A program of its own, as being able to make tail calls costs each run. */
+/* A program of its own, as the ability to make tail calls costs time in each run. */
 SEC("xdp")
 int observe_xdp_chained(struct xdp_md *xdp)
 {

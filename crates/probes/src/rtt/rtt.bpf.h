@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The passive RTT program: the core's steps over BPF maps. Included by one
- * file a hook, after that hook's context (hook_*.bpf.h).
+/* Supplies rtt/embed.h: the passive RTT program, the core's steps over BPF maps. Included by one file per hook, after
+ * that hook's context (hook_*.bpf.h).
  */
 #include "frame.bpf.h"
 
@@ -8,22 +8,19 @@
 #include "base/histogram.h"
 #include "rtt/rtt.h"
 
-/* Alone in its section, so that user space can write it whole. Constant from
- * load on, and the verifier drops the code of what is switched off; not const
- * here, or the compiler would take it for zeros.
+/* Alone in its section, so that user space can write it as a whole. It is constant once loaded, and the verifier drops
+ * the code of what is switched off; it is not const here, or the compiler would take it for zeros.
  */
 SEC(".rodata.program") struct dwell_rtt_program program = {};
 
 #define DWELL_TABLE program.config.table
 #include "table.bpf.h"
 
-/* Which half of the histograms is written: user space reads the other. */
+/* Which half of the histograms is written; user space reads the other. */
 SEC(".data.generation") __u32 generation = 0;
-SEC(".data.groups_used") __u32 groups_used = 1; /* group 0 is `other` */
+SEC(".data.groups_used") __u32 groups_used = 1; /* group 0 holds samples without a group */
 
-/* Mappable arrays start on a page: no flow lies across more cache lines than
- * it must.
- */
+/* Mappable arrays start on a page, so that no flow spans more cache lines than it must. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -79,9 +76,7 @@ static __always_inline struct dwell_stamp *dwell_stamp_at(struct dwell_step *ste
 	return bpf_map_lookup_elem(&stamps, &index);
 }
 
-/* Readers come by on a timer: waking them for each record would cost ten
- * times the record.
- */
+/* Nobody is woken: readers poll, as waking them for each record would cost ten times the record. */
 static __noinline int emit_flow(const struct dwell_flow *flow, const struct dwell_cold *cold, __u32 what, __u64 rtt_ns,
 				__u64 now_ns)
 {
@@ -118,7 +113,7 @@ static __always_inline void emit_sample(struct dwell_step *step, const struct dw
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
-/* The group of the prefix that answered; 0 when there is no more room. */
+/* Returns the group of the prefix that answered; 0 if there is no room for it. */
 static __always_inline __u32 group_of(struct dwell_step *step, const struct dwell_match *match)
 {
 	const struct dwell_packet *packet = step->packet;
@@ -171,9 +166,7 @@ static __always_inline void deliver(struct dwell_step *step, const struct dwell_
 		emit_sample(step, match);
 }
 
-/* Global functions, so that the verifier walks their loops once and on their
- * own.
- */
+/* Global functions, so that the verifier walks their loops once, separately. */
 __noinline __u32 dwell_tcp_option(dwell_context *context, __u32 at, __u32 stop)
 {
 	return dwell_tcp_option_in((void *)(long)context->data, (void *)(long)context->data_end, at, stop);
@@ -184,9 +177,7 @@ __noinline __u32 dwell_dns_question(dwell_context *context, __u32 offset)
 	return dwell_dns_question_in((void *)(long)context->data, (void *)(long)context->data_end, offset);
 }
 
-/* Global: what comes back is one state to the verifier, not one for each way
- * through the parser.
- */
+/* A global function: its result is one state to the verifier, not one per path through the parser. */
 __noinline __u32 read_packet(dwell_context *context, __u32 link, struct dwell_packet *packet)
 {
 	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From device to device, in all network namespaces of the host. */
+/* Traces bytes from device to device, in all network namespaces of the host. */
 #include "packet.bpf.h"
 #include "stack/hops.h"
 
@@ -10,7 +10,7 @@ struct {
 	__uint(max_entries, 1);
 } hop_rows SEC(".maps");
 
-/* Entries go when user space has read them. */
+/* User space removes entries once it has read them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct dwell_stack_hop);
@@ -18,7 +18,7 @@ struct {
 	__uint(max_entries, 1024);
 } hops SEC(".maps");
 
-/* What an entry begins as: zeros. */
+/* The initial value of an entry: zeros. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -26,7 +26,7 @@ struct {
 	__uint(max_entries, 1);
 } blank SEC(".maps");
 
-/* Names of devices; of those that are gone too. */
+/* Names of devices, and of those that are gone. */
 struct device_name {
 	union {
 		char name[16];
@@ -41,13 +41,13 @@ struct {
 	__uint(max_entries, 1024);
 } names SEC(".maps");
 
-/* Hops that there was no room for. */
+/* Number of hops that found no room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, __u64);
 	__uint(max_entries, 1);
-} untold SEC(".maps");
+} hops_lost SEC(".maps");
 
 static __always_inline struct dwell_hop_row *dwell_hop_row_at(void *embedder, __u32 index)
 {
@@ -83,7 +83,7 @@ static __always_inline void dwell_hop_add(void *embedder, struct dwell_stack_hop
 		dwell_flow_segment_add(&time->took, took_ns);
 		return;
 	}
-	lost = bpf_map_lookup_elem(&untold, &zero);
+	lost = bpf_map_lookup_elem(&hops_lost, &zero);
 	if (lost)
 		(*lost)++;
 }
@@ -108,14 +108,14 @@ static __always_inline void note_name(const struct net_device *device, const str
 	struct device_name name = {};
 
 	bpf_probe_read_kernel_str(&name.name, sizeof(name.name), &device->name);
-	/* numbers of namespaces and devices are given again */
+	/* numbers of namespaces and devices are reused */
 	if (known && known->words[0] == name.words[0] && known->words[1] == name.words[1])
 		return;
 	bpf_map_update_elem(&names, point, &name, BPF_ANY);
 }
 
-/* A packet, with its IP header at `at`, is at a device. Its ends are those that it has
- * there: a way that translates addresses (NAT) is two.
+/* Counts a packet, with its IP header at `at`, at a device. Its endpoints are those that it has there: a path on which
+ * addresses are translated (NAT) counts as two.
  */
 static __always_inline int at_device(const struct sk_buff *skb, const void *at, __u32 point)
 {

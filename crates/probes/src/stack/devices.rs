@@ -23,7 +23,7 @@ const WHAT: &str = "the device programs";
 const HOPS: &str = "hops";
 const NAMES: &str = "names";
 const ROWS: &str = "hop_rows";
-const UNTOLD: &str = "untold";
+const UNTOLD: &str = "hops_lost";
 
 /// Programs by hook; those at the end of a path first, so that no byte is under way to a hook that is not watched yet.
 const PROGRAMS: [(&str, &str); 5] = [

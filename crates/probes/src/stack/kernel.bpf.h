@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The fields of the kernel's types that are read, by their names: libbpf finds
- * where they are in the running kernel (CO-RE). Only what is used is here.
+/* The fields of kernel types that are read, by name: libbpf finds where they are in the running kernel (CO-RE). Only
+ * what is used is here.
  */
 #ifndef DWELL_KERNEL_H
 #define DWELL_KERNEL_H
@@ -95,7 +95,7 @@ struct bpf_nf_ctx {
 
 #pragma clang attribute pop
 
-/* As the wire has them; read by offset. */
+/* Headers on the wire, which are read by offset. */
 struct iphdr {
 	__u8 bytes[20];
 };
@@ -112,9 +112,8 @@ struct tcphdr {
 	__u8 bytes[20];
 };
 
-/* How they are read. By their types, where the kernel has bpf_rdonly_cast: a load. With
- * DWELL_PROBED, by a helper's call each: on any kernel, and in kprobes, whose arguments
- * have no types.
+/* How fields are read. If the kernel has bpf_rdonly_cast, by their types: a load. With DWELL_PROBED, by a call of a
+ * helper each: on any kernel, and in kprobes, whose arguments have no types.
  */
 #ifdef DWELL_PROBED
 #define READ(object, field) BPF_CORE_READ(object, field)

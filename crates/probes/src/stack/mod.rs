@@ -56,7 +56,7 @@ static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_pr
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
 const GRID: &str = ".data.grid";
-const PASSAGES: &str = "passages";
+const PASSAGES: &str = "traces";
 
 /// The most flows that are known to be selected. If there are more, the ones that were idle longest are forgotten, and
 /// selected anew when their process writes or reads.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which flow a socket or packet is of, and which of its bytes, as the kernel hands them to
- * a program; and the configuration that says what is looked at.
+/* The flow of a socket or packet, and which of its bytes the kernel hands to a program; and the configuration of what
+ * is observed.
  */
 #ifndef DWELL_STACK_PACKET_H
 #define DWELL_STACK_PACKET_H
@@ -14,13 +14,13 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* Alone in its section, so that user space can write it whole; see rtt.bpf.h. */
+/* Alone in its section, so that user space can write it as a whole; see rtt.bpf.h. */
 SEC(".rodata.program") struct dwell_stack_program program = {};
 
-/* Which half of the histograms is written: user space reads the other. */
+/* Which half of the histograms is written; user space reads the other. */
 SEC(".data.generation") __u32 generation = 0;
 
-/* Which bytes are taken: user space keeps to a budget by it. Read once a run. */
+/* Which grid bytes are sampled, by which user space keeps to a budget. Each run reads it once. */
 SEC(".data.grid") volatile __u32 grid = 0;
 
 static __always_inline int wanted_namespace(const struct net *net)
@@ -61,8 +61,8 @@ static __always_inline void address4_of(__u32 from, struct dwell_address *to)
 	to->low = 0xffff0000 | (__u64)from << 32;
 }
 
-/* The ends of a socket's flow, from here to there. False if it is not of a
- * TCP connection that is looked at.
+/* Reads the endpoints of a socket's flow, local first if it sends. Returns false if it is not an observed TCP
+ * connection.
  */
 static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_stack_ends *ends, int sends)
 {
@@ -80,7 +80,7 @@ static __always_inline int ends_of_socket(const struct sock *sk, struct dwell_st
 		address4_of(READ(common, skc_rcv_saddr), &local);
 		address4_of(READ(common, skc_daddr), &remote);
 	} else {
-		/* IPv4 on a socket of IPv6 is written as a mapped address */
+		/* IPv4 on an IPv6 socket is written as a mapped address */
 		address_of(&common->skc_v6_rcv_saddr, &local);
 		address_of(&common->skc_v6_daddr, &remote);
 	}
@@ -98,8 +98,8 @@ static __always_inline __u64 wire64(const void *at, __u32 offset)
 	return WIRE32(at, offset) | (__u64)WIRE32(at, offset + 4) << 32;
 }
 
-/* Whose bytes a packet carries is what its socket says: addresses may have been
- * translated on the way down (NAT). What is forwarded has none.
+/* Returns the socket whose bytes a packet carries, as addresses may have been translated on the way down (NAT); null
+ * for a forwarded packet.
  */
 static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
 {
@@ -109,14 +109,14 @@ static __always_inline const struct sock *socket_of(const struct sk_buff *skb)
 	if (!sk)
 		return 0;
 	state = READ(sk, __sk_common.skc_state);
-	/* these are no whole sockets */
+	/* these are not full sockets */
 	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV || READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	return sk;
 }
 
-/* What follows the option with which IPv6 writes the length of packets beyond 64 KiB
- * (RFC 2675), as it makes them for devices that segment. Only a lone option is read.
+/* Returns the header behind the option in which IPv6 states the length of packets beyond 64 KiB (RFC 2675), as it makes
+ * them for devices that segment. Only a lone option is read.
  */
 static __always_inline __u8 jumbogram_next(const void *at, __u32 *head)
 {
@@ -128,8 +128,8 @@ static __always_inline __u8 jumbogram_next(const void *at, __u32 *head)
 	return WIRE8(options, 0);
 }
 
-/* Reads a packet from its IP header on, which is at `at`. False if it carries no byte
- * that is stamped, or is of no flow that is looked at.
+/* Reads a packet from its IP header at `at`. Returns false if it carries no sampled byte, or belongs to no observed
+ * flow.
  */
 static __always_inline int read_packet(const struct sk_buff *skb, const void *at, const struct sock *sk,
 				       struct dwell_stack_ends *ends, struct dwell_span *span)

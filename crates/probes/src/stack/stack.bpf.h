@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The core's rows over BPF maps, and bytes on their way past them. */
+/* Supplies the first part of stack/embed.h: the core's rows over BPF maps, and bytes on their way past the layers. */
 #include "packet.bpf.h"
 
 #include "stack/layers.h"
@@ -25,13 +25,13 @@ struct {
 	__uint(max_entries, 1);
 } counters SEC(".maps");
 
-/* A flow that was chosen. With a pace, one byte of it is on its way up at a time: so that
- * it is found when it is read, however much else was.
+/* A selected flow. With a pace, one of its bytes is on its way up at a time, so that it is found when it is read,
+ * however much else was.
  */
 struct choice {
-	__u64 due_ns;     /* when the next byte is */
-	__u64 begun_ns;   /* since when one is on its way up; 0 if none is */
-	__u32 grid_index; /* which */
+	__u64 due_ns;     /* when the next byte may be traced */
+	__u64 begun_ns;   /* when the present byte's way up began; 0 if there is none */
+	__u32 grid_index; /* the present byte */
 	__u32 reserved;
 };
 
@@ -42,7 +42,7 @@ struct {
 	__uint(max_entries, 1);
 } chosen SEC(".maps");
 
-/* Whose flows are chosen: processes by their numbers, and one cgroup with all below. */
+/* Whose flows are selected: processes by number, and one cgroup with all below it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u32);
@@ -57,13 +57,13 @@ struct {
 	__uint(max_entries, 1);
 } cgroup SEC(".maps");
 
-/* Bytes that went all the way, if they are asked for. Nobody is woken. */
+/* Byte traces, if they are requested. Nobody is woken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
-} passages SEC(".maps");
+} traces SEC(".maps");
 
-/* Entries go when user space has read them, and come again with their flow. */
+/* User space removes entries once it has read them; they return with their flow. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, struct dwell_stack_ends);
@@ -71,7 +71,7 @@ struct {
 	__uint(max_entries, 1);
 } flows SEC(".maps");
 
-/* What an entry begins as: zeros. */
+/* The initial value of an entry: zeros. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -108,9 +108,8 @@ static __always_inline struct dwell_flow_segments *flow_segments(const struct dw
 	return bpf_map_lookup_elem(&flows, ends);
 }
 
-/* Global, so that the verifier walks it once. Segments of bytes that were sent again
- * follow the others, and are of no flow. The ends say which generation counts: one for
- * all segments of a byte.
+/* A global function, so that the verifier walks it once. Segments of bytes that were sent again follow the others, and
+ * count for no flow. The ends say which generation counts: one for all segments of a byte.
  */
 __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, __u64 ns)
 {
@@ -141,7 +140,7 @@ __noinline int segment_add(const struct dwell_stack_ends *ends, __u32 segment, _
 	return 0;
 }
 
-/* The embedder is whose bytes they are. */
+/* The embedder is the ends of the bytes. */
 static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u64 ns)
 {
 	segment_add(embedder, segment, ns);
@@ -150,7 +149,7 @@ static __always_inline void dwell_segment_add(void *embedder, __u32 segment, __u
 static __always_inline void dwell_trace_emit(void *embedder, const struct dwell_row *row, __u32 grid_index, int up,
 					     int again)
 {
-	struct dwell_byte_trace *trace = bpf_ringbuf_reserve(&passages, sizeof(*trace), 0);
+	struct dwell_byte_trace *trace = bpf_ringbuf_reserve(&traces, sizeof(*trace), 0);
 
 	if (!trace) {
 		dwell_stack_count(embedder, DWELL_TRACES_LOST);
@@ -187,8 +186,8 @@ static __always_inline int dwell_may_trace(void *embedder, __u64 flow, __u32 gri
 	return 1;
 }
 
-/* How many steps a walk back from `end` may take. With a pace one, to the byte that is on
- * its way, if it is among those.
+/* Returns how many steps a walk back from `end` may take. With a pace it is one, to the byte that is on its way, if it
+ * is below `end`.
  */
 static __always_inline __u32 walk_steps(struct dwell_walk_back *walk, __u32 end)
 {
@@ -205,7 +204,7 @@ static __always_inline __u32 walk_steps(struct dwell_walk_back *walk, __u32 end)
 	return 1;
 }
 
-/* The byte that was on its way up is read. */
+/* Ends the way up of a flow's present byte, which was read. */
 static __always_inline void end_choice(__u64 flow)
 {
 	struct choice *choice = bpf_map_lookup_elem(&chosen, &flow);
@@ -225,9 +224,7 @@ static __always_inline int is_chosen_process(void)
 	return !!bpf_map_lookup_elem(&processes, &self.tgid);
 }
 
-/* In the process that writes or reads: both directions of its connection are followed
- * from here on.
- */
+/* Selects the flow, both directions, of a process that writes or reads. */
 static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 flow)
 {
 	struct choice choice = {};
@@ -243,13 +240,13 @@ static __always_inline void choose(const struct dwell_stack_ends *ends, __u64 fl
 	bpf_map_update_elem(&chosen, &back, &choice, BPF_ANY);
 }
 
-/* What bpf_loop() hands on: bytes, and whose. */
+/* State of bpf_loop(): bytes, and their ends. */
 struct passing {
 	struct dwell_pass pass;
 	struct dwell_stack_ends ends;
 };
 
-/* Steps of bpf_loop(), a layer each, so that the verifier drops what is of others. */
+/* Steps of bpf_loop(), one per layer, so that the verifier drops the code of other layers. */
 #define LOOP_PASS(name, layer)                                                                                         \
 	static long name(__u32 index, void *context)                                                                   \
 	{                                                                                                              \
@@ -269,7 +266,7 @@ LOOP_PASS(pass_rx_tcp, DWELL_RX_TCP)
 
 typedef long (*pass_step)(__u32 index, void *context);
 
-/* The ends are known. */
+/* Stamps bytes whose ends are known. */
 static __always_inline void pass_span(struct passing *passing, const struct dwell_span *span, __u64 tcp_ns,
 				      __u32 device, pass_step step)
 {
@@ -277,9 +274,7 @@ static __always_inline void pass_span(struct passing *passing, const struct dwel
 	bpf_loop(passing->pass.steps, step, passing, 0);
 }
 
-/* A packet passes a layer on the way down. It brings the time at which TCP handed it
- * down.
- */
+/* Handles a packet that passes a layer on the way down. It carries the time at which TCP handed it down. */
 static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 {
 	struct passing passing;
@@ -293,7 +288,7 @@ static __always_inline void pass_down(const struct sk_buff *skb, pass_step step)
 	pass_span(&passing, &span, READ(skb, tstamp), 0, step);
 }
 
-/* On the way up, with its IP header at `at`. `from` is where it came in, or 0. */
+/* Handles a packet that passes a layer on the way up, with its IP header at `at`. `from` is where it arrived, or 0. */
 static __always_inline void pass_up_from(const struct sk_buff *skb, const void *at, __u32 from, pass_step step)
 {
 	struct passing passing;
@@ -310,7 +305,7 @@ static __always_inline void pass_up(const struct sk_buff *skb, const void *at, p
 	pass_up_from(skb, at, 0, step);
 }
 
-/* At the driver. A packet that passes two hooks of one device (ifb) came in once. */
+/* Handles a packet at the driver. One that passes two hooks of one device (ifb) has arrived once. */
 static __always_inline void pass_in(const struct sk_buff *skb, __u32 hook)
 {
 	__u32 from = READ2(skb, dev, ifindex) << 2 | hook;
@@ -318,7 +313,7 @@ static __always_inline void pass_in(const struct sk_buff *skb, __u32 hook)
 	pass_up_from(skb, READ(skb, data), from, pass_rx_driver);
 }
 
-/* The same of a walk back. */
+/* State of bpf_loop() for a walk back. */
 struct reaching {
 	struct dwell_walk_back walk;
 	struct dwell_stack_ends ends;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The programs of `dwell stack`, one a hook, named for the layer that it stamps; here
- * those at tracepoints and netfilter. What they return means nothing, but for netfilter.
+/* The programs of `dwell stack`, one per hook, named for the layer that it stamps; here those at tracepoints and
+ * netfilter. Only netfilter uses what they return.
  */
 #include "stack.bpf.h"
 
 #define NF_ACCEPT 1
 
-/* Of one write: the kernel takes no more at once. */
-#define MOST_WRITTEN 0x7ffff000
+/* The most bytes of one write. */
+#define WRITE_MAX_BYTES 0x7ffff000
 
-/* The application is about to write so many bytes. */
+/* Handles a write of which this many bytes are about to be copied. */
 static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 {
 	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
@@ -17,7 +17,7 @@ static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 	struct passing passing;
 
 	span.seq = READ(tcp, write_seq);
-	span.bytes = bytes < MOST_WRITTEN ? bytes : MOST_WRITTEN;
+	span.bytes = bytes < WRITE_MAX_BYTES ? bytes : WRITE_MAX_BYTES;
 	span.grid = grid;
 	if (!dwell_span_hit(&program, &span))
 		return 0;
@@ -29,8 +29,8 @@ static __always_inline int to_be_written(const struct sock *sk, __u64 bytes)
 	return 0;
 }
 
-/* Fires before each piece of a write is copied, with what is left of it; and
- * again where it had to wait for room.
+/* Runs before each piece of a write is copied, with what is left of the write; and again if the write had to wait for
+ * room.
  */
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(tx_socket, const struct sock *sk, const struct msghdr *msg, const struct sk_buff *skb, int size_goal)
@@ -78,8 +78,8 @@ int BPF_PROG(tx_driver, const struct sk_buff *skb, const struct net_device *dev)
 	return 0;
 }
 
-/* The network header is not known yet; the link's has been taken off. */
-static __always_inline int come_in(const struct sk_buff *skb, __u32 hook)
+/* Handles a packet on its way in. The link header has been removed; the network header is not known yet. */
+static __always_inline int pass_received(const struct sk_buff *skb, __u32 hook)
 {
 	if (is_ip(skb) && wanted_device(skb))
 		pass_in(skb, hook);
@@ -89,21 +89,21 @@ static __always_inline int come_in(const struct sk_buff *skb, __u32 hook)
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(rx_driver_napi, const struct sk_buff *skb)
 {
-	return come_in(skb, 1);
+	return pass_received(skb, 1);
 }
 
-/* Of drivers without NAPI: veth, loopback. */
+/* Drivers without NAPI: veth, loopback. */
 SEC("tp_btf/netif_rx")
 int BPF_PROG(rx_driver, const struct sk_buff *skb)
 {
-	return come_in(skb, 2);
+	return pass_received(skb, 2);
 }
 
-/* Of those that hand packets on at once: tun; bridges, for what is theirs. */
+/* Drivers that hand packets on at once: tun; and bridges, for their own packets. */
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(rx_driver_at_once, const struct sk_buff *skb)
 {
-	return come_in(skb, 3);
+	return pass_received(skb, 3);
 }
 
 /* PRE_ROUTING. */
@@ -116,8 +116,8 @@ int rx_ip(struct bpf_nf_ctx *context)
 	return NF_ACCEPT;
 }
 
-/* A connection takes a packet. */
-static __always_inline int taken_by_tcp(const struct sock *sk, const struct sk_buff *skb)
+/* Handles a packet that a connection receives. */
+static __always_inline int pass_tcp(const struct sock *sk, const struct sk_buff *skb)
 {
 	const struct tcp_skb_cb *cb = CAST(struct tcp_skb_cb, &skb->cb);
 	struct dwell_span span;
@@ -138,10 +138,10 @@ static __always_inline int taken_by_tcp(const struct sock *sk, const struct sk_b
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(rx_tcp, const struct sock *sk, const struct sk_buff *skb)
 {
-	return taken_by_tcp(sk, skb);
+	return pass_tcp(sk, skb);
 }
 
-/* The application is told that it can read. Sockets of all kinds are told so. */
+/* Handles the notification that an application can read, which sockets of all kinds get. */
 static __always_inline int to_be_read(const struct sock *sk)
 {
 	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
@@ -164,7 +164,7 @@ int BPF_PROG(rx_ready, const struct sock *sk)
 	return to_be_read(sk);
 }
 
-/* The application has read a piece. */
+/* Handles a read of the application. */
 static __always_inline int was_read(const struct sock *sk)
 {
 	const struct tcp_sock *tcp = CAST(struct tcp_sock, sk);
