@@ -7,38 +7,38 @@ use std::{
 
 use dwell_engine::socket::{Account, Sum, Totals};
 
-/// An interval of `dwell run` that is over.
+/// A finished interval of `dwell run`.
 #[derive(Debug, Clone, Copy)]
 pub struct Sockets<'a> {
-    /// When it ended, on the source's clock.
+    /// Its end on the source's clock.
     pub end_ns: u64,
-    /// How long it was.
+    /// Its length.
     pub length_ns: u64,
     /// The connections.
     pub sockets: &'a [Socket],
-    /// Of text: connections that have lines of their own.
+    /// Number of connections that get a line of their own in text.
     pub limit: usize,
-    /// Of text: times have tenths of seconds, as there is more than one interval in a second.
+    /// Whether times in text have tenths of seconds, because a second has more than one interval.
     pub has_tenths: bool,
 }
 
 /// A connection in an interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Socket {
-    /// What was known of it at the interval's end.
+    /// Its state at the end of the interval.
     pub account: Account,
-    /// What it had counted when the interval began.
+    /// Its counts at the start of the interval.
     pub before: SocketCounts,
 }
 
-/// What a connection has counted.
+/// The counts of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SocketCounts {
-    /// Bytes, and what they waited.
+    /// Bytes, and how long they waited.
     pub totals: Totals,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmissions: u32,
-    /// Segments that came out of order, where the kernel counts them.
+    /// Segments that arrived out of order, where the kernel counts them.
     pub out_of_order: Option<u32>,
 }
 
@@ -53,79 +53,79 @@ impl From<&Account> for SocketCounts {
 }
 
 impl Socket {
-    /// What bytes that left in the interval had waited in the send buffer.
+    /// Returns how long bytes that left in the interval had waited in the send buffer.
     pub fn sender(&self) -> Sum {
         self.account.totals.sender.since(&self.before.totals.sender)
     }
 
-    /// What bytes that were read in the interval had waited in the receive buffer.
+    /// Returns how long bytes that were read in the interval had waited in the receive buffer.
     pub fn receiver(&self) -> Sum {
         let receiver = &self.account.totals.receiver;
         receiver.since(&self.before.totals.receiver)
     }
 
-    /// Bytes that were acknowledged in the interval; `None` if the kernel does not count them.
+    /// Returns the bytes acknowledged in the interval; `None` if the kernel does not count them.
     pub fn acked_bytes(&self) -> Option<u64> {
         self.account.reading.info.bytes_acked?;
         let acked = self.account.totals.acked_bytes;
         Some(acked.saturating_sub(self.before.totals.acked_bytes))
     }
 
-    /// Bytes that came in order in the interval, likewise.
+    /// Returns the bytes received in order in the interval; `None` if the kernel does not count them.
     pub fn received_bytes(&self) -> Option<u64> {
         self.account.reading.info.bytes_received?;
         let received = self.account.totals.received_bytes;
         Some(received.saturating_sub(self.before.totals.received_bytes))
     }
 
-    /// Segments that were sent again in the interval.
+    /// Returns the segments retransmitted in the interval.
     pub fn retransmissions(&self) -> u32 {
         let total = self.account.reading.info.retransmissions;
         total.saturating_sub(self.before.retransmissions)
     }
 
-    /// Segments that came out of order in the interval.
+    /// Returns the segments that arrived out of order in the interval; `None` if the kernel does not count them.
     pub fn out_of_order(&self) -> Option<u32> {
         let total = self.account.reading.info.out_of_order?;
         Some(total.saturating_sub(self.before.out_of_order.unwrap_or(0)))
     }
 
-    /// The smoothed round-trip time, once there is one.
+    /// Returns the smoothed round-trip time, once there is one.
     pub fn rtt_ns(&self) -> Option<u64> {
         let rtt_us = self.account.reading.info.rtt_us;
         (rtt_us > 0).then(|| u64::from(rtt_us) * 1_000)
     }
 
-    /// The least round-trip time that the kernel remembers.
+    /// Returns the minimum round-trip time that the kernel keeps.
     pub fn min_rtt_ns(&self) -> Option<u64> {
         let rtt_us = self.account.reading.info.min_rtt_us;
         rtt_us.map(|rtt_us| u64::from(rtt_us) * 1_000)
     }
 
-    /// The slow-start threshold in segments, after a first loss.
+    /// Returns the slow-start threshold in segments, after a first loss.
     pub fn ssthresh(&self) -> Option<u32> {
         const INFINITE: u32 = 0x7fff_ffff;
         Some(self.account.reading.info.ssthresh).filter(|segments| (1..INFINITE).contains(segments))
     }
 
-    /// The congestion window in segments.
+    /// Returns the congestion window in segments.
     pub fn cwnd(&self) -> Option<u32> {
         Some(self.account.reading.info.cwnd).filter(|&segments| segments > 0)
     }
 
-    /// True if bytes went anywhere or wait.
+    /// Returns true if bytes were transferred or are waiting.
     pub fn is_active(&self) -> bool {
         self.bytes() > 0 || self.sender().bytes > 0 || self.account.waiting_ns.is_some()
     }
 
-    /// Bytes of both directions.
+    /// Returns the bytes of both directions.
     pub fn bytes(&self) -> u64 {
         let (acked, received) = (self.acked_bytes(), self.received_bytes());
         acked.unwrap_or(0).saturating_add(received.unwrap_or(0))
     }
 }
 
-/// Bits a second.
+/// Converts bytes in a time to bits per second.
 pub(crate) fn rate_bps(bytes: u64, length_ns: u64) -> Option<u64> {
     let bits = u128::from(bytes) * 8 * 1_000_000_000;
     bits.checked_div(u128::from(length_ns)).map(|bps| u64::try_from(bps).unwrap_or(u64::MAX))
@@ -134,15 +134,15 @@ pub(crate) fn rate_bps(bytes: u64, length_ns: u64) -> Option<u64> {
 /// The end of `dwell run`.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketEnd<'a> {
-    /// When, on the source's clock.
+    /// The time on the source's clock.
     pub end_ns: u64,
-    /// What was measured.
+    /// The connections of the run.
     pub summary: &'a SocketSummary,
-    /// Delays were shortened already.
+    /// Whether the run shortened delays already (`--minimize`).
     pub is_minimized: bool,
-    /// Connections were only looked at from outside.
+    /// Whether connections were polled from outside only.
     pub is_outside: bool,
-    /// Time between two looks at a connection. Shorter waits are not known well enough for a judgement.
+    /// Time between two polls of a connection. Shorter waits are not known well enough for a judgement.
     pub look_ns: u64,
 }
 
@@ -151,11 +151,11 @@ pub struct SocketEnd<'a> {
 pub struct SocketSummary {
     limit: usize,
     lines: HashMap<u64, SocketLine>,
-    /// Lines of connections that have ended.
+    /// Number of lines whose connection has ended.
     ended: usize,
-    /// By cookie: living connections that there was no place for.
+    /// Cookies of open connections beyond the limit.
     beyond: HashSet<u64>,
-    /// Connections that have no line, or none any more.
+    /// Number of connections without a line, or whose line was dropped.
     other: u64,
     all: SocketTotal,
 }
@@ -163,55 +163,55 @@ pub struct SocketSummary {
 /// A connection in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketLine {
-    /// What was known of it last.
+    /// Its last known state.
     pub last: Account,
-    /// When that was told, on the source's clock.
+    /// The time of that state on the source's clock.
     pub end_ns: u64,
-    /// What it did.
+    /// Its totals.
     pub total: SocketTotal,
 }
 
-/// What one connection or all of them did.
+/// The totals of one connection or of all.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SocketTotal {
-    /// For how long it was watched.
+    /// How long it was watched.
     pub length_ns: u64,
-    /// What bytes that left had waited in the send buffer.
+    /// How long bytes that left had waited in the send buffer.
     pub sender: Sum,
-    /// The longest that one was seen to.
+    /// The longest wait in the send buffer.
     pub sender_max_ns: Option<u64>,
-    /// What bytes that were read had waited in the receive buffer.
+    /// How long bytes that were read had waited in the receive buffer.
     pub receiver: Sum,
-    /// The longest.
+    /// The longest wait in the receive buffer.
     pub receiver_max_ns: Option<u64>,
-    /// Smoothed round-trip times, each as often as bytes went while it held.
+    /// Smoothed round-trip times, weighted by the bytes transferred at each.
     pub network: Sum,
-    /// Bytes that were acknowledged.
+    /// Acknowledged bytes.
     pub acked_bytes: Option<u64>,
-    /// Bytes that came in order.
+    /// Bytes received in order.
     pub received_bytes: Option<u64>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmissions: u64,
-    /// Segments that came out of order.
+    /// Segments that arrived out of order.
     pub out_of_order: Option<u64>,
 }
 
-/// Where the time of a byte goes, in parts of 1.
+/// Shares of the time of a byte, which add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
     /// In the send buffer of this host.
     pub sender: f64,
-    /// On one way through the network: half of the round trip.
+    /// In one direction of the network: half of the round trip.
     pub network: f64,
     /// In the receive buffer of this host.
     pub receiver: f64,
-    /// All of it.
+    /// The whole time.
     pub whole_ns: u64,
 }
 
 impl SocketSummary {
-    /// Keeps at most `limit` connections apart; each takes about 600 bytes. Beyond that, those that have ended and
-    /// carried least make place.
+    /// Creates a summary that keeps at most `limit` connections apart, at about 600 bytes each. Beyond that, ended
+    /// connections with the fewest bytes make room.
     pub fn new(limit: usize) -> SocketSummary {
         SocketSummary {
             limit,
@@ -227,7 +227,7 @@ impl SocketSummary {
     pub fn add(&mut self, end_ns: u64, length_ns: u64, socket: &Socket) {
         self.all.add(0, socket);
         let cookie = socket.account.cookie;
-        if !self.lines.contains_key(&cookie) && !self.has_place(cookie) {
+        if !self.lines.contains_key(&cookie) && !self.has_room(cookie) {
             self.other += u64::from(self.beyond.insert(cookie));
             if socket.account.ended {
                 self.beyond.remove(&cookie);
@@ -245,18 +245,18 @@ impl SocketSummary {
         line.total.add(length_ns, socket);
     }
 
-    fn has_place(&mut self, cookie: u64) -> bool {
+    fn has_room(&mut self, cookie: u64) -> bool {
         if self.beyond.contains(&cookie) {
             return false;
         }
-        // Not for each one, as all are looked at for it.
+        // Dropping scans all lines, so it is not done for each connection.
         if self.lines.len() >= self.limit && self.ended > self.limit / 4 {
             self.drop_some();
         }
         self.lines.len() < self.limit
     }
 
-    /// Half of those that have ended: those that carried least.
+    /// Drops half of the ended connections, those with the fewest bytes.
     fn drop_some(&mut self) {
         let ended = self.lines.iter().filter(|(_, line)| line.last.ended);
         let mut ended: Vec<_> = ended.map(|(&it, line)| (line.total.bytes(), it)).collect();
@@ -269,29 +269,29 @@ impl SocketSummary {
         self.other += dropped as u64;
     }
 
-    /// The run was so long.
+    /// Sets the length of the run.
     pub fn set_length(&mut self, length_ns: u64) {
         self.all.length_ns = length_ns;
     }
 
-    /// The connections, most bytes first.
+    /// Returns the connections that are kept apart, most bytes first.
     pub fn lines(&self) -> Vec<&SocketLine> {
         let mut lines: Vec<_> = self.lines.values().collect();
         lines.sort_unstable_by_key(|line| (Reverse(line.total.bytes()), line.last.cookie));
         lines
     }
 
-    /// What all did together.
+    /// Returns the totals of all connections.
     pub fn all(&self) -> &SocketTotal {
         &self.all
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections.
     pub fn connections(&self) -> u64 {
         self.lines.len() as u64 + self.other
     }
 
-    /// Those of them that have no line.
+    /// Returns the number of connections without a line.
     pub fn untold(&self) -> u64 {
         self.other
     }
@@ -317,13 +317,13 @@ impl SocketTotal {
         self.retransmissions += u64::from(socket.retransmissions());
     }
 
-    /// Bytes of both directions.
+    /// Returns the bytes of both directions.
     pub fn bytes(&self) -> u64 {
         let (acked, received) = (self.acked_bytes, self.received_bytes);
         acked.unwrap_or(0).saturating_add(received.unwrap_or(0))
     }
 
-    /// Where the time of bytes goes, of both directions together.
+    /// Returns the shares of the time of bytes, both directions together; `None` without bytes.
     pub fn shares(&self) -> Option<Shares> {
         let network = self.network.ns_bytes / 2.0;
         let whole = self.sender.ns_bytes + network + self.receiver.ns_bytes;
@@ -343,7 +343,7 @@ fn join(to: &mut Sum, more: &Sum) {
     to.ns_bytes += more.ns_bytes;
 }
 
-/// What is not known adds nothing.
+/// Adds a count; an unknown one adds nothing.
 fn add(to: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *to = Some(to.unwrap_or(0).saturating_add(more));

@@ -1,4 +1,4 @@
-//! Distributions of a run, by flow and method.
+//! The distributions of a run, by flow and method.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,16 +7,16 @@ use dwell_engine::{
     measure::{Endpoint, Method, Protocol, Sample},
 };
 
-/// Whose samples share a line.
+/// The key of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
-    /// Whose packets were stamped.
+    /// The end whose packets were stamped.
     pub src: Endpoint,
-    /// Who answered them.
+    /// The end that answered them.
     pub dst: Endpoint,
     /// The transport.
     pub protocol: Protocol,
-    /// How it was measured.
+    /// The method.
     pub method: Method,
     /// The source's number for the interface.
     pub interface: u32,
@@ -25,16 +25,16 @@ pub struct FlowKey {
 /// One line: a direction of a flow, by one method, at one interface.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowLine<'a> {
-    /// Whose samples.
+    /// Its key.
     pub key: FlowKey,
-    /// When the last of them was taken, on the source's clock.
+    /// The time of its last sample on the source's clock.
     pub last_ns: u64,
-    /// Their distribution.
+    /// The distribution of its samples.
     pub histogram: &'a Histogram,
 }
 
-/// Collects samples in bounded memory: a histogram for each of the first flows,
-/// and one a method for all that come later.
+/// Collects samples in bounded memory: one histogram for each of the first flows, and one per method for all later
+/// flows.
 #[derive(Debug, Clone)]
 pub struct Summary {
     limit: usize,
@@ -49,8 +49,8 @@ struct Flow {
 }
 
 impl Summary {
-    /// Keeps at most `limit` lines apart. Each takes about 350 bytes, and more the
-    /// wider its round trips spread: 30 KB if they fill every bucket.
+    /// Creates a summary of at most `limit` lines. Each takes about 350 bytes, and more the wider its round trips spread:
+    /// 30 KB if they fill every bucket.
     pub fn new(limit: usize) -> Summary {
         Summary { limit, flows: HashMap::new(), other: BTreeMap::new() }
     }
@@ -77,7 +77,7 @@ impl Summary {
         }
     }
 
-    /// The lines, most samples first; among equals in the order of their keys.
+    /// Returns the lines, most samples first; equal lines are in the order of their keys.
     pub fn flows(&self) -> Vec<FlowLine<'_>> {
         let mut lines: Vec<_> = self
             .flows
@@ -88,17 +88,17 @@ impl Summary {
         lines
     }
 
-    /// Samples of flows beyond the limit, by method.
+    /// Returns the samples of flows beyond the limit, by method.
     pub fn other(&self) -> impl Iterator<Item = (Method, &Histogram)> {
         self.other.iter().map(|(method, histogram)| (*method, histogram))
     }
 
-    /// True if there were more flows than the limit, so that a reader has to be told.
+    /// Returns true if there were more flows than the limit.
     pub fn overflowed(&self) -> bool {
         !self.other.is_empty()
     }
 
-    /// How many lines are kept apart.
+    /// Returns the maximum number of lines.
     pub fn limit(&self) -> usize {
         self.limit
     }

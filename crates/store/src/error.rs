@@ -1,25 +1,25 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::{io, path::PathBuf};
 
-/// Why a store cannot be used, or not any more.
+/// Why a store cannot be used, or can no longer be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be opened or made.
+    /// The file cannot be opened or created.
     #[error("cannot open the store {}: {io}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         io: io::Error,
     },
-    /// It is a file of something else.
+    /// The file is not a store.
     #[error("{} is not a store of dwell: name another file, or one that does not exist", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// Its tables are those of another dwell.
+    /// The tables are those of another version of dwell.
     #[error(
         "the store {} has tables of version {found}, and this dwell knows version {known} only: \
          name another file", path.display()
@@ -29,53 +29,53 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// Ours.
+        /// The version that this dwell knows.
         known: i64,
     },
-    /// Another collector writes it.
+    /// Another collector writes to the store.
     #[error("the store {} is written by another collector: end that, or name another file", path.display())]
     Taken {
         /// The file.
         path: PathBuf,
     },
-    /// SQLite could not do something.
+    /// An operation of SQLite failed.
     #[error("cannot {doing} the store {}: {sqlite}{remedy}", path.display())]
     Sqlite {
-        /// What: read, write.
+        /// The operation: open, read, write.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         sqlite: rusqlite::Error,
-        /// What to do, if that is known.
+        /// What to do about it, or nothing.
         remedy: &'static str,
     },
     /// No ClickHouse server answers.
     #[error("cannot reach {address}: {why}: see that the server runs, and has this http_port")]
     Unreachable {
-        /// Where it should be.
+        /// The server's address.
         address: String,
         /// What failed.
         why: String,
     },
-    /// A ClickHouse server does not do what it is asked for.
+    /// A ClickHouse server refused a request.
     #[error("{address} says: {said}")]
     Refused {
-        /// Where it is.
+        /// The server's address.
         address: String,
-        /// What it said.
+        /// The server's error.
         said: String,
     },
 }
 
 impl StoreError {
-    /// True where another file, or another option, would do.
+    /// Returns true if another file or option would help.
     pub fn is_usage(&self) -> bool {
         !matches!(self, StoreError::Sqlite { .. })
     }
 }
 
-/// What to do about what SQLite says.
+/// Returns what to do about an error of SQLite.
 pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DiskFull, ReadOnly, SystemIoFailure};
     match sqlite.sqlite_error_code() {

@@ -16,12 +16,12 @@ const STYLE: &str = include_str!("page.css");
 const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What of a store a report is of.
+/// The part of a store that a report covers.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// Intervals that end after this time, in Unix time.
+    /// Start: intervals that end after this Unix time.
     pub since_ns: Option<i64>,
-    /// And until this one.
+    /// End: intervals that end at or before this Unix time.
     pub until_ns: Option<i64>,
     /// Flows that have all of these ends.
     pub ends: Vec<FlowEnd>,
@@ -29,7 +29,7 @@ pub struct Choice {
     pub port: Option<u16>,
     /// Hosts with these names; all if there are none.
     pub hosts: Vec<String>,
-    /// Flows that are told apart, at most: those with most bytes.
+    /// Maximum number of flows that are kept apart: those with most bytes.
     pub most_flows: usize,
 }
 
@@ -57,7 +57,7 @@ impl Choice {
     }
 }
 
-/// What the script reads. Numbers of hosts, flows, places and legs are places in their lists.
+/// The data of the page's script. Hosts, flows, places and path segments are referred to by their index in their lists.
 #[derive(Debug, Serialize)]
 struct Page {
     made: String,
@@ -88,11 +88,11 @@ struct LegName {
     name: &'static str,
     direction: Option<&'static str>,
     part_of: Option<usize>,
-    /// Its time adds up with that of others.
+    /// Whether its time adds up with that of the other path segments.
     adds: bool,
 }
 
-/// A host, or a way from one to another; where there is no agent, null.
+/// A host, or the path from one host to another; null where there is no agent.
 #[derive(Debug, Serialize)]
 struct PagePlace {
     host: Option<usize>,
@@ -109,7 +109,7 @@ struct Row {
     sum_ns: f64,
     min_ns: Option<u64>,
     max_ns: Option<u64>,
-    /// Lower edge and count of each filled bucket, in turn.
+    /// Lower edge and count of each bucket that is not empty, alternately.
     buckets: Vec<u64>,
     #[serde(skip_serializing_if = "is_default")]
     estimated: bool,
@@ -121,7 +121,7 @@ struct Row {
     doubtful: u64,
     #[serde(skip_serializing_if = "is_default")]
     missing: Option<String>,
-    /// Of each filled piece of time its number, count, mean and p99.
+    /// Index, count, mean and p99 of each time bin that is not empty.
     times: Vec<[u64; 4]>,
 }
 
