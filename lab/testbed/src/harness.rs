@@ -231,7 +231,7 @@ pub fn skipped() -> bool {
     if !may {
         skip::skip("no network namespace can be made here");
     }
-    !may
+    !may || skip::lacks_root()
 }
 
 /// A cgroup of its own. It goes when this is dropped; the processes in it have to be gone before.

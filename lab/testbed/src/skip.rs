@@ -12,6 +12,8 @@ use std::{
     io::Write,
     os::unix::fs::MetadataExt,
     path::Path,
+    process::Command,
+    sync::Once,
     thread,
 };
 
@@ -41,7 +43,22 @@ pub fn skip(reason: impl Display) {
 /// In CI (`CI=true`), where every test that needs root runs as root.
 pub fn lacks_root() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|of_process| of_process.uid() == 0);
+    if is_root {
+        mount_bpffs();
+    }
     !is_root && required("this process is not root")
+}
+
+/// Mounts the BPF file system where this host has none, as systemd does at boot: tests pin maps and programs in it.
+fn mount_bpffs() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        if !mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf")) {
+            // A host that cannot mount it fails the tests that need it, with their own words.
+            let _ = Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status();
+        }
+    });
 }
 
 /// Whether the calling test is skipped because no such program is on the search path.
